@@ -5,12 +5,13 @@ our replay id (proven sent), or what the connector finds on the broker. Who said
 ledger.
 """
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing, Presence, Search
-from dlq.core.errors import BrokerError, UsageError
+from dlq.core.errors import BrokerError, DlqError, UsageError
 from dlq.replay import came_back, content, edits, marks, planfile, status
 from dlq.replay.actor import actor
 from dlq.replay.apply import forget, make_outgoing
@@ -21,6 +22,9 @@ from dlq.replay.planfile import Header
 from dlq.replay.states import State
 
 _SHORTEST_PREFIX = 8
+_WITNESSES, _LAST = 20, 1000
+"""Letters of a broker that it had confirmed: it is asked of these, too. They are of the plan's last ones."""
+_DENIES = "it shows nothing of {}, which it had confirmed, so what it does not show proves nothing"
 _SILENT = "nothing there shows what became of the rest"
 _SHOWN: Sequence[tuple[Presence, State]] = (("sent", "confirmed"), ("not_sent", "planned"))
 """What a broker shows -> what it means for the ledger."""
@@ -117,22 +121,75 @@ def _by_proof(
     resolved.count(
         "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
     )
-    open_still = {entry.number for entry in doubtful if entry.key not in back}
-    found = _on_brokers(store, header, brokers, open_still, since, resolved.notes)
+    open_still = {entry.number: entry.sent_at for entry in doubtful if entry.key not in back}
+    found = _on_brokers(store, header, brokers, open_still, _confirmed(ledger, header), resolved.notes)
     for presence, state in _SHOWN:
         keys = [entry.key for entry in doubtful if found.get(entry.number) == presence]
         resolved.count(state, ledger.resolve(keys, state, f"the broker shows that it was {presence}"))
+
+
+def _confirmed(ledger: Ledger, header: Header) -> Mapping[int, int]:
+    """number -> when it was sent, of the last letters that brokers confirmed by themselves: what was resolved
+    otherwise says how."""
+    last = ledger.entries(header.plan, "confirmed", _LAST)
+    return {entry.number: entry.sent_at for entry in last if not entry.detail}
 
 
 def _on_brokers(
     store: Store,
     header: Header,
     brokers: Brokers,
-    numbers: Collection[int],
-    since: int,
+    doubtful: Mapping[int, int],
+    confirmed: Mapping[int, int],
     notes: list[str],
 ) -> Mapping[int, Presence]:
-    """number -> what the letter's broker shows of it. `since`: when the first of them was sent."""
+    """number -> what the letter's broker shows of it; both maps say when each was sent.
+
+    A broker that shows nothing of what it had confirmed has lost it, or lies.
+    """
+    found: dict[int, Presence] = {}
+    known = _last_of_each_broker(store, header, confirmed) if doubtful else {}
+    for broker, letters in _outgoing(store, header, doubtful, notes).items():
+        try:
+            before = planfile.bounds_of(store, header.plan, broker)
+            since = min(doubtful.values())
+            proof = brokers.get(broker).find(Search(header.plan, letters, since, before))
+            shown, doubts = dict(proof.shown), [*proof.doubts]
+            sure = known.get(broker, []) if "not_sent" in shown.values() else []
+            if sure:  # asked by itself: what a broker counts may be of the letters that it is asked of
+                since = min(confirmed[letter.number] for letter in sure)
+                proof = brokers.get(broker).find(Search(header.plan, sure, since, before))
+            denied = [one.record.record_id for one in sure if proof.shown.get(one.number) == "not_sent"]
+            if denied:
+                shown = {number: "sent" if was == "sent" else "unknown" for number, was in shown.items()}
+                doubts.append(_DENIES.format(denied[0]))
+        except BrokerError as error:
+            notes.append(f"{broker} could not be asked: {error}")
+            continue
+        if "unknown" in shown.values():
+            notes += [f"{broker}: {doubt}" for doubt in doubts or [_SILENT]]
+        found |= shown
+    return found
+
+
+def _last_of_each_broker(
+    store: Store, header: Header, confirmed: Mapping[int, int]
+) -> Mapping[str, list[Outgoing]]:
+    """Those that are in the archive still."""
+    last: dict[str, deque[int]] = {}
+    for letter in planfile.letters(store, header.plan):
+        if letter.number in confirmed:
+            last.setdefault(letter.broker, deque(maxlen=_WITNESSES)).append(letter.number)
+    try:
+        return _outgoing(store, header, {number for some in last.values() for number in some}, [])
+    except DlqError:
+        return {}
+
+
+def _outgoing(
+    store: Store, header: Header, numbers: Collection[int], notes: list[str]
+) -> dict[str, list[Outgoing]]:
+    """The letters of each broker, as they were sent."""
     letters = [x for x in planfile.letters(store, header.plan) if x.number in numbers] if numbers else []
     records, changes = Loader(store).records(letters), edits.load(store, header)
     by_broker: dict[str, list[Outgoing]] = {}
@@ -144,14 +201,4 @@ def _on_brokers(
         by_broker.setdefault(letter.broker, []).append(
             make_outgoing(header, letter, changes.apply(planned or record))
         )
-    found: dict[int, Presence] = {}
-    for broker, sent in by_broker.items():
-        try:
-            before = planfile.bounds_of(store, header.plan, broker)
-            proof = brokers.get(broker).find(Search(header.plan, sent, since, before))
-            if "unknown" in proof.shown.values():
-                notes += [f"{broker}: {doubt}" for doubt in proof.doubts or [_SILENT]]
-            found |= proof.shown
-        except BrokerError as error:
-            notes.append(f"{broker} could not be asked: {error}")
-    return found
+    return by_broker

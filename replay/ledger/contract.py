@@ -84,8 +84,8 @@ class Ledger(Protocol):
         """How many replays of `plan` are in each state; those that another plan sent are not among them."""
         ...
 
-    def entries(self, plan: str, state: State) -> list[Entry]:
-        """A plan's replays in one state, in the order of the plan."""
+    def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
+        """A plan's replays in one state, in the order of the plan; or the last so many of them."""
         ...
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:

@@ -399,12 +399,13 @@ class SqlLedger:
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return {row[0]: row[1] for row in rows}
 
-    def entries(self, plan: str, state: State) -> list[Entry]:
-        """All in memory: as many as are in that state."""
+    def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
+        """All in memory: as many as are in that state, or `last`."""
         columns = [TABLE.c[name] for name in Entry._fields]
-        wanted = sa.select(*columns).where(_C.plan == plan, _C.state == state).order_by(_C.number)
+        wanted = sa.select(*columns).where(_C.plan == plan, _C.state == state)
+        wanted = wanted.order_by(_C.number.desc(), _C.key.desc()).limit(last)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
-        return [Entry(*row) for row in rows]
+        return [Entry(*row) for row in reversed(rows)]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
         """One transaction, in chunks; from states that reconcile may leave."""

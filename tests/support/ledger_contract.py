@@ -172,6 +172,7 @@ class LedgerContract:
         assert [(e.number, e.record_id, e.detail) for e in ledger.entries("plan", "in_doubt")] == [
             (n, f"record{n}", "gone") for n in (1, 2, 3)
         ]
+        assert [entry.number for entry in ledger.entries("plan", "in_doubt", 2)] == [2, 3]
         assert ledger.counts("plan") == {"in_doubt": 3}
 
     def test_what_another_plan_tries_again_has_its_place_in_that_plan(self, ledger: Ledger) -> None:

@@ -1,6 +1,7 @@
 """What is in doubt is resolved by proof first, then by an operator's decision, and who made it is kept."""
 
 import getpass
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from support.replaying import Replaying, fill
 from dlq.archive import segments
 from dlq.connectors.base import Search
 from dlq.core.clock import now
-from dlq.core.errors import Busy, Unreachable, UsageError
+from dlq.core.errors import ArchiveError, Busy, Unreachable, UsageError
 from dlq.core.provenance import REPLAY_ID
+from dlq.replay.letters import Letter
+from dlq.replay.load import Loader
 
 
 @pytest.fixture
@@ -148,3 +151,56 @@ def test_what_is_in_doubt_is_proven_by_no_later_bounds_than_its_own(replay: Repl
 def test_nobody_reconciles_a_plan_that_is_being_applied(replay: Replaying, doubtful: str) -> None:
     with replay.store.lock(f"plan-{doubtful}"), pytest.raises(Busy):
         replay.reconcile(doubtful, rest="planned")
+
+
+@pytest.fixture
+def half(replay: Replaying) -> str:
+    """A plan of 20 letters, of which the broker confirmed 15; the last 5 are in doubt, and were sent."""
+    fill(replay.store, 20)
+    plan = replay.plan()
+    replay.queue.fate = lambda number: "confirmed" if number < 15 else "in_doubt"
+    replay.apply(plan)
+    replay.queue.witnesses.append(plan)
+    assert replay.states(plan) == {"confirmed": 15, "in_doubt": 5}
+    return plan
+
+
+SHOWN = [
+    (range(20), {"sent": 5, "not_sent": 0, "unknown": 0}),
+    (range(17), {"sent": 2, "not_sent": 3, "unknown": 0}),
+    (range(14), {"sent": 0, "not_sent": 0, "unknown": 5}),
+    (range(1, 17), {"sent": 2, "not_sent": 0, "unknown": 3}),
+    ((), {"sent": 0, "not_sent": 0, "unknown": 5}),
+]
+
+
+@pytest.mark.parametrize(("there", "resolved"), SHOWN, ids=map(str, range(5)))
+def test_a_broker_that_shows_nothing_of_what_it_had_confirmed_proves_nothing_else(
+    there: Sequence[int], resolved: dict[str, int], replay: Replaying, half: str
+) -> None:
+    arrived = replay.queue.arrived()
+    replay.queue.path.write_text("".join(f"{arrived[number]}\n" for number in there))
+    assert replay.reconcile(half) == resolved
+    assert any("which it had confirmed" in note for note in replay.notes) == (resolved["unknown"] > 0)
+
+
+def test_what_an_operator_called_sent_is_no_evidence_against_a_broker(replay: Replaying, half: str) -> None:
+    replay.queue.path.write_text("".join(f"{one}\n" for one in replay.queue.arrived()[:15]))
+    replay.reconcile(half, sent=tuple(record_ids(replay, half)[:1]))
+    assert replay.states(half) == {"confirmed": 15, "planned": 5}
+
+
+def test_letters_that_are_confirmed_and_not_in_the_archive_any_more_are_not_asked_for(
+    replay: Replaying, half: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay.queue.path.write_text("")
+    confirmed = {entry.record_id for entry in replay.ledger.entries(half, "confirmed")}
+    load = Loader.records
+
+    def records(loader: Loader, letters: Sequence[Letter]) -> object:
+        if confirmed & {one.record_id for one in letters}:
+            raise ArchiveError("retention took them")
+        return load(loader, letters)
+
+    monkeypatch.setattr(Loader, "records", records)
+    assert replay.reconcile(half) == {"sent": 0, "not_sent": 5, "unknown": 0}
