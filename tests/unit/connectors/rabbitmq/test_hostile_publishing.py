@@ -170,4 +170,4 @@ def test_a_confirm_of_what_was_not_written_yet_is_none(
     monkeypatch.setattr(RabbitPublisher, "heavy_bytes", 2**30)
     sent, error = publish(now_and_then(ack(LETTERS, multiple=True)), bytes(2**24))
     assert isinstance(error, ConnectionLost)
-    assert [one.outcome for one in sent if one.number >= LETTERS - 2] == ["in_doubt", "in_doubt"]
+    assert {one.outcome for one in sent if one.number >= LETTERS - 2} == {"in_doubt"}
