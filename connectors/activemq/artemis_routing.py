@@ -44,6 +44,10 @@ _MISSED = (
 _FEWER = (
     "of the {} letters of this plan that were committed the broker counts {}: any may be one of the others"
 )
+_UNCOUNTED = (
+    "not all markers of the plan are there, so nobody can tell of how many letters the broker's counts are, "
+    "and a letter whose marker is there may not be among them"
+)
 _BEGAN_ANEW = (
     "the broker has counted anew since the plan's first letter was sent (restarted, or the queue made anew), "
     "so it cannot tell whether all {} committed letters arrived at {}"
@@ -222,16 +226,17 @@ class Routing:
         return "in_doubt", _doubt(target, sent, unrouted, arrived)
 
     def unproven(
-        self, letters: Mapping[Target, int], before: Mapping[str, int], committed: int
+        self, letters: Mapping[Target, int], before: Mapping[str, int], committed: int | None
     ) -> dict[Target, str]:
         """Of the targets that so many letters in doubt were committed for since `before`, those of which some
         may not have arrived, and why. Counts that a restart has set back prove nothing.
 
         `committed`: all letters of the plan that were, to whatever target; their queues must have got these,
-        too, or what others of the plan got would stand for one that was dropped."""
+        too, or what others of the plan got would stand for one that was dropped. None: nobody can tell how
+        many were."""
         if not (letters and self.tells):
             return {}
-        if why := self._why_fewer(committed, before):
+        if why := _UNCOUNTED if committed is None else self._why_fewer(committed, before):
             return dict.fromkeys(letters, why)
         found: dict[Target, str] = {}
         for target, sent in letters.items():

@@ -263,18 +263,18 @@ class ActiveMQConnector(Connector):
         with closing(self._sender()) as sender:
             trail = sender.trail(search.plan)
         there = [o for o in search.letters if o.provenance[REPLAY_ID] in trail.sent]
-        lost = self._not_arrived(there, search.before, len(trail.sent))
         why = self._why_unproven(trail, search.plan, search.before)
+        lost = self._not_arrived(there, search.before, None if why else len(trail.sent))
         found: dict[int, Presence] = {o.number: "unknown" if o.number in lost else "sent" for o in there}
         absent: Presence = "unknown" if why else "not_sent"
         shown = {o.number: found.get(o.number, absent) for o in search.letters}
         return Proof(shown, [*dict.fromkeys(lost.values()), *([why] if why else [])])
 
     def _not_arrived(
-        self, there: Sequence[Outgoing], before: Checkpoint, committed: int
+        self, there: Sequence[Outgoing], before: Checkpoint, committed: int | None
     ) -> Mapping[int, str]:
         """Numbers of those of these letters that may not have reached their target, and why that is said.
-        `committed`: how many of the plan were."""
+        `committed`: how many of the plan were; None: not all markers are there to tell."""
         if self._routing is None:
             return {}
         lost = self._routing.unproven(letters_by_target(there), before, committed)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from support import shifted_clock
@@ -14,6 +14,7 @@ from support.waiting import eventually
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.stomp_consumer import ack_id
 from dlq.connectors.base import Checkpoint, Outgoing, Search, Target
+from dlq.core.errors import ConnectionLost
 
 pytestmark = pytest.mark.activemq
 SENT, LETTERS = 250, 300
@@ -89,7 +90,8 @@ def test_a_marker_that_was_taken_from_the_middle_is_noticed(stomp: Place) -> Non
         link.ping()
     sent, others, why = told(stomp, letters, before)
     assert (sent, others) == ({"sent", "unknown"}, {"unknown"})
-    assert why == [f"markers are missing from the middle of {markers(stomp)}: consumed or removed"]
+    assert why[-1] == f"markers are missing from the middle of {markers(stomp)}: consumed or removed"
+    assert [one for one in why[:-1] if "of how many letters" not in one] == []
 
 
 @on_all
@@ -149,7 +151,13 @@ def test_while_another_consumer_holds_markers_nothing_is_proven(stomp: Place) ->
     assert why == [
         f"another consumer takes from {markers(stomp)}, or has just done so; ask again when it is gone"
     ]
-    assert told(stomp, letters, before) == ({"sent"}, {"not_sent"}, []), "it gave everything back"
+
+    def is_whole_again() -> bool:
+        with suppress(ConnectionLost):  # over a message that is just given back
+            return told(stomp, letters, before) == ({"sent"}, {"not_sent"}, [])
+        return False
+
+    eventually(is_whole_again)
 
 
 def settings_for(place: Place, **settings: object) -> None:
@@ -167,8 +175,8 @@ def test_where_markers_expire_only_an_older_one_that_lives_proves_anything(stomp
     letters, before = sent_in_part(place)
     settings_for(place, expiryDelay=3_600_000)
     sent, others, why = told(place, letters, before)
-    assert (sent, others) == ({"sent"}, {"unknown"})
-    assert "gives what is sent to" in why[0]
+    assert (sent, others) == ({"sent", "unknown"}, {"unknown"}), "what lies in its queue has arrived"
+    assert "gives what is sent to" in why[-1]
 
 
 @on_artemis
@@ -183,8 +191,8 @@ def test_where_a_full_address_drops_markers_nothing_is_proven(stomp: Place) -> N
     letters, before = sent_in_part(stomp)
     settings_for(stomp, addressFullMessagePolicy="DROP")
     sent, others, why = told(stomp, letters, before)
-    assert (sent, others) == ({"sent"}, {"unknown"})
-    assert why == [f"{markers(stomp)} drops messages when it is full (address-full-policy DROP)"]
+    assert (sent, others) == ({"sent", "unknown"}, {"unknown"}), "what lies in its queue has arrived"
+    assert why[-1] == f"{markers(stomp)} drops messages when it is full (address-full-policy DROP)"
 
 
 def test_a_classic_broker_that_gives_every_message_a_time_to_live_proves_what_is_younger_than_that() -> None:

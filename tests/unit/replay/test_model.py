@@ -249,7 +249,9 @@ class Counts(Markers):
     def find(self, search: Search) -> Proof:
         shown = super().find(search).shown
         committed = letters_by_target(one for one in search.letters if shown[one.number] == "sent")
-        lost = self._routing.unproven(committed, search.before, len(trail_of(self._queue).sent))
+        trail = trail_of(self._queue)
+        known = None if trail.why_unproven(self._anchors, "the queue") else len(trail.sent)
+        lost = self._routing.unproven(committed, search.before, known)
         doubted = {one.number for one in search.letters if one.target in lost}
         return Proof(
             {n: "unknown" if n in doubted and found == "sent" else found for n, found in shown.items()}
@@ -488,6 +490,7 @@ ASKED = {
 @example(["dropped"] * 30, ["apply", "reconcile", "apply"])
 @example(["answer lost, dropped"] * 30, ["apply", "reconcile", "apply"])
 @example(["answer lost, dropped"] * 30, ["apply", "restart", "reconcile", "apply"])
+@example(["late", "answer lost", "confirmed", "dropped"] + ["confirmed"] * 26, ["apply", "expire"])
 @example(["answer lost"] * 30, ["hide", "apply", "take the last", "index", "reconcile"])
 @example(["answer lost"] * 30, ["hide", "apply", "cut the log", "index", "reconcile"])
 @example(
