@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from dlq.capture import pull
+from dlq.archive import manifests
 from dlq.cli import app
 from dlq.connectors.memory import MemoryConnector, _brokers
 from dlq.core.errors import Unreachable
@@ -77,7 +77,7 @@ def clock_jump(days: int) -> None:
         def now(cls, tz: tzinfo | None = None) -> "Jumped":
             return super().now(tz) + timedelta(days=days)
 
-    patch.object(pull, "datetime", Jumped).start()
+    patch.object(manifests, "datetime", Jumped).start()
 
 
 FAULTS: Mapping[str, Callable[[int], None]] = {
