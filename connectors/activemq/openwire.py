@@ -209,6 +209,8 @@ class Writer:
         self._producer = _structure(_PRODUCER_ID, self._name, _long(1), _long(1))
         self._sequence = 0
         self._number, self._encoded = -1, b""
+        self.has_consumers = False
+        """Whether messages were asked for."""
 
     def connect(self, user: str | None, password: str | None, receipt: int) -> bytes:
         """ConnectionInfo (manageable, its client chooses the broker), SessionInfo and ProducerInfo."""
@@ -272,6 +274,7 @@ class Writer:
     ) -> bytes:
         """ConsumerInfo: so many unacknowledged messages at a time; `browse` takes none; to an `exclusive` one
         the broker gives all."""
+        self.has_consumers = True
         return _command(
             _CONSUMER_INFO,
             receipt,

@@ -35,8 +35,9 @@ _BROWSER, _ALL = 3, 2**31 - 1
 _STALLED = 0.1
 _SPARE = 1000
 """Answers beyond those that we asked for."""
-_MOST_KEPT = 2**30
-"""Bytes that may come while messages wait for whoever asks for them."""
+_MOST_KEPT, _MOST_UNASKED = 2**30, 2**24
+"""Bytes that may come while messages wait for whoever asks for them; and where nobody does, as while letters
+are sent, that may come at all before they are answers."""
 _numbers = count(1)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -210,10 +211,15 @@ class OpenWireConnection:
         refused = {a.receipt: refusal(self.place, a.error, a.thrown) for a in answers if a.error is not None}
         self._refused |= refused
         self._kept = self._kept + len(data) if self._reader.dispatched else 0
-        if len(self._answered) + len(self._refused) > self._issued + _SPARE or self._kept > _MOST_KEPT:
+        if len(self._answered) + len(self._refused) > self._issued + _SPARE or self._keeps_too_much():
             raise self._lost("the broker sends more than it was asked for")
         if refused:
             raise self._explained(next(iter(refused.values())))
+
+    def _keeps_too_much(self) -> bool:
+        if self.writer.has_consumers:
+            return self._kept > _MOST_KEPT
+        return self._kept + self.unfinished_bytes > _MOST_UNASKED
 
     def _explained(self, refused: BrokerError) -> BrokerError:
         """Which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
