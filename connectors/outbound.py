@@ -15,6 +15,7 @@ import ssl
 import stat
 import struct
 import termios
+import time
 from collections.abc import Collection
 
 from dlq.connectors.base import UNSENT_SECONDS, Writing, unmarked
@@ -22,6 +23,8 @@ from dlq.connectors.base import UNSENT_SECONDS, Writing, unmarked
 _DROP = struct.pack("ii", 1, 0)
 _IN_ORDER = struct.pack("ii", 0, 0)
 _PIECE = 16 * 1024
+_SLOWEST = 16 * 1024
+"""Bytes a second that a line takes at least."""
 _OPEN_FILES = "/dev/fd"
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
@@ -49,17 +52,28 @@ def _unacknowledged(sending: socket.socket) -> int:
     return int.from_bytes(answer, "little")
 
 
+def latest(seconds: float, size: int) -> float:
+    """Until when so many bytes are to be sent: who takes a few now and then would hold us for ever."""
+    return time.monotonic() + seconds + size / _SLOWEST
+
+
 def send_all(
-    sending: socket.socket, data: bytes | bytearray, seconds: float, writing: Writing = unmarked
+    sending: socket.socket,
+    data: bytes | bytearray | memoryview,
+    seconds: float,
+    writing: Writing = unmarked,
+    until: float | None = None,
 ) -> None:
-    """Send all of it, waiting at most `seconds` between two parts. Before each part `writing` is asked: what
-    it raises ends the sending, however long this process was stopped meanwhile. Raises OSError."""
+    """Send all of it, waiting at most `seconds` between two parts, and until the moment `until`, which is
+    `latest` of what is given here where it is not of more. Before each part `writing` is asked: what it
+    raises ends the sending, however long this process was stopped meanwhile. Raises OSError."""
     if sending.fileno() < 0:
         raise OSError(errno.EBADF, "the connection is closed")
+    until = latest(seconds, len(data)) if until is None else until
     room, rest = select.poll(), memoryview(data)
     room.register(sending, select.POLLOUT)
     while rest:
-        if not room.poll(seconds * 1000):
+        if not room.poll(max(0.0, min(seconds, until - time.monotonic())) * 1000):
             raise TimeoutError("timed out")
         writing(())
         rest = rest[_taken(sending, rest[:_PIECE], seconds) :]

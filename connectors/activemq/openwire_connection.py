@@ -28,7 +28,7 @@ from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, DlqError, Unreachable
 from dlq.core.protocols import foreign
 
-_RECEIVE, _PIECE = 2**18, 2**17
+_RECEIVE = 2**18
 _REASON_SECONDS = 0.5
 _BROWSER, _ALL = 3, 2**31 - 1
 """The number of the consumer that browses; a window without end."""
@@ -126,10 +126,9 @@ class OpenWireConnection:
         return str(self._issued)
 
     def send(self, data: bytes) -> None:
-        """In pieces: the time-out is for each, however large a body is."""
+        """Write bytes. Raises ConnectionLost."""
         try:
-            for at in range(0, len(data), _PIECE):
-                outbound.send_all(self._socket, data[at : at + _PIECE], self._timeout, self.writing)
+            outbound.send_all(self._socket, data, self._timeout, self.writing)
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from error
 

@@ -123,11 +123,12 @@ class Link:
         Long data goes out in pieces, reading in between: a broker that is itself blocked in writing to
         us would read nothing more.
         """
+        until = outbound.latest(self.timeout, len(data))
         for at in range(0, len(data), _PIECE):
             if at:
                 self._read_what_is_there()
             try:
-                outbound.send_all(self._socket, data[at : at + _PIECE], self.timeout, self.writing)
+                outbound.send_all(self._socket, data[at : at + _PIECE], self.timeout, self.writing, until)
             except OSError as error:
                 raise self._lost(error) from error
         self._sent = time.monotonic()

@@ -4,6 +4,7 @@ It reads the socket only when it is asked to.
 """
 
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -201,19 +202,20 @@ class Session:
         number, self._next_delivery = self._next_delivery, (self._next_delivery + 1) % _WRAP
         self._awaited[True].add(number)
         size = self.frame_max - _TRANSFER_OVERHEAD
+        until = outbound.latest(self.patience, len(message))
         for at in range(0, max(len(message), 1), size):
-            self.wait_for_window()
+            self.wait_until(lambda: self.window > 0, until)
             part, more = message[at : at + size], at + size < len(message)
-            self._send(frames.transfer(link.handle, number, part, more, at == 0, state))
+            self._send(frames.transfer(link.handle, number, part, more, at == 0, state), until)
             self._next_outgoing, self.window = (self._next_outgoing + 1) % _WRAP, self.window - 1
         link.credit -= 1
         link.delivery_count = (link.delivery_count + 1) % _WRAP
         return number
 
-    def wait_until(self, is_so: Callable[[], bool]) -> None:
+    def wait_until(self, is_so: Callable[[], bool], until: float = math.inf) -> None:
         """Read what the broker says until something is so; it may beat its heart meanwhile, for as long as an
-        answer may take."""
-        deadline = time.monotonic() + self.patience
+        answer may take, and no longer than to the moment `until`."""
+        deadline = min(until, time.monotonic() + self.patience)
         while not is_so():
             if time.monotonic() > deadline:
                 raise self._lost(f"no answer within {self.patience:g} s")
@@ -316,9 +318,9 @@ class Session:
                 raise self._lost(f"no answer within {patience:g} s")
             self.turn(min(_TURN_SECONDS, patience))
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, until: float | None = None) -> None:
         try:
-            outbound.send_all(self._socket, data, self.patience, self.writing)
+            outbound.send_all(self._socket, data, self.patience, self.writing, until)
         except OSError as error:
             raise self._lost(str(error)) from error
         except BaseException:

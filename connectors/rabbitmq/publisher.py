@@ -12,6 +12,7 @@ What an answer means here:
     silence, a lost socket nothing is known of those in flight           in_doubt
 """
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -80,7 +81,7 @@ class RabbitPublisher(WindowedPublisher):
         self._link = self._connected_anew()
         self._confirms = Confirms()
         self._blocked: str | None = None
-        self._blocked_since = 0.0
+        self._blocked_since = math.inf
         self._is_down = cache(partial(is_down, broker))
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
         self._failed_queue: str | None = None
@@ -129,8 +130,7 @@ class RabbitPublisher(WindowedPublisher):
         if self._failed_queue is not None:
             failed = f"a queue failed: {self._failed_queue}; is the node that it lies on up?"
             raise ConnectionLost(f"{self._place}: {failed}")
-        if self._blocked is not None:
-            self._look_at_the_alarm(self._blocked)
+        self._look_at_the_alarm()
 
     def _take_returns(self) -> None:
         """Only returns carry content here; it is complete before the answer to its message comes."""
@@ -158,9 +158,6 @@ class RabbitPublisher(WindowedPublisher):
             self._failed_queue = for_terminal(entry.queue) or "one that its exchange leads to"
 
     def _on_blocked(self, method: Any) -> None:
-        """Said again, it is the same alarm."""
-        if self._blocked is None:
-            self._blocked_since = time.monotonic()
         self._blocked = for_terminal(str(method.reason))
 
     def _on_unblocked(self, _method: Any) -> None:
@@ -204,10 +201,15 @@ class RabbitPublisher(WindowedPublisher):
         _confirming(self._link)
         self._confirms = Confirms()
 
-    def _look_at_the_alarm(self, alarm: str) -> None:
+    def _look_at_the_alarm(self) -> None:
+        """One that is said again, or that ends and begins before a letter could go, is the same."""
+        if self._blocked is None:
+            self._blocked_since = math.inf
+            return
+        self._blocked_since = min(self._blocked_since, time.monotonic())
         if time.monotonic() - self._blocked_since > self._blocked_seconds:
             raise ConnectionLost(
-                f"{self._place}: an alarm of the broker's ({alarm}) blocks publishers for more than "
+                f"{self._place}: an alarm of the broker's ({self._blocked}) blocks publishers for more than "
                 f"{self._blocked_seconds:.0f} s; free memory or disk there, then apply again"
             )
 

@@ -91,6 +91,21 @@ def test_what_answers_no_letter_is_not_waited_for_without_end(
     assert time.monotonic() - began < 10
 
 
+def test_an_alarm_that_ends_as_it_begins_is_one_alarm(
+    publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nothing in flight no silence would end it."""
+    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", -1)
+
+    def harm(peer: socket.socket) -> None:
+        peer.sendall(ack(1) + BLOCKED)
+        now_and_then(UNBLOCKED + BLOCKED)(peer)
+
+    sent, error = publish(harm)
+    assert "blocks publishers for more than" in str(error)
+    assert [(one.number, one.outcome) for one in sent] == [(0, "confirmed")]
+
+
 ODD: Mapping[str, bytes] = {
     "each twice": b"".join(ack(tag) * 2 for tag in range(1, LETTERS + 1)),
     "all, and all again": ack(LETTERS, multiple=True) * 3,

@@ -1,0 +1,95 @@
+"""Who takes a little of a letter now and then holds nobody for ever, by whatever protocol it is sent."""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from support.brokers.hostile import amqp10, openwire, openwire_command, stomp
+from support.servers.hostile import Server
+
+from dlq.connectors import outbound
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.openwire_connection import OpenWireConnection
+from dlq.connectors.activemq.stomp_connection import Link as StompLink
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.session import Login, Session
+from dlq.connectors.links import LinkLostError
+from dlq.connectors.rocketmq.connection import Access
+from dlq.connectors.rocketmq.connection import Link as RocketLink
+from dlq.core.errors import BrokerError, DlqError
+
+LETTER = bytes(40 * 2**20)
+"""More than any socket keeps."""
+TIMEOUT = 0.4
+SENDS = 24
+"""A command of OpenWire that no connection begins with."""
+Send = Callable[[str], object]
+
+
+def drip(peer: socket.socket) -> None:
+    """Take a little, just before each time-out."""
+    while peer.recv(2**14):
+        time.sleep(TIMEOUT / 4)
+
+
+def rocketmq(address: str) -> object:
+    return RocketLink(address, Access(timeout=TIMEOUT)).ask(310, {}, LETTER)
+
+
+def by_stomp(address: str) -> object:
+    link = StompLink(ActiveMQBroker("b", "activemq", f"stomp://{address}", timeout=f"{TIMEOUT}s"))
+    return link.send(b"BEGIN\ntransaction:1\n\n\0" + LETTER)
+
+
+def by_openwire(address: str) -> object:
+    broker = ActiveMQBroker("b", "activemq", f"tcp://{address}", timeout=f"{TIMEOUT}s")
+    return OpenWireConnection(broker).send(openwire_command(SENDS, b"") + LETTER)
+
+
+def by_amqp10(address: str) -> object:
+    host, port = address.split(":")
+    login = Login("u", "p", "h", 60, {}, 5.0, TIMEOUT / 6)
+
+    def refuse(condition: str, said: str) -> DlqError:
+        return BrokerError(f"{condition} {said}")
+
+    session = Session(socket.create_connection((host, int(port)), 5), login, refuse)
+    return session.send(session.attach(frames.SENDER, "q"), LETTER)
+
+
+WAYS: Mapping[str, tuple[Send, Any]] = {
+    "rocketmq": (rocketmq, drip),
+    "stomp": (by_stomp, stomp(drip, "BEGIN")),
+    "openwire": (by_openwire, openwire(drip, SENDS)),
+    "amqp 1.0": (by_amqp10, amqp10(drip, frames.TRANSFER)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_takes_a_little_now_and_then_is_left(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbound, "_SLOWEST", 2**30)
+    send, behave = WAYS[way]
+    with Server(behave) as server:
+        began = time.monotonic()
+        with pytest.raises((BrokerError, LinkLostError), match=r"timed out|no answer within"):
+            send(server.address)
+        assert time.monotonic() - began < 10
+
+
+def test_a_slow_line_has_a_second_for_each_16_kib() -> None:
+    """Half as fast again as what would be left."""
+    size, slow = 6 * 2**14, 0.5
+
+    def behave(peer: socket.socket) -> None:
+        while peer.recv(2**14, socket.MSG_WAITALL):
+            time.sleep(slow)
+
+    with Server(behave) as server:
+        host, port = server.address.split(":")
+        with socket.create_connection((host, int(port))) as sending:
+            sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**12)
+            began = time.monotonic()
+            outbound.send_all(sending, bytes(size), 1.0)
+            assert time.monotonic() - began < 7
