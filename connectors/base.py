@@ -429,12 +429,10 @@ class Connector(Protocol):
             raise UsageError(f"--to {to}: write origin, queue:NAME or topic:NAME")
         return Target(record.origin_kind, record.origin) if record.origin_kind and record.origin else None
 
-    def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-    ) -> SendPreview:
+    def preview(self, letter: Outgoing) -> SendPreview:
         """What publishing it would strip, warn of, or fail on. It is asked for each letter, so the broker is
         asked once for a target, if at all, and one that does not answer is no error."""
-        return SendPreview(strip_failure(record.headers, keep_headers)[1])
+        return SendPreview(strip_failure(letter.record.headers, letter.keep_headers)[1])
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""

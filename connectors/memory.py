@@ -38,7 +38,6 @@ from dlq.connectors.records import stamp
 from dlq.connectors.sending import WindowedPublisher
 from dlq.core.brokers import Kind
 from dlq.core.errors import ConnectionLost, NotFound
-from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
@@ -242,11 +241,9 @@ class MemoryConnector(Connector):
         """As for RabbitMQ."""
         return target_of(record, to)
 
-    def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-    ) -> SendPreview:
+    def preview(self, letter: Outgoing) -> SendPreview:
         """As for RabbitMQ."""
-        return preview(record, target, provenance, keep_headers)
+        return preview(letter)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """A queue is received by its consumers alone."""

@@ -23,7 +23,6 @@ from dlq.connectors.base import (
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
-from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
 from dlq.replay import approvals, content, edits, marks, planfile, status
@@ -33,7 +32,7 @@ from dlq.replay.edits import Edits
 from dlq.replay.ledger.claims import UNSENT_SHARE, Claims
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.location import is_server
-from dlq.replay.letters import Letter, provenance
+from dlq.replay.letters import Letter, make_outgoing
 from dlq.replay.load import Loader
 from dlq.replay.pace import Pace, Stop
 from dlq.replay.planfile import Header
@@ -195,12 +194,6 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
     return failed
 
 
-def make_outgoing(header: Header, letter: Letter, record: Record) -> Outgoing:
-    """A letter of the plan as the connector gets it."""
-    sent_along = provenance(letter.key, letter.lap, letter.record_id)
-    return Outgoing(letter.number, record, letter.target, sent_along, header.keep_headers)
-
-
 def _with_bounds(letters: Iterator[Letter], keep: Callable[[set[Target]], None]) -> Iterator[Letter]:
     """The letters, each when it is kept where its target ended before."""
     known: set[Target] = set()
@@ -313,7 +306,7 @@ class _Sender:
             return None
         [letter] = self._claims.doubtful
         [record] = self._loader.records([letter])
-        sent = make_outgoing(self._header, letter, self._changes.apply(record))
+        sent = make_outgoing(letter, self._changes.apply(record), self._header.keep_headers)
         try:
             proof = connector.find(Search(self._header.plan, [sent], self._given_at, before))
         except BrokerError:
@@ -391,7 +384,7 @@ class _Sender:
             self._run.sent += 1
             self._given_at = now()
             self._run.places[letter.broker, letter.target] += 1
-            yield make_outgoing(self._header, letter, self._changes.apply(planned))
+            yield make_outgoing(letter, self._changes.apply(planned), self._header.keep_headers)
 
     def _answered(self, sent: Sent) -> tuple[Letter, State]:
         letter, state = self._claims.take_answer(sent)

@@ -1,11 +1,11 @@
 """One letter of a plan: who it is, which trip this is, and what its replay is called."""
 
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from dlq.connectors.base import Target
+from dlq.connectors.base import Outgoing, Target
 from dlq.core.brokers import kind_of, resolve
+from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID, REPLAY_LAP, REPLAY_OF
 from dlq.core.record import Record
 
@@ -87,6 +87,7 @@ def _identity(record: Record, by_business_key: bool) -> str:
     return f"key:{record.key}" if by_business_key and record.key else f"record:{record.record_id}"
 
 
-def provenance(key: str, lap: int, record_id: str) -> Mapping[str, str]:
-    """The headers that every replayed message carries; all values are text."""
-    return {REPLAY_ID: key, REPLAY_LAP: str(lap), REPLAY_OF: record_id}
+def make_outgoing(letter: Letter, record: Record, keep_headers: Keep) -> Outgoing:
+    """A letter of a plan as the connector gets it, with the headers that every replayed message carries."""
+    provenance = {REPLAY_ID: letter.key, REPLAY_LAP: str(letter.lap), REPLAY_OF: letter.record_id}
+    return Outgoing(letter.number, record, letter.target, provenance, keep_headers)

@@ -33,7 +33,7 @@ from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
 from dlq.replay.edits import NO_EDITS, Edits
 from dlq.replay.ledger.contract import Ledger
-from dlq.replay.letters import Letter, Place, lap_of, provenance, replay_key, transaction_of
+from dlq.replay.letters import Letter, Place, lap_of, make_outgoing, replay_key, transaction_of
 from dlq.replay.load import PLANNED_COLUMNS, Loader
 from dlq.replay.origins import Origins
 from dlq.replay.planfile import Draft, Header
@@ -297,10 +297,8 @@ class _Planner:
             self._tally.warn(_DAMAGED)
             return "risky"
         record = wanted.edits.apply(candidate.record)
-        sent_along = provenance(letter.key, letter.lap, letter.record_id)
-        preview = self._brokers.get(letter.broker).preview(
-            record, letter.target, sent_along, wanted.keep_headers
-        )
+        outgoing = make_outgoing(letter, record, wanted.keep_headers)
+        preview = self._brokers.get(letter.broker).preview(outgoing)
         for warning in preview.warnings:
             self._tally.warn(warning)
         if preview.problem is not None:

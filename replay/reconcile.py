@@ -14,9 +14,10 @@ from dlq.connectors.base import Outgoing, Presence, Search
 from dlq.core.errors import BrokerError, DlqError, UsageError
 from dlq.replay import came_back, content, edits, marks, planfile, status
 from dlq.replay.actor import actor
-from dlq.replay.apply import forget, make_outgoing
+from dlq.replay.apply import forget
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Entry, Ledger
+from dlq.replay.letters import make_outgoing
 from dlq.replay.load import Loader
 from dlq.replay.planfile import Header
 from dlq.replay.states import State
@@ -199,6 +200,6 @@ def _outgoing(
             notes.append(f"letter {letter.record_id} is not what was planned: somebody changed the archive")
             continue
         by_broker.setdefault(letter.broker, []).append(
-            make_outgoing(header, letter, changes.apply(planned or record))
+            make_outgoing(letter, changes.apply(planned or record), header.keep_headers)
         )
     return by_broker

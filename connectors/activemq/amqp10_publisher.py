@@ -47,7 +47,6 @@ class Amqp10Sender:
         """Transaction -> its id, and the numbers of what was sent in it and is not answered."""
         self._awaited: dict[str, list[int]] = {}
         """Receipt -> the numbers whose outcomes it stands for."""
-        self._refusing: str | None = None
         self._refused: set[str] = set()
         self._receipts = 0
 
@@ -92,24 +91,16 @@ class Amqp10Sender:
         return b""
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """Send the message, its bare message as it was; one that cannot be sent is `why_refused`."""
+        """Send the message, its bare message as it was."""
         link = self._within(lambda: self._link_to(letter.target))
-        self._refusing = None
         try:
             encoded = message_to_send(letter.record, letter.provenance, letter.keep_headers)
         except ValueError as error:
-            self._refusing = f"it cannot be encoded: {error}"
-            return b""
+            raise ValueError(f"it cannot be encoded: {error}") from error
         if len(encoded) > link.most_bytes:
-            self._refusing = f"{len(encoded)} bytes are more than {self.place} takes ({link.most_bytes})"
-        else:
-            self._give(link, encoded, transaction)
+            raise ValueError(f"{len(encoded)} bytes are more than {self.place} takes ({link.most_bytes})")
+        self._give(link, encoded, transaction)
         return b""
-
-    def why_refused(self, command: bytes) -> str | None:
-        """Of the last letter."""
-        del command
-        return self._refusing
 
     def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
         """Persistent messages into the plan's queue."""

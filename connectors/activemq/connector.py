@@ -54,7 +54,6 @@ from dlq.connectors.base import (
 from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
-from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -172,29 +171,25 @@ class ActiveMQConnector(Connector):
         named = record.headers.get("_AMQ_ORIG_QUEUE") if to == "origin" else None
         return None if named and self._routing and self._routing.is_divert(named) else target
 
-    def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-    ) -> SendPreview:
+    def preview(self, letter: Outgoing) -> SendPreview:
         """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
-        known = self._preview(record, target, provenance, keep_headers)
+        known = self._preview(letter)
         if self._routing is None:
             return known._replace(warnings=[*known.warnings, f"confirmed means: {_COMMITTED}"])
-        against = self._against(self._routing, target, record)
+        against = self._against(self._routing, letter.target, letter.record)
         unless_named = dict(known.unless_named)
         if against:
             unless_named["target"] = against
         untold = [] if self._routing.tells else [UNPROVEN]
         return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
 
-    def _preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-    ) -> SendPreview:
-        if not amqp10_records.is_of_amqp(record):
-            return republishing.preview_whole(record, target, provenance, keep_headers, self._by_openwire)
+    def _preview(self, letter: Outgoing) -> SendPreview:
+        if not amqp10_records.is_of_amqp(letter.record):
+            return republishing.preview_whole(letter, self._by_openwire)
         if self._amqp is None or not self._amqp.is_spoken:
             hint = self._amqp.trouble if self._amqp else "this is no Artemis"
             return SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
-        return republishing.preview_by_amqp(record, target, keep_headers)
+        return republishing.preview_by_amqp(letter)
 
     @staticmethod
     def _against(routing: Routing, target: Target, record: Record) -> str | None:

@@ -101,16 +101,12 @@ class OpenWireSender(OpenWireConnection):
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """The message with its types; the broker does not answer it, only the commit."""
-        return self.writer.message(_message_of(letter, self.artemis), int(transaction))
-
-    def why_refused(self, command: bytes) -> str | None:
-        """It announces the longest command that it takes."""
+        command = self.writer.message(_message_of(letter, self.artemis), int(transaction))
         size, most = len(command), self.max_frame_of_broker
-        if most is None or size <= most:
-            return None
-        return (
-            f"a message of {size} bytes, and {self.place} takes none above {most} (wireFormat.maxFrameSize)"
-        )
+        if most is not None and size > most:
+            limit = f"{self.place} takes none above {most} (wireFormat.maxFrameSize)"
+            raise ValueError(f"a message of {size} bytes, and {limit}")
+        return command
 
     def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
         """Persistent messages into the plan's queue; the broker answers the last."""

@@ -169,10 +169,9 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
     return kept, [*(name for name in owned if (name, record.headers[name]) != _NO_EXPIRY), *taken]
 
 
-def preview(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep, typed: bool = False
-) -> SendPreview:
+def preview(letter: Outgoing, typed: bool = False) -> SendPreview:
     """See `Connector.preview`. `typed`: it goes back by OpenWire."""
+    _, record, target, provenance, keep_headers = letter
     _, stripped = _own(record, keep_headers)
     try:
         headers, body, measured = content(record, target, provenance, keep_headers)
@@ -192,32 +191,28 @@ def preview(
     )
 
 
-def preview_whole(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep, typed: bool
-) -> SendPreview:
+def preview_whole(letter: Outgoing, typed: bool) -> SendPreview:
     """`preview`, and what of a message that came by AMQP 1.0 another protocol would lose or change."""
-    known = preview(record, target, provenance, keep_headers, typed)
-    lost = amqp10_records.why_lost(record)
+    known = preview(letter, typed)
+    lost = amqp10_records.why_lost(letter.record)
     unless_named = dict(known.unless_named)
-    if change := amqp10_records.what_would_change(record):
+    if change := amqp10_records.what_would_change(letter.record):
         unless_named["letter"] = change
     return known._replace(problem=lost or known.problem, unless_named=unless_named)
 
 
-def preview_by_amqp(record: Record, target: Target, keep_headers: Keep) -> SendPreview:
+def preview_by_amqp(letter: Outgoing) -> SendPreview:
     """The same of a message that goes back by AMQP 1.0."""
-    others = _fans_out(target)
-    stripped = amqp10_records.stripped(record, keep_headers)
+    others = _fans_out(letter.target)
+    stripped = amqp10_records.stripped(letter.record, letter.keep_headers)
     return SendPreview(stripped, None, [others] if others else [], {"target": others} if others else {})
 
 
-def preview_unasked(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-) -> SendPreview:
+def preview_unasked(letter: Outgoing) -> SendPreview:
     """The same where nobody knows by what the broker can be spoken to: what STOMP would change is told."""
-    if amqp10_records.is_of_amqp(record):
-        return preview_by_amqp(record, target, keep_headers)
-    return preview_whole(record, target, provenance, keep_headers, typed=False)
+    if amqp10_records.is_of_amqp(letter.record):
+        return preview_by_amqp(letter)
+    return preview_whole(letter, typed=False)
 
 
 def _fans_out(target: Target) -> str | None:

@@ -39,10 +39,8 @@ class Sender(Protocol):
         """The command that begins a transaction; its name is a number."""
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """The command that sends a letter."""
-
-    def why_refused(self, command: bytes) -> str | None:
-        """Why the broker, by what it has announced, would not take a letter's command."""
+        """The command that sends a letter. Raises ValueError, with the reason, before anything of it is
+        written: it is refused then."""
 
     def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
         """The commands that send a transaction's marker and its link (see `marker`), with a receipt."""
@@ -94,9 +92,6 @@ class StompSender(Link):
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """A SEND frame with the headers as they were archived, but for what must not be sent again."""
         return wire(letter, transaction, self.artemis)
-
-    def why_refused(self, command: bytes) -> None:
-        """STOMP's brokers announce no limit."""
 
     def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
         """SEND frames to the plan's queue."""

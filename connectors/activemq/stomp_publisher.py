@@ -155,11 +155,11 @@ class TransactionPublisher:
         is_full = is_old = False
         for letter in outgoing:
             letters.append(letter)
-            command = sender.letter(letter, name)
-            if (why := sender.why_refused(command)) is not None:
-                done.append(Sent(letters.pop().number, "refused", why))
+            try:
+                data += sender.letter(letter, name)
+            except ValueError as error:
+                done.append(Sent(letters.pop().number, "refused", str(error)))
                 continue
-            data += command
             size += letter.record.body_size
             if len(data) >= _PIECE:
                 sender.send(bytes(data))

@@ -14,6 +14,7 @@ from dlq.connectors.base import (
     DeadLetterPlace,
     Gauge,
     Inspection,
+    Outgoing,
     Proof,
     ReadRequest,
     Search,
@@ -34,7 +35,6 @@ from dlq.connectors.kafka.snapshot import cut_logs, facts_of, look, plan_of, unr
 from dlq.connectors.kafka.wholeness import end_of_epoch
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
-from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -105,13 +105,9 @@ class KafkaConnector(Connector):
         """origin (its topic), or topic:NAME, such as one of Spring's retry topics."""
         return target_of(record, to)
 
-    def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-    ) -> SendPreview:
+    def preview(self, letter: Outgoing) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
-        del provenance
-        is_compacted, retries = self._known_of(target.name)
-        return preview(record, target, keep_headers, is_compacted, retries)
+        return preview(letter, *self._known_of(letter.target.name))
 
     def _known_of(self, topic: str) -> tuple[bool | None, Sequence[str]]:
         """Whether a topic is compacted (None: nobody tells), and its retry topics. A cluster that does not

@@ -5,7 +5,7 @@ goes back to the byte, order and duplicates of headers among it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -147,16 +147,10 @@ def retry_topics(names: Iterable[str]) -> dict[str, list[str]]:
     return {topic: [name for _, name in sorted(numbered)] for topic, numbered in found.items()}
 
 
-def preview(
-    record: Record,
-    target: Target,
-    keep_headers: Keep,
-    is_compacted: bool | None,
-    retries: Sequence[str] = (),
-) -> SendPreview:
+def preview(letter: Outgoing, is_compacted: bool | None, retries: Sequence[str] = ()) -> SendPreview:
     """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target (None: nobody
-    has told), whose retry
-    topics are `retries`."""
+    has told), whose retry topics are `retries`."""
+    record, target, keep_headers = letter.record, letter.target, letter.keep_headers
     try:
         raw = _raw_of(record)
     except ValueError as error:
@@ -185,13 +179,11 @@ def preview(
     return SendPreview(stripped, None, [*_warnings(record, target, retries)], unless_named)
 
 
-def preview_unasked(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-) -> SendPreview:
+def preview_unasked(letter: Outgoing) -> SendPreview:
     """The same where nobody knows whether the target is compacted."""
-    del provenance
-    found = preview(record, target, keep_headers, is_compacted=False)
-    return found._replace(warnings=[*found.warnings, f"whether {target.name} is compacted is not known"])
+    found = preview(letter, is_compacted=False)
+    unknown = f"whether {letter.target.name} is compacted is not known"
+    return found._replace(warnings=[*found.warnings, unknown])
 
 
 def _warnings(record: Record, target: Target, retries: Sequence[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Limits,
+    Outgoing,
     Proof,
     Publisher,
     Reading,
@@ -47,7 +48,6 @@ from dlq.connectors.rabbitmq.queue_effects import harm
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import VirtualHost, lasting, learn_apart, version_of
 from dlq.core.errors import OF_ONE_MEMBER, DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
-from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Source
 
@@ -228,11 +228,9 @@ class RabbitConnector(Connector):
         """The queue of the last death, by the default exchange; an unroutable letter goes to its exchange."""
         return republishing.target_of(record, to)
 
-    def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-    ) -> SendPreview:
+    def preview(self, letter: Outgoing) -> SendPreview:
         """Strips x-death and its like, CC, BCC, user_id, expiration, and headers that tell of the failure."""
-        return republishing.preview(record, target, provenance, keep_headers)
+        return republishing.preview(letter)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """The queues that bindings lead to; only the management API proves them."""

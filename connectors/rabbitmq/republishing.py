@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.values import NOTHING, as_text
-from dlq.connectors.base import SendPreview, Target
+from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rabbitmq.amqp import edits, table, typed
 from dlq.connectors.rabbitmq.amqp.blocks import block_of
 from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, SHORT
@@ -199,10 +199,11 @@ def _encoded(record: Record) -> bytes:
     return block_of(headers, properties)
 
 
-def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep) -> SendPreview:
+def preview(letter: Outgoing) -> SendPreview:
     """See `Connector.preview`. Knows `record.body_size`; needs no body."""
+    _, record, target, provenance, keep_headers = letter
     if message.is_block(record.raw_properties):
-        return _preview_10(record, target, provenance, keep_headers)
+        return _preview_10(letter)
     try:
         properties, headers = _seen(record)
         block = block_to_send(record, provenance, keep_headers)
@@ -220,9 +221,8 @@ def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_
 preview_unasked = preview
 
 
-def _preview_10(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-) -> SendPreview:
+def _preview_10(letter: Outgoing) -> SendPreview:
+    _, record, target, provenance, keep_headers = letter
     try:
         parts = message.parts(record.raw_properties or b"")
         _block_10(record, provenance, keep_headers)

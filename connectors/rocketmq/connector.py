@@ -14,6 +14,7 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Limits,
+    Outgoing,
     Proof,
     ReadRequest,
     Search,
@@ -53,7 +54,6 @@ from dlq.connectors.rocketmq.snapshot import (
 )
 from dlq.connectors.rocketmq.transaction_outcomes import Outcomes, untold_key
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
-from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
@@ -128,11 +128,9 @@ class RocketConnector(Connector):
         """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
         return target_of(record, to)
 
-    def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
-    ) -> SendPreview:
+    def preview(self, letter: Outgoing) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
-        return preview(record, target, provenance, keep_headers)
+        return preview(letter)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """The groups that subscribe to a topic, as its brokers know them. A group is its own consumers, or

@@ -143,10 +143,9 @@ def unique_key_of(outgoing: Outgoing) -> str:
     return _properties_of(outgoing.record).get(UNIQUE_KEY) or outgoing.provenance[REPLAY_ID].upper()
 
 
-def preview(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep = False
-) -> SendPreview:
+def preview(letter: Outgoing) -> SendPreview:
     """What sending it would strip, warn of, or fail on."""
+    _, record, target, provenance, keep_headers = letter
     if target.kind == RESUME:
         return SendPreview(problem=_why_no_resume(record))
     properties = _properties_of(record)

@@ -111,10 +111,8 @@ class QueueFile:
             return Target("queue", name)
         return Target("queue", record.origin) if record.origin else None
 
-    def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-    ) -> SendPreview:
-        problem = "the body is too large" if record.body_size > 100 else None
+    def preview(self, letter: Outgoing) -> SendPreview:
+        problem = "the body is too large" if letter.record.body_size > 100 else None
         return SendPreview(("x-death",), problem, unless_named=self.unless_named)
 
     def gauge(self, source: Source) -> Gauge:

@@ -30,7 +30,7 @@ from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.bodies import readable
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.amqp10 import message
-from dlq.connectors.base import Target
+from dlq.connectors.base import Outgoing, Target
 from dlq.core.record import Record
 
 pytestmark = [pytest.mark.activemq, on_artemis]
@@ -113,7 +113,7 @@ def test_each_kind_of_message_is_archived_once_and_goes_back_byte_for_byte(place
     target = place.connector.target_of(own[0], "origin")
     assert target == Target("queue", place.queue)
     letters = outgoing(own, target)
-    previews = [place.connector.preview(o.record, o.target, o.provenance, False) for o in letters]
+    previews = [place.connector.preview(o) for o in letters]
     assert {(one.problem, tuple(one.unless_named)) for one in previews} == {(None, ())}
     assert {s.outcome for s in published(place, place.queue, letters)} == {"confirmed"}
     after = encoded(place, place.queue, len(messages))
@@ -200,7 +200,7 @@ def test_a_subscription_gets_back_what_died_in_it(place: Place) -> None:
 def test_without_amqp_what_was_read_by_it_stays_and_says_why(place: Place, stomp: Place) -> None:
     died(place, place.queue, Message(body=b"x", durable=True))
     [record] = of(place, place.drain("DLQ"))
-    preview = stomp.connector.preview(record, Target("queue", place.queue), {}, False)
+    preview = stomp.connector.preview(Outgoing(0, record, Target("queue", place.queue), {}))
     assert preview.problem == "it came by AMQP 1.0, and goes back only by it: set amqp_url"
 
 
@@ -241,7 +241,7 @@ def test_by_stomp_alone_what_it_cannot_show_is_named_and_harms_no_other(place: P
 def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: Place, stomp: Place) -> None:
     died(place, place.queue, Message(body=b"{}", inferred=True, durable=True, id=SEVEN, content_type="a/b"))
     [record] = of(place, stomp.drain("DLQ"))
-    preview = stomp.connector.preview(record, Target("queue", place.queue), {}, False)
+    preview = stomp.connector.preview(Outgoing(0, record, Target("queue", place.queue), {}))
     assert preview.unless_named["letter"] == (
         "it came by AMQP 1.0 and was read by STOMP: it would go back without its message-id, content-type, "
         "with all properties as text, and its data section becomes a value of JMS"

@@ -138,7 +138,7 @@ def test_what_a_full_address_drops_is_not_confirmed_and_not_proven_by_a_marker(s
     make_queue(sender, full.name, full.name, "ANYCAST")
     settings = {"addressFullMessagePolicy": "DROP", "maxSizeBytes": 2000, "pageSizeBytes": 1000}
     do(sender, "addAddressSettings", full.name, json.dumps(settings))
-    preview = sender.connector.preview(dead()(0), full, {}, False)
+    preview = sender.connector.preview(Outgoing(0, dead()(0), full, {}))
     assert "drops what comes while it is full" in preview.unless_named["target"]
     letters = to(full, lambda n: dead()(n)._replace(body=bytes(1500), body_size=1500), 20)
     before = sender.connector.bounds([full])
@@ -184,12 +184,12 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
     monkeypatch.setattr(Management, "_ask", lambda *_: None)
     told, untold = dead(news, sub, "0"), dead(news, sub)
     target = Target("queue", f"{news}::{sub}")
-    known = stomp.connector.preview(told(0), target, {}, False)
+    known = stomp.connector.preview(Outgoing(0, told(0), target, {}))
     assert known.unless_named == {}
     assert any("confirmed means that a letter is committed" in warning for warning in known.warnings)
     assert (
         "tells the routing type"
-        in stomp.connector.preview(untold(0), target, {}, False).unless_named["target"]
+        in stomp.connector.preview(Outgoing(0, untold(0), target, {})).unless_named["target"]
     )
     for letters in (to(target, told), to(target._replace(kind="topic"), untold)):
         own = [o._replace(provenance={"dlq_replay_id": f"{o.target}{o.number}"}) for o in letters]

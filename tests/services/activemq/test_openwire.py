@@ -40,7 +40,7 @@ def test_without_known_types_properties_are_text_and_the_plan_says_so(stomp: Pla
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
     typed = by_openwire(stomp)
     letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
-    preview = typed.connector.preview(letters[0].record, letters[0].target, {}, keep_headers=False)
+    preview = typed.connector.preview(letters[0])
     assert [w for w in preview.warnings if "as a string" in w and "jolokia_details" in w]
     published(typed, stomp.queue, letters)
     assert all("int=String:-2147483648" in each for each in shown(stomp, f"{stomp.queue}.back"))

@@ -19,7 +19,7 @@ from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.base import Target
+from dlq.connectors.base import Outgoing, Target
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
@@ -64,7 +64,7 @@ def test_every_class_of_message_comes_back_as_java_sent_it(stomp: Place) -> None
         "map", "stream", "object", "bytes", "blob", "text", "plain",
     }  # fmt: skip
     letters = outgoing(records, Target("queue", back))
-    problems = [here.connector.preview(o.record, o.target, {}, keep_headers=False).problem for o in letters]
+    problems = [here.connector.preview(o).problem for o in letters]
     assert problems == [None] * 22
     assert {sent.outcome for sent in published(here, stomp.queue, letters)} == {"confirmed"}
     assert shown(stomp, back) == before
@@ -94,7 +94,7 @@ def test_a_text_with_nul_is_one_letter_whichever_way_it_was_read(stomp: Place, t
     assert (copied.captured, drained_too.captured, drained_too.recaptured) == (7, 5, 7)
     assert here.drain() == []
     [letter] = outgoing([looked], Target("queue", back))
-    assert here.connector.preview(looked, letter.target, {}, keep_headers=False).problem is None
+    assert here.connector.preview(Outgoing(0, looked, letter.target, {})).problem is None
     assert [sent.outcome for sent in published(here, stomp.queue, [letter])] == ["confirmed"]
     [again] = here.drain(back)
     assert (again.body, again.properties["class"]) == (looked.body, "text")
@@ -130,7 +130,7 @@ def test_a_property_that_nests_deeper_than_is_shown_is_drained_and_sent_again_as
     assert taken.properties["value of deep"] == value
 
     [again] = outgoing([taken], Target("queue", back))
-    assert here.connector.preview(again.record, again.target, {}, keep_headers=False).problem is None
+    assert here.connector.preview(again).problem is None
     assert [sent.outcome for sent in published(here, "second", [again])] == ["confirmed"]
     [came] = here.drain(back)
     assert came.properties["value of deep"] == value

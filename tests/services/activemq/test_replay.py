@@ -18,7 +18,7 @@ from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.stomp import encode, headers_of
-from dlq.connectors.base import Search, SendRequest, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.core.errors import AccessDenied
 from dlq.core.record import Record
 
@@ -90,7 +90,7 @@ def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stom
 def test_plan_and_doctor_say_what_confirmed_means(stomp: Place) -> None:
     stomp.send(b"a", queue="ActiveMQ.DLQ")
     [record] = stomp.drain("ActiveMQ.DLQ")
-    preview = stomp.connector.preview(record, Target("queue", stomp.queue), {}, False)
+    preview = stomp.connector.preview(Outgoing(0, record, Target("queue", stomp.queue), {}))
     fact = stomp.connector.inspect(stomp.request(queue="ActiveMQ.DLQ").source).facts["confirmed"]
     assert fact.startswith("the broker has committed it")
     assert f"confirmed means: {fact}" in preview.warnings
@@ -146,7 +146,7 @@ def test_a_letter_whose_queue_the_broker_did_not_keep_goes_to_no_topic_unless_it
     [record] = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == topic]
     target = stomp.connector.target_of(record, "origin")
     assert target == Target("topic", topic)
-    preview = stomp.connector.preview(record, target, {}, False)
+    preview = stomp.connector.preview(Outgoing(0, record, target, {}))
     assert "each queue of a virtual topic" in preview.unless_named["target"]
 
 
@@ -164,7 +164,7 @@ def test_a_letter_that_was_moved_out_of_a_dead_letter_queue_does_not_go_back_the
     assert record.origin == own
     target = stomp.connector.target_of(record, "origin")
     assert target is not None
-    preview = stomp.connector.preview(record, target, {}, False)
+    preview = stomp.connector.preview(Outgoing(0, record, target, {}))
     assert "out of which it was moved: where it failed is not known" in preview.unless_named["target"]
 
 

@@ -11,7 +11,7 @@ from support.brokers.activemq.sending import outgoing, published
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.stomp import OF_STOMP
-from dlq.connectors.base import Target
+from dlq.connectors.base import Outgoing, Target
 
 pytestmark = pytest.mark.activemq
 
@@ -33,7 +33,7 @@ def test_a_property_takes_no_headers_place_and_comes_back(stomp: Place) -> None:
         assert (record.message_id or "").startswith("ID:")
     assert (text.body, binary.body, binary.headers["content-length"]) == (b"text", b"\0\xff\n\0\7", "5")
     target = Target("queue", f"{stomp.queue}.back")
-    assert here.connector.preview(text, target, {}, False).problem is None
+    assert here.connector.preview(Outgoing(0, text, target, {})).problem is None
     published(here, stomp.queue, outgoing(records, target))
     shown = stomp.java("ActiveMqShadows.java", "show", target.name)
     assert [each.pop("") for each in shown] == [
@@ -47,7 +47,7 @@ def test_a_property_takes_no_headers_place_and_comes_back(stomp: Place) -> None:
 def test_by_stomp_such_a_letter_is_not_sent_and_the_property_is_named(stomp: Place) -> None:
     stomp.java("ActiveMqShadows.java", "send", stomp.queue, "type=mine")
     record = by_openwire(stomp).drain()[0]
-    preview = stomp.connector.preview(record, Target("queue", "back"), {}, False)
+    preview = stomp.connector.preview(Outgoing(0, record, Target("queue", "back"), {}))
     assert "its property 'type' has the name of a header of STOMP" in (preview.problem or "")
 
 
@@ -82,7 +82,7 @@ def test_what_a_stomp_client_wrote_stays_its_headers(stomp: Place) -> None:
     for here in (stomp, by_openwire(stomp)):
         [record] = here.pull("copy", force=True)[0]
         assert not [name for name in record.properties if name.startswith("property ")]
-        assert here.connector.preview(record, Target("queue", "back"), {}, False).problem is None
+        assert here.connector.preview(Outgoing(0, record, Target("queue", "back"), {})).problem is None
 
 
 @on_artemis

@@ -80,7 +80,7 @@ def test_who_may_not_read_a_topics_settings_has_to_name_it_as_a_target(guarded: 
     """It may be compacted."""
     bob, target = by_sasl(guarded, "bob"), Target("topic", "orders-dlt")
     assert bob.missing([target]) == {}
-    [why] = bob.preview(dead(0, b"k"), target, {}, False).unless_named.values()
+    [why] = bob.preview(Outgoing(0, dead(0, b"k"), target, {})).unless_named.values()
     assert "DESCRIBE_CONFIGS" in why
 
 

@@ -18,7 +18,7 @@ from support.brokers.kafka.fixtures import KafkaPlace
 from dlq.archive import losses
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import Target
+from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.interchange.format import line_of, parse_line, record_of
 from dlq.connectors.kafka import fetch
 from dlq.connectors.kafka.cluster import Place
@@ -320,7 +320,7 @@ def test_a_letter_with_a_header_that_cannot_be_sent_is_left_out_of_a_plan(kafka:
     kafka.driver.create_topic(kafka.dead)
     with_odd_headers(kafka, kafka.dead)
     previews = [
-        kafka.connector.preview(record, Target("topic", kafka.dead), {}, False)
+        kafka.connector.preview(Outgoing(0, record, Target("topic", kafka.dead), {}))
         for record in kafka.read().records
     ]
     assert ["cannot send" in str(preview.problem) for preview in previews] == [

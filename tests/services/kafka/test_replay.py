@@ -14,7 +14,7 @@ from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.kafka.letters import dead, outgoing, sent
 from support.sending_contract import new_plan
 
-from dlq.connectors.base import Search, Target
+from dlq.connectors.base import Outgoing, Search, Target
 from dlq.connectors.kafka import find
 from dlq.core.clock import now
 
@@ -131,7 +131,9 @@ def test_a_target_that_is_compacted_is_to_be_named(kafka: KafkaPlace) -> None:
     record = dead(0, b"k")
 
     def to_name(topic: str) -> str | None:
-        return kafka.connector.preview(record, Target("topic", topic), {}, False).unless_named.get("target")
+        return kafka.connector.preview(Outgoing(0, record, Target("topic", topic), {})).unless_named.get(
+            "target"
+        )
 
     assert to_name(kafka.topic) is None
     assert "is compacted" in str(to_name(kafka.dead))

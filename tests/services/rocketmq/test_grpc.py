@@ -48,7 +48,7 @@ def letter_without_a_trace(cluster: RocketMQ, connector: RocketConnector) -> Rec
 def replay_to_group(connector: RocketConnector, record: Record) -> str:
     target = connector.target_of(record, "group")
     assert target is not None
-    assert connector.preview(record, target, {}, False).problem is None
+    assert connector.preview(Outgoing(0, record, target, {})).problem is None
     publisher = connector.publisher(SendRequest("plan", 1))
     provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
     (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))

@@ -103,7 +103,9 @@ def test_a_replay_to_the_group_alone_reaches_its_consumer_and_waits_for_one_that
         for way in ("send_back", "fallback"):
             replay_id = replayed(rocket, dead(rocket, way))
             assert dead(rocket, way, count=2).properties["dlq_replay_id"] == replay_id
-        problem = rocket.connector.preview(dead(rocket, "orderly"), Target("group", "g"), {}, False).problem
+        problem = rocket.connector.preview(
+            Outgoing(0, dead(rocket, "orderly"), Target("group", "g"), {})
+        ).problem
         eventually(lambda: committed(rocket, "send_back"))
     assert "in order" in str(problem)
     assert replayed(rocket, dead(rocket, "send_back"))

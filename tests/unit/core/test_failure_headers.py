@@ -144,12 +144,14 @@ def test_a_number_that_is_set_back_stays_a_number() -> None:
     letter = rabbit({"task": "shop.pay", "id": "1", "retries": 3, "tenant": 42})
     block = rabbitmq.block_to_send(letter, SENT, False)
     assert b"\x07retriesI\x00\x00\x00\x00" in block
-    assert rabbitmq.preview(letter, Target("queue", "o"), SENT, False).stripped == ["retries (set back to 0)"]
+    assert rabbitmq.preview(Outgoing(0, letter, Target("queue", "o"), SENT)).stripped == [
+        "retries (set back to 0)"
+    ]
 
 
 def test_a_counter_in_the_body_is_said_and_stays() -> None:
     letter = rabbit({})._replace(dead_letter_queue="orders.XQ", body=b"{}")
-    found = rabbitmq.preview(letter, Target("queue", "orders"), SENT, False)
+    found = rabbitmq.preview(Outgoing(0, letter, Target("queue", "orders"), SENT))
     assert any("counts its retries in the body" in warning for warning in found.warnings)
 
 
@@ -166,7 +168,7 @@ def test_a_container_is_mended_inside() -> None:
     letter = rabbit({"rascal": RASCAL})
     sent = json.loads(by_rabbitmq(letter, False)["rascal"])
     assert sent == {"originalQueue": "orders", "encryption": RASCAL["encryption"], "redeliveries": 0}
-    [told] = rabbitmq.preview(letter, Target("queue", "o"), SENT, False).stripped
+    [told] = rabbitmq.preview(Outgoing(0, letter, Target("queue", "o"), SENT)).stripped
     assert told.startswith("rascal (without ")
 
 

@@ -34,7 +34,7 @@ def sent(record: Record, target: Target = ORDERS, keep_headers: bool = False) ->
 
 
 def previewed(record: Record, target: Target = ORDERS) -> SendPreview:
-    return preview(record, target, PROVENANCE, False)
+    return preview(Outgoing(0, record, target, PROVENANCE))
 
 
 @pytest.mark.parametrize("name", OF_THE_BROKER)
@@ -131,13 +131,13 @@ def test_an_edit_that_the_type_of_a_property_cannot_hold_is_refused_by_name(
 ) -> None:
     headers = {} if text is None else {"tries": text}
     record = letter(headers=headers, properties={"type of tries": kind})
-    problem = preview(record, ORDERS, {}, keep_headers=False, typed=True).problem
+    problem = preview(Outgoing(0, record, ORDERS, {}, False), typed=True).problem
     told = f"its property 'tries' is of the type {kind}, which cannot hold {text!r}"
     assert problem == (None if holds else told)
 
 
 def test_by_openwire_a_text_with_nul_goes_back() -> None:
-    assert preview(letter(flags=FLAG_INNER_NUL), ORDERS, {}, keep_headers=False, typed=True).problem is None
+    assert preview(Outgoing(0, letter(flags=FLAG_INNER_NUL), ORDERS, {}, False), typed=True).problem is None
 
 
 def test_a_header_just_below_the_limit_is_none() -> None:

@@ -132,7 +132,7 @@ RISKS: list[tuple[Record, bool, str | None, set[str]]] = [
 def test_what_would_harm_is_left_out_or_asked_for_by_name(
     record: Record, is_compacted: bool, problem: str | None, to_name: set[str]
 ) -> None:
-    found = preview(record, ORDERS, keep_headers=False, is_compacted=is_compacted)
+    found = preview(Outgoing(0, record, ORDERS, {}, False), is_compacted=is_compacted)
     assert set(found.unless_named) == to_name
     assert (problem or "") in (found.problem or "")
     assert (found.problem is None) == (problem is None)
@@ -160,7 +160,7 @@ NARROW: list[tuple[str, str, list[str], bool]] = [
 def test_a_letter_whose_group_has_retry_topics_is_offered_the_way_to_that_group_alone(
     header: str, text: str, retries: list[str], is_offered: bool
 ) -> None:
-    found = preview(dead(headers={header: text}), ORDERS, False, False, retries)
+    found = preview(Outgoing(0, dead(headers={header: text}), ORDERS, {}, False), False, retries)
     offer = (
         "every group of orders gets it again; --to topic:orders-retry-0 or topic:orders-retry-1 "
         "reaches the failed one alone"
@@ -185,6 +185,6 @@ def test_a_cluster_that_does_not_answer_tells_of_no_target_and_is_asked_once() -
     gone = KafkaConnector(KafkaBroker("gone", "kafka", "kafka://127.0.0.1:1", timeout="1s"))
     began = time.monotonic()
     for topic in map(str, range(20)):
-        [why] = gone.preview(dead(), Target("topic", topic), {}, False).unless_named.values()
+        [why] = gone.preview(Outgoing(0, dead(), Target("topic", topic), {})).unless_named.values()
         assert "nobody tells whether" in why
     assert time.monotonic() - began < 10

@@ -5,7 +5,7 @@ import pytest
 
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.values import binary, described, mapping, sequence, string, symbol
-from dlq.connectors.base import Target
+from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rabbitmq.amqp.table import Properties, decode
 from dlq.connectors.rabbitmq.amqp10_records import headers_of
 from dlq.connectors.rabbitmq.republishing import (
@@ -58,7 +58,7 @@ def sent(record: Record, keep_headers: bool = False) -> Properties:
 def test_what_the_broker_made_is_never_sent(name: str, keep_headers: bool) -> None:
     record = letter({name: "x", "tenant": 42})
     assert sent(record, keep_headers).headers == {"tenant": "42", **PROVENANCE}
-    assert preview(record, ORDERS, PROVENANCE, keep_headers).stripped == [name]
+    assert preview(Outgoing(0, record, ORDERS, PROVENANCE, keep_headers)).stripped == [name]
 
 
 @pytest.mark.parametrize("name", OF_FRAMEWORKS)
@@ -88,13 +88,13 @@ def test_properties_that_would_harm_are_dropped_and_the_rest_is_kept() -> None:
         "message_id": "m",
         "reply_to": "r",
     }
-    assert preview(record, ORDERS, PROVENANCE, False).stripped == ["expiration", "user_id"]
+    assert preview(Outgoing(0, record, ORDERS, PROVENANCE)).stripped == ["expiration", "user_id"]
 
 
 def test_direct_reply_to_is_dropped_but_not_a_header_that_mentions_it() -> None:
     record = letter({"note": "amq.rabbitmq.reply-to"}, reply_to="amq.rabbitmq.reply-to.g1h2")
     assert "reply_to" not in sent(record).properties
-    assert "reply_to" in preview(record, ORDERS, PROVENANCE, False).stripped
+    assert "reply_to" in preview(Outgoing(0, record, ORDERS, PROVENANCE)).stripped
     assert (
         sent(letter({"note": "amq.rabbitmq.reply-to"}, reply_to="answers")).properties["reply_to"]
         == "answers"
@@ -120,24 +120,24 @@ def test_a_letter_without_a_block_is_encoded_from_its_maps() -> None:
     assert found.properties == {
         "delivery_mode": "2", "message_id": "m", "timestamp": "1762053129", "type": "order",
     }  # fmt: skip
-    assert "as text" in preview(record, ORDERS, PROVENANCE, False).warnings[0]
+    assert "as text" in preview(Outgoing(0, record, ORDERS, PROVENANCE)).warnings[0]
 
 
 def test_properties_that_cannot_be_encoded_are_a_problem_and_no_crash() -> None:
     record = Record("r", "s", "b", "rabbitmq", "q", properties={"priority": "high"})
-    assert "cannot be sent" in (preview(record, ORDERS, PROVENANCE, False).problem or "")
+    assert "cannot be sent" in (preview(Outgoing(0, record, ORDERS, PROVENANCE)).problem or "")
 
 
 @pytest.mark.parametrize(("size", "fits"), [(MAX_FRAME - 500, True), (MAX_FRAME, False)])
 def test_headers_that_do_not_fit_a_frame_are_a_problem(size: int, fits: bool) -> None:
-    found = preview(letter({"stack": "x" * size}), ORDERS, PROVENANCE, False)
+    found = preview(Outgoing(0, letter({"stack": "x" * size}), ORDERS, PROVENANCE))
     assert (found.problem is None) == fits
 
 
 def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
     record = letter({"stack": "x" * (MAX_FRAME - 100)})
     assert len(record.raw_properties or b"") + 20 < MAX_FRAME
-    assert "with ours" in (preview(record, ORDERS, PROVENANCE, False).problem or "")
+    assert "with ours" in (preview(Outgoing(0, record, ORDERS, PROVENANCE)).problem or "")
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,13 @@ def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
     ],
 )
 def test_what_may_surprise_is_warned_of(record: Record, target: Target, text: str) -> None:
-    assert [warning for warning in preview(record, target, PROVENANCE, False).warnings if text in warning]
+    assert [
+        warning for warning in preview(Outgoing(0, record, target, PROVENANCE)).warnings if text in warning
+    ]
 
 
 def test_an_ordinary_letter_has_no_warnings_and_no_problem() -> None:
-    found = preview(letter({"tenant": 1}), ORDERS, PROVENANCE, False)
+    found = preview(Outgoing(0, letter({"tenant": 1}), ORDERS, PROVENANCE))
     assert (list(found.stripped), found.problem, list(found.warnings)) == ([], None, [])
 
 
@@ -217,18 +219,18 @@ def letter_of_1_0(body: bytes = b"body") -> Record:
 
 def test_a_letter_of_amqp_1_0_goes_back_without_what_the_broker_and_a_framework_left_on_it() -> None:
     what = letter_of_1_0()
-    shown = preview(what, ORDERS, PROVENANCE, keep_headers=False)
+    shown = preview(Outgoing(0, what, ORDERS, PROVENANCE))
     assert shown.stripped == ["x-opt-deaths", "x-exchange", "x-cc", "MT-Reason", "user_id"]
     assert (shown.problem, "only AMQP 1.0 carries it" in shown.warnings[0]) == (None, True)
     block, body, _ = message.split(message_to_send(what, PROVENANCE, keep_headers=False))
     assert headers_of(message.parts(block)) == {"x-opt-mine": "v", "tenant": "v", **PROVENANCE}
     assert body == b"body"
-    assert "MT-Reason" not in preview(what, ORDERS, PROVENANCE, keep_headers=True).stripped
+    assert "MT-Reason" not in preview(Outgoing(0, what, ORDERS, PROVENANCE, True)).stripped
 
 
 def test_damaged_sections_are_a_problem_in_one_line() -> None:
     damaged = letter_of_1_0()._replace(raw_properties=b"\x00\x53\x70\xd0\x00")
-    assert "cannot be sent" in (preview(damaged, ORDERS, PROVENANCE, keep_headers=False).problem or "")
+    assert "cannot be sent" in (preview(Outgoing(0, damaged, ORDERS, PROVENANCE)).problem or "")
 
 
 def test_headers_are_edited_in_the_form_that_a_letter_has() -> None:

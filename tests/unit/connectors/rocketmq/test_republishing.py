@@ -82,7 +82,9 @@ def test_only_what_identifies_the_message_goes_along() -> None:
     assert message.properties == {**kept, **PROVENANCE}
     assert (message.topic, message.reconsume_limit) == ("orders", None)
     assert set(
-        preview(record(properties={**own, **kept}), Target("topic", "orders"), PROVENANCE).stripped
+        preview(
+            Outgoing(0, record(properties={**own, **kept}), Target("topic", "orders"), PROVENANCE)
+        ).stripped
     ) == set(own)
 
 
@@ -130,14 +132,14 @@ PROBLEMS = [
 
 @pytest.mark.parametrize(("properties", "kind", "words"), PROBLEMS)
 def test_what_must_not_be_sent_says_why(properties: dict[str, str], kind: str, words: str | None) -> None:
-    problem = preview(record(properties=properties), Target(kind, "pay"), PROVENANCE).problem
+    problem = preview(Outgoing(0, record(properties=properties), Target(kind, "pay"), PROVENANCE)).problem
     assert problem is None if words is None else words in str(problem)
 
 
 def test_a_topic_with_other_groups_is_warned_of() -> None:
-    warnings = preview(record(), Target("topic", "orders"), PROVENANCE).warnings
+    warnings = preview(Outgoing(0, record(), Target("topic", "orders"), PROVENANCE)).warnings
     assert any("every group" in warning for warning in warnings)
-    assert not preview(record(), Target("group", "pay"), PROVENANCE).warnings
+    assert not preview(Outgoing(0, record(), Target("group", "pay"), PROVENANCE)).warnings
 
 
 # From Java: "Aa" and "BB" collide, and the last one's hash is Integer.MIN_VALUE.
@@ -176,5 +178,7 @@ def test_an_empty_body_that_the_broker_stumbles_over_is_refused() -> None:
 
 
 def test_a_batch_that_could_not_be_taken_apart_is_not_sent() -> None:
-    assert "batch" in (preview(record(flags=BATCH | 1), Target("topic", "orders"), PROVENANCE).problem or "")
-    assert preview(record(flags=1), Target("topic", "orders"), PROVENANCE).problem is None
+    assert "batch" in (
+        preview(Outgoing(0, record(flags=BATCH | 1), Target("topic", "orders"), PROVENANCE)).problem or ""
+    )
+    assert preview(Outgoing(0, record(flags=1), Target("topic", "orders"), PROVENANCE)).problem is None
