@@ -18,6 +18,7 @@ from threading import Timer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from dlq.connectors import looks
 from dlq.connectors.tls import client_context
 from dlq.core import units
 from dlq.core.errors import ConfigError
@@ -61,7 +62,7 @@ class Site:
             raise ConfigError(f"{place}: write it like {example}")
         if "@" in parts.netloc:
             raise ConfigError(f"{place} holds a user; take it out, the broker's own is used")
-        self._timeout = units.seconds(broker.timeout)
+        self._name, self._timeout = broker.name, units.seconds(broker.timeout)
         self._connection = HTTPConnection(parts.hostname, port, timeout=self._timeout)
         if parts.scheme == "https":
             context = client_context(broker)
@@ -76,6 +77,7 @@ class Site:
         slow: bool = False,
     ) -> Page:
         """Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to begin."""
+        looks.check_time(self._name)
         until = time.monotonic() + _PATIENCE * self._timeout
         try:
             page = self._asked(method, target, headers, body, slow)

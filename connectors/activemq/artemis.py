@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dlq.connectors import looks
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.stomp import encode, headers_of
@@ -175,6 +176,7 @@ class Management:
         return found
 
     def _ask(self, headers: dict[str, str], parameters: str = "") -> Any:
+        looks.check_time(self._broker.name)
         try:
             link = self._connected()
             self._send(link, {"reply-to": self._reply, **headers}, parameters)

@@ -52,6 +52,7 @@ from dlq.connectors.base import (
     gauge_of,
 )
 from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
+from dlq.connectors.looks import bound_looks
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
 from dlq.core.provenance import REPLAY_ID
@@ -70,6 +71,7 @@ _COMMITTED = (
 )
 
 
+@bound_looks
 class ActiveMQConnector(Connector):
     """One ActiveMQ broker (or several addresses of one)."""
 

@@ -33,6 +33,7 @@ from dlq.connectors.kafka.reading import KafkaReading
 from dlq.connectors.kafka.republishing import preview, retry_topics, target_of
 from dlq.connectors.kafka.snapshot import cut_logs, facts_of, look, plan_of, unread_note
 from dlq.connectors.kafka.wholeness import end_of_epoch
+from dlq.connectors.looks import bound_looks
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
@@ -44,6 +45,7 @@ _LOOKS_DEAD = re.compile(
 _TAKES_SHARED = "errors.deadletterqueue.group.enable"
 
 
+@bound_looks
 class KafkaConnector(Connector):
     """One Kafka cluster."""
 

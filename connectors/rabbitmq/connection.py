@@ -17,6 +17,7 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException, AMQP
 from pika.exceptions import AMQPConnectionError, AMQPError, InvalidFrameError
 
 from dlq.connectors import credentials as secrets
+from dlq.connectors import looks
 from dlq.connectors.rabbitmq.amqp.frames import MAX_FRAME
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.tls import client_context
@@ -170,10 +171,16 @@ def open_connection(broker: RabbitBroker) -> Iterator[pika.BlockingConnection]:
             connection.close()
 
 
+def new_channel(connection: pika.BlockingConnection) -> Any:
+    """A channel for another question of a look. Raises BrokerError where that takes too long as a whole."""
+    looks.check_time("RabbitMQ")
+    return connection.channel()
+
+
 @contextlib.contextmanager
 def one_channel(connection: pika.BlockingConnection) -> Iterator[Any]:
     """A channel for some questions, closed after them: a user, or a connection, may have very few."""
-    channel = connection.channel()
+    channel = new_channel(connection)
     try:
         yield channel
     finally:

@@ -27,6 +27,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.chain import ChainReading, QueueScan
 from dlq.connectors.links import LinkLostError, close_on_failure
+from dlq.connectors.looks import bound_looks
 from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import limits as rabbitmq_limits
@@ -57,6 +58,7 @@ _AMQP_1_0 = (4,)
 """Since then every node speaks it."""
 
 
+@bound_looks
 class RabbitConnector(Connector):
     """One virtual host of RabbitMQ, by the contract of `Connector`. Connects when it is asked something."""
 

@@ -13,7 +13,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
 from dlq.connectors.rabbitmq import consumers
-from dlq.connectors.rabbitmq.connection import open_connection
+from dlq.connectors.rabbitmq.connection import new_channel, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
@@ -83,7 +83,7 @@ def missing(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, 
     with open_connection(broker) as connection:
         for target in targets:
             exchange, queue = address_of(target)
-            channel = connection.channel()
+            channel = new_channel(connection)
             try:
                 if exchange:
                     channel.exchange_declare(exchange, passive=True)
@@ -112,7 +112,7 @@ def _declared(
 ) -> Iterator[Consumption]:
     """A queue that is not there closes its channel, so each has one of its own."""
     for name in names:
-        channel = connection.channel()
+        channel = new_channel(connection)
         try:
             found = channel.queue_declare(name, passive=True).method
         except ChannelClosedByBroker:

@@ -7,7 +7,7 @@ import pika
 from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Limits, Target, least
-from dlq.connectors.rabbitmq.connection import open_connection
+from dlq.connectors.rabbitmq.connection import new_channel, open_connection
 from dlq.connectors.rabbitmq.consumption import receivers, told
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import VirtualHost, known_host, learn_apart
@@ -40,7 +40,7 @@ def limits(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, L
 def _depths(connection: pika.BlockingConnection, names: Iterable[str]) -> Iterable[tuple[str, int | None]]:
     """Ready letters by queue; None of an exclusive queue, which another connection may not look at."""
     for name in names:
-        channel = connection.channel()
+        channel = new_channel(connection)
         try:
             yield name, channel.queue_declare(name, passive=True).method.message_count
             channel.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from dlq.connectors import credentials, lenient_json
+from dlq.connectors import credentials, lenient_json, looks
 from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.connectors.rocketmq.remoting import (
@@ -27,6 +27,8 @@ _PORT = "9876"
 _MOST_QUEUES, _MOST_MASTERS = 2**15, 1000
 """Of a topic on one broker, whose usual number is 8 (defaultTopicQueueNums), and of a cluster. All of them
 are asked."""
+_MOST_OF_A_TOPIC = 2**16
+"""Queues on all brokers."""
 _UNTRUE = "that cannot be true"
 
 
@@ -117,6 +119,8 @@ class Cluster:
             if max(queues[:2]) > _MOST_QUEUES:
                 number = f"{topic} has {max(queues[:2])} queues on {for_terminal(node)[:200]}"
                 raise BrokerError(f"{self._name_server} says that {number}: {_UNTRUE}")
+        if (total := sum(max(queues[:2]) for queues in found.values())) > _MOST_OF_A_TOPIC:
+            raise BrokerError(f"{self._name_server} says that {topic} has {total} queues: {_UNTRUE}")
         return dict(sorted(found.items()))
 
     def groups_of(self, topic: str) -> set[str] | None:
@@ -144,6 +148,7 @@ class Cluster:
 
     def link(self, node: str) -> Link:
         """The connection to the master of `node`, a new one when the last has ended."""
+        looks.check_time(self.name)
         masters = self.masters()
         if node not in masters:
             masters = self.masters(refresh=True)
@@ -209,6 +214,7 @@ class Cluster:
 
     def _ask_name_servers(self, code: int, fields: Mapping[str, object]) -> list[Frame]:
         """The answers of all name servers that answer; brokers may be registered at some of them only."""
+        looks.check_time(self.name)
         answers, problems = [], []
         for address in self._name_servers:
             try:

@@ -22,6 +22,7 @@ from dlq.connectors.base import (
     SendRequest,
     Target,
 )
+from dlq.connectors.looks import bound_looks
 from dlq.connectors.rocketmq.bounds import bounds
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.consumption import consumption, is_broadcast
@@ -61,6 +62,7 @@ from dlq.core.settings import Source
 _MARGIN = 0.2
 
 
+@bound_looks
 class RocketConnector(Connector):
     """One RocketMQ cluster."""
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
+from dlq.connectors import looks
 from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target, Writing
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.cluster import Cluster
@@ -248,6 +249,8 @@ class RocketPublisher(WindowedPublisher):
         self._busy: list[_SendBatch] = []
         self._unsafe: str | None = None
         self._limits: dict[str, int] = {}
+        self._largest: dict[str, int] = {}
+        """Topic -> how long a body some broker of its route takes."""
         self._turn = count()
         self._resume = _Resume(cluster, unsent_seconds)
 
@@ -258,7 +261,7 @@ class RocketPublisher(WindowedPublisher):
             return
         message, node = message_of(letter), letter.record.broker_node
         route = self._route_to(letter.target, message.topic)
-        if refused := route.closed or self._why_too_large(message, route):
+        if refused := route.closed or self._why_too_large(message):
             raise ValueError(refused)
         # The access control lists of 4.9 do not look at batches (PlainAccessResource.parse).
         shares = not self._cluster.signs and _may_share(message)
@@ -295,10 +298,9 @@ class RocketPublisher(WindowedPublisher):
         for link in self._links.values():
             link.close()
 
-    def _why_too_large(self, message: Message, route: Route) -> str | None:
+    def _why_too_large(self, message: Message) -> str | None:
         """What no broker of the route takes, where they tell what they take."""
-        size = len(message.body)
-        limit = max(self._limit_of(node) for node in {node for node, _ in route.places})
+        size, limit = len(message.body), self._largest[message.topic]
         if size > limit:
             return f"its body of {size} bytes is more than {_LIMIT} = {limit} there; raise it in broker.conf"
         return None if _may_share(message) else why_too_many(message.properties)
@@ -324,9 +326,13 @@ class RocketPublisher(WindowedPublisher):
             self.poll(self._patience())
         return place
 
+    @looks.bound_look
     def _route_to(self, target: Target, topic: str) -> Route:
         if topic not in self._routes:
-            self._routes[topic] = route_to(self._cluster, target, topic)
+            route = route_to(self._cluster, target, topic)
+            nodes = {node for node, _ in route.places}
+            self._largest[topic] = max(map(self._limit_of, nodes), default=_UNLIMITED)
+            self._routes[topic] = route
         return self._routes[topic]
 
     def _send(self, batch: _SendBatch) -> None:

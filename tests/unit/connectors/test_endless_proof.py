@@ -14,8 +14,7 @@ from dlq.connectors.rocketmq.snapshot import QueueOffsets
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (witness, find):
-        monkeypatch.setattr(module, "PROOF_SECONDS", 0.2)
+    monkeypatch.setattr(witness, "PROOF_SECONDS", 0.2)
 
 
 def busy(*_: object) -> bool:

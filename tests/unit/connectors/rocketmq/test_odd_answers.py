@@ -46,6 +46,11 @@ def queues(**numbers: Any) -> Mapping[int, Any]:
     return {105: {"queueDatas": [usual | numbers]}}
 
 
+def many_queues(brokers: int, each: int) -> Iterator[Mapping[str, Any]]:
+    for number in range(brokers):
+        yield queues(brokerName=f"b{number}", readQueueNums=each)[105]["queueDatas"][0]
+
+
 LARGE = str(2**63)
 ODD: Mapping[str, tuple[Mapping[int, Any], Ask]] = {
     "an offset of 64 bits": (offsets(LARGE), lambda cluster: offsets_of(cluster, PLACE)),
@@ -54,6 +59,7 @@ ODD: Mapping[str, tuple[Mapping[int, Any], Ask]] = {
     "queues of 1e300": (queues(writeQueueNums=1e300), route),
     "a retention of 400 digits": ({26: b"fileReservedTime=" + b"9" * 400}, broker_facts),
     "a start of 4,000 digits": ({28: {"table": UP | {"bootTimestamp": "9" * 4000}}}, runtime),
+    "70,000 queues on three brokers": ({105: {"queueDatas": [*many_queues(3, 23_334)]}}, route),
     "5,000 masters": (
         {106: {"brokerAddrTable": {f"b{n}": {"brokerAddrs": {"0": "h:1"}} for n in range(5000)}}},
         lambda cluster: cluster.masters(),

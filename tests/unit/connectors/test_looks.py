@@ -1,0 +1,121 @@
+"""A look at a broker ends, however much it names and however slowly it answers for each."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from support.analyzers.letters import record
+from support.brokers.hostile import Harm, amqp, listen, remoting, remoting_frame, stomp
+from support.servers.hostile import Server
+
+from dlq.connectors import looks, open_connector
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.base import Connector, Outgoing, ReadRequest, Search, SendRequest, Target
+from dlq.connectors.kafka.description import KafkaBroker
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.core.errors import BrokerError
+from dlq.core.settings import Source
+
+MASTERS = [f"broker-{n}" for n in range(1000)]
+SLOW = 0.02
+SOURCE, TARGETS = Source("s", "b", group="g"), [Target("group", "g"), Target("topic", "t")]
+BEFORE = {f"t@{one}:0": 0 for one in MASTERS}
+LETTER = Outgoing(0, record(broker_kind="rocketmq"), TARGETS[1], {"dlq_replay_id": "k"})
+
+
+@pytest.fixture
+def rocketmq(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connector]:
+    """A name server with very many masters, each of which answers everything, a little later."""
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.5)
+    address: list[str] = []
+    queues = [{"brokerName": one, "readQueueNums": 9, "writeQueueNums": 9, "perm": 6} for one in MASTERS]
+
+    def masters(peer: socket.socket) -> None:
+        """And that is all on this connection; the next question makes another."""
+        table = {one: {"brokerAddrs": {"0": address[0]}} for one in MASTERS}
+        peer.sendall(remoting_frame(1, {}, {"brokerAddrTable": table}))
+        remoting({105: {"queueDatas": queues}, 14: ({"offset": "0"}, b"")}, address)(_Slow(peer))  # type: ignore[arg-type]
+
+    with Server(remoting({106: masters}, address)) as server:
+        address.append(server.address)
+        yield open_connector(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}", timeout="5s"))
+
+
+class _Slow:
+    """A socket whose other side waits for each answer."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self.makefile = peer.makefile
+
+    def sendall(self, data: bytes) -> None:
+        time.sleep(SLOW)
+        self._peer.sendall(data)
+
+
+LOOKS: Mapping[str, Callable[[Connector], object]] = {
+    "inspect": lambda connector: connector.inspect(SOURCE),
+    "gauge": lambda connector: connector.gauge(SOURCE),
+    "discover": lambda connector: connector.discover(),
+    "read": lambda connector: connector.read(ReadRequest(SOURCE, "copy", "p")),
+    "consumers": lambda connector: connector.consumers(TARGETS),
+    "missing": lambda connector: connector.missing(TARGETS),
+    "limits": lambda connector: connector.limits(TARGETS),
+    "consumption": lambda connector: connector.consumption(TARGETS),
+    "bounds": lambda connector: connector.bounds(TARGETS),
+    "find": lambda connector: connector.find(Search("p", [LETTER], 0, BEFORE)),
+    "publish": lambda connector: [*connector.publisher(SendRequest("p")).publish(iter([LETTER]))],
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_cluster_of_very_many_slow_brokers_is_left(look: str, rocketmq: Connector) -> None:
+    began = time.monotonic()
+    with pytest.raises(BrokerError, match="b: a look takes more than"):
+        LOOKS[look](rocketmq)
+    assert time.monotonic() - began < 5
+
+
+BROKERS: Mapping[str, tuple[Harm, Callable[[str], Any]]] = {
+    "kafka": (listen, lambda at: KafkaBroker("b", "kafka", f"kafka://{at}")),
+    "activemq": (
+        stomp(listen, "SEND"),
+        lambda at: ActiveMQBroker("b", "activemq", f"stomp://{at}", jolokia_url=f"http://{at}/j"),
+    ),
+    "rabbitmq": (
+        amqp(listen, "never"),
+        lambda at: RabbitBroker("b", "rabbitmq", f"amqp://{at}", management_url=f"http://{at}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_every_broker_s_questions_are_within_a_look(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    behave, broker = BROKERS[kind]
+    with Server(behave) as server:
+        connector = open_connector(broker(server.address))
+        monkeypatch.setattr(looks, "LOOK_SECONDS", -1.0)
+        with pytest.raises(BrokerError, match="a look takes more than"):
+            connector.discover()
+        connector.close()
+
+
+def test_a_look_within_another_has_what_is_left_and_nothing_else_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.2)
+    inner = looks.bound_look(lambda: looks.check_time("b"))
+
+    @looks.bound_look
+    def outer() -> None:
+        inner()
+        time.sleep(0.3)
+        inner()
+
+    with pytest.raises(BrokerError, match="b: a look"):
+        outer()
+    looks.check_time("b")
+    inner()
