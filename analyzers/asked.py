@@ -1,6 +1,6 @@
 """What an analysis is about: handed to the engine that carries it out."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -45,14 +45,16 @@ class Asked(NamedTuple):
         evidence = self.settings.evidence
         return [(one, stores.describe_store(evidence[one.name], one.taken_at)) for one in self.snapshots]
 
-    def context(self, shared: Set[int]) -> Context:
-        """What is known beside the letters; `shared`: the keys that several of them have."""
+    def context(self, parts: Iterable[Part], shared: Set[int]) -> Context:
+        """What is known beside the letters of these parts; `shared`: the keys that several of them have."""
         return Context(
             shared,
             topology.node_facts(self.store),
             self.settings.evidence,
             [(of_store, one.error is None) for one, of_store in self.asked_stores()],
             bool(self.logs),
+            span_of(parts),
+            topology.last_look(self.store, self.segments),
         )
 
     def fresh(self, kept: Sequence[Part]) -> list[Manifest]:
@@ -69,7 +71,7 @@ class Done(NamedTuple):
     """Table -> files of an analysis before that still hold."""
 
 
-def span_of(parts: Sequence[Part]) -> int:
+def span_of(parts: Iterable[Part]) -> int:
     """What the letters cover, in slots of `groups.incidents`."""
     slots = [slot for part in parts for slot in (part.first_slot, part.last_slot) if slot is not None]
     return max(slots, default=0) - min(slots, default=0) + 1

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlq.analyzers import tables, topology, user_rules
+from dlq.analyzers import tables, topology
 from dlq.analyzers.asked import Asked, Done, span_of
 from dlq.analyzers.groups import incidents, transactions
-from dlq.analyzers.groups.incidents import SLOT, Counted, Place, Slot
-from dlq.analyzers.groups.judged import Identity, Judged, number_of
+from dlq.analyzers.groups.contract import Member, Said
+from dlq.analyzers.groups.incidents import INCIDENTS, SLOT, Place, Slot
+from dlq.analyzers.groups.judged import Identity, number_of
 from dlq.analyzers.judging import JUDGED, ROW_GROUP, Part
-from dlq.analyzers.plain import Compared, compare, write
-from dlq.analyzers.tables import read_letters
+from dlq.analyzers.plain import Compared, compare, take_censuses, write
 from dlq.archive import analyses, parquet
-from dlq.archive.analyses import BURSTS, INCIDENTS, KEPT, SLOTS, TABLES, TRANSACTIONS, VERDICTS, Analysis
+from dlq.archive.analyses import SLOTS, VERDICTS, Analysis
 from dlq.archive.manifests import Manifest
 from dlq.core.interpreter import rare_garbage_collection
 
@@ -36,25 +36,29 @@ class _TooMany(Exception):
 class _Group(NamedTuple):
     """The new letters and those that they touch, and what is said of them together."""
 
-    changed: pa.Table
-    """Of `tables.change`."""
     found: Compared
-    """Of the same letters, in the same order."""
     new: Set[Identity]
     concluded: Set[Identity]
     """Whose verdicts are made anew; the others only say what these share with them."""
 
     @property
-    def anew(self) -> list[Judged]:
-        return [one for one in self.found.letters if one.identity in self.concluded]
+    def names(self) -> list[Identity]:
+        """Of all its letters, in order."""
+        return _identities(self.found.changed)
+
+    @property
+    def anew(self) -> pa.Table:
+        """Letters whose verdicts are made anew, of `tables.change`."""
+        is_anew = [one in self.concluded for one in self.names]
+        return self.found.changed.filter(pa.array(is_anew, pa.bool_()))
 
 
 class _Counts(NamedTuple):
     """Slots by now, and what that changes."""
 
     slots: pa.Table
-    incident_at: Mapping[Place, str]
-    rows: Sequence[incidents.Incident]
+    said: Said
+    incidents: Sequence[Mapping[str, Any]]
     kinds: Set[str]
     """Of reasons, in which anything may have changed."""
     moved: Mapping[Place, tuple[str | None, str | None]]
@@ -69,7 +73,7 @@ def run(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part
         try:
             group = _gather(asked, last, kept, fresh)
             parts = [*kept, *fresh]
-            counts = _count(asked, last, group, parts, span_of(kept))
+            counts = _count(asked, last, group, span_of(kept))
             return Done(parts, {"verdicts": _write(asked, last, kept, group, counts)})
         except _TooMany:
             return None
@@ -77,23 +81,27 @@ def run(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part
 
 def _gather(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part]) -> _Group:
     new = pa.concat_tables([JUDGED.empty_table(), *(_table(asked, part.file, JUDGED) for part in fresh)])
-    letters = read_letters(new)
-    touching = {*_keys_of(letters), *map(_key_of_transactions, _sources_seen(asked, last))}
-    touched = read_letters(_find(asked, kept, touching)[0])
+    touching = {*_keys_of(new), *map(_key_of_transactions, _sources_seen(asked, last))}
+    touched = _find(asked, kept, touching)[0]
     others, stems = _find(asked, kept, touching.union(_keys_of(touched)))
-    table = pa.concat_tables([new, others])
     stems.update(stem for part in fresh for stem in part.stems)
-    rules = user_rules.find(table, asked, _segments(asked, stems))
-    found = compare(asked, read_letters(table), rules)
-    concluded = {one.identity for one in (*letters, *touched)}
-    if len(concluded) < len(letters) + len(touched):
+    found = compare(asked, pa.concat_tables([new, others]), [*kept, *fresh], _segments(asked, stems))
+    concluded = {*_identities(new), *_identities(touched)}
+    if len(concluded) < len(new) + len(touched):
         raise _TooMany
-    changed = tables.change(table, list(found.changes), list(found.changes.values()))
-    return _Group(changed, found, {one.identity for one in letters}, concluded)
+    return _Group(found, set(_identities(new)), concluded)
 
 
-def _keys_of(letters: Iterable[Judged]) -> set[int]:
-    return {key for letter in letters for key in letter.keys}
+def _identities(table: pa.Table) -> list[Identity]:
+    return _pairs(table, "source", "record_id")
+
+
+def _pairs(table: pa.Table, *columns: str) -> list[Any]:
+    return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
+
+
+def _keys_of(letters: pa.Table) -> set[int]:
+    return set(pc.list_flatten(letters["keys"]).to_pylist())
 
 
 def _key_of_transactions(source: str) -> int:
@@ -162,30 +170,32 @@ def _find_stems(asked: Asked, part: Part, rows: Sequence[int]) -> Iterator[str]:
             wanted_rows.pop()
 
 
-def _count(asked: Asked, last: Analysis, group: _Group, parts: Sequence[Part], span_before: int) -> _Counts:
+def _count(asked: Asked, last: Analysis, group: _Group, span_before: int) -> _Counts:
     before = _complete(_tables(asked, last, "slots"), SLOTS.names[:9])
-    sources = {one.source for one in group.anew if one.role is not None}
+    changed, context = group.found.changed, group.found.context
+    sources = _sources_of_transactions(group.anew)
     of_anew = pc.fill_null(pc.is_in(before["transactions_of"], value_set=_texts(sources)), False)
-    counts = [
-        one.identity in group.new if one.role is None else one.source in sources
-        for one in group.found.letters
-    ]
-    counted = tables.count(group.changed.filter(pa.array(counts, pa.bool_())))
-    span = span_of(parts)
-    kinds = {place[0] for place in map(incidents.place_of, group.anew) if place}
-    kinds |= {place[0] for place, _ in counted} | set(pc.unique(before["kind"].filter(of_anew)).to_pylist())
-    if incidents.history_of(span) != incidents.history_of(span_before):
+    is_new = pa.array([one in group.new for one in group.names], pa.bool_())
+    is_of_anew = pc.is_in(changed["source"], value_set=_texts(sources))
+    counts = pc.if_else(pc.is_valid(changed["role"]), is_of_anew, is_new)
+    counted = tables.count(changed.filter(counts), INCIDENTS)
+    concerned = INCIDENTS.members([*counted, *tables.count(group.anew, INCIDENTS)])
+    kinds = {str(one.key[1]) for one in concerned}
+    kinds |= set(pc.unique(before["kind"].filter(of_anew)).to_pylist())
+    if incidents.history_of(context.span) != incidents.history_of(span_before):
         kinds |= set(pc.unique(before["kind"]).to_pylist())
     is_of_kinds = pc.is_in(before["kind"], value_set=_texts(kinds))
-    old, was = _as_counted(before.filter(pc.and_not(is_of_kinds, of_anew)))
-    every = {
-        key: incidents.merge([one[key] for one in (old, counted) if key in one]) for key in {**old, **counted}
-    }
-    looked_at = topology.last_look(asked.store, asked.segments)
-    incident_at, rows = incidents.find_all(every, span, looked_at)
-    slots = pa.concat_tables([before.filter(pc.invert(is_of_kinds)), tables.slots_table(every, incident_at)])
-    moved = {at: (was[at], incident_at.get(at)) for at in was if was[at] != incident_at.get(at)}
-    return _Counts(slots, incident_at, rows, kinds, moved)
+    old = _rows(before.filter(pc.and_not(is_of_kinds, of_anew)))
+    said, rows = take_censuses([counted], context, map(_member_of, old))
+    slots = pa.concat_tables([before.filter(pc.invert(is_of_kinds)), tables.make("slots", rows["slots"])])
+    now = {_place_of(row): row["incident_id"] for row in rows["slots"]}
+    was = {_place_of(row): row["incident_id"] for row in old}
+    moved = {at: (was[at], now.get(at)) for at in was if was[at] != now.get(at)}
+    return _Counts(slots, said, rows["incidents"], kinds, moved)
+
+
+def _sources_of_transactions(letters: pa.Table) -> set[str]:
+    return set(letters["source"].filter(pc.is_valid(letters["role"])).to_pylist())
 
 
 def _complete(table: pa.Table, columns: Iterable[str]) -> pa.Table:
@@ -202,28 +212,26 @@ def _texts(values: Iterable[str]) -> pa.Array:
     return pa.array(sorted(values), pa.string())
 
 
-def _as_counted(slots: pa.Table) -> tuple[Counted, dict[Place, str | None]]:
-    """Slots of the archive, and the incident that each place was of."""
-    counted: dict[tuple[Place, str | None], Slot] = {}
-    was: dict[Place, str | None] = {}
-    for row in _rows(slots):
-        place = (row["kind"], row["fingerprint"], row["slot"])
-        counted[place, row["transactions_of"]] = Slot(*(row[name] for name in Slot._fields))
-        was[place] = row["incident_id"]
-    return counted, was
+def _place_of(row: Mapping[str, Any]) -> Place:
+    return row["kind"], row["fingerprint"], row["slot"]
+
+
+def _member_of(row: Mapping[str, Any]) -> Member:
+    """A slot of the archive, as it counted."""
+    slot = Slot(*(row[name] for name in Slot._fields))
+    return incidents.member_of(row["kind"], row["transactions_of"], slot)
 
 
 def _tables(asked: Asked, last: Analysis, name: str) -> pa.Table:
-    schema = {**TABLES, **KEPT}[name]
+    schema = tables.SCHEMAS[name]
     files = last.tables.get(name, ())
     return pa.concat_tables([schema.empty_table(), *(_table(asked, file, schema) for file in files)])
 
 
 def _write(asked: Asked, last: Analysis, kept: Sequence[Part], group: _Group, counts: _Counts) -> list[str]:
     """All tables; returns the files of verdicts that are taken over."""
-    verdicts = tables.verdicts(group.changed, counts.incident_at)
-    is_anew = pa.array([one.identity in group.concluded for one in group.found.letters], pa.bool_())
-    anew = [verdicts.filter(is_anew)]
+    of_group = group.anew
+    anew = [tables.verdicts(of_group, tables.count_all(of_group), counts.said)]
     taken_over: list[str] = []
     letters = 0
     for number, name in enumerate(last.tables["verdicts"], 1):
@@ -286,7 +294,7 @@ def _replace_rows(
         look = file.read(columns=list(columns))
     if not pc.any(pc.is_in(look["record_id"], value_set=ids)).as_py():
         return len(look), None
-    names = list(zip(*(look[column].to_pylist() for column in columns), strict=True))
+    names = _identities(look)
     if not group.new.isdisjoint(names):
         raise _TooMany
     table = _table(asked, name, VERDICTS)
@@ -317,34 +325,34 @@ def _move(
 
 def _write_incidents(asked: Asked, last: Analysis, group: _Group, counts: _Counts) -> None:
     """Bursts, and incidents, which they are among."""
-    connections = {(one.broker, one.connection_id) for one in group.anew if one.is_of_burst}
+    of_bursts = group.anew.filter(pc.equal(group.anew["cause"], "suppressed_duplicate"))
+    connections = set(_pairs(of_bursts, "broker", "connection_id"))
     found = [
         row for row in group.found.rows["bursts"] if (row["broker"], row["connection_id"]) in connections
     ]
     before = _tables(asked, last, "bursts")
     every = _texts(before["incident_id"].to_pylist())
-    places = zip(*(before[name].to_pylist() for name in ("broker", "connection_id")), strict=True)
+    places = _pairs(before, "broker", "connection_id")
     stay = before.filter(pa.array([place not in connections for place in places], pa.bool_()))
-    write(asked, "bursts", pa.concat_tables([stay, tables.make(BURSTS, found)]))
-    looked_at = topology.last_look(asked.store, asked.segments)
+    write(asked, "bursts", pa.concat_tables([stay, tables.make("bursts", found)]))
     rows = _tables(asked, last, "incidents")
     is_burst = pc.is_in(rows["incident_id"], value_set=every)
     of_slots = [
-        {**row, "ongoing": incidents.is_ongoing(row["end"], looked_at)}
+        {**row, "ongoing": incidents.is_ongoing(row["end"], group.found.context.looked_at)}
         for row in _rows(_complete(rows.filter(pc.invert(is_burst)), ("incident_id", "end")))
         if incidents.kind_in(row["incident_id"]) not in counts.kinds
     ]
-    anew = [*of_slots, *(one._asdict() for one in counts.rows), *found]
+    anew = [*of_slots, *counts.incidents, *found]
     kept = rows.filter(pc.is_in(rows["incident_id"], value_set=stay["incident_id"].combine_chunks()))
-    write(asked, "incidents", pa.concat_tables([kept, tables.make(INCIDENTS, anew)]))
+    write(asked, "incidents", pa.concat_tables([kept, tables.make("incidents", anew)]))
 
 
 def _write_transactions(asked: Asked, last: Analysis, group: _Group) -> None:
-    sources = {one.source for one in group.anew if one.role is not None}
+    sources = _sources_of_transactions(group.anew)
     before = _tables(asked, last, "transactions")
     stay = before.filter(pc.invert(pc.is_in(before["source"], value_set=_texts(sources))))
     anew = (row for row in group.found.rows["transactions"] if row["source"] in sources)
-    write(asked, "transactions", pa.concat_tables([stay, tables.make(TRANSACTIONS, anew)]))
+    write(asked, "transactions", pa.concat_tables([stay, tables.make("transactions", anew)]))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -11,21 +11,20 @@ from typing import IO, Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlq.analyzers import tables, topology, user_rules
-from dlq.analyzers.asked import Asked, Done, span_of
-from dlq.analyzers.groups import client_log, incidents, relations, stores
-from dlq.analyzers.groups.conclusions import NOTHING, Change, conclude, with_rule
-from dlq.analyzers.groups.contract import Context, Member
-from dlq.analyzers.groups.judged import Identity, Judged, Key
+from dlq.analyzers import tables, user_rules
+from dlq.analyzers.asked import Asked, Done
+from dlq.analyzers.groups import client_log, relations, stores
+from dlq.analyzers.groups.conclusions import conclude, with_rule
+from dlq.analyzers.groups.contract import Alike, Context, Member, Said
+from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.judging import JUDGED, Part, Terms, judge_share, shares
 from dlq.analyzers.tables import read_letters, values
 from dlq.archive import analyses
-from dlq.archive.analyses import TABLES
+from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
 from dlq.archive.store_facts import FACTS
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.interpreter import rare_garbage_collection
-from dlq.core.settings import Rule
 from dlq.core.store_facts import Fact
 
 
@@ -46,15 +45,17 @@ class _Files(NamedTuple):
             self.store.put(name, stream.getbuffer())
 
 
+Rows = Mapping[str, list[Mapping[str, Any]]]
+"""Of tables of the archive."""
+
+
 class Compared(NamedTuple):
     """What letters say together."""
 
-    letters: list[Judged]
-    """With the causes that they have by now."""
-    changes: Mapping[int, Change]
-    """Of every letter that is not as it was by itself, by its number."""
-    rows: Mapping[str, list[Mapping[str, Any]]]
-    """Of tables of the archive."""
+    changed: pa.Table
+    """Of `tables.change`."""
+    rows: Rows
+    context: Context
 
 
 def run(asked: Asked, terms: Terms, kept: Sequence[Part]) -> Done:
@@ -62,7 +63,7 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part]) -> Done:
     segment that cannot be read."""
     with rare_garbage_collection():
         parts = [*kept, *judge(asked, terms, kept)]
-        _look_between(asked, _judged_letters(asked, parts), span_of(parts))
+        _look_between(asked, _judged_letters(asked, parts), parts)
         return Done(parts)
 
 
@@ -86,31 +87,38 @@ def _judged_letters(asked: Asked, parts: Iterable[Part]) -> pa.Table:
     return table.filter(pc.greater_equal(table["captured_at"], since))
 
 
-def _look_between(asked: Asked, table: pa.Table, span: int) -> None:
+def _look_between(asked: Asked, table: pa.Table, parts: Sequence[Part]) -> None:
     """Steps 2 to 4, and all tables written."""
-    found = compare(asked, read_letters(table), user_rules.find(table, asked, asked.chosen))
-    changed = tables.change(table, list(found.changes), list(found.changes.values()))
-    counted = tables.count(changed)
-    incident_at, rows = incidents.find_all(counted, span, topology.last_look(asked.store, asked.segments))
-    write(asked, "verdicts", tables.verdicts(changed, incident_at))
-    write(asked, "slots", tables.slots_table(counted, incident_at))
-    made = {**found.rows, "incidents": [*found.rows["incidents"], *(one._asdict() for one in rows)]}
-    for name in ("incidents", "bursts", "transactions", "client_log"):
-        write(asked, name, tables.make(TABLES[name], made.get(name, ())))
+    found = compare(asked, table, parts, asked.chosen)
+    counted = tables.count_all(found.changed)
+    said, rows = take_censuses(counted, found.context)
+    write(asked, "verdicts", tables.verdicts(found.changed, counted, said))
+    for name in tables.SCHEMAS.keys() - {"verdicts"}:
+        write(asked, name, tables.make(name, (*found.rows[name], *rows[name])))
 
 
-def compare(asked: Asked, letters: Sequence[Judged], rules: Mapping[Identity, Rule]) -> Compared:
-    """Step 2 and 3. `rules`: which of the user's holds of a letter."""
-    every = [with_rule(one, rules[one.identity]) if one.identity in rules else one for one in letters]
-    context = asked.context(_repeated(every))
-    said, rows = _carry_out(every, context, [*_facts(asked), *client_log.members(_log_lines(asked.logs))])
-    changes: dict[int, Change] = {}
-    for number, letter in enumerate(every):
-        found = relations.find(letter, said, context)
-        if found != NOTHING or letter.user_rule is not None:
-            changes[number] = conclude(letter, found, asked.settings.rules, asked.settings.replay.max_laps)
-            every[number] = letter._replace(cause=changes[number].cause)
-    return Compared(every, changes, rows)
+def compare(asked: Asked, table: pa.Table, parts: Iterable[Part], segments: Sequence[Manifest]) -> Compared:
+    """Step 2 and 3: the letters of a table of step 1, which lie in `segments`. `parts`: all there are."""
+    rules = user_rules.find(table, asked, segments)
+    read = read_letters(table)
+    letters = [with_rule(one, rules[one.identity]) if one.identity in rules else one for one in read]
+    context = asked.context(parts, _repeated(letters))
+    said, rows = _carry_out(letters, context, [*_facts(asked), *client_log.members(_log_lines(asked.logs))])
+    settings = asked.settings
+    concluded = (conclude(one, said, context, settings.rules, settings.replay.max_laps) for one in letters)
+    changes = {row: change for row, change in enumerate(concluded) if change is not None}
+    return Compared(tables.change(table, list(changes), list(changes.values())), rows, context)
+
+
+def take_censuses(
+    counted: Iterable[Iterable[Alike]], context: Context, before: Iterable[Member] = ()
+) -> tuple[Said, Rows]:
+    """Step 4. `counted`: of each census; `before`: what was counted already."""
+    found = (census.members(alike) for census, alike in zip(relations.CENSUSES, counted, strict=True))
+    said: dict[Key, Any] = {}
+    rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    _bring_together(chain(*found, before), context, said, rows)
+    return said, rows
 
 
 def _repeated(letters: Iterable[Judged]) -> Set[int]:
@@ -119,25 +127,33 @@ def _repeated(letters: Iterable[Judged]) -> Set[int]:
     return {key for key, count in counted.items() if count > 1}
 
 
-def _carry_out(
-    letters: Sequence[Judged], context: Context, outside: Iterable[Member]
-) -> tuple[dict[Key, Any], dict[str, list[Mapping[str, Any]]]]:
+def _carry_out(letters: Sequence[Judged], context: Context, outside: Iterable[Member]) -> tuple[Said, Rows]:
     """What members of each key come to: what is said to their letters, and rows of tables."""
     said: dict[Key, Any] = {}
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for round_of in relations.ROUNDS:
-        groups: dict[Key, list[Member]] = defaultdict(list)
-        for member in chain(*(one.members(letters, context, said) for one in round_of), outside):
-            groups[member.key].append(member)
+        found = (one.members(letters, context, said) for one in round_of)
+        _bring_together(chain(*found, outside), context, said, rows)
         outside = ()
-        for key, members in groups.items():
-            in_order = sorted(members, key=lambda one: one.order)
-            come = relations.OF_KIND[key[0]].together(key, (one.said for one in in_order), context)
+    return said, rows
+
+
+def _bring_together(
+    members: Iterable[Member],
+    context: Context,
+    said: dict[Key, Any],
+    rows: Mapping[str, list[Mapping[str, Any]]],
+) -> None:
+    groups: dict[Key, list[Member]] = defaultdict(list)
+    for member in members:
+        groups[member.key].append(member)
+    for key, of_key in groups.items():
+        in_order = sorted(of_key, key=lambda one: one.order)
+        for come in relations.TOGETHER[key[0]](key, (one.said for one in in_order), context):
             if come.said is not None:
-                said[key] = come.said
+                said[come.key or key] = come.said
             for table, row in come.rows:
                 rows[table].append(row)
-    return said, rows
 
 
 def _facts(asked: Asked) -> Iterator[Member]:

@@ -10,19 +10,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.analyzers.groups.conclusions import Change
-from dlq.analyzers.groups.incidents import DEPENDENCY, SLOT, Counted, Place, Slot
+from dlq.analyzers.groups.contract import Alike, Census, Said
 from dlq.analyzers.groups.judged import Judged
+from dlq.analyzers.groups.relations import CENSUSES
 from dlq.analyzers.judging import JUDGED, ROW_GROUP
 from dlq.analyzers.rules.rocketmq import Stored
-from dlq.archive.analyses import SLOTS, VERDICTS
+from dlq.archive.analyses import KEPT, TABLES, VERDICTS
 
-_MICROS = SLOT * 1_000_000
-_PLACE = ("kind", "fingerprint", "slot")
 FROM_FILES = tuple(name for name in Judged._fields if name in JUDGED.names)
 """Columns of judged letters that make a `Judged`."""
-COUNTED = ("source", "record_id", "cause", "exception_family", "fingerprint", "connection_id", "role",
-           "dead_at", "published_at")  # fmt: skip
-"""Those that say in which slot a letter counts."""
+COUNTED = tuple({"record_id", "dead_at", "published_at"}.union(*(
+    (*census.common, *census.known) for census in CENSUSES)))  # fmt: skip
+"""Those by which letters are counted."""
 SAID = tuple(name for name in VERDICTS.names if name in JUDGED.names)
 """Those that are a verdict's."""
 
@@ -67,81 +66,79 @@ def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column
 
 
-def verdicts(changed: pa.Table, incident_at: Mapping[Place, str]) -> pa.Table:
-    """What `change` has made as the archive's table, with the incidents of the places where letters count."""
-    if incident_at:
-        kind, slot = _places(changed)
-        mine = _names(kind, changed["fingerprint"], slot)
-        known = _names(*map(pa.array, zip(*incident_at, strict=True)))
-        of_place = pa.array(incident_at.values(), pa.string()).take(pc.index_in(mine, value_set=known))
-        at = changed.column_names.index("incident_id")
-        column = pc.coalesce(changed["incident_id"], of_place)
-        changed = changed.set_column(at, "incident_id", column)
+def verdicts(changed: pa.Table, counted: Sequence[Sequence[Alike]], said: Said) -> pa.Table:
+    """What `change` has made as the archive's table, with what each census says of the letters that it has
+    counted."""
+    for census, alike in zip(CENSUSES, counted, strict=True):
+        told = {one: text for one in alike if (text := census.conclude(one, said)) is not None}
+        if told:
+            known = _names(_columns_of(told, changed, census))
+            of_alike = pa.array(told.values(), pa.string()).take(
+                pc.index_in(_names(_common(changed, census)), value_set=known)
+            )
+            at = changed.column_names.index(census.column)
+            column = pc.coalesce(changed[census.column], of_alike)
+            changed = changed.set_column(at, census.column, column)
     return changed.select(VERDICTS.names).cast(VERDICTS)
 
 
-def _names(kind: Any, fingerprint: Any, slot: Any) -> Any:
-    """Places as texts."""
-    names = pc.binary_join_element_wise(kind, fingerprint, slot.cast(pa.string()), "\n")
+def _columns_of(alike: Iterable[Alike], table: pa.Table, census: Census) -> list[pa.Array]:
+    """What letters that are alike have in common, as `_common` has it of letters."""
+    types = [table.schema.field(name).type for name in census.common] + [pa.bool_()] * len(census.known)
+    columns = zip(*((*one.values, one.slot) for one in alike), strict=True)
+    return [pa.array(each, kind) for each, kind in zip(columns, [*types, pa.int64()], strict=True)]
+
+
+def _names(columns: Iterable[Any]) -> Any:
+    """Rows as texts."""
+    texts = (column.cast(pa.string()) for column in columns)
+    names = pc.binary_join_element_wise(*texts, "\n", null_handling="replace", null_replacement="\0")
     return names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
 
 
-def _places(table: pa.Table) -> tuple[Any, Any]:
-    """The kind of reason for which each letter died, and its slot; null: it counts in none. As
-    `incidents.place_of` says it of one letter."""
-    family, cause = table["exception_family"], table["cause"]
-    is_shared = pc.is_in(family, value_set=pa.array(DEPENDENCY))
-    kind = pc.if_else(is_shared, "dependency", pc.coalesce(family, cause))
-    at = pc.coalesce(table["dead_at"], table["published_at"]).cast(pa.int64())
+def _common(table: pa.Table, census: Census) -> list[Any]:
+    """What letters have in common that a census takes for alike; their slot comes last, and is null where
+    nothing says when they died."""
+    at = _died_at(table)
+    micros = census.slot * 1_000_000
     # Arrow rounds towards zero.
-    floor = pc.if_else(pc.less(at, 0), pc.subtract(at, _MICROS - 1), at)
-    is_of_burst = pc.and_(pc.equal(cause, "suppressed_duplicate"), pc.is_valid(table["connection_id"]))
-    counts = pc.and_(pc.is_valid(cause), pc.invert(pc.fill_null(is_of_burst, False)))
-    return kind, pc.if_else(counts, pc.divide(floor, _MICROS), None)
+    floor = pc.if_else(pc.less(at, 0), pc.subtract(at, micros - 1), at)
+    known = (pc.is_valid(table[name]) for name in census.known)
+    return [*(table[name] for name in census.common), *known, pc.divide(floor, micros)]
 
 
-def count(changed: pa.Table) -> Counted:
-    """The slots that letters count in, by what `change` has made."""
-    kind, slot = _places(changed)
-    at = pc.coalesce(changed["dead_at"], changed["published_at"]).cast(pa.int64())
-    source, role = changed["source"], changed["role"]
-    of = pc.if_else(pc.is_valid(role), source, None)
-    names = [*_PLACE, "of", "at", "record_id", "source", "cause"]
-    columns = [kind, changed["fingerprint"], slot, of, at, changed["record_id"], source, changed["cause"]]
-    counting = pa.table(columns, names=names).filter(pc.is_valid(slot))
-    in_time = counting.sort_by([("at", "ascending"), ("record_id", "ascending")])
-    each = in_time.group_by([*_PLACE, "of"], use_threads=False)
-    found = each.aggregate(
-        [("at", "count"), ("at", "first"), ("record_id", "first"), ("at", "last"), ("source", "distinct"),
-         ("cause", "distinct")]
-    )  # fmt: skip
-    counted: dict[tuple[Place, str | None], Slot] = {}
-    for row in zip(*(found[name].to_pylist() for name in _OF_SLOT), strict=True):
-        kind_of, fingerprint, slot_at, source_of, letters, first, first_id, last, sources, causes = row
-        counted[(kind_of, fingerprint, slot_at), source_of] = Slot(
-            fingerprint, slot_at, letters, first, first_id, last, sorted(sources), sorted(causes)
-        )
-    return counted
+def _died_at(table: pa.Table) -> Any:
+    return pc.coalesce(table["dead_at"], table["published_at"]).cast(pa.int64())
 
 
-_OF_SLOT = (*_PLACE, "of", "at_count", "at_first", "record_id_first", "at_last", "source_distinct",
-            "cause_distinct")  # fmt: skip
-"""What Arrow calls the columns of what was counted."""
+def count_all(changed: pa.Table) -> list[list[Alike]]:
+    """What each census counts, by what `change` has made."""
+    return [count(changed, census) for census in CENSUSES]
 
 
-def slots_table(counted: Counted, incident_at: Mapping[Place, str]) -> pa.Table:
-    """What the next analysis counts on with."""
-    rows = (row_of_slot(place, of, slot, incident_at.get(place)) for (place, of), slot in counted.items())
-    return make(SLOTS, rows)
+def count(changed: pa.Table, census: Census) -> list[Alike]:
+    """Letters as far as they are alike."""
+    common = _common(changed, census)
+    names = [str(number) for number in range(len(common))]
+    columns = [*common, _died_at(changed), changed["record_id"]]
+    counting = pa.table(columns, names=[*names, "at", "record_id"])
+    in_time = counting.filter(pc.is_valid(common[-1])).sort_by(
+        [("at", "ascending"), ("record_id", "ascending")]
+    )
+    found = in_time.group_by(names, use_threads=False).aggregate(
+        [("at", "count"), ("at", "first"), ("record_id", "first"), ("at", "last")]
+    )
+    totals = ("at_count", "at_first", "record_id_first", "at_last")
+    rows = zip(*(found[name].to_pylist() for name in (*names, *totals)), strict=True)
+    return [Alike(row[: len(names) - 1], *row[len(names) - 1 :]) for row in rows]
 
 
-def row_of_slot(place: Place, of: str | None, slot: Slot, incident_id: str | None) -> dict[str, Any]:
-    """`of`: the source, of transactions that were counted apart."""
-    return {"kind": place[0], **slot._asdict(), "transactions_of": of, "incident_id": incident_id}
+SCHEMAS = {**TABLES, **KEPT}
 
 
-def make(schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Rows, of which the columns of `schema` count."""
+def make(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows of a table of the archive, of which its columns count."""
+    schema = SCHEMAS[name]
     return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema)
 
 

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from dlq.analyzers.groups.duplicates import Duplicate
+from dlq.analyzers.groups.judged import Duplicate
 from dlq.analyzers.rules import Letter, Verdict
 from dlq.core.causes import CAUSES, MOVED
 from dlq.core.settings import Rule as UserRule
-
-_NONE = Duplicate()
 
 
 class Known(NamedTuple):
@@ -28,7 +26,7 @@ class Known(NamedTuple):
     beside_the_letter: bool = False
     transaction_state: str | None = None
     store_state: str | None = None
-    duplicate: Duplicate | None = None
+    duplicate: Duplicate = Duplicate()
     message_id: str | None = None
     keys: str | None = None
     """RocketMQ's KEYS."""
@@ -37,7 +35,7 @@ class Known(NamedTuple):
 
     def gist(self) -> "Known":
         """What decides: without the words that are each letter's own, since most letters are alike."""
-        duplicate = self.duplicate and self.duplicate._replace(duplicate_group=None)
+        duplicate = self.duplicate._replace(duplicate_group=None)
         message_id = self.message_id and "an id"
         return self._replace(message_id=message_id, keys=None, burst_reason=None, duplicate=duplicate)
 
@@ -52,14 +50,9 @@ class Known(NamedTuple):
         return (self.cause, *self.also_possible)
 
     @property
-    def twin(self) -> Duplicate:
-        """What it is to other letters."""
-        return self.duplicate or _NONE
-
-    @property
     def repeats(self) -> str | None:
         """Its kind of duplicate, unless it is the first of them."""
-        return self.twin.duplicate_kind if self.twin.first_of_group is False else None
+        return self.duplicate.duplicate_kind if self.duplicate.first_of_group is False else None
 
     @property
     def exception(self) -> str | None:
@@ -210,12 +203,12 @@ ADVICE: tuple[Advice, ...] = (
         "the broker met its id twice: the first copy may have been processed",
     ),
     Advice(
-        lambda known: known.twin.exact_copy is True,
+        lambda known: known.duplicate.exact_copy is True,
         "never",
         "the same message again, byte for byte: the first of its group stands for it",
     ),
     Advice(
-        lambda known: known.twin.repeats_id,
+        lambda known: known.duplicate.repeats_id,
         "check_first",
         "another letter has the same message id and a different body: find out which one is right",
     ),

@@ -162,12 +162,12 @@ def _key_of(letter: Judged) -> Key:
     return "connection", letter.broker, letter.connection_id or ""
 
 
-def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Context) -> Come:
+def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Context) -> Iterator[Come]:
     """All letters of a connection are in memory at once."""
     lines = list(told)
     members = find(str(key[1]), str(key[2]), lines)
     rows = [(table, row) for row in map(incident_of, bursts(members)) for table in ("bursts", "incidents")]
-    return Come({one.letter.identity: (one.burst_id, one.standing) for one in members}, rows)
+    yield Come({one.letter.identity: (one.burst_id, one.standing) for one in members}, rows)
 
 
 def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -> list[Member]:
@@ -180,12 +180,13 @@ def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -
     ]
 
 
-def standing_of(letter: Judged, said: Said) -> tuple[str | None, Standing | None]:
-    """A letter's burst, and where it stands there."""
-    if not letter.is_of_burst:
-        return None, None
-    found: tuple[str, Standing] | None = said.get(_key_of(letter), {}).get(letter.identity)
-    return found or (None, None)
+def conclude(letter: Judged, said: Said, _context: Context) -> Judged:
+    """A letter's burst, and what it says of it by where it stands there."""
+    found = said.get(_key_of(letter), {}).get(letter.identity) if letter.is_of_burst else None
+    if found is None:
+        return letter
+    name, standing = found
+    return letter._replace(incident_id=name, burst_reason=reason(standing))
 
 
 def _by_cut(
@@ -331,4 +332,4 @@ def _names(values: Iterable[str | None]) -> list[str]:
     return sorted({value for value in values if value is not None})
 
 
-BURSTS = Relation(("connection",), "connection_id", _members, _together)
+BURSTS = Relation(("connection",), _members, _together, conclude, column="connection_id", keys=keys)

@@ -155,7 +155,7 @@ def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterat
                 yield Member(key_of_line(one), (), one)
 
 
-def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> Come:
+def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> Iterator[Come]:
     letters: list[Judged] = []
     lines: list[Line] = []
     for one in told:
@@ -164,7 +164,7 @@ def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> Co
         else:
             letters.append(one)
     joined = join(letters, lines)
-    return Come(of_letters(joined), [("client_log", one._asdict()) for one in joined])
+    yield Come(of_letters(joined), [("client_log", one._asdict()) for one in joined])
 
 
 def of_letters(joined: Iterable[Joined]) -> dict[str, LogLine]:
@@ -186,4 +186,4 @@ def counts(states: Mapping[str | None, int]) -> dict[str, int]:
     return {state: states.get(state, 0) for state in STATES}
 
 
-LINES = Relation(("line",), None, _members, _together)
+LINES = Relation(("line",), _members, _together, may_be_any=lambda context: context.has_logs)

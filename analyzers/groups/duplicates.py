@@ -16,7 +16,7 @@ from functools import reduce
 from typing import NamedTuple, TypeVar
 
 from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
-from dlq.analyzers.groups.judged import Judged, Key, Sharing, number_of
+from dlq.analyzers.groups.judged import Duplicate, Judged, Key, Sharing, number_of
 from dlq.core.brokers import kind_of
 from dlq.core.rocketmq_topics import DEAD_LETTERS
 
@@ -37,19 +37,6 @@ _V = TypeVar("_V", int, str)
 
 _OF_COORDINATED: Mapping[str, str] = {"same_message_id": "producer_resend", "same_key": "business_resend"}
 """What a coordinator does on purpose: it sends again under the same id until the broker confirms."""
-
-
-class Duplicate(NamedTuple):
-    """What a letter is to others. A flag that is None cannot be told."""
-
-    duplicate_group: str | None = None
-    duplicate_kind: str | None = None
-    first_of_group: bool | None = None
-    """It is the oldest."""
-    repeats_id: bool = False
-    """An older letter has its message id."""
-    exact_copy: bool | None = False
-    """And the same body."""
 
 
 class Shared(NamedTuple):
@@ -273,18 +260,21 @@ def members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterato
     return (Member(key, (), total) for key, total in totals.items())
 
 
-def together(_key: Key, totals: Iterator[Total], _context: Context) -> Come:
+def together(_key: Key, totals: Iterator[Total], _context: Context) -> Iterator[Come]:
     """Totals of one key as one."""
-    return Come(reduce(add, totals))
+    yield Come(reduce(add, totals))
 
 
-def conclude(letter: Judged, said: Said, context: Context) -> Duplicate | None:
-    """What a letter is to others, by the keys that it shares with them; None: it shares none."""
+def conclude(letter: Judged, said: Said, context: Context) -> Judged:
+    """What a letter is to others, by the keys that it shares with them."""
     if context.shared.isdisjoint(letter.keys):
-        return None
+        return letter
     shared = [_shared(key, said[key]) for key in keys(letter) if key in said]
-    if not shared:
-        return None
+    found = _of_shared(letter, shared) if shared else None
+    return letter if found is None else letter._replace(duplicate=found)
+
+
+def _of_shared(letter: Judged, shared: Iterable[Shared]) -> Duplicate | None:
     if letter.rocket is not None:
         return of_rocketmq_letter(letter.record_id, letter.body_sha256, letter.rocket.replayed, shared)
     of_work = letter.coordinator is not None or letter.work is not None
@@ -307,4 +297,4 @@ def _shared(key: Key, total: Total) -> Shared:
     )
 
 
-DUPLICATES = Relation((*MATCH_KEYS, *ROCKETMQ_MATCH_KEYS), None, members, together)
+DUPLICATES = Relation((*MATCH_KEYS, *ROCKETMQ_MATCH_KEYS), members, together, conclude, keys=keys)

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from math import fsum, sqrt
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dlq.analyzers.groups.judged import Judged
+from dlq.analyzers.groups.contract import Alike, Census, Come, Context, Member, Said
+from dlq.analyzers.groups.judged import Key
 
 _K = TypeVar("_K", int, str)
 _SECOND = 1_000_000
@@ -268,18 +269,9 @@ def _filled(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, 
 
 Place = tuple[str, str, int]
 """The kind of reason, the failure and the slot in which a letter counts."""
-Counted = Mapping[tuple[Place, str | None], Slot]
-"""Letters by their place; records of transactions, whose place may change, apart by their source. What is
-counted apart adds up (`merge`)."""
-
-
-def place_of(letter: Judged) -> Place | None:
-    """Where a letter counts; None: in no slot. One whose time of death is unknown counts where it was
-    published; suppressed duplicates of a known connection are left to `bursts`."""
-    at = letter.published_at if letter.dead_at is None else letter.dead_at
-    if at is None or letter.cause is None or letter.is_of_burst:
-        return None
-    return kind_of(letter.exception_family, letter.cause), letter.fingerprint, at // (SLOT * _SECOND)
+Counted = tuple[str | None, Slot]
+"""Letters of one place. Records of transactions, whose place may change, are counted apart, by their source;
+what is counted apart adds up (`merge`)."""
 
 
 def merge(slots: Sequence[Slot]) -> Slot:
@@ -296,17 +288,82 @@ def merge(slots: Sequence[Slot]) -> Slot:
     )
 
 
-def find_all(counted: Counted, span: int, looked_at: int) -> tuple[dict[Place, str], list[Incident]]:
-    """Which places are part of which incident, and the incidents. `span`: what the archive covers, in slots;
-    `looked_at`: the time of the last pull."""
-    of_place: dict[Place, list[Slot]] = defaultdict(list)
-    for (place, _), slot in counted.items():
-        of_place[place].append(slot)
-    incident_at: dict[Place, str] = {}
-    rows: list[Incident] = []
-    for kind, places in groupby(sorted(of_place), key=lambda place: place[0]):
-        for part in in_parts(merge(of_place[place]) for place in places):
-            found = find(kind, part, span)
-            incident_at.update({(kind, *one.slot[:2]): one.incident_id for one in found})
-            rows.extend(incidents(found, looked_at))
-    return incident_at, rows
+def member_of(kind: str, of: str | None, slot: Slot) -> Member:
+    """Letters that count, under their kind of reason. `of`: the source of transactions."""
+    return Member(("reason", kind), (slot.fingerprint, slot.slot, of is not None, of or ""), (of, slot))
+
+
+def _kind_of_alike(alike: Alike) -> str | None:
+    """Suppressed duplicates of a known connection count in none: they are left to `bursts`."""
+    _, cause, family, _, is_connected, _ = alike.values
+    if cause is None or (cause == "suppressed_duplicate" and is_connected):
+        return None
+    return kind_of(family, cause)
+
+
+def _members(counted: Iterable[Alike]) -> Iterator[Member]:
+    for alike in counted:
+        kind = _kind_of_alike(alike)
+        if kind is not None:
+            source, cause, _, fingerprint, _, is_of_transaction = alike.values
+            slot = Slot(fingerprint, *alike[1:], [source], [cause])
+            yield member_of(kind, source if is_of_transaction else None, slot)
+
+
+def _together(key: Key, counted: Iterator[Counted], context: Context) -> Iterator[Come]:
+    """The slots, and the incidents that they are part of, which are told to each failure."""
+    kind = str(key[1])
+    apart: dict[tuple[str, int], list[Counted]] = {}
+    for part in in_parts(_merged(counted, apart)):
+        incident_of: dict[str, dict[int, str]] = defaultdict(dict)
+        found = find(kind, part, context.span)
+        for one in found:
+            incident_of[one.slot.fingerprint][one.slot.slot] = one.incident_id
+        slots = [one for slot in part for one in apart.pop(slot[:2])]
+        yield Come(None, _rows(kind, slots, incident_of, incidents(found, context.looked_at)))
+        for fingerprint, at in incident_of.items():
+            yield Come(at, key=_key_of_failure(kind, fingerprint))
+
+
+def _merged(counted: Iterator[Counted], apart: dict[tuple[str, int], list[Counted]]) -> Iterator[Slot]:
+    """Slots of one place as one; what was counted apart there is put into `apart`."""
+    for place, of_place in groupby(counted, key=lambda one: one[1][:2]):
+        sources = groupby(of_place, key=lambda one: one[0])
+        apart[place] = [(of, merge([slot for _, slot in same])) for of, same in sources]
+        yield merge([slot for _, slot in apart[place]])
+
+
+def _rows(
+    kind: str,
+    slots: Iterable[Counted],
+    incident_of: Mapping[str, Mapping[int, str]],
+    found: Iterable[Incident],
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield from (("incidents", one._asdict()) for one in found)
+    for of, slot in slots:
+        incident_id = incident_of.get(slot.fingerprint, {}).get(slot.slot)
+        beside = {"kind": kind, "transactions_of": of, "incident_id": incident_id}
+        yield "slots", {**slot._asdict(), **beside}
+
+
+def _key_of_failure(kind: str, fingerprint: str) -> Key:
+    return "failure", kind, fingerprint
+
+
+def _conclude(alike: Alike, said: Said) -> str | None:
+    kind = _kind_of_alike(alike)
+    at = {} if kind is None else said.get(_key_of_failure(kind, alike.values[3]), {})
+    found: str | None = at.get(alike.slot)
+    return found
+
+
+INCIDENTS = Census(
+    ("reason",),
+    ("source", "cause", "exception_family", "fingerprint"),
+    ("connection_id", "role"),
+    SLOT,
+    _members,
+    _together,
+    "incident_id",
+    _conclude,
+)

@@ -10,6 +10,19 @@ Identity = tuple[str, str]
 """Source and record_id: a letter that was imported under a second source is there twice."""
 
 
+class Duplicate(NamedTuple):
+    """What a letter is to others. A flag that is None cannot be told."""
+
+    duplicate_group: str | None = None
+    duplicate_kind: str | None = None
+    first_of_group: bool | None = None
+    """It is the oldest."""
+    repeats_id: bool = False
+    """An older letter has its message id."""
+    exact_copy: bool | None = False
+    """And the same body."""
+
+
 class Judged(NamedTuple):
     """What the comparison between letters needs to know of one. Times are microseconds since the epoch."""
 
@@ -50,6 +63,14 @@ class Judged(NamedTuple):
     keys: Sequence[int] = ()
     """What it may share with others (`relations.keys_of`)."""
     user_rule: str | None = None
+    """Which of the user's speaks of it. The rest is what relations have found."""
+    duplicate: Duplicate = Duplicate()
+    store_state: str | None = None
+    incident_id: str | None = None
+    burst_reason: str | None = None
+    """What its burst says of a suppressed duplicate."""
+    beside_the_letter: bool = False
+    """Another record stands for its transaction."""
 
     @property
     def identity(self) -> Identity:

@@ -1,48 +1,39 @@
-"""All that is looked for between letters: one line for each relation."""
+"""All that is looked for between letters: one line for each."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import chain
 
-from dlq.analyzers.groups import bursts, client_log, duplicates, stores, transactions
-from dlq.analyzers.groups.conclusions import Found
-from dlq.analyzers.groups.contract import Context, Relation, Said
-from dlq.analyzers.groups.judged import Judged, Key, Sharing, number_of
+from dlq.analyzers.groups import bursts, client_log, duplicates, incidents, stores, transactions
+from dlq.analyzers.groups.contract import Census, Context, Relation, Said, Together
+from dlq.analyzers.groups.judged import Judged, Sharing, number_of
 
 ROUNDS: Sequence[Sequence[Relation]] = (
     (duplicates.DUPLICATES, transactions.ENDED, stores.FACTS, client_log.LINES),
     (transactions.TRANSACTIONS, bursts.BURSTS),
 )
 """Relations of the second round are told what the first one came to."""
-OF_KIND: Mapping[str | int, Relation] = {
-    kind: relation for relations in ROUNDS for relation in relations for kind in relation.kinds
+CENSUSES: Sequence[Census] = (incidents.INCIDENTS,)
+"""They are taken when all relations have concluded."""
+EVERY: Sequence[Relation] = (*chain.from_iterable(ROUNDS),)
+TOGETHER: Mapping[str | int, Together] = {
+    **{kind: one.together for one in EVERY for kind in one.kinds},
+    **{kind: one.together for one in CENSUSES for kind in one.kinds},
 }
 """Of a key's kind."""
-
-
-def concerns_all(context: Context) -> bool:
-    """Whether something is looked for that any letter may be of."""
-    return bool(context.asked) or context.has_logs
-
-
-_KEYS: tuple[Callable[[Sharing], Iterator[Key]], ...] = (
-    duplicates.keys,
-    transactions.keys,
-    bursts.keys,
-)
+_KEYS = tuple(relation.keys for relation in EVERY if relation.keys is not None)
 
 
 def keys_of(letter: Sharing) -> list[int]:
-    """All that a letter may share with others, as the column `keys` has it. What is concluded of a letter
-    follows from the letters that share a key with it, and from no others."""
-    return [number_of(key) for relation in _KEYS for key in relation(letter)]
+    """All that a letter may share with others, as the column `keys` has it."""
+    return [number_of(key) for keys in _KEYS for key in keys(letter)]
 
 
-def find(letter: Judged, said: Said, context: Context) -> Found:
-    """What was found of a letter, by what all rounds have said."""
-    burst_id, standing = bursts.standing_of(letter, said)
-    return Found(
-        duplicates.conclude(letter, said, context),
-        transactions.find(letter, said),
-        stores.find(letter, said, context) if context.asked else None,
-        standing,
-        burst_id,
-    )
+def may_be_any(looked_for: Sequence[Relation], context: Context) -> bool:
+    """Whether something is looked for that any letter may be of."""
+    return any(relation.may_be_any(context) for relation in looked_for)
+
+
+def find(letter: Judged, said: Said, context: Context) -> Judged:
+    """A letter with all that was found of it, by what all rounds have said."""
+    return reduce(lambda found, relation: relation.conclude(found, said, context), EVERY, letter)

@@ -139,17 +139,24 @@ def _questions(one: Judged, context: Context) -> Iterator[tuple[Asked, list[str]
             yield asked, KINDS[settings.kind].keys(letter, asked) if has_answered else None
 
 
-def _together(_key: Key, told: Iterator[Fact | None], _context: Context) -> Come:
-    return Come([fact for fact in told if fact is not None] or None)
+def _together(_key: Key, told: Iterator[Fact | None], _context: Context) -> Iterator[Come]:
+    yield Come([fact for fact in told if fact is not None] or None)
 
 
-def find(one: Judged, said: Said, context: Context) -> Answer | None:
-    """What the stores say of a letter; None: none may know it."""
+def conclude(one: Judged, said: Said, context: Context) -> Judged:
+    """What the stores say of a letter that any of them may know."""
     answers = []
     for asked, keys in _questions(one, context):
         facts = None if keys is None else [fact for key in keys for fact in said.get(_key_of(asked, key), ())]
         answers.append(answer(context.evidence[asked.name].kind, _letter_of(one), asked, facts))
-    return together(answers) if answers else None
+    if not answers:
+        return one
+    all_say = together(answers)
+    return one._replace(
+        evidence=with_told(one.evidence, all_say.told),
+        transaction_state=one.transaction_state or all_say.told_transaction,
+        store_state=all_say.store_state,
+    )
 
 
 def describe_store(settings: Evidence, taken_at: int) -> Asked:
@@ -204,9 +211,9 @@ def strongest(states: Iterable[str | None]) -> str | None:
     return max((state for state in states if state is not None), key=_STATES.index, default=None)
 
 
-def with_told(evidence: str | None, told: str | None) -> str | None:
+def with_told(evidence: str | None, told: str) -> str | None:
     """A letter's evidence with what the stores told; neither crowds the other out."""
-    return evidence if told is None else join_known((evidence and evidence[:300], told[:198]), "; ")
+    return join_known((evidence and evidence[:300], told[:198]), "; ")
 
 
 # A record with an unknown state counts as none: the listener consumes then.
@@ -310,4 +317,4 @@ KINDS: Mapping[str, Kind] = {
 """By `kind` of the configuration."""
 
 
-FACTS = Relation(("fact",), None, _members, _together)
+FACTS = Relation(("fact",), _members, _together, conclude, may_be_any=lambda context: bool(context.asked))

@@ -19,6 +19,7 @@ from dlq.analyzers.groups import contract
 from dlq.analyzers.groups.contract import Come, Context, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, is_within, join_known, lowest, second
+from dlq.analyzers.rules import LONGEST_EVIDENCE
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 
 MOST_COPIES = 10_000
@@ -474,7 +475,7 @@ def _place(one: Judged, offset: int | None) -> Key:
 
 def _ended_at_place(
     _key: Key, members: Iterator[tuple[str | None, int | None, int]], _context: Context
-) -> Come:
+) -> Iterator[Come]:
     copies: list[tuple[str, int | None]] = []
     ends: list[tuple[int | None, int]] = []
     for record_id, dead_at, captured_at in members:
@@ -483,7 +484,7 @@ def _ended_at_place(
         else:
             copies.append((record_id, dead_at))
     found = {name: (at, seen_at) for name, at, seen_at in ended_copies(copies, ends)}
-    return Come(found or None)
+    yield Come(found or None)
 
 
 def _key_of(one: Judged) -> Key:
@@ -498,19 +499,28 @@ def _members(letters: Iterable[Judged], _context: Context, said: Said) -> Iterat
             yield contract.Member(_key_of(one), _in_time(member), member)
 
 
-def _together(key: Key, members: Iterator[Member], context: Context) -> Come:
+def _together(key: Key, members: Iterator[Member], context: Context) -> Iterator[Come]:
     _, source, _, unique_key = key
     resolved = resolve(str(unique_key), members, context.nodes.get(str(source), {}))
     rows = [("transactions", {"source": source, **one._asdict()}) for one in resolved]
-    return Come({one.broker_node: one for one in resolved}, rows)
+    yield Come({one.broker_node: one for one in resolved}, rows)
 
 
-def find(letter: Judged, said: Said) -> Conclusion | None:
-    """What its transaction makes of a letter; None: it is no record of one."""
+def _conclude(letter: Judged, said: Said, _context: Context) -> Judged:
+    """What its transaction makes of a record. A cause that the user names stays."""
     if letter.role is None:
-        return None
+        return letter
     of_node = said.get(_key_of(letter), {}) if letter.role != "finished" else {}
-    return conclude(of_node.get(letter.broker_node or ""), letter.record_id)
+    made = conclude(of_node.get(letter.broker_node or ""), letter.record_id)
+    evidence = letter.evidence if made.evidence is None else made.evidence
+    return letter._replace(
+        cause=letter.cause if letter.user_rule is not None else made.cause,
+        mechanism=letter.mechanism if made.mechanism is None else made.mechanism,
+        evidence=None if evidence is None else evidence[:LONGEST_EVIDENCE],
+        also_possible=(),
+        transaction_state=made.transaction_state,
+        beside_the_letter=made.beside_the_letter,
+    )
 
 
 def _in_time(one: Member) -> tuple[str, tuple[bool, int], tuple[bool, int], str]:
@@ -534,7 +544,7 @@ def _member(one: Judged, ended_at: int | None, end_seen_at: int | None) -> Membe
     )
 
 
-ENDED = Relation(("ended",), "role", _members_at_places, _ended_at_place)
+ENDED = Relation(("ended",), _members_at_places, _ended_at_place, column="role")
 """The half copies that have ended, by the op records that name their offset on their node."""
-TRANSACTIONS = Relation(("transaction",), "role", _members, _together)
+TRANSACTIONS = Relation(("transaction",), _members, _together, _conclude, column="role", keys=keys)
 """The records of one unique key."""

@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import pyarrow as pa
 
-from dlq.analyzers import topology
-from dlq.analyzers.asked import Asked, Done, span_of
+from dlq.analyzers.asked import Asked, Done
 from dlq.analyzers.groups import relations, stores
 from dlq.analyzers.groups.client_log import members
 from dlq.analyzers.groups.judged import number_of
@@ -23,7 +22,7 @@ from dlq.analyzers.judging import LARGEST_SHARE, PART, Part, Terms, judge_share,
 from dlq.analyzers.spark import client_log, tasks, user_rules
 from dlq.analyzers.spark.files import Files, files_of, spark_schema
 from dlq.analyzers.spark.session import session
-from dlq.analyzers.spark.tasks import Item, Sent, Shares
+from dlq.analyzers.spark.tasks import Concluded, Item, Sent, Shares
 from dlq.archive import analyses
 from dlq.archive.manifests import Manifest
 from dlq.core.errors import ArchiveError
@@ -102,8 +101,9 @@ def _look_between(spark: "SparkSession", asked: Asked, files: Files, parts: Sequ
         items = _items(spark, asked, looked, groups)
         concluded = _by_share(items, len(groups), partial(tasks.conclude_share, looked))
         concluded.persist(StorageLevel.MEMORY_AND_DISK)
-        slots = _write_incidents(asked, looked, parts, concluded)
-    concluded.mapPartitionsWithIndex(partial(tasks.write_verdicts, looked, slots)).count()
+        counted = concluded.mapPartitionsWithIndex(tasks.say_counted)
+        all_said = concluded.mapPartitionsWithIndex(_numbered).union(_together(looked, "of-all", counted))
+        _by_share(all_said, len(groups), partial(tasks.write_verdicts, looked)).count()
     for name in shared:
         asked.store.delete(name)
 
@@ -129,7 +129,7 @@ def _shares(asked: Asked, files: Files, groups: Sequence[Sequence[Part]]) -> Sha
         asked.folder,
         [[part.file for part in group] for group in groups],
         asked.since,
-        asked.context(frozenset()),
+        asked.context(chain.from_iterable(groups), frozenset()),
         asked.settings.rules,
         asked.settings.replay.max_laps,
     )
@@ -140,7 +140,7 @@ def _each(context: "SparkContext", number: int) -> "RDD[int]":
     return context.parallelize(range(number), number)
 
 
-def _by_share(items: "RDD[Item]", number: int, work: Any) -> "RDD[Any]":
+def _by_share(items: "RDD[Any]", number: int, work: Any) -> "RDD[Any]":
     """What `work` makes of each share's number and the items that are said to it."""
     return items.partitionBy(number, int).mapPartitionsWithIndex(work)
 
@@ -162,10 +162,19 @@ def _items(
     for number in range(len(relations.ROUNDS)):
         sent = _by_share(items, len(groups), partial(tasks.say, looked, number))
         every = sent if outside is None or number else sent.union(outside)
-        in_order = every.repartitionAndSortWithinPartitions(partitionFunc=_of_key)
-        come = in_order.mapPartitionsWithIndex(partial(tasks.together, looked, number))
+        come = _together(looked, str(number), every)
         items = items.union(come.persist(StorageLevel.MEMORY_AND_DISK))
     return items
+
+
+def _together(looked: Shares, name: str, sent: "RDD[Sent]") -> "RDD[Item]":
+    """What members of each key come to. `name`: of the files of tables."""
+    in_order = sent.repartitionAndSortWithinPartitions(partitionFunc=_of_key)
+    return in_order.mapPartitionsWithIndex(partial(tasks.together, looked, name))
+
+
+def _numbered(share: int, concluded: Iterable[Concluded]) -> Iterator[tuple[int, Concluded]]:
+    return ((share, one) for one in concluded)
 
 
 def _of_key(order: tuple[int, tuple[Any, ...]]) -> int:
@@ -184,16 +193,3 @@ def _outside(spark: "SparkSession", asked: Asked, looked: Shares) -> "RDD[Sent] 
     if not found:
         return None
     return context.union(found).map(lambda one: ((number_of(one.key), one.order), (None, one.key, one.said)))
-
-
-def _write_incidents(asked: Asked, looked: Shares, parts: Sequence[Part], concluded: "RDD[Any]") -> list[str]:
-    """Letters that died together; the files of their slots."""
-    counted = concluded.filter(lambda one: not isinstance(one, tasks.Changed))
-    by_kind = counted.repartitionAndSortWithinPartitions(partitionFunc=_of_kind)
-    looked_at = topology.last_look(asked.store, asked.segments)
-    work = partial(tasks.find_incidents, looked, span_of(parts), looked_at)
-    return by_kind.mapPartitionsWithIndex(work).collect()
-
-
-def _of_kind(place: tuple[Any, ...]) -> int:
-    return crc32(place[0].encode())

@@ -2,7 +2,7 @@
 groups, and what these come to."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from itertools import chain, groupby
 from typing import Any, NamedTuple
@@ -12,15 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.analyzers import tables
-from dlq.analyzers.groups import incidents, relations
-from dlq.analyzers.groups.conclusions import NOTHING, Change, conclude, with_rule
-from dlq.analyzers.groups.contract import Come, Context, Relation
-from dlq.analyzers.groups.incidents import Place, Slot
+from dlq.analyzers.groups import relations
+from dlq.analyzers.groups.conclusions import Change, conclude, with_rule
+from dlq.analyzers.groups.contract import Alike, Context, Relation
 from dlq.analyzers.groups.judged import Identity, Judged, Key, number_of
 from dlq.analyzers.judging import JUDGED
 from dlq.analyzers.spark.files import Files
 from dlq.archive import analyses, parquet
-from dlq.archive.analyses import SLOTS, TABLES
 from dlq.archive.store_facts import FACTS
 from dlq.core.settings import Rule
 from dlq.core.store_facts import Fact
@@ -31,15 +29,15 @@ Item = tuple[int, tuple[Key, Any]]
 """The number of a share, and what is said under a key to its letters."""
 Sent = tuple[tuple[int, tuple[Any, ...]], tuple[int | None, Key, Any]]
 """A member of a group: what it is sorted by, and the share that it is of, its key and what it says."""
-Counted = tuple[tuple[str, str, int, tuple[bool, str]], Slot]
-"""A slot, and what it is sorted by: its place, and the source of transactions that were counted apart."""
 
 
-class Changed(NamedTuple):
-    """Letters of a share that are not as they were by themselves, by their rows."""
+class Concluded(NamedTuple):
+    """Letters of a share that are not as they were by themselves, by their rows; and what each census counts
+    in the share."""
 
     rows: Sequence[int]
     changes: Sequence[Change]
+    counted: Sequence[Sequence[Alike]]
 
 
 class Shares(NamedTuple):
@@ -115,7 +113,7 @@ def _concerned(
     if None in columns:
         of_rules = pa.array([key[2] for key in said if key[0] == RULE], pa.string())
         rows.update(pc.indices_nonzero(pc.is_in(look["record_id"], value_set=of_rules)).to_pylist())
-        rows.update(range(len(look)) if relations.concerns_all(shares.context) else ())
+        rows.update(range(len(look)) if relations.may_be_any(looked_for, shares.context) else ())
     found = sorted(rows)
     letters = _letters(shares, number, found, said) if found else []
     return _Concerned(found, letters, shares.context._replace(shared=shared.keys()))
@@ -161,20 +159,21 @@ def say(shares: Shares, round_of: int, number: int, items: Iterable[Item]) -> It
             yield (number_of(key), order), (number, key, value)
 
 
-def together(shares: Shares, round_of: int, index: int, sent: Iterable[Sent]) -> Iterator[Item]:
-    """What the members of each key come to, who come in order; and rows of tables, which are written."""
+def together(shares: Shares, name: str, index: int, sent: Iterable[Sent]) -> Iterator[Item]:
+    """What the members of each key come to, who come in order; and rows of tables, which are written to files
+    of this name."""
     with ExitStack() as until:
-        rows = _Rows(shares, f"{round_of}-{index:05d}", until)
+        rows = _Rows(shares, f"{name}-{index:05d}", until)
         for _, group in groupby(sent, key=lambda one: one[0][0]):
-            key, come, of_shares = _come(group, shares.context)
-            rows.take(come.rows)
-            if come.said is not None:
-                yield from ((number, (key, come.said)) for number in of_shares)
+            said, of_shares = _come(group, shares.context, rows)
+            yield from ((number, told) for number in of_shares for told in said)
         rows.flush()
 
 
-def _come(group: Iterator[Sent], context: Context) -> tuple[Key, Come, set[int]]:
-    """What the members of one key come to, and the shares that they are of."""
+def _come(
+    group: Iterator[Sent], context: Context, rows: "_Rows"
+) -> tuple[Sequence[tuple[Key, Any]], Set[int]]:
+    """What the members of one key come to, under which keys; and the shares that they are of."""
     of_shares: set[int] = set()
 
     def told() -> Iterator[Any]:
@@ -185,9 +184,13 @@ def _come(group: Iterator[Sent], context: Context) -> tuple[Key, Come, set[int]]
 
     first = next(group)
     key, members = first[1][1], told()
-    come = relations.OF_KIND[key[0]].together(key, members, context)
+    said: list[tuple[Key, Any]] = []
+    for come in relations.TOGETHER[key[0]](key, members, context):
+        rows.take(come.rows)
+        if come.said is not None:
+            said.append((come.key or key, come.said))
     deque(members, maxlen=0)
-    return key, come, of_shares
+    return said, of_shares
 
 
 class _Rows:
@@ -205,95 +208,57 @@ class _Rows:
             if len(waiting) >= _ROWS:
                 self._write(table)
 
-    def flush(self) -> dict[str, str]:
-        """All that waits is written; the file of each table."""
+    def flush(self) -> None:
+        """All that waits is written."""
         for table in self._waiting:
             self._write(table)
-        return {table: self._path(table) for table in self._waiting}
-
-    def _path(self, table: str) -> str:
-        return f"{self._shares.folder}/{table}/{self._name}.parquet"
 
     def _write(self, table: str) -> None:
         if table not in self._writers:
-            stream = self._until.enter_context(self._shares.files.write(self._path(table)))
-            writer = pq.ParquetWriter(stream, _SCHEMAS[table], compression="zstd", compression_level=1)
+            path = f"{self._shares.folder}/{table}/{self._name}.parquet"
+            stream = self._until.enter_context(self._shares.files.write(path))
+            writer = pq.ParquetWriter(stream, tables.SCHEMAS[table], compression="zstd", compression_level=1)
             self._writers[table] = self._until.enter_context(writer)
-        self._writers[table].write_table(tables.make(_SCHEMAS[table], self._waiting[table]))
+        self._writers[table].write_table(tables.make(table, self._waiting[table]))
         self._waiting[table] = []
 
 
-_SCHEMAS = {**TABLES, "slots": SLOTS}
-
-
-def conclude_share(shares: Shares, number: int, items: Iterable[Item]) -> Iterator[Changed | Counted]:
-    """What was found of a share's letters changes their verdicts; and the slots that they all count in."""
+def conclude_share(shares: Shares, number: int, items: Iterable[Item]) -> Iterator[Concluded]:
+    """What was found of a share's letters changes their verdicts; then all of them are counted."""
     said = dict(value for _, value in items)
-    every = [*chain.from_iterable(relations.ROUNDS)]
-    rows, letters, context = _concerned(shares, number, said, every)
+    rows, letters, context = _concerned(shares, number, said, relations.EVERY)
     changed: dict[int, Change] = {}
     for row, letter in zip(rows, letters, strict=True):
-        found = relations.find(letter, said, context)
-        if found != NOTHING or letter.user_rule is not None:
-            changed[row] = conclude(letter, found, shares.rules, shares.max_laps)
-    told = Changed(list(changed), list(changed.values()))
-    yield told
+        change = conclude(letter, said, context, shares.rules, shares.max_laps)
+        if change is not None:
+            changed[row] = change
+    told = list(changed), list(changed.values())
     table = tables.change(shares.read(number, tables.COUNTED), *told, names=("cause",))
-    for (place, of), slot in tables.count(table).items():
-        yield (*place, (of is not None, of or "")), slot
+    yield Concluded(*told, tables.count_all(table))
 
 
-def find_incidents(
-    shares: Shares, span: int, looked_at: int, index: int, counted: Iterable[Counted]
-) -> Iterator[str]:
-    """The slots, and the incidents that they are part of, as files; the names of the former. Slots of one
-    kind of reason come together, by failure and time."""
-    with ExitStack() as until:
-        rows = _Rows(shares, f"of-slots-{index:05d}", until)
-        for kind, of_kind in groupby(counted, key=lambda one: one[0][0]):
-            apart: dict[Place, list[tuple[str | None, Slot]]] = {}
-            for part in incidents.in_parts(_merged(of_kind, apart)):
-                found = incidents.find(kind, part, span)
-                incident_at = {(kind, *one.slot[:2]): one.incident_id for one in found}
-                rows.take(("incidents", one._asdict()) for one in incidents.incidents(found, looked_at))
-                places = [(kind, *slot[:2]) for slot in part]
-                each = ((place, of, slot) for place in places for of, slot in apart.pop(place))
-                rows.take(
-                    ("slots", tables.row_of_slot(place, of, slot, incident_at.get(place)))
-                    for place, of, slot in each
-                )
-        names = rows.flush()
-    yield from (name for table, name in names.items() if table == "slots")
-
-
-def _merged(counted: Iterable[Counted], apart: dict[Place, list[tuple[str | None, Slot]]]) -> Iterator[Slot]:
-    """Slots of one place as one; what was counted apart there is put into `apart`."""
-    for place, of_place in groupby(counted, key=lambda one: one[0][:3]):
-        slots = []
-        for of, same in groupby(of_place, key=lambda one: one[0][3]):
-            merged = incidents.merge([slot for _, slot in same])
-            slots.append((of[1] if of[0] else None, merged))
-        apart[place] = slots
-        yield incidents.merge([slot for _, slot in slots])
+def say_counted(number: int, concluded: Iterable[Concluded]) -> Iterator[Sent]:
+    """What each census has to say of a share's letters."""
+    for one in concluded:
+        for census, alike in zip(relations.CENSUSES, one.counted, strict=True):
+            for key, order, value in census.members(alike):
+                yield (number_of(key), order), (number, key, value)
 
 
 def write_verdicts(
-    shares: Shares, slots: Sequence[str], number: int, concluded: Iterable[Changed | Counted]
+    shares: Shares, number: int, items: Iterable[tuple[int, Concluded | tuple[Key, Any]]]
 ) -> Iterator[str]:
     """The verdicts of a share's letters, as a file."""
-    [changed] = [one for one in concluded if isinstance(one, Changed)]
-    table = tables.change(shares.read(number, {*tables.SAID, *tables.COUNTED}), *changed)
-    verdicts = tables.verdicts(table, _incident_at(shares.files, slots))
-    yield shares.write(f"verdicts/part-{number:05d}", verdicts)
-
-
-def _incident_at(files: Files, slots: Sequence[str]) -> dict[Place, str]:
-    columns = ["kind", "fingerprint", "slot", "incident_id"]
-    none = SLOTS.empty_table().select(columns)
-    every = pa.concat_tables([none, *(_read(files, name, SLOTS, columns) for name in slots)])
-    found = every.filter(pc.is_valid(every["incident_id"]))
-    rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
-    return {(kind, fingerprint, slot): incident_id for kind, fingerprint, slot, incident_id in rows}
+    said: dict[Key, Any] = {}
+    concluded = Concluded((), (), ())
+    for _, one in items:
+        if isinstance(one, Concluded):
+            concluded = one
+        else:
+            said.update([one])
+    table = shares.read(number, {*tables.SAID, *tables.COUNTED})
+    changed = tables.change(table, concluded.rows, concluded.changes)
+    yield shares.write(f"verdicts/part-{number:05d}", tables.verdicts(changed, concluded.counted, said))
 
 
 def read_facts(files: Files, name: str) -> Iterator[Fact]:

@@ -147,9 +147,9 @@ def test_the_log_tells_the_reconnects_of_a_connection_apart() -> None:
 @pytest.mark.parametrize(("cause", "connection"), [("expired", "c"), ("suppressed_duplicate", None)])
 def test_other_letters_are_of_no_burst(cause: str, connection: str | None) -> None:
     letter = judged(suppressed(5, cause=cause, connection_id=connection))
-    context = Context(frozenset(), {}, {}, (), has_logs=False)
+    context = Context(frozenset(), {}, {}, (), has_logs=False, span=1, looked_at=0)
     assert list(bursts.BURSTS.members([letter], context, {})) == []
-    assert bursts.standing_of(letter, {}) == (None, None)
+    assert bursts.conclude(letter, {}, context) is letter
 
 
 def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> None:
