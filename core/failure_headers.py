@@ -308,10 +308,10 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
 
 def attempts_of_retries(headers: Mapping[str, str]) -> int | None:
     """Attempts by the headers that say by themselves that they count retries, whoever wrote them."""
-    marked = ((name, mark_of(name), value) for name, value in headers.items())
+    marked = ((name, mark_of(name)) for name in headers)
     counts = (
-        _counted(name, mark, value)
-        for name, mark, value in marked
+        _counted(name, mark, headers[name])
+        for name, mark in marked
         if mark is not None and mark.part == "retries" and mark.explicit
     )
     return max((count.attempts for found in counts for count in found), default=None)

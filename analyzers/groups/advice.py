@@ -85,19 +85,21 @@ def _line(gist: Known) -> Advice:
 
 def advise_alone(letter: Letter, verdict: Verdict, max_laps: int) -> tuple[str, str]:
     """Advice and its reason, as far as the letter alone tells."""
-    return advise(
-        Known(
-            verdict.cause,
-            max_laps,
-            mechanism=verdict.mechanism,
-            also_possible=verdict.also_possible,
-            exception_family=verdict.exception_family,
-            laps=verdict.laps,
-            transaction_state=verdict.transaction_state,
-            message_id=letter.message_id,
-            keys=letter.properties.get("KEYS"),
-        )
+    gist = Known(
+        verdict.cause,
+        max_laps,
+        mechanism=verdict.mechanism,
+        also_possible=verdict.also_possible,
+        exception_family=verdict.exception_family,
+        laps=verdict.laps,
+        transaction_state=verdict.transaction_state,
+        message_id=letter.message_id and "an id",
     )
+    line = _line(gist)
+    if isinstance(line.reason, str):
+        return line.advice, line.reason
+    known = gist._replace(message_id=letter.message_id, keys=letter.properties.get("KEYS"))
+    return line.advice, line.reason(known)
 
 
 def _of_discarded(known: Known) -> str:

@@ -20,6 +20,7 @@ from dlq.analyzers.rules.letter import (
     Rule,
     first,
     if_fits,
+    once_per_letter,
     producer_of,
     whole,
 )
@@ -113,7 +114,7 @@ RulesFor = Callable[[Letter], Sequence[Rule]]
 
 def rules_for_letters(facts: Facts) -> RulesFor:
     """Which rules `judged` asks of each of many letters."""
-    return spare(_asked, facts)
+    return spare(_asked, facts, _QUESTIONS)
 
 
 def _all_for(letter: Letter) -> Sequence[Rule]:
@@ -159,7 +160,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdic
         *published,
         failure.exception_class,
         failure.exception_message,
-        exceptions.family_that_holds(failure),
+        failure.firm_family,
         _outer(found, failure),
         exceptions.fingerprint(rule.cause, rule.mechanism, whom, failure),
         exceptions.FINGERPRINT_VERSION,
@@ -167,13 +168,15 @@ def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdic
         found.consumer_id,
         found.connection_id,
         found.transaction_state,
-        whole(_replay_value(letter, REPLAY_LAP)) or 0,
+        _laps(letter),
     )
 
 
 def _outer(found: Finding, failure: exceptions.ReadException) -> str | None:
     """What its exception is wrapped in, if it is."""
-    outer = exceptions.outermost(found.error_text) or exceptions.if_class(found.outer_error)
+    outer = failure.outer or exceptions.if_class(found.outer_error)
+    if outer is None:
+        return None
     itself = (failure.exception_class, f"{failure.exception_class}: {failure.exception_message}")
     return None if outer in itself else outer
 
@@ -190,21 +193,37 @@ def _producer(letter: Letter) -> tuple[str | None, int | None]:
         found, number = producer_of(message_id)
         if found is not None:
             return found, number
+    return _own_name(letter), None
+
+
+@once_per_letter
+def _own_name(letter: Letter) -> str | None:
+    """What the producer's client or application calls itself."""
     own = letter.headers.get("__HDR_PRODUCER_ID") or first(letter.properties, "app_id", "user_id")
     is_task = "task" in letter.headers and "id" in letter.headers
-    return own or (letter.headers.get("origin") if is_task else None), None
+    return own or (letter.headers.get("origin") if is_task else None)
 
 
 def _first_published(letter: Letter, found: Finding) -> tuple[str | None, str | None]:
     """Exchange and routing key of its first publishing: what a framework noted is older than any death."""
     told = (found.origin_exchange, found.origin_routing_key)
-    return told if told != (None, None) else first_published(letter.headers)
+    return told if told != (None, None) else _published_by_headers(letter)
 
 
-def _replay_value(letter: Letter, name: str) -> str | None:
-    """What a replay left on the letter (a header or a property)."""
-    value = letter.headers.get(name)
-    return value if value is not None else letter.properties.get(name)
+@once_per_letter
+def _published_by_headers(letter: Letter) -> tuple[str | None, str | None]:
+    return first_published(letter.headers)
+
+
+@once_per_letter
+def _laps(letter: Letter) -> int:
+    """As a replay left them on the letter (a header or a property)."""
+    value = letter.headers.get(REPLAY_LAP)
+    return whole(value if value is not None else letter.properties.get(REPLAY_LAP)) or 0
+
+
+_QUESTIONS = (_own_name, _published_by_headers, _laps, name_owner, frameworks.find_coordinator)
+"""What is asked of every letter, beside its rules."""
 
 
 @lru_cache(64)

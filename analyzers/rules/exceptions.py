@@ -11,7 +11,7 @@ Texts are cut first, and no pattern costs a hostile text more than its length ti
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -43,6 +43,13 @@ class ReadException(NamedTuple):
     exception_family: str | None
     place: str | None
     """The first own frame without what compilers number, else the message without what varies."""
+    firm_family: str | None = None
+    """The family, as far as advice may rest on it."""
+    outer: str | None = None
+    """Of a chain, in any language, what its outermost exception says."""
+
+
+_NOTHING = ReadException(None, None, None, None)
 
 
 def explain(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
@@ -50,6 +57,8 @@ def explain(error_class: str | None, error_message: str | None, error_text: str 
 
     Thousands of letters share one text, so the last few hundred are remembered, if they are not too long.
     """
+    if error_class is None and error_message is None and error_text is None:
+        return _NOTHING
     if len(error_text or "") + len(error_message or "") + len(error_class or "") > LONGEST_TEXT:
         return _explained(error_class, error_message, error_text)
     return _remembered(error_class, error_message, error_text)
@@ -98,29 +107,22 @@ def _text_to_read(error_text: str | None, error_message: str | None) -> str | No
 _INNER_FOLLOWS = re.compile(r" ---> | nested exception is ")
 
 
-def outermost(error_text: str | None) -> str | None:
-    """What the outermost exception of a chain says, in any language; None where there is no chain."""
+def _outermost(error_text: str | None, trace: Sequence[str]) -> str | None:
     text = _text_to_read(error_text, None)
     if text is None or not any(mark in text for mark in _CHAINS):
         return None
-    return _outermost(text) if len(text) > LONGEST_TEXT // 8 else _known_outermost(text)
-
-
-def _outermost(text: str) -> str | None:
-    trace = stack.parts(stack.tidy(text))
     last = _end_of_traceback(trace[-1]) if stack.TRACEBACK in trace[-1] else trace[-1]
     begin, *inner = _INNER_FOLLOWS.split(last[:_LONGEST_ROOT], maxsplit=1)
     is_chain = len(trace) > 1 or inner
     return (stack.before_frames(begin).strip(" \n\r\t;")[:_LONGEST_MESSAGE] or None) if is_chain else None
 
 
-_known_outermost = lru_cache(maxsize=512)(_outermost)
 _CHAINS = (" --->", "nested exception is ", *stack.CHAINS)
 """What stands between the exceptions of a chain."""
 
 
 def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
-    """The story in one piece: root cause, head, class and message, family, place."""
+    """The story in one piece: root cause, head, class and message, place, family, what it is wrapped in."""
     text = _text_to_read(error_text, error_message)
     text = None if text is None else stack.tidy(text)
     trace = [] if text is None else stack.parts(text)
@@ -135,7 +137,9 @@ def _explained(error_class: str | None, error_message: str | None, error_text: s
     place = stack.place(trace) or template(message)
     if message is not None and message.endswith("]") and _IN_BRACKETS in (text or ""):
         message = message[:-1]
-    return ReadException(name, message, _classify(name, hint), place)
+    family = _classify(name, hint)
+    firm = _family_that_holds(name, (message or "")[:_LONGEST_HINT], family)
+    return ReadException(name, message, family, place, firm, _outermost(error_text, trace))
 
 
 _remembered = lru_cache(maxsize=512)(_explained)
@@ -354,14 +358,12 @@ _OF_NETWORKS = re.compile(
 """The shape of a network's errors."""
 
 
-def family_that_holds(failure: ReadException) -> str | None:
+def _family_that_holds(name: str | None, hint: str, found: str | None) -> str | None:
     """The family of an exception, as far as advice may rest on it.
 
     What is away or slow is said in the words of networks, not of a business, whose payments are refused and
     whose goods are unavailable, too; a panic is a fault in the code, whatever it says.
     """
-    name, message, found = failure[:3]
-    hint = (message or "")[:_LONGEST_HINT]
     if name is None and _PANIC.match(hint):
         return "bug"
     of_class = name and name.rpartition(".")[2]

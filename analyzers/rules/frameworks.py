@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import unquote_plus
 
 from dlq.analyzers.rules.deaths import death_text, history
@@ -48,11 +49,16 @@ _SYMFONY_QUEUE = "failed"
 
 def as_named(letter: Letter) -> Letter:
     """The letter with its headers called as they were before Camel sent it over JMS."""
-    if all(decode_name(name) is name for name in letter.headers):
+    if _are_as_they_were(tuple(letter.headers)):
         return letter
     named = letter._replace(headers={decode_name(name): value for name, value in letter.headers.items()})
     named.fetch_body = letter.fetch_body
     return named
+
+
+@lru_cache(4096)
+def _are_as_they_were(names: tuple[str, ...]) -> bool:
+    return all(decode_name(name) is name for name in names)
 
 
 def _nservicebus_time(text: str) -> datetime:
@@ -419,8 +425,10 @@ def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
     told = letter.headers.get("retry_info")
     if told is None and part(_SNEAKERS_QUEUE, letter.dead_letter_queue):
         told = body_text(letter)
+    if told is None or letter.deaths:
+        return {}
     try:
-        found = json.loads(told or "null") if not letter.deaths else None
+        found = json.loads(told)
     except (ValueError, RecursionError):
         return {}
     newest = found[0] if isinstance(found, list) and found else found
@@ -579,6 +587,7 @@ def _shine_mq(letter: Letter, _: Facts) -> Finding | None:
     return _rejected(letter, join_all("shine-mq EventMessage, ", death_text(letter)))
 
 
+@once_per_letter
 def find_coordinator(letter: Letter) -> tuple[str | None, str | None] | None:
     """Of a shine-mq message: its producer's coordinator, and the work (checkBackId) that it told of."""
     if not _is_shine(letter):

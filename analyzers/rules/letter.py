@@ -208,13 +208,18 @@ def join_all(*parts: object) -> str | None:
     return None if None in parts else "".join(map(str, parts))
 
 
-@lru_cache(4096)
 def second_of(micros: int) -> str:
     """A time in words, to the second."""
-    return iso(micros // 1_000_000 * 1_000_000)
+    return _in_words(micros // 1_000_000)
+
+
+@lru_cache(4096)
+def _in_words(second: int) -> str:
+    """Letters die many in a second."""
+    return iso(second * 1_000_000)
 
 
 def producer_of(message_id: str | None) -> tuple[str | None, int | None]:
     """The producer and the sequence number that a message id of OpenWire's form tells."""
-    found = _NUMBERED_ID.search(message_id or "")
+    found = _NUMBERED_ID.search(message_id) if message_id and ":" in message_id else None
     return (found[1], whole(found[2], 64)) if found else (None, None)

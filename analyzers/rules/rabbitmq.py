@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from dlq.analyzers.rules.deaths import death_text, history
 from dlq.analyzers.rules.frameworks import counted_deaths, is_superseded
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, plus
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, once_per_letter, plus
 from dlq.core.failure_headers import attempts_of_retries
 from dlq.core.record import Death
 
@@ -82,12 +82,18 @@ def _retry_loop_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     return Finding(f"waited in {_wait_queue(expired)} {expired.count or 0} x", origin=last.queue)
 
 
+@once_per_letter
+def counted_retries(letter: Letter) -> int | None:
+    """Attempts by headers that say by themselves that they count them."""
+    return attempts_of_retries(letter.headers)
+
+
 def _reject(letter: Letter, _: Facts) -> Finding | None:
     """the last death is rejected (reject or nack without requeue; also AMQP 1.0, and a hand in the UI)"""
     last = history(letter).last
     if last is None or last.reason != "rejected":
         return None
-    counts = [n for n in (last.count, attempts_of_retries(letter.headers)) if n is not None]
+    counts = [n for n in (last.count, counted_retries(letter)) if n is not None]
     attempts = max(counts, default=counted_deaths(letter))
     return Finding(death_text(letter), is_superseded(letter), attempts, last.queue)
 

@@ -9,8 +9,10 @@ from dlq.analyzers.rules.letter import Letter
 class Watched:
     """Behaves like the letter."""
 
-    def __init__(self, letter: Letter) -> None:
+    def __init__(self, letter: Letter, answers: dict[Any, tuple[set[str], Any]] | None = None) -> None:
         self._letter = letter
+        self._answers = {} if answers is None else answers
+        """What was asked once_per_letter -> the columns that were read for it, and the answer."""
         self.saw: dict[str, object] = {}
         """What was asked for by name, in words, and the values that were there (None: nothing)."""
         self.read: set[str] = set()
@@ -26,9 +28,12 @@ class Watched:
 
     def once(self, ask: Callable[[Letter], Any]) -> Any:
         """What is once_per_letter from a letter is shown as such, and reads it, too."""
-        inner = Watched(self._letter)
-        self.saw[ask.__name__.strip("_").replace("_", " ")] = value = ask(as_letter(inner))
-        self.read |= inner.read
+        if ask not in self._answers:
+            inner = Watched(self._letter, self._answers)
+            self._answers[ask] = (inner.read, ask(as_letter(inner)))
+        read, value = self._answers[ask]
+        self.saw[ask.__name__.strip("_").replace("_", " ")] = value
+        self.read |= read
         return value
 
 

@@ -7,7 +7,7 @@ job (Laravel), a pattern (Nest). A message that is none of these, in the same qu
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from dlq.analyzers.rules.letter import Letter, body_field, first
+from dlq.analyzers.rules.letter import Letter, body_field, first, once_per_letter
 from dlq.core.kafka_headers import died_at
 from dlq.core.rocketmq_topics import DEAD_LETTERS
 
@@ -67,6 +67,7 @@ def _in_body(letter: Letter) -> str | None:
 _ASKED: Sequence[Callable[[Letter], str | None]] = (_group, _subscription, _task, _actor, _in_body)
 
 
+@once_per_letter
 def name_owner(letter: Letter) -> str | None:
     """Its consumer group, subscription, task, actor, job or pattern; None where it names none, or one that
     lived with a connection (an anonymous group's), whose name is another each time."""

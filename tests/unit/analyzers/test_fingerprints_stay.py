@@ -15,7 +15,7 @@ SEED = 7
 
 def read(case: Case) -> list[str | None]:
     failure = explain(case.error_class, case.error_message, case.error_text)
-    return [*failure, fingerprint(case.cause, case.mechanism, where(case), failure)]
+    return [*failure[:4], fingerprint(case.cause, case.mechanism, where(case), failure)]
 
 
 def where(case: Case) -> str | None:

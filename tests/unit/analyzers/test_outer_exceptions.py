@@ -6,7 +6,7 @@ import pytest
 from support.analyzers.letters import imported, record
 
 from dlq.analyzers.rules import Facts, Verdict, judge
-from dlq.analyzers.rules.exceptions import outermost
+from dlq.analyzers.rules.exceptions import explain
 from dlq.reports.headline import failure
 
 JAVA = """com.shop.OrderFailed: order 5
@@ -70,7 +70,7 @@ def test_a_chain_tells_both_ends(text: str) -> None:
     [None, "", "boom", "com.shop.Boom: no\n\tat com.shop.Pay.run(Pay.java:5)", "Caused by: ", " ---> "],
 )
 def test_what_is_no_chain_has_no_outer_end(text: str | None) -> None:
-    assert outermost(text) is None
+    assert explain(None, None, text).outer is None
 
 
 def test_go_wraps_words_which_are_all_told() -> None:

@@ -40,6 +40,16 @@ def test_most_rules_are_spared() -> None:
     assert len(rules_for(letter)) < 25
 
 
+def test_what_names_alone_answer_is_asked_once_for_all_letters_of_a_shape() -> None:
+    rules_for = rules_for_letters(Facts())
+    first, other = (Letter._make(mixed.LETTERS[0]._replace(message_id=name)) for name in ("m1", "m2"))
+    for letter in (first, other):
+        rules_for(letter)
+    answered = {ask.__name__ for ask in vars(other) if callable(ask)}
+    assert {"find_coordinator", "_laps"} <= answered
+    assert answered.isdisjoint({"history", "death_text"})
+
+
 def test_names_without_end_are_not_remembered() -> None:
     rules_for = rules_for_letters(Facts())
     letter = Letter._make(mixed.LETTERS[0])
