@@ -7,6 +7,7 @@ environment are not used: they would see the password.
 
 import contextlib
 import json
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -27,11 +28,16 @@ from dlq.core.text import for_terminal
 
 LARGEST = 32 * 2**20
 """Bytes of an answer; 50,000 queues take a third of it."""
+MOST_VALUES = 2**21
+"""Of an answer: lists, objects and what they hold, each of which takes a hundred times its bytes in memory.
+50,000 queues have half as many."""
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _PATIENCE = 6
 """Time-outs that a whole answer may take; each read has one."""
 _SLOW = 3
 """Time-outs for the beginning of a long list: RabbitMQ makes it whole before it sends it."""
 _MOST_DIGITS = 20
+_MOST_COUNT = 2**63
 
 
 class NoAnswerError(Exception):
@@ -120,7 +126,10 @@ class Site:
 
 
 def document(content: bytes) -> Any:
-    """The JSON of an answer. Raises NoAnswerError where it is none, or has numbers that nothing can count."""
+    """The JSON of an answer. Raises NoAnswerError where it is none, or has numbers that nothing can count, or
+    more values than would be true."""
+    if _values(content) > MOST_VALUES and _values(content) - _values_in_texts(content) > MOST_VALUES:
+        raise NoAnswerError(f"more than {MOST_VALUES:,} values")
     try:
         return json.loads(content, parse_int=_whole)
     except (ValueError, RecursionError) as error:
@@ -128,8 +137,17 @@ def document(content: bytes) -> Any:
 
 
 def whole(value: Any) -> int | None:
-    """A count in an answer; None where there is none, or something else."""
-    return value if type(value) is int and value >= 0 else None
+    """A count in an answer, which has 64 bits; None where there is none, or something else."""
+    return value if type(value) is int and 0 <= value < _MOST_COUNT else None
+
+
+def _values(content: bytes) -> int:
+    """What begins a list, an object or a further value; more where texts hold such signs."""
+    return sum(map(content.count, (b"[", b"{", b",")))
+
+
+def _values_in_texts(content: bytes) -> int:
+    return sum(_values(text[0]) for text in _TEXT.finditer(content))
 
 
 def _date(text: str | None) -> datetime | None:

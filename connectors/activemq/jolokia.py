@@ -67,7 +67,7 @@ class QueueFacts(NamedTuple):
     def acknowledged(self) -> int | None:
         """Letters acknowledged since the broker's start; None where it does not tell."""
         told = self.facts.get("DequeueCount", self.facts.get("MessagesAcknowledged"))
-        return told if isinstance(told, int) else None
+        return web.whole(told)
 
 
 _DEAD_LETTERS = re.compile(r"(?i:ActiveMQ\.DLQ|ExpiryQueue|(?:.*\.)?DLQ(?:\..*)?|.*dead.?letter.*)")
@@ -106,11 +106,11 @@ class Jolokia:
         try:
             return {
                 str(values["Name"]): QueueFacts(
-                    int(values[depth]), int(values["ConsumerCount"]), int(values[flight]), values
+                    _count(values[depth]), _count(values["ConsumerCount"]), _count(values[flight]), values
                 )
                 for values in found.values()
             }
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
+        except (KeyError, ValueError) as error:
             raise self._no_jolokia() from error
 
     def bridges(self) -> list[str]:
@@ -178,7 +178,7 @@ class Jolokia:
         try:
             document = web.document(mended(answer.content))
         except web.NoAnswerError as error:
-            raise self._no_jolokia() from error
+            raise Unreachable(f"{self._place}: {error}; is the path right?") from error
         if not isinstance(document, dict) or "status" not in document:
             raise self._no_jolokia()
         if question["type"] == "read" and document.get("status") == 403:
@@ -202,6 +202,14 @@ class Jolokia:
     @property
     def _place(self) -> str:
         return f"brokers.{self._broker.name}.jolokia_url ({urlsplit(self._url).netloc.rpartition('@')[2]})"
+
+
+def _count(told: Any) -> int:
+    """Of letters or consumers, which Classic may count a few too few of. Raises ValueError."""
+    counted = web.whole(max(0, told) if type(told) is int else None)
+    if counted is None:
+        raise ValueError("no count")
+    return counted
 
 
 _ESCAPE = re.compile(rb"\\(?:u00([01])([:-?])|.)")

@@ -164,6 +164,8 @@ class VirtualHost:
 def virtual_host(broker: RabbitBroker) -> VirtualHost:
     """Ask the management API. Raises ManagementError."""
     with closing(Management(broker)) as management:
+        held = _held(management)
+        alternates = frozenset(alternate_exchanges(management))
         listed = management.get_all("queues", management.vhost, columns=_COLUMNS)
         sources: dict[str, dict[str, str]] = {}
         bindings = management.get_all("bindings", management.vhost)
@@ -171,18 +173,20 @@ def virtual_host(broker: RabbitBroker) -> VirtualHost:
             if binding.get("destination_type") == "queue" and binding.get("source"):
                 bound = sources.setdefault(str(binding.get("destination")), {})
                 bound[str(binding["source"])] = str(binding.get("routing_key", ""))
-        consumers = management.get_all("consumers", management.vhost)
         return VirtualHost(
             {str(queue.get("name")): queue for queue in listed},
             sources,
-            frozenset(alternate_exchanges(management)),
-            frozenset(
-                str(mapping(one.get("queue")).get("name"))
-                for one in consumers
-                if one.get("exclusive") is True
-            ),
+            alternates,
+            held,
             list_routes(management.get_all("exchanges", management.vhost, columns="name,type"), bindings),
         )
+
+
+def _held(management: Management) -> frozenset[str]:
+    """See `VirtualHost.held`."""
+    consumers = management.get_all("consumers", management.vhost)
+    exclusive = (one for one in consumers if one.get("exclusive") is True)
+    return frozenset(str(mapping(one.get("queue")).get("name")) for one in exclusive)
 
 
 def known_host(broker: RabbitBroker) -> VirtualHost | None:

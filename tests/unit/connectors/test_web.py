@@ -126,6 +126,10 @@ HARM: Mapping[str, tuple[Behaviour, str]] = {
         answering(http(b'{"status":200,"value":' + b"9" * 10**6 + b"}")),
         "no JSON|not come from Jolokia",
     ),
+    "eleven million objects": (
+        answering(http(b"[" + b"{}," * (2**25 // 3 - 9) + b"{}]")),
+        "2,097,152 values",
+    ),
     "no HTTP at all": (answering(b"AMQP\0\0\x09\x01" * 9), "."),
     "no UTF-8": (answering(http(b'{"status":"\xff"}')), "no JSON|not come from Jolokia"),
     "nothing at all": (lambda peer: None, "."),
@@ -146,6 +150,11 @@ def test_an_answer_that_means_harm_ends_soon_in_one_line(ask: Ask, harm: str) ->
     assert time.monotonic() - began < 10
     assert "\n" not in str(said.value)
     assert "b.management_url" in str(said.value) or "b.jolokia_url" in str(said.value)
+
+
+def test_what_texts_hold_is_no_value() -> None:
+    text = ',[{"' * web.MOST_VALUES
+    assert web.document(json.dumps([text, text]).encode()) == [text, text]
 
 
 SHAPES = ("5", "true", '"x"', "1e999", "[5]", "[[]]", '[{"name":[]}]', "{}", '{"source":1}')

@@ -1,6 +1,7 @@
 """What Artemis' management, or the statistics plugin, says of another type or shape than it should."""
 
 import json
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,11 @@ from dlq.connectors.activemq.artemis import Management, _first
 from dlq.connectors.activemq.artemis_isolated import listed
 from dlq.connectors.activemq.artemis_routing import Routing
 from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
 from dlq.connectors.activemq.limits import limits
 from dlq.connectors.activemq.queue_effects import Traits, effects
 from dlq.connectors.base import Target
+from dlq.core.errors import Unreachable
 
 DEEP = "[" * 10_000
 ODD: list[Any] = [None, True, -1, 2**70, 1.5, "x", "9" * 5000, DEEP, [], [[]], [{}], {}, {"data": 5}, "{}"]
@@ -48,6 +51,24 @@ def test_a_management_that_answers_oddly_tells_nothing(told: Management) -> None
         ask(target)
     routing.is_divert("q")
     routing.counts([target])
+
+
+@pytest.mark.parametrize(("told", "count"), [(3, 3), (0, 0), (-1, 0), (2**63 - 1, 2**63 - 1)])
+def test_what_jolokia_counts_is_a_count(told: object, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert counted_by_jolokia(told, monkeypatch).depth == count
+
+
+@pytest.mark.parametrize("told", [None, True, "3", 1.5, 1e308, math.inf, 2**63, [3]])
+def test_what_is_no_count_of_jolokia_s_is_none(told: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unreachable, match="does not come from Jolokia"):
+        counted_by_jolokia(told, monkeypatch)
+
+
+def counted_by_jolokia(told: object, monkeypatch: pytest.MonkeyPatch) -> QueueFacts:
+    values = {"Name": "q", "QueueSize": told, "ConsumerCount": 0, "InFlightCount": 0}
+    monkeypatch.setattr(Jolokia, "_ask", lambda *_: {"m": values})
+    broker = ActiveMQBroker("b", "activemq", "stomp://h", jolokia_url="http://h")
+    return Jolokia(broker, artemis=False).queues()["q"]
 
 
 def test_limits_of_an_odd_management_are_none(told: Management) -> None:
