@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import groupby, islice
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,8 +26,8 @@ FACTS = pa.schema(
         ("number", pa.int64()),
     ]
 )
-_PART_ROWS = 100_000
-"""Rows in memory at once."""
+_PART_ROWS, _PART_CHARACTERS = 100_000, 2**25
+"""In memory at once."""
 _IN_USE = timedelta(days=1)
 """No analysis runs this long."""
 
@@ -48,9 +48,9 @@ def write(store: Store, name: str, taken_at: int, facts: Iterable[Fact]) -> Snap
     """Stream a store's facts into the archive. Raises ArchiveError, and whatever `facts` raises."""
     moment = datetime.fromtimestamp(taken_at / 1e6, UTC)
     stem = f"evidence/{name}/{moment:%Y%m%dT%H%M%S}-{taken_at % 1_000_000:06d}"
-    stream, rows = iter(facts), 0
     files: list[str] = []
-    while part := list(islice(stream, _PART_ROWS)):
+    rows = 0
+    for part in _parts(facts):
         file = f"{stem}-{len(files):05d}.parquet"
         store.put(file, memoryview(_encoded(part)))
         files.append(file)
@@ -59,6 +59,19 @@ def write(store: Store, name: str, taken_at: int, facts: Iterable[Fact]) -> Snap
     document = {"format": FORMAT_VERSION, **asdict(snapshot), "taken_at": iso(taken_at)}
     store.put(f"{stem}.json", json.dumps(document).encode())
     return snapshot
+
+
+def _parts(facts: Iterable[Fact]) -> Iterator[list[Fact]]:
+    part: list[Fact] = []
+    characters = 0
+    for fact in facts:
+        part.append(fact)
+        characters += len(fact.key) + len(fact.state)
+        if len(part) >= _PART_ROWS or characters >= _PART_CHARACTERS:
+            yield part
+            part, characters = [], 0
+    if part:
+        yield part
 
 
 def _encoded(facts: list[Fact]) -> pa.Buffer:

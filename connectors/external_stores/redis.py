@@ -6,11 +6,12 @@ or plain text: all three are read.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dlq.connectors import looks
 from dlq.connectors.credentials import password_of
 from dlq.core import clock
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable, UsageError
@@ -39,9 +40,20 @@ def dedup(settings: Evidence) -> Iterator[Fact]:
     application = f"{settings.application}:" if settings.application else ""
     pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix + application) + "*"
     with _connected(settings) as client:
-        found = client.scan_iter(pattern, count=_KEYS)
-        while keys := list(islice(found, _KEYS)):
-            yield from _records(client, keys, len(prefix.encode()))
+        scan = partial(client.scan, match=pattern, count=_KEYS)
+        for keys in _steps(f"evidence.{settings.name}", scan):
+            if keys:
+                yield from _records(client, keys, len(prefix.encode()))
+
+
+def _steps(place: str, scan: Callable[[int], Any]) -> Iterator[Any]:
+    """What each step of a SCAN finds. A server says itself when it is the last one."""
+    cursor, found = scan(0)
+    yield found
+    while cursor:
+        looks.check_time(place)
+        cursor, found = scan(cursor)
+        yield found
 
 
 def _records(client: "Redis", keys: list[bytes], cut: int) -> Iterator[Fact]:
@@ -63,8 +75,13 @@ def shine(settings: Evidence) -> Iterator[Fact]:
         for name, (kind, state) in _HASHES.items():
             text = f"{settings.prefix or ''}{name}".encode()
             for key in (text, _JAVA_STRING + len(text).to_bytes(2) + text):
-                for field, value in client.hscan_iter(key, count=_FIELDS):
-                    yield Fact(f"{kind}:{_text(field)}", state, None, _number(value))
+                for found in _steps(f"evidence.{settings.name}", partial(_fields, client, key)):
+                    for field, value in found.items():
+                        yield Fact(f"{kind}:{_text(field)}", state, None, _number(value))
+
+
+def _fields(client: "Redis", key: bytes, cursor: int) -> Any:
+    return client.hscan(key, cursor, count=_FIELDS)
 
 
 def _text(stored: bytes) -> str:

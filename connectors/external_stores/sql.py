@@ -27,7 +27,7 @@ def dedup(settings: Evidence) -> Iterator[Fact]:
         with engine.connect().execution_options(stream_results=True, yield_per=_ROWS) as connection:
             for application, topic, tag, key, state, until in connection.execute(_query(settings)):
                 named = ":".join(part for part in (application, topic, tag, key) if part)
-                yield Fact(named, state, None if until is None else int(until) * 1000)
+                yield Fact(named, str(state), None if until is None else int(until) * 1000)
     except sa.exc.SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         kind = Unreachable if isinstance(error, sa.exc.OperationalError) else BrokerError
