@@ -6,11 +6,18 @@ first id and the ordinal 1, and so on. What changes at each delivery (`redeliver
 x-delivery-count and x-acquired-count) must not be among the parts.
 """
 
+import re
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
 ID_HEX_DIGITS = 32
+_ID = re.compile(rf"[0-9a-f]{{{ID_HEX_DIGITS}}}")
+
+
+def is_record_id(text: str) -> bool:
+    """Whether a text has the shape of one, and nothing else in it."""
+    return _ID.fullmatch(text) is not None
 
 
 def frame(*parts: bytes) -> bytes:

@@ -14,7 +14,7 @@ from dlq.connectors.interchange.values import escaped, fitting, moment
 from dlq.core.brokers import kind_of, kinds, resolve
 from dlq.core.clock import iso
 from dlq.core.errors import UsageError
-from dlq.core.identity import content_id
+from dlq.core.identity import ID_HEX_DIGITS, content_id, is_record_id
 from dlq.core.keys import KeyReader
 from dlq.core.record import COLUMNS, Death, Record
 from dlq.core.suggestions import suggest
@@ -30,6 +30,7 @@ _KNOWN = (
 )  # fmt: skip
 _ALL_TIMES = (*_TIMES, "captured_at", "first_dead_at", "expires_at")
 _OF_THE_CAPTURE = ("captured_at", "pull_id", "mode", "source")
+_OF_THE_BODY = ("body_size", "body_sha256")
 _AT_TOP = ("broker_kind", "dead_letter_queue", "headers", "properties", "body", *_TEXTS, *_TIMES)
 
 
@@ -128,13 +129,15 @@ def _identity(source: str, place: str, document: Mapping[str, Any], body_sha256:
 
 
 def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that an export carried along."""
-    known = {*COLUMNS, "raw_properties_base64"} - {"body", "raw_properties"}
+    """The columns that an export carried along, without what follows from others."""
+    known = {*COLUMNS, "raw_properties_base64"} - {"body", "broker_kind", "raw_properties"}
     for name in record:
         if name not in known:
             raise UsageError(f"unknown field 'record.{name}'{suggest(name, known)}")
     carried = {
-        name: value for name, value in record.items() if name not in _OF_THE_CAPTURE and value is not None
+        name: value
+        for name, value in record.items()
+        if name not in (*_OF_THE_CAPTURE, *_OF_THE_BODY) and value is not None
     }
     try:
         if (raw := carried.pop("raw_properties_base64", None)) is not None:
@@ -151,6 +154,8 @@ def _column(name: str, value: Any) -> Any:
     if name in _ALL_TIMES:
         return moment(f"record.{name}", value)
     checked = fitting(name, value)
+    if name == "record_id" and not is_record_id(checked):
+        raise UsageError(f"record.record_id must be {ID_HEX_DIGITS} hex digits, not {value!r}")
     if isinstance(checked, dict):
         return {each: to_text(text) for each, text in checked.items()}
     if name == "deaths":

@@ -63,6 +63,11 @@ def test_what_no_column_can_hold_is_null(column: str, line: dict[str, Any]) -> N
         ({"offset": "x"}, "record.offset must be a whole number, not 'x'"),
         ({"offset": True}, "a whole number"),
         ({"record_id": 7}, "record.record_id must be text, not 7"),
+        ({"record_id": ""}, "32 hex digits"),
+        ({"record_id": "../../x"}, "32 hex digits"),
+        ({"record_id": "A" * 32}, "32 hex digits"),
+        ({"record_id": f"{'0' * 32}' or true --"}, "32 hex digits"),
+        ({"broker_kind": "x"}, "unknown field 'record.broker_kind'"),
         ({"broker_node": 5}, "text"),
         ({"redelivered": 1}, "true or false"),
         ({"keys": ["a", 5]}, "a list"),
@@ -78,6 +83,11 @@ def test_what_no_column_can_hold_is_null(column: str, line: dict[str, Any]) -> N
 def test_a_column_of_the_wrong_type_is_refused_in_words(record: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         archived("rabbitmq", record=record)
+
+
+def test_what_a_line_says_of_its_body_is_not_believed() -> None:
+    known, lied = archived("rabbitmq"), archived("rabbitmq", record={"body_size": 7, "body_sha256": "x"})
+    assert (lied.body_size, lied.body_sha256) == (known.body_size, known.body_sha256)
 
 
 @pytest.mark.parametrize("kind", [["x"], {"a": 1}, None, 5])
