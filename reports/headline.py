@@ -28,7 +28,7 @@ def sentences(document: Document) -> list[str]:
         *([f"Only letters with {selection}."] if selection else []),
         *_happened(document),
         _how_many(document),
-        _why(document["causes"]),
+        *_why(document["causes"]),
         _what_to_do(document),
         *_doubts(document["counts"]),
         *_lost(document.get("losses", ())),
@@ -124,11 +124,14 @@ def _how_many(document: Document) -> str:
     return f"{letters} in {where}, from {minutes(first)} to {_brief(last, first)} UTC{lasted}{unknown}."
 
 
-def _why(causes: Sequence[Document]) -> str:
+def _why(causes: Sequence[Document]) -> list[str]:
+    """Nothing where verdicts of a damaged analysis name no cause."""
+    if not causes:
+        return []
     top, *others = causes
     rest = ", ".join(f"{row['name']} {row['share']:.1%}" for row in others[:3])
     more = f", and {_plural(len(others) - 3, 'more cause')}" if len(others) > 3 else ""
-    return f"{top['share']:.1%} {top['name']}: {top['meaning']}{'; then ' if rest else ''}{rest}{more}."
+    return [f"{top['share']:.1%} {top['name']}: {top['meaning']}{'; then ' if rest else ''}{rest}{more}."]
 
 
 def _what_to_do(document: Document) -> str:

@@ -39,7 +39,8 @@ _SQL = f"""
     told AS (
         SELECT DISTINCT ON (record_id) record_id, cause, proof, origin, exception_class, exception_message
         FROM verdicts WHERE record_id IN (SELECT example FROM most) ORDER BY record_id, source)
-    SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id), told.* EXCLUDE (record_id)
+    SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id, dated), told.* EXCLUDE (record_id),
+           hit.dated AND i.start IS NOT NULL AND i."end" IS NOT NULL AS dated
     FROM incidents i JOIN hit ON hit.incident_id = i.incident_id
     JOIN most ON most.incident_id = i.incident_id
     LEFT JOIN told ON told.record_id = most.example

@@ -273,6 +273,41 @@ def test_an_empty_cell_ends_no_command(store: LocalStore, capfd: pytest.CaptureF
     assert faults == []
 
 
+ANALYSED: dict[str, Any] = {
+    "incident_id": "20260101-0000-x", "record_id": letter(1).record_id, "record_ids": [letter(1).record_id],
+    "first_record_id": letter(1).record_id, "real_record_id": letter(1).record_id, "source": "orders",
+    "sources": ["orders"], "cause": "expired", "causes": ["expired"], "advice": "replay",
+    "fingerprint": "ab" * 8, "state": "pending", "duplicate_group": "g",
+}  # fmt: skip
+
+
+def full(table: str) -> dict[str, Any]:
+    """A row of a table of an analysis with every cell filled."""
+    filled: dict[str, Any] = {"string": "x", "bool": True, "timestamp[us, tz=UTC]": 10**15}
+    return {
+        field.name: ANALYSED.get(
+            field.name, filled.get(str(field.type), ["x"] if "list" in str(field.type) else 1)
+        )
+        for field in analyses.TABLES[table]
+    }
+
+
+@pytest.mark.parametrize("table", analyses.TABLES)
+def test_an_empty_cell_of_an_analysis_ends_no_command(
+    store: LocalStore, capfd: pytest.CaptureFixture[str], table: str
+) -> None:
+    faults = []
+    for field in analyses.TABLES[table]:
+        rows = {name: [full(name)] for name in analyses.TABLES}
+        rows[table][0][field.name] = None
+        write_analysis(store, "20260101T000000", **rows)
+        code = run(["report", "--format", "html", "--out", "report.html"])
+        said = capfd.readouterr().err
+        if code not in (0, 3, 6):
+            faults.append((field.name, code, said))
+    assert faults == []
+
+
 @pytest.mark.parametrize("headers", [None, [("x", None)]])
 @pytest.mark.parametrize("mask", [[], ["--mask"]])
 def test_headers_that_are_none_end_no_report_with_letters(
