@@ -5,6 +5,7 @@ is a copy of columns whose values are ours or a broker's (times, counts, names o
 database of its own, from which no other is in reach.
 """
 
+from collections.abc import Iterable
 from contextlib import closing
 from itertools import islice
 from threading import Timer
@@ -14,6 +15,7 @@ import duckdb
 
 from dlq.analyzers.conditions import check_columns
 from dlq.archive import user_sql
+from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
 
@@ -25,6 +27,8 @@ COLUMNS = (
     "incident_id", "laps", "advice", "replay_state", "analysis", "still_queued",
 )  # fmt: skip
 _MOST_ROWS = 50
+_MOST_TEXT = 2**20
+"""Characters of all texts of a result: what is longer would be masked for minutes, and then cut to a few."""
 _SECONDS = 30.0
 """After which a statement is ended."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -52,10 +56,29 @@ def run_agents_query(desk: Desk, sql: str) -> QueryResult:
         ending = Timer(_SECONDS, connection.interrupt)
         ending.start()
         try:
-            rows = list(islice(user_sql.run(connection, checked).objects(), _MOST_ROWS + 1))
+            rows = _read(user_sql.run(connection, checked).objects())
         finally:
             ending.cancel()
     return QueryResult(rows[:_MOST_ROWS], len(rows) > _MOST_ROWS)
+
+
+def _read(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row more than are shown. Raises UsageError for rows of very long texts."""
+    rows, left = [], _MOST_TEXT
+    for row in islice(found, _MOST_ROWS + 1):
+        rows.append(row)
+        left -= sum(map(_length_of, row.values()))
+        if left < 0:
+            raise UsageError(
+                f"this finds more than {_MOST_TEXT:,} characters; ask for shorter texts or lists"
+            )
+    return rows
+
+
+def _length_of(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_length_of, (*value, *value.values())))
+    return sum(map(_length_of, value)) if isinstance(value, list) else len(str(value))
 
 
 def check_condition(where: str) -> str:

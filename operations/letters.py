@@ -17,6 +17,7 @@ from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.core.record import COLUMNS
 from dlq.core.suggestions import suggest
+from dlq.core.text import sql_literal
 from dlq.core.units import human_bytes
 from dlq.operations.desk import Desk
 from dlq.operations.selecting import EVERY, Selection, choose
@@ -135,15 +136,18 @@ def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained
     UsageError for none or several."""
     with closing(open_views(desk)) as connection:
         found = letter.gather(connection, prefix)
+        record_id = found["record_id"]
         found = found if masker is None else masker.document(found)
         if explained:
-            steps = {"explain": _explain(desk, connection, found)}
+            steps = {"explain": _explain(desk, connection, found, record_id)}
             found |= steps if masker is None else masker.document(steps)
     return found
 
 
-def _explain(desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document) -> list[Document]:
-    where = f"record_id = '{found['record_id']}'"
+def _explain(
+    desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document, record_id: str
+) -> list[Document]:
+    where = f"record_id = {sql_literal(record_id)}"
     row = next(views.segment_rows(connection, where, ["record_id"])).to_pylist()[0]
     place = Place(row["record_id"], row["stem"], row["row"])
     (record,) = Loader(desk.store, COLUMNS).records([place])

@@ -156,10 +156,12 @@ def _propose(desk: Desk, fingerprint: str, words: Sequence[str], reason: str) ->
 
 
 def _checked(text: str, missing: str) -> str:
-    """One line of printable text, so that the command that holds it does what it shows."""
+    """One line of printable text that is no option, so that the command that holds it does what it shows."""
     line = encodable(" ".join(text.split()))
     if not line:
         raise UsageError(missing)
     if len(line) > _LONGEST or not line.isprintable():
         raise UsageError(f"a text has at most {_LONGEST:,} characters, all of them printable")
+    if line.startswith("-"):
+        raise UsageError("a text does not begin with -: a command would take it for an option")
     return line

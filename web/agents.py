@@ -46,6 +46,8 @@ _LONGEST_TEXT = 1_500
 """Characters of one text."""
 LARGEST = 48 * 1024
 """Characters of an answer."""
+_LARGEST_QUESTION = 64 * 1024
+"""Characters of what a tool is given: 1,000 ids, and as much again."""
 _MOST_MEMBERS = 200
 """Of one object."""
 _LONGEST_NAME = 256
@@ -220,6 +222,7 @@ def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., str]:
         desk = seat(_name_of(context))
         masker = Masker(desk.settings.mask)
         try:
+            _check_length(given)
             return fence(cut(masker.document(tool(desk, **given))), masker.withheld)
         except DlqError as error:
             raise ToolError(_fence_error(masker.text(str(error)))) from error
@@ -235,6 +238,12 @@ def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., str]:
     call.__annotations__ = {**{one.name: hints[one.name] for one in own}, "context": Context, "return": str}
     call.__signature__ = inspect.Signature([*kinds, where], return_annotation=str)  # type: ignore[attr-defined]
     return call
+
+
+def _check_length(given: Mapping[str, Any]) -> None:
+    """Raises UsageError for so much that to look for it, or to mask what is said of it, would take long."""
+    if len(json.dumps(given)) > _LARGEST_QUESTION:
+        raise UsageError(f"a tool is given at most {_LARGEST_QUESTION:,} characters")
 
 
 def _name_of(context: Context) -> str:

@@ -285,6 +285,9 @@ def test_a_proposal_is_a_command_that_waits_and_changes_nothing(desk: Desk) -> N
         ("propose_plan", {"reason": "x", "failure": FAILURE, "to": "moon:base"}),
         ("propose_note", {"fingerprint": FAILURE, "text": "\x1b[2J"}),
         ("propose_note", {"fingerprint": FAILURE, "text": "x" * 3_000}),
+        ("propose_note", {"fingerprint": FAILURE, "text": "--as=boss"}),
+        ("propose_note", {"fingerprint": FAILURE, "text": "x", "owner": "--as=boss"}),
+        ("propose_dismissal", {"fingerprint": FAILURE, "reason": "-c evil.toml"}),
         ("apply_plan", {"plan": "x"}),
         ("pull", {}),
     ],
@@ -294,6 +297,29 @@ def test_what_cannot_be_done_is_one_line(desk: Desk, name: str, arguments: dict[
     assert failed
     assert len(text.splitlines()) == 1
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "sql", ["repeat('x', 2000000)", "{'a': [repeat('x', 2000000)]}", "map {'x': repeat('y', 2000000)}"]
+)
+def test_sql_that_finds_very_long_texts_is_refused_before_they_are_masked(desk: Desk, sql: str) -> None:
+    assert "more than 1,048,576 characters" in call(desk, "query", sql=f"select {sql}")[1]
+    assert (
+        "more than 1,048,576 characters"
+        in call(desk, "query", sql="select repeat('x', 40000) from range(50)")[1]
+    )
+
+
+def test_a_tool_is_given_no_very_long_text(desk: Desk) -> None:
+    assert "at most 65,536 characters" in call(desk, "letters", source="x" * 70_000)[1]
+    assert "at most 65,536 characters" in call(desk, "propose_plan", reason="x", ids=["a" * 32] * 3_000)[1]
+
+
+def test_a_letter_whose_id_is_sql_is_explained_all_the_same(desk: Desk) -> None:
+    write_segment(desk.store, "p-9", [letter(0, record_id="f00dfeed' and false -- jane@example.com")])
+    failed, text = call(desk, "letter", record_id="f00dfeed")
+    assert not failed, text
+    assert data(text)["record_id"] == "f00dfeed' and false -- [email]"
 
 
 def test_the_name_that_a_client_gives_itself_stays_a_name() -> None:
