@@ -250,8 +250,9 @@ def column_values(column: pa.ChunkedArray, name: str) -> list[Any]:
         return list(_maps_of(column))
     if name == "deaths":
         return _to_deaths(column)
-    values: list[Any] = column.to_pylist()
-    return [_READERS[name](v) for v in values] if name in _READERS else values
+    if name in _READERS:
+        return [_READERS[name](value) for value in column.to_pylist()]
+    return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
 
 
 def to_records(table: pa.Table) -> Iterator[Record]:

@@ -44,8 +44,6 @@ __all__ = [
     "RuleStep",
     "Verdict",
     "judge",
-    "judged",
-    "replayed",
     "steps",
     "table",
 ]

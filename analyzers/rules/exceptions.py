@@ -105,6 +105,7 @@ def _text_to_read(error_text: str | None, error_message: str | None) -> str | No
 
 
 _INNER_FOLLOWS = re.compile(r" ---> | nested exception is ")
+_MARKS_OF_INNER = (" ---> ", " nested exception is ")
 
 
 def _outermost(error_text: str | None, trace: Sequence[str]) -> str | None:
@@ -112,12 +113,14 @@ def _outermost(error_text: str | None, trace: Sequence[str]) -> str | None:
     if text is None or not any(mark in text for mark in _CHAINS):
         return None
     last = _end_of_traceback(trace[-1]) if stack.TRACEBACK in trace[-1] else trace[-1]
-    begin, *inner = _INNER_FOLLOWS.split(last[:_LONGEST_ROOT], maxsplit=1)
+    begin, inner = last[:_LONGEST_ROOT], []
+    if any(mark in begin for mark in _MARKS_OF_INNER):
+        begin, *inner = _INNER_FOLLOWS.split(begin, maxsplit=1)
     is_chain = len(trace) > 1 or inner
     return (stack.before_frames(begin).strip(" \n\r\t;")[:_LONGEST_MESSAGE] or None) if is_chain else None
 
 
-_CHAINS = (" --->", "nested exception is ", *stack.CHAINS)
+_CHAINS = (*stack.CHAINS, " --->", "nested exception is ")
 """What stands between the exceptions of a chain."""
 
 

@@ -33,7 +33,7 @@ def place(parts: Iterable[str]) -> str | None:
     checks = None
     for part in parts:
         for name, is_own in frames(part):
-            if is_own and not _CHECKS.search(name):
+            if is_own and not _is_check(name):
                 return name
             checks = checks or (name if is_own else None)
     return checks
@@ -49,6 +49,11 @@ _CHECKS = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+@lru_cache(4096)
+def _is_check(name: str) -> bool:
+    return bool(_CHECKS.search(name))
 
 
 def is_own(frame: str) -> bool:
@@ -89,7 +94,7 @@ def tidy(text: str) -> str:
 
 _WRAPPERS_FOLLOW = ("\nWrapped by: ", "\n\nNext ")  # Logback's %rEx, PHP
 _CAUSES_FOLLOW = ("Caused by: ", "[cause]: ", "\ncaused by: ")  # Java, Node, its loggers
-CHAINS = (_DIRECT_CAUSE.strip(), *_WRAPPERS_FOLLOW, *_CAUSES_FOLLOW)
+CHAINS = (*_CAUSES_FOLLOW, _DIRECT_CAUSE.strip(), *_WRAPPERS_FOLLOW)
 """What stands between the exceptions of a chain."""
 
 
@@ -167,9 +172,14 @@ _NODE_CALL = re.compile(
 _NODE_ADDRESS = re.compile(rf"\A (?P<name>) (?P<where> (?: {_NODE_PATH} ) [^\s()]* : \d+ ) \Z", re.VERBOSE)
 
 
+_FIRST_OF_FRAMES = (" ", "\t", "a")
+"""Other lines, like the exception's own, differ in each trace."""
+
+
 def _at(lines: Sequence[str]) -> Iterator[Frame]:
     """Java and its kin, .NET, Node."""
-    return (found for line in lines if (found := _frame_at(line[:_LONGEST_LINE])))
+    framed = (line[:_LONGEST_LINE] for line in lines if line[:1] in _FIRST_OF_FRAMES)
+    return (found for line in framed if (found := _frame_at(line)))
 
 
 @lru_cache(4096)
