@@ -40,7 +40,7 @@ def test_what_spark_writes_goes_into_the_archive_alone(
         folder.rename(tmp_path / "before")
         folder.symlink_to(victim)
 
-    before(monkeypatch, "_write_incidents", exchange)
+    before(monkeypatch, "_items", exchange)
     with pytest.raises((ArchiveError, OSError), match="it is a link, or lies behind one"):
         analyze(store, Settings(), engine="spark")
     assert list(victim.iterdir()) == []
