@@ -39,7 +39,7 @@ MOST_NAMED, _NAME_WIDTH = 1000, 500
 @dataclass
 class Tally:
     """Counts of letters: `captured` are durable, `recaptured` were durable since an earlier pull,
-    `settled` are acknowledged and the broker has answered since. `segments` are committed."""
+    `settled_position` are acknowledged and the broker has answered since. `segments` are committed."""
 
     delivered: int = 0
     captured: int = 0
@@ -263,7 +263,7 @@ class Attempt:
 
     def _settle(self) -> None:
         """Ask the broker, then mark what its answer covers."""
-        covered = self._reading.settled()
+        covered = self._reading.settled_position()
         self._tally.settled += max(0, covered - self._settled_position)
         self._settled_position = max(covered, self._settled_position)
         self._last_settle = time.monotonic()

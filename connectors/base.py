@@ -6,7 +6,7 @@ A *reading* scans one source once, from a snapshot taken at its start:
     for batch in reading.batches():          # records, in the order the broker gave them
         ...make batch.records durable...
         reading.acknowledge(batch.position)  # never called in mode copy
-        reading.settled()                    # how far the broker has *answered* that
+        reading.settled_position()                    # how far the broker has *answered* that
     reading.close()                          # gives back everything that was not acknowledged, once
 
 Positions count the letters of one reading from 1, so "up to and including position 300" means the
@@ -144,7 +144,7 @@ class Reading(Protocol):
         """
         ...
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """Ask the broker something after the acknowledgements; the position that its answer covers.
 
         Costs a round trip. What is beyond that position will be, or may be, delivered again.
@@ -295,7 +295,7 @@ Writing = Callable[[Sequence[int]], None]
 """Told the numbers of letters that may reach the broker from now on; see `Publisher.publish`."""
 
 
-def unmarked(_numbers: Sequence[int]) -> None:
+def keep_no_mark(_numbers: Sequence[int]) -> None:
     """The `Writing` of a caller that keeps no mark of it."""
 
 
@@ -306,7 +306,7 @@ class Publisher(Protocol):
     """What this run has left on the broker to be found by, as a part of the plan's bounds; empty where `find`
     needs none."""
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """Send all of them, several in flight, and yield one `Sent` for each, in any order.
 
         Takes from `outgoing` only what it sends at once, at most `window` ahead of the answers, so a
@@ -438,7 +438,7 @@ class Connector(Protocol):
         """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""
         return {}
 
-    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Target -> why nothing can be sent there; those that are there, or can come to be, are absent."""
         return {}
 

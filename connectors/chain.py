@@ -34,7 +34,7 @@ class Part(Protocol):
         """The letters of this queue up to `position` are durable."""
         ...
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """How far the broker has answered the acknowledgements of this queue."""
         ...
 
@@ -186,10 +186,10 @@ class ChainReading:
             if position > base:
                 reading.acknowledge(min(position - base, reading.position))
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """Ask the readings in order, up to the first that still waits; those before it are closed."""
         for base, reading in list(self._open):
-            self._settled = max(self._settled, base + reading.settled())
+            self._settled = max(self._settled, base + reading.settled_position())
             if self._settled < base + reading.position or reading is self._open[-1][1]:
                 break
             reading.close()

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from dlq.connectors import given
 from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
-from dlq.connectors.interchange.format import checked, fit, parse_line, record_of
+from dlq.connectors.interchange.format import check_document, fit, parse_line, record_of
 from dlq.connectors.interchange.prints import Reader
 from dlq.connectors.records import stamp
 from dlq.core.errors import UsageError
@@ -32,7 +32,7 @@ def open_binary(path: str, mode: str = "rb") -> BinaryIO:
             BinaryIO, os.fdopen(os.dup(sys.stdin.fileno() if "r" in mode else sys.stdout.fileno()), mode)
         )
     try:
-        file = given.opened(path)
+        file = given.open_given(path)
         if not path.endswith(".gz"):
             return file
         file.close()
@@ -113,7 +113,7 @@ class FileReading:
     def _record(self, number: int, place: str, letter: _Letter) -> Record:
         if isinstance(letter, UsageError):
             raise letter
-        document = checked(fit(letter)) if isinstance(letter, dict) else parse_line(letter)
+        document = check_document(fit(letter)) if isinstance(letter, dict) else parse_line(letter)
         source = self._request.source
         record = record_of(document, source.name, source.broker, place, self._key)
         captured = stamp(record, self._request)
@@ -122,7 +122,7 @@ class FileReading:
     def acknowledge(self, position: int) -> None:
         """A file forgets nothing."""
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """Nothing is ever acknowledged."""
         return 0
 

@@ -29,7 +29,7 @@ class NotOrdinaryError(OSError):
     """What the user has named is no ordinary file; `strerror` says what it is."""
 
 
-def opened(path: str | Path) -> BinaryIO:
+def open_given(path: str | Path) -> BinaryIO:
     """The file at `path`. Raises OSError; its `strerror` says why, with what it is if it is no file."""
     if str(path).startswith(_OPEN_ALREADY):
         return open(path, "rb")
@@ -46,7 +46,7 @@ def opened(path: str | Path) -> BinaryIO:
 
 def text(path: str | Path) -> str:
     """All of a small file. Raises OSError, UnicodeDecodeError."""
-    with opened(path) as file:
+    with open_given(path) as file:
         content = file.read(_MOST + 1)
     if len(content) > _MOST:
         raise NotOrdinaryError(0, f"it has more than {_MOST >> 20} MiB")
@@ -58,7 +58,7 @@ def check_files_of(place: str, settings: Any) -> None:
     names a file leads to something else. Libraries open them later, and would wait."""
     for name, path in _files_of(settings):
         try:
-            opened(Path(path).expanduser()).close()
+            open_given(Path(path).expanduser()).close()
         except NotOrdinaryError as error:
             raise ConfigError(f"{place}.{name}: cannot read {path}: {error.strerror}") from error
         except (OSError, ValueError):

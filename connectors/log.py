@@ -185,7 +185,7 @@ class LogReading(Reading):
         """Nothing to tell the broker."""
         self._acknowledged = max(position, self._acknowledged)
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """The checkpoint is durable with its manifest, and nothing else is needed."""
         return self._acknowledged
 

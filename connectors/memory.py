@@ -249,7 +249,7 @@ class MemoryConnector(Connector):
         """A queue is received by its consumers alone."""
         return {target: [target.name] for target in targets if target.kind == "queue"}
 
-    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Queues that are not declared."""
         declared = {name for (name,) in self._broker.sql("SELECT name FROM queues")}
         named = {target: address_of(target)[1] for target in targets}

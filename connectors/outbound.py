@@ -18,7 +18,7 @@ import termios
 import time
 from collections.abc import Collection
 
-from dlq.connectors.base import UNSENT_SECONDS, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Writing, keep_no_mark
 
 _DROP = struct.pack("ii", 1, 0)
 _IN_ORDER = struct.pack("ii", 0, 0)
@@ -61,7 +61,7 @@ def send_all(
     sending: socket.socket,
     data: bytes | bytearray | memoryview,
     seconds: float,
-    writing: Writing = unmarked,
+    writing: Writing = keep_no_mark,
     until: float | None = None,
 ) -> None:
     """Send all of it, waiting at most `seconds` between two parts, and until the moment `until`, which is

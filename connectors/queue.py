@@ -172,7 +172,7 @@ class QueueReading(Generic[Arrived, Letter]):
             self._removed = owed[-1][0]
             self.hear()
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """See `Reading`."""
         self.await_removal()
         return self._removed

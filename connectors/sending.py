@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Outgoing, Sent, Writing, unmarked
+from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Outgoing, Sent, Writing, keep_no_mark
 from dlq.connectors.links import LinkLostError
 from dlq.core.errors import ConnectionLost, DlqError
 
@@ -57,7 +57,7 @@ class WindowedPublisher:
         self._is_full = self._is_over = self._is_closed = False
         self._heard = 0.0
         self._failure: DlqError | None = None
-        self._writing: Writing = unmarked
+        self._writing: Writing = keep_no_mark
 
     def put(self, letter: Outgoing) -> None:
         """Send it now, or with the next `poll`; `announce` is called before. Raises ValueError, with the
@@ -91,7 +91,7 @@ class WindowedPublisher:
         """The broker is not silent, or may be."""
         self._heard = time.monotonic()
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises ConnectionLost, or what the broker ended the connection over."""
         if self._failure is not None:
             raise self._failure

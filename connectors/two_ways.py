@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from dlq.connectors.base import Outgoing, Publisher, Sent, Writing, unmarked
+from dlq.connectors.base import Outgoing, Publisher, Sent, Writing, keep_no_mark
 from dlq.core.errors import DlqError
 
 _ENDED = "the connection ended while it was sent"
@@ -20,7 +20,7 @@ class TwoWayPublisher:
         self._second: Publisher | None = None
         self._next: Outgoing | None = None
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """See `Publisher.publish`."""
         self._next = next(outgoing, None)
         try:

@@ -84,7 +84,7 @@ def _read_logs(patterns: Sequence[str]) -> list[str]:
     logs = log_files(patterns)
     for log in logs:
         try:
-            given.opened(log).close()
+            given.open_given(log).close()
         except OSError as error:
             raise UsageError(f"--client-log {log}: cannot read it: {error.strerror}") from error
     return logs

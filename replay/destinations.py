@@ -45,7 +45,7 @@ class Destinations:
         for broker in sorted({name for name, _ in new}):
             targets = sorted(target for name, target in new if name == broker)
             try:
-                missing = self._brokers.get(broker).missing(targets)
+                missing = self._brokers.get(broker).missing_targets(targets)
             except BrokerError as error:
                 self._warn(f"whether its target is there is not proven: {error}")
                 continue

@@ -28,11 +28,11 @@ class Shown(NamedTuple):
     message_id: str | None = None
 
 
-def shown(stored: bytes, properties: Mapping[str, str]) -> Shown:
+def decode_stored(stored: bytes, properties: Mapping[str, str]) -> Shown:
     """The message; as it is stored where it cannot be read, or put together again."""
     try:
         block, body, _ = message.split(stored, values=True)
-        if message.joined(block, body) != stored:
+        if message.join_message(block, body) != stored:
             return Shown(stored, properties, None, None)
         told = message.parts(block).properties
     except ValueError:
@@ -42,7 +42,7 @@ def shown(stored: bytes, properties: Mapping[str, str]) -> Shown:
     return Shown(body, kept, *map(known.get, ("content_type", "content_encoding", "message_id")))
 
 
-def stored(record: Record) -> bytes:
+def stored_body(record: Record) -> bytes:
     """The body as Classic has it. Raises ValueError where an edited one makes no message."""
     block = record.properties.get(BLOCK)
-    return record.body if block is None else message.joined(bytes.fromhex(block), record.body)
+    return record.body if block is None else message.join_message(bytes.fromhex(block), record.body)

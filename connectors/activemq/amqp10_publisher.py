@@ -19,7 +19,7 @@ from dlq.connectors.activemq.stomp_connection import Link as StompLink
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import Link, Outcome
 from dlq.connectors.amqp10.transactions import Transactions
-from dlq.connectors.amqp10.values import TRUE, binary, described, sequence, symbol
+from dlq.connectors.amqp10.values import TRUE, binary, described_value, sequence, symbol
 from dlq.connectors.base import Outgoing, Target, Writing
 from dlq.connectors.links import LinkLostError, name_losses
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError
@@ -104,10 +104,10 @@ class Amqp10Sender:
 
     def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
         """Persistent messages into the plan's queue."""
-        header = described(message.HEADER, sequence([TRUE]))
+        header = described_value(message.HEADER, sequence([TRUE]))
         for body in bodies:
             link = self._within(lambda: self._link_to(Target("queue", marker_queue(plan))))
-            self._give(link, header + described(message.DATA, binary(body)), transaction)
+            self._give(link, header + described_value(message.DATA, binary(body)), transaction)
         self._awaited[receipt] = self._sent.pop(transaction)
         return b""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dlq.connectors.activemq.amqp10_session import opened
+from dlq.connectors.activemq.amqp10_session import open_session
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp_consumer import Scan
 from dlq.connectors.amqp10 import frames
@@ -85,7 +85,7 @@ class Amqp10Reading(HeldFirst):
         bounds = [bound for bound in (scan.depth, limit) if bound is not None]
         self._goal = min(bounds) if bounds else None
         """More than the snapshot is not read, however many letters come meanwhile."""
-        self._session: Session = opened(scan.broker)
+        self._session: Session = open_session(scan.broker)
         self._place = scan.broker.name
         self.complete = False
         self._held = Holding(scan.others.request)
@@ -176,12 +176,12 @@ class Amqp10Reading(HeldFirst):
                 raise LinkLostError(f"the broker did not take the acknowledgements: {outcome.detail}")
             self._covered, self._committing = reaches, None
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """How far commits are answered, and then acknowledgements by STOMP."""
         with self._losses():
             self._await_commit()
         if self._rest is not None and self._covered == self._held.position:
-            return self._covered + self._rest.settled()
+            return self._covered + self._rest.settled_position()
         return self._covered
 
     def _losses(self) -> contextlib.AbstractContextManager[None]:

@@ -17,7 +17,7 @@ from dlq.connectors.activemq.jolokia import PROPERTY
 from dlq.connectors.activemq.records import Place, artemis_origin
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.message import Parts
-from dlq.connectors.amqp10.values import NOTHING, NULL, Value, as_text, plain, shown, string
+from dlq.connectors.amqp10.values import NOTHING, NULL, Value, as_text, plain, string, to_json
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.records import make_record
 from dlq.core.clock import datable
@@ -158,7 +158,7 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
     if parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
         instead["to"] = _to(record, parts)
     sent = message.to_send(block, lambda name: _is_gone(name, taken), zero, provenance, instead)
-    return message.joined(sent, record.body)
+    return message.join_message(sent, record.body)
 
 
 def _own_headers(parts: Parts) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _to(record: Record, parts: Parts) -> bytes:
     return string(address) if is_jms and address else NULL
 
 
-def stripped(record: Record, keep_headers: Keep) -> list[str]:
+def stripped_names(record: Record, keep_headers: Keep) -> list[str]:
     """What is not sent again, in words."""
     parts = message.parts(record.raw_properties or b"")
     headers = _own_headers(parts)
@@ -241,7 +241,7 @@ def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | No
     if properties.get("class") != _CLASS and BLOCK not in properties:
         return None
     try:
-        found: Sequence[Any] = [shown(value) for value in message.body_of(body)] if body else []
+        found: Sequence[Any] = [to_json(value) for value in message.body_of(body)] if body else []
     except ValueError:
         return None
     note = "an encoded AMQP 1.0 section"

@@ -36,7 +36,7 @@ _MEANS: dict[str, type[BrokerError]] = {
 }
 
 
-def opened(broker: ActiveMQBroker) -> Session:
+def open_session(broker: ActiveMQBroker) -> Session:
     """A session with the first address that answers. Raises BrokerError, ConfigError."""
     return opened_at(broker)[0]
 

@@ -16,7 +16,7 @@ from dlq.connectors.activemq.artemis_shadows import is_of_a_client
 from dlq.connectors.activemq.jolokia import PROPERTY
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_messages import CLASSES, Dispatch, UnreadableError, body_of
-from dlq.connectors.activemq.openwire_records import MARSHALLED, hidden, message_id, properties_of
+from dlq.connectors.activemq.openwire_records import MARSHALLED, hidden_properties, message_id, properties_of
 from dlq.connectors.activemq.stomp import Frame, unescape
 from dlq.core.errors import AccessDenied
 from dlq.core.record import NOTHING
@@ -65,7 +65,7 @@ class Browsed:
             return
         try:
             told = properties_of(message)
-            details = hidden(letter.kind, message, told)
+            details = hidden_properties(letter.kind, message, told)
             body = body_of(letter.kind, message) if CLASSES[letter.kind] in MARSHALLED else None
         except UnreadableError:
             return
@@ -87,7 +87,7 @@ class Browsed:
         is_there = found.body is not None or found.kind not in MARSHALLED
         return None if is_there else _BEYOND.format(found.kind)
 
-    def completed(self, frame: Frame) -> Frame:
+    def complete(self, frame: Frame) -> Frame:
         """The letter with what STOMP hides of it."""
         found = self._of(frame)
         if found is None:
@@ -109,7 +109,7 @@ class Browsed:
         return f"ID:{self._node}:-1:-1:{high}:{low}"
 
 
-def browsed(connection: OpenWireConnection, queue: str, limit: int | None) -> Browsed:
+def browse_queue(connection: OpenWireConnection, queue: str, limit: int | None) -> Browsed:
     """Look at the first `limit` letters of a queue (None: at all). Raises BrokerError."""
     found = Browsed(connection.broker_id)
     try:

@@ -46,7 +46,7 @@ class Listed(NamedTuple):
     selector: str | None
 
 
-def listed(messages: Sequence[Mapping[str, Any]]) -> list[Listed]:
+def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[Listed]:
     """Where it died Artemis gave it a number of its own; elsewhere its producer's id must do."""
     found: list[Listed] = []
     ids = [str(one.get("userID", "")) for one in messages]
@@ -132,7 +132,7 @@ class IsolatedReading:
     def __init__(self, scan: IsolatedScan, limit: int | None) -> None:
         self._scan, self._limit = scan, limit
         messages = scan.management.messages(scan.queue, OF_AMQP)
-        self._letters = listed(messages or [])
+        self._letters = identify_messages(messages or [])
         depth = None if scan.depth is None else max(0, scan.depth - len(self._letters))
         self._first = replace(scan.others, depth=depth).begin(limit)
         self.complete = False
@@ -215,7 +215,7 @@ class IsolatedReading:
         """Give back what was not acknowledged, which counts no delivery."""
         if self._link is None or self._acks is None:
             return
-        self._settled = max(self._settled, self._acks.settled())
+        self._settled = max(self._settled, self._acks.settled_position())
         for consumer in self._held:
             self._link.request("UNSUBSCRIBE", {"id": consumer})
         self._link.close()
@@ -227,13 +227,13 @@ class IsolatedReading:
         if self._acks is not None and position > self._first.position:
             self._acks.acknowledge(position)
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """See `Part`."""
-        first = self._first.settled()
+        first = self._first.settled_position()
         if first < self._first.position:
             return first
         if self._acks is not None:
-            self._settled = max(self._settled, self._acks.settled())
+            self._settled = max(self._settled, self._acks.settled_position())
         return max(first, self._settled)
 
     def close(self) -> None:

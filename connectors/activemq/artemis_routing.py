@@ -84,7 +84,7 @@ class Routing:
             self._names, self._has_asked = None if names is None else frozenset(names), True
         return self._names is not None
 
-    def placed(self, target: Target, record: Record) -> Target:
+    def resolve_target(self, target: Target, record: Record) -> Target:
         """The target with the kind, and where its name alone would lead elsewhere the full name, of the queue
         that it means. Where the broker does not tell, the letter does, and then the user's word counts."""
         known = self._queue_meant(target)

@@ -15,7 +15,7 @@ from dlq.connectors.activemq.amqp10_session import Amqp10, with_amqp
 from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.artemis_ways import WaysReading
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.inspection import bridged, inspection
+from dlq.connectors.activemq.inspection import bridge_facts, inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq.limits import limits
 from dlq.connectors.activemq.marker import COUNTED_AFTER, POLL, PROBES, Trail, marker_queue
@@ -97,7 +97,7 @@ class ActiveMQConnector(Connector):
 
     def gauge(self, source: Source) -> Gauge:
         """From management. What the broker does not tell of one queue is not known of a pattern."""
-        names = self._queues.named(_queue_of(source))
+        names = self._queues.resolve_names(_queue_of(source))
         facts = [self._queues.facts(name) for name in names]
         known = [
             Consumption(name, one.depth, one.consumers, one.acknowledged)
@@ -118,7 +118,7 @@ class ActiveMQConnector(Connector):
 
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
-        names = self._queues.named(_queue_of(request.source))
+        names = self._queues.resolve_names(_queue_of(request.source))
         scans: dict[str, Scan] = {}
         unread: dict[str, DlqError] = {}
         for name in names:
@@ -133,7 +133,7 @@ class ActiveMQConnector(Connector):
         chain = list(scans.values())
         reading = made_as(chain, request.mode, request.limit, ways, silent, kept, unread)
         if request.mode == "drain":
-            reading.notes = [*reading.notes, *bridged(self._queues)]
+            reading.notes = [*reading.notes, *bridge_facts(self._queues)]
         return reading
 
     def _scan(self, request: ReadRequest, queue: str) -> Scan:
@@ -209,7 +209,7 @@ class ActiveMQConnector(Connector):
         asked = {t: t.name for t in targets if t.kind == "queue" and names is not None}
         return {t: [name] if name in (names or ()) else [] for t, name in asked.items()}
 
-    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Elsewhere than on Artemis nothing: the first letter makes its queue, and `consumers` says that
         nobody is there."""
         if self._routing is None:

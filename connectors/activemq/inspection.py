@@ -43,7 +43,7 @@ _LEFT_ON_ARTEMIS = (
 
 def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire: bool) -> Inspection:
     """Look at a queue, or at all queues of a pattern. Raises NotFound, UsageError, BrokerError."""
-    names = queues.named(queue)
+    names = queues.resolve_names(queue)
     found = {name: queues.facts(name) for name in names}
     known = [facts for facts in found.values() if facts is not None]
     artemis = kind == "artemis"
@@ -59,7 +59,7 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
         warnings=[
             *_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
             *([] if by_openwire else [_EMPTY_BODIES]),
-            *bridged(queues),
+            *bridge_facts(queues),
             *_effects(queues, names),
             *(f"{name} gives nothing: {why}." for name, why in _obstacles(found)),
         ],
@@ -92,7 +92,7 @@ def _effects(queues: Queues, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def bridged(queues: Queues) -> list[str]:
+def bridge_facts(queues: Queues) -> list[str]:
     """What a network of brokers does to a drain."""
     bridges = queues.bridges()
     return [_BRIDGED.format(", ".join(bridges))] if bridges else []

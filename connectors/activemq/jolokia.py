@@ -176,7 +176,7 @@ class Jolokia:
         if answer.status != 200:
             raise Unreachable(f"{self._place}: HTTP {answer.status}; is the path right?")
         try:
-            document = web.document(mended(answer.content))
+            document = web.document(mend_escapes(answer.content))
         except web.NoAnswerError as error:
             raise Unreachable(f"{self._place}: {error}; is the path right?") from error
         if not isinstance(document, dict) or "status" not in document:
@@ -215,7 +215,7 @@ def _count(told: Any) -> int:
 _ESCAPE = re.compile(rb"\\(?:u00([01])([:-?])|.)")
 
 
-def mended(answer: bytes) -> bytes:
+def mend_escapes(answer: bytes) -> bytes:
     """Jolokia (seen with 2.6.0) writes ESC as `\\u001;`: for the digits a to f, what follows 9 in ASCII."""
 
     def mend(escape: re.Match[bytes]) -> bytes:

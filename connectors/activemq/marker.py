@@ -157,7 +157,7 @@ class Scanning(NamedTuple):
     place: str
 
 
-def scanned(scanning: Scanning, queue: str) -> tuple[Trail, list[Marked]]:
+def scan_markers(scanning: Scanning, queue: str) -> tuple[Trail, list[Marked]]:
     """What the queue's messages say, and those that are still there. Raises ConnectionLost when the broker
     does not show all of them, BrokerError."""
     token = f"{_PROBE}{secrets.token_hex(8)}".encode()
@@ -238,7 +238,7 @@ def trail(link: Link, plan: str) -> Trail:
     queue = marker_queue(plan)
     for _ in range(_SCANS):
         with _scanning(link, plan) as scanning:
-            found, kept = scanned(scanning, queue)
+            found, kept = scan_markers(scanning, queue)
             if found.shared or not (link.artemis and _holds_more(link, queue, len(kept))):
                 return found
     return found._replace(shared=True)
@@ -260,7 +260,7 @@ def _holds_more(link: Link, queue: str, kept: int) -> bool:
 def remove(link: Link, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
     with _scanning(link, plan) as scanning:
-        for one in scanned(scanning, marker_queue(plan))[1]:
+        for one in scan_markers(scanning, marker_queue(plan))[1]:
             scanning.acknowledge(one)
 
 

@@ -298,7 +298,7 @@ class Writer:
         """MessageAck of messages that were dispatched in a row; `names` are their ids as they came."""
         return self._ack(_STANDARD_ACK, number, queue, names, receipt)
 
-    def delivered(self, number: int, queue: str, name: bytes) -> bytes:
+    def delivery_ack(self, number: int, queue: str, name: bytes) -> bytes:
         """MessageAck that says that a message has come, and acknowledges nothing."""
         return self._ack(_DELIVERED_ACK, number, queue, [name], 0)
 

@@ -21,8 +21,8 @@ from dlq.connectors.activemq.sockets import (
     openwire_address_of,
     password_for,
 )
-from dlq.connectors.activemq.stomp_connection import PATIENCE, unanswered
-from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.activemq.stomp_connection import PATIENCE, unanswered_error
+from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.links import is_pause
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, DlqError, Unreachable
@@ -50,7 +50,7 @@ class OpenWireConnection:
         """Connects. Raises ConfigError, Unreachable, AccessDenied."""
         self._broker, self._timeout = broker, units.seconds(broker.timeout)
         self._max_frame = max_frame
-        self.writing: Writing = unmarked
+        self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket."""
         first_that_answers(openwire_address_of(broker), self._connect)
 
@@ -170,7 +170,7 @@ class OpenWireConnection:
         until = time.monotonic() + pause
         while not (messages := self.receive(min(pause, _STALLED))) and time.monotonic() < until:
             if last and self.artemis:
-                self.send(self.writer.delivered(_BROWSER, queue, last))
+                self.send(self.writer.delivery_ack(_BROWSER, queue, last))
         return messages
 
     def wait_for(self, receipt: str) -> None:
@@ -181,7 +181,7 @@ class OpenWireConnection:
             if number in self._refused:
                 raise self._refused[number]
             if time.monotonic() > deadline:
-                raise unanswered(self.place, patience)
+                raise unanswered_error(self.place, patience)
             self._read(1.0)
         self._answered.discard(number)
 
@@ -240,7 +240,7 @@ class OpenWireConnection:
 
     def close(self) -> None:
         """Say goodbye (ShutdownInfo) and close the socket; never raises."""
-        self.writing = unmarked  # no letter goes out any more
+        self.writing = keep_no_mark  # no letter goes out any more
         with contextlib.suppress(DlqError, OSError):
             self.send(openwire.goodbye())
         outbound.close(self._socket)

@@ -12,7 +12,7 @@ from dlq.connectors.activemq.marker import (
     Trail,
     marker_body,
     marker_queue,
-    scanned,
+    scan_markers,
     without_right,
 )  # fmt: skip
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
@@ -44,13 +44,13 @@ def leave_anchor(connection: OpenWireConnection, plan: str, name: str) -> None:
 def trail(connection: OpenWireConnection, plan: str) -> Trail:
     """What the markers of a plan say; changes nothing. Raises BrokerError."""
     with _scanning(connection, plan) as scanning:
-        return scanned(scanning, marker_queue(plan))[0]
+        return scan_markers(scanning, marker_queue(plan))[0]
 
 
 def remove(connection: OpenWireConnection, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
     with _scanning(connection, plan) as scanning:
-        for one in scanned(scanning, marker_queue(plan))[1]:
+        for one in scan_markers(scanning, marker_queue(plan))[1]:
             scanning.acknowledge(one)
 
 

@@ -109,7 +109,7 @@ def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
         raise UnreadableError(f"{NOT_UNDERSTOOD}: {error}") from error
     body, is_packed = _body(letter.kind, message, modified)
     head = _head({**_standard(message), **told.shown, **_length(letter.kind, body)})
-    unshown = hidden(letter.kind, message, told) | ({PACKED: "true"} if is_packed else {})
+    unshown = hidden_properties(letter.kind, message, told) | ({PACKED: "true"} if is_packed else {})
     return Frame(MESSAGE, head, body, False, letter.marshalled, unshown, _died_at(message, told))
 
 
@@ -137,22 +137,22 @@ def _body(kind: int, message: Message, modified: bool) -> tuple[bytes, bool]:
 
 def _standard(message: Message) -> dict[str, str | None]:
     return {
-        "destination": shown(message.destination),
+        "destination": stomp_destination(message.destination),
         "message-id": message_id(message.message_id),
         "correlation-id": message.correlation_id,
         "expires": str(message.expiration),
         "redelivered": "true" if message.redelivery_counter > 0 else None,
         "priority": str(message.priority),
-        "reply-to": shown(message.reply_to),
+        "reply-to": stomp_destination(message.reply_to),
         "timestamp": str(message.timestamp),
         "type": message.type,
         "JMSXUserID": message.user,
-        "original-destination": shown(message.original_destination),
+        "original-destination": stomp_destination(message.original_destination),
         "persistent": "true" if message.persistent else None,
     }
 
 
-def shown(destination: Structure | None) -> str | None:
+def stomp_destination(destination: Structure | None) -> str | None:
     """A destination as the broker shows it to STOMP clients."""
     if destination is None:
         return None
@@ -208,7 +208,7 @@ def _died_at(message: Message, told: Properties) -> str | None:
     return str(message.broker_in) if dead_lettered else None
 
 
-def hidden(kind: int, message: Message, properties: Properties) -> dict[str, str]:
+def hidden_properties(kind: int, message: Message, properties: Properties) -> dict[str, str]:
     """What STOMP does not show of a message, as a record's `properties`."""
     found: dict[str, str] = {CLASS: CLASSES[kind]}
     if message.group is not None:

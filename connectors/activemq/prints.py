@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dlq.connectors.activemq.interchange import bare
-from dlq.connectors.activemq.jolokia import mended
+from dlq.connectors.activemq.jolokia import mend_escapes
 from dlq.connectors.interchange.format import body_fields, to_text
 from dlq.connectors.interchange.prints import Printed, Unreadable, collect, objects
 from dlq.core.clock import from_iso
@@ -50,7 +50,7 @@ def artemis(text: str) -> Printed:
 
 
 def _read(text: str, letter_of: Callable[[_Shown], dict[str, Any]]) -> Printed:
-    whole = mended(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    whole = mend_escapes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
     return collect(_messages(whole), letter_of)
 
 

@@ -11,7 +11,7 @@ from dlq.connectors.activemq.amqp10_reading import OF_AMQP, OTHERS, Amqp10Scan
 from dlq.connectors.activemq.amqp10_records import record_maker as amqp10_record_maker
 from dlq.connectors.activemq.amqp10_session import Amqp10
 from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.artemis_browse import browsed
+from dlq.connectors.activemq.artemis_browse import browse_queue
 from dlq.connectors.activemq.artemis_isolated import IsolatedScan
 from dlq.connectors.activemq.artemis_shadows import with_shadows
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -263,9 +263,9 @@ def _with_hidden(
 ) -> tuple[Maker, _Lossy]:
     """The same with what Artemis tells by OpenWire alone."""
     with closing(OpenWireConnection(broker, MAX_FRAME)) as connection:
-        found = browsed(connection, queue, limit)
+        found = browse_queue(connection, queue, limit)
     return (
-        lambda frames: make([found.completed(frame) for frame in frames]),
+        lambda frames: make([found.complete(frame) for frame in frames]),
         lambda frame: found.why_lossy(frame, lossy),
     )
 

@@ -31,7 +31,7 @@ class Queues:
         self.management = Management(broker) if self.artemis else None
         self.asks_plugin = broker.statistics_plugin and not self.artemis
 
-    def named(self, queue: str) -> list[str]:
+    def resolve_names(self, queue: str) -> list[str]:
         """The queues that a name or pattern means; a pattern needs a list of queues.
 
         Raises NotFound when the broker says that there is no such queue, UsageError or Jolokia's error when a

@@ -6,7 +6,7 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from dlq.connectors.activemq.amqp10_native import NATIVE, Shown, shown
+from dlq.connectors.activemq.amqp10_native import NATIVE, Shown, decode_stored
 from dlq.connectors.activemq.stomp import Frame, headers_of, unescape
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.records import common_columns, content_columns, key_column
@@ -30,7 +30,7 @@ class Heads(NamedTuple):
     headers: Column
     stable: Column
 
-    def of(self, name: str) -> Column:
+    def column(self, name: str) -> Column:
         """One header; None where there is none."""
         if isinstance(self.headers, Maps):
             return self.headers.columns.get(name, Constant(None, len(self.places)))
@@ -126,12 +126,12 @@ def bare_destination(destination: str | None) -> tuple[str | None, str | None]:
 
 
 def _classic_ids(heads: Heads) -> Column:
-    return map_column(_or_empty, heads.of("message-id"))
+    return map_column(_or_empty, heads.column("message-id"))
 
 
 def _artemis_ids(heads: Heads) -> Column:
     """The core id that the message had where it died, else the one it has here."""
-    return [*map(_artemis_id, heads.of("_AMQ_ORIG_MESSAGE_ID"), heads.of("message-id"))]
+    return [*map(_artemis_id, heads.column("_AMQ_ORIG_MESSAGE_ID"), heads.column("message-id"))]
 
 
 def _artemis_id(original: str | None, message_id: str | None) -> str:
@@ -140,13 +140,13 @@ def _artemis_id(original: str | None, message_id: str | None) -> str:
 
 def _logged_ids(heads: Heads, ids: Column) -> Column:
     """The ids that applications know: their client's own, whichever the broker has given."""
-    openwire, amqp = heads.of("__HDR_MESSAGE_ID"), heads.of("NATIVE_MESSAGE_ID")
+    openwire, amqp = heads.column("__HDR_MESSAGE_ID"), heads.column("NATIVE_MESSAGE_ID")
     return [*map(of_client, openwire, amqp, ids)]
 
 
 def _artemis_origins(heads: Heads) -> Column:
     names = ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
-    return collapse([*map(artemis_origin, *map(heads.of, names))])
+    return collapse([*map(artemis_origin, *map(heads.column, names))])
 
 
 def artemis_origin(
@@ -160,7 +160,7 @@ def artemis_origin(
 
 
 def _classic_origins(heads: Heads) -> Column:
-    return map_column(bare_destination, heads.of("original-destination"))
+    return map_column(bare_destination, heads.column("original-destination"))
 
 
 def _or_empty(text: str | None) -> str:
@@ -197,9 +197,9 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         digests = [sha256(body).digest() for body in bodies]
         record_ids = _record_ids(first_parts, ids, stable, digests)
         message_ids: Column = _logged_ids(heads, ids) if artemis else ids
-        types: Column = heads.of("content-type")
+        types: Column = heads.column("content-type")
         encodings: Column = Constant(None, rows)
-        if not artemis and "true" in heads.of(NATIVE):
+        if not artemis and "true" in heads.column(NATIVE):
             bodies, properties, types, encodings, named = _shown_natives(heads, bodies, properties, types)
             message_ids = [name or own for name, own in zip(named, ids, strict=True)]
             digests = [sha256(body).digest() for body in bodies]
@@ -217,7 +217,7 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
             content_type=types,
             content_encoding=encodings,
             flags=map_column(_flags, collapse(inner_nuls)),
-            **_of_heads(heads, heads.of("_AMQ_ACTUAL_EXPIRY") if artemis else collapse(died_at)),
+            **_of_heads(heads, heads.column("_AMQ_ACTUAL_EXPIRY") if artemis else collapse(died_at)),
             **_of_origins(origins_of(heads)),
             **content_columns(bodies, digests),
             **common_columns(rows, request, place.kind, place.version, place.node),
@@ -243,15 +243,17 @@ def _shown_natives(
     """Bodies, properties, content types, encodings and message ids, where some came by AMQP 1.0 as they
     were."""
     told = [
-        shown(body, known or NOTHING) if native == "true" else Shown(body, known or NOTHING, own, None)
-        for body, known, native, own in zip(bodies, properties, heads.of(NATIVE), types, strict=True)
+        decode_stored(body, known or NOTHING)
+        if native == "true"
+        else Shown(body, known or NOTHING, own, None)
+        for body, known, native, own in zip(bodies, properties, heads.column(NATIVE), types, strict=True)
     ]
     return zip(*told, strict=True)
 
 
 def _of_heads(heads: Heads, died_at: Column) -> dict[str, Column]:
     """What single headers tell."""
-    of = heads.of
+    of = heads.column
     return {
         "correlation_id": of("correlation-id"),
         "published_at": map_column(_millis, of("timestamp")),

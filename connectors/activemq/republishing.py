@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dlq.connectors.activemq import amqp10_records, openwire
-from dlq.connectors.activemq.amqp10_native import NATIVE, stored
+from dlq.connectors.activemq.amqp10_native import NATIVE, stored_body
 from dlq.connectors.activemq.jolokia import PROPERTY, TYPE_OF, is_dead_letter_name
 from dlq.connectors.activemq.openwire_messages import PACKED
 from dlq.connectors.activemq.stomp import encode, text_of
@@ -177,7 +177,7 @@ def preview(letter: Outgoing, typed: bool = False) -> SendPreview:
         headers, body, measured = content(record, target, provenance, keep_headers)
     except ValueError as error:
         return SendPreview(stripped, f"its body makes no message of AMQP 1.0: {error}")
-    if _is_amqp(record) and body != stored(record):
+    if _is_amqp(record) and body != stored_body(record):
         stripped.append(_EXPIRY_OF_AMQP)
     if not typed:
         stripped += user_properties(record)
@@ -204,7 +204,7 @@ def preview_whole(letter: Outgoing, typed: bool) -> SendPreview:
 def preview_by_amqp(letter: Outgoing) -> SendPreview:
     """The same of a message that goes back by AMQP 1.0."""
     others = _fans_out(letter.target)
-    stripped = amqp10_records.stripped(letter.record, letter.keep_headers)
+    stripped = amqp10_records.stripped_names(letter.record, letter.keep_headers)
     return SendPreview(stripped, None, [others] if others else [], {"target": others} if others else {})
 
 
@@ -363,7 +363,7 @@ def content(
     if artemis:
         headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get(REPLAY_ID, record.record_id)}"
     marshalled = record.properties.get("class") in _BY_OPENWIRE_ALONE
-    body = stored(record)
+    body = stored_body(record)
     text = None if marshalled or _is_bytes(record.headers, from_artemis) else text_of(body)
     if text is None:
         return headers, without_expiry(body) if _is_amqp(record) else body, True

@@ -19,7 +19,7 @@ from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.refusals import UNSAID, login_hint, refusal, thrown_by
 from dlq.connectors.activemq.sockets import Address, address_of, first_that_answers, open_socket, password_for
 from dlq.connectors.activemq.stomp import MAX_HEAD, Frame, FrameReader, encode, headers_of
-from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.links import is_pause
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, DlqError, Unreachable
@@ -48,7 +48,7 @@ class Link:
 
     def __init__(self, broker: ActiveMQBroker) -> None:
         self.broker = broker
-        self.writing: Writing = unmarked
+        self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket."""
         self.timeout = units.seconds(broker.timeout)
         first_that_answers(address_of(broker), self._connect)
@@ -257,7 +257,7 @@ class Link:
             is_silent = time.monotonic() - self._heard > self.timeout
             patience = self.patience if is_silent else max(self.patience, _LONG_MESSAGE)
             if time.monotonic() - began > patience:
-                raise unanswered(self.place, patience)
+                raise unanswered_error(self.place, patience)
             self._keep(self._read(1.0))
         self._receipts.discard(line)
 
@@ -272,7 +272,7 @@ class Link:
 
     def close(self) -> None:
         """Let go of the connection in order; never raises."""
-        self.writing = unmarked  # no letter goes out any more
+        self.writing = keep_no_mark  # no letter goes out any more
         with contextlib.suppress(DlqError, OSError):
             self.send(encode("DISCONNECT", {}))
         outbound.close(self._socket)
@@ -282,7 +282,7 @@ class Unanswered(ConnectionLost):
     """The connection is there, and the broker does not do what it was asked for."""
 
 
-def unanswered(place: str, patience: float) -> Unanswered:
+def unanswered_error(place: str, patience: float) -> Unanswered:
     """A command that should have been answered by now."""
     said = f"no answer for {patience:.0f} s"
     return Unanswered(f"{place}: {said}; a memory or store limit holds producers back, or it hangs")

@@ -74,7 +74,7 @@ class Acks:
                 self._unnamed.clear()
         return ids, min(reached, self._unnamed[0][0] - 1) if self._unnamed else reached
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """Wait for the answer; the position that it covers. Raises BrokerError."""
         if self._awaited is not None:
             receipt, position = self._awaited
@@ -264,7 +264,7 @@ class StompReading(QueueReading[Frame, Frame]):
         if self._owed:
             self._ended = True
             return
-        self.settled()
+        self.settled_position()
         self._give_back()
         self._arrived.clear()
         self._link.discard()
@@ -335,9 +335,9 @@ class StompReading(QueueReading[Frame, Frame]):
         if self._acks.acknowledge(position):
             self.hear()
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         """Wait for the receipt of the last acknowledgement; the position that it covers."""
-        return self._acks.settled()
+        return self._acks.settled_position()
 
     def close(self) -> None:
         """Give back what was not acknowledged, and disconnect."""

@@ -19,7 +19,7 @@ from dlq.connectors.activemq.marker import marker_bodies, marker_queue, new_run
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.activemq.stomp_connection import Unanswered
-from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Writing, unmarked
+from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Writing, keep_no_mark
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 from dlq.core.provenance import REPLAY_ID
 
@@ -66,7 +66,7 @@ class TransactionPublisher:
         `routing`: what Artemis tells of the targets."""
         self._connect, self._plan, self._routing = connect, request.plan, routing
         self._unsent_seconds = request.unsent_seconds
-        self._writing: Writing = unmarked
+        self._writing: Writing = keep_no_mark
         self._anchor = new_run()
         """What proves afterwards that the markers of this run are all there (see `marker`)."""
         self.anchor: Checkpoint = {f"{marker_queue(request.plan)} {self._anchor}": 0}
@@ -85,7 +85,7 @@ class TransactionPublisher:
         self._committed = "0"
         """The last one that was committed; 0 is the anchor."""
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """In transactions of about a hundred; what is in one is answered together, when it has committed."""
         self._writing = writing
         for sender in self._senders:
@@ -330,7 +330,7 @@ class TransactionPublisher:
 def _placed(outgoing: Iterator[Outgoing], routing: Routing, done: list[Sent]) -> Iterator[Outgoing]:
     """The letters with the places that their targets mean; what no queue would get is not sent."""
     for letter in outgoing:
-        target = routing.placed(letter.target, letter.record)
+        target = routing.resolve_target(letter.target, letter.record)
         if (nowhere := routing.begin(letter.target)) is None:
             yield letter._replace(target=target)
         else:

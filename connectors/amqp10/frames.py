@@ -12,7 +12,7 @@ from dlq.connectors.amqp10.values import (
     NULL,
     binary,
     boolean,
-    described,
+    described_value,
     long,
     mapping,
     plain,
@@ -136,7 +136,7 @@ def _parsed(data: bytes, at: int, end: int) -> Frame:
 
 def frame(code: int, fields: Iterable[bytes], payload: bytes = b"", kind: int = _AMQP) -> bytes:
     """The frame of a performative, on channel 0."""
-    body = described(code, sequence(fields))
+    body = described_value(code, sequence(fields))
     return _frame.pack(8 + len(body) + len(payload), 2, kind, 0) + body + payload
 
 
@@ -162,38 +162,40 @@ def terminus(role: bool, address: str, wanted: bytes = NULL) -> bytes:
     that we send to, where they are its capabilities."""
     before = _FIELDS_BEFORE_FILTER if role is RECEIVER else _FIELDS_BEFORE_CAPABILITIES
     fields = sequence([string(address), *[NULL] * before, wanted])
-    return described(_SOURCE if role is RECEIVER else _TARGET, fields)
+    return described_value(_SOURCE if role is RECEIVER else _TARGET, fields)
 
 
-COORDINATOR = described(_COORDINATOR, sequence([]))
+COORDINATOR = described_value(_COORDINATOR, sequence([]))
 """The target that transactions are begun and ended at."""
 
 
 def declare() -> bytes:
     """A message to the coordinator that begins a transaction; its outcome, DECLARED, holds the id."""
-    return described(_VALUE, described(_DECLARE, sequence([])))
+    return described_value(_VALUE, described_value(_DECLARE, sequence([])))
 
 
 def discharge(transaction: bytes, fail: bool) -> bytes:
     """A message to the coordinator that commits a transaction, or rolls it back."""
-    return described(_VALUE, described(_DISCHARGE, sequence([binary(transaction), boolean(fail)])))
+    return described_value(
+        _VALUE, described_value(_DISCHARGE, sequence([binary(transaction), boolean(fail)]))
+    )
 
 
 def state(outcome: int) -> bytes:
     """What became of a letter."""
-    return described(outcome, sequence([]))
+    return described_value(outcome, sequence([]))
 
 
 def in_transaction(transaction: bytes, outcome: int | None = None) -> bytes:
     """The state of a transfer that belongs to a transaction, or of a letter whose outcome does."""
     became = NULL if outcome is None else state(outcome)
-    return described(TRANSACTIONAL, sequence([binary(transaction), became]))
+    return described_value(TRANSACTIONAL, sequence([binary(transaction), became]))
 
 
 def attach(name: str, handle: int, role: bool, there: bytes) -> bytes:
     """A link by which we receive from, or send to, what is there; each letter is settled by itself."""
-    source = there if role is RECEIVER else described(_SOURCE, sequence([]))
-    target = there if role is SENDER else described(_TARGET, sequence([]))
+    source = there if role is RECEIVER else described_value(_SOURCE, sequence([]))
+    target = there if role is SENDER else described_value(_TARGET, sequence([]))
     first_settle_mode = ubyte(0)
     fields = [string(name), uint(handle), boolean(role), ubyte(0), first_settle_mode, source, target]
     return frame(ATTACH, [*fields, NULL, NULL, uint(0) if role is SENDER else NULL])

@@ -19,7 +19,7 @@ from dlq.connectors.amqp10.values import (
     Budget,
     Value,
     as_text,
-    described,
+    described_value,
     long,
     mapping,
     read,
@@ -58,7 +58,7 @@ _LISTS, _MAPS = {0x45: 1, 0xC0: 3, 0xD0: 9}, {0xC1: 3, 0xD1: 9}
 """Constructors, and where what they hold begins."""
 _OCTETS = (0xA0, 0xB0, 0xA1, 0xB1)
 """Constructors of binary and text."""
-_NO_HEADER = described(HEADER, sequence([]))
+_NO_HEADER = described_value(HEADER, sequence([]))
 
 
 class _Section(NamedTuple):
@@ -97,7 +97,7 @@ def split(message: bytes, values: bool = False) -> tuple[bytes, bytes, bool]:
     return block if is_block(block) else _NO_HEADER + block, message[begin:end], encoded
 
 
-def joined(block: bytes, body: bytes) -> bytes:
+def join_message(block: bytes, body: bytes) -> bytes:
     """The whole message again; a body that was edited has another size. Raises ValueError."""
     place = len(block)
     for section in _sections(block, whole=False):
@@ -285,7 +285,7 @@ def _set_properties(value: bytes, given: Mapping[str, bytes]) -> bytes:
     items = [given.get(name, there.get(name, NULL)) for name in _PROPERTY_NAMES]
     while items and items[-1] == NULL:
         del items[-1]
-    return described(PROPERTIES, sequence(items))
+    return described_value(PROPERTIES, sequence(items))
 
 
 NOT_SENT = ("user_id", "absolute_expiry_time")
@@ -341,7 +341,7 @@ def _map_with(
         pairs = _raw_pairs(value) if value else ()
         kept = [pair for name, pair in pairs if name not in given and not drop(name)]
         kept += [key(name) + _encoded(wanted) for name, wanted in given.items()]
-        return described(code, mapping(kept)) if kept else b""
+        return described_value(code, mapping(kept)) if kept else b""
 
     return change
 
@@ -355,7 +355,9 @@ def _encoded(value: Scalar) -> bytes:
 def _durable(header: list[Value]) -> bytes:
     """Of the header only the priority goes back."""
     priority = header[1] if len(header) > 1 else NOTHING
-    return described(HEADER, sequence([TRUE, ubyte(priority.value) if priority.kind == "ubyte" else NULL]))
+    return described_value(
+        HEADER, sequence([TRUE, ubyte(priority.value) if priority.kind == "ubyte" else NULL])
+    )
 
 
 def _with_properties(value: bytes, instead: Mapping[str, bytes]) -> bytes:
@@ -363,4 +365,4 @@ def _with_properties(value: bytes, instead: Mapping[str, bytes]) -> bytes:
         instead.get(name, item) if item != NULL else NULL
         for name, item in zip(_PROPERTY_NAMES, _raw_items(value), strict=False)
     ]
-    return described(PROPERTIES, sequence(items))
+    return described_value(PROPERTIES, sequence(items))

@@ -14,7 +14,7 @@ from dlq.connectors import outbound
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.frames import Frame, FrameError, FrameReader
 from dlq.connectors.amqp10.values import NULL
-from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.links import LinkLostError, is_pause
 from dlq.core.errors import DlqError
 
@@ -99,7 +99,7 @@ class Session:
 
     def __init__(self, connected: socket.socket, login: Login, refusal: Refusal) -> None:
         """Open a session over a socket, which is closed where that fails."""
-        self.writing: Writing = unmarked
+        self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket."""
         self._refusal, self._reader = refusal, FrameReader()
         self._deliveries: list[Delivery] = []

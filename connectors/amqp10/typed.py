@@ -21,9 +21,9 @@ from dlq.connectors.amqp10.values import (
     long,
     mapping,
     sequence_of_all,
-    shown,
     string,
     symbol,
+    to_json,
 )
 from dlq.core.clock import from_iso
 
@@ -176,5 +176,5 @@ def _map(value: Mapping[str, Any], like: Value, depth: int) -> bytes:
     pairs = []
     for name, one in value.items():
         key, was = before.get(name, (Value("string", name), NOTHING))
-        pairs.append(encode_value(shown(key, True), key, depth + 1) + encode_value(one, was, depth + 1))
+        pairs.append(encode_value(to_json(key, True), key, depth + 1) + encode_value(one, was, depth + 1))
     return mapping(pairs)

@@ -226,16 +226,16 @@ def plain(value: Value) -> Any:
     return inner
 
 
-def shown(value: Value, in_key: bool = False) -> Any:
+def to_json(value: Value, in_key: bool = False) -> Any:
     """The value as JSON has it: bytes that are no UTF-8 as escapes, times in ISO 8601, decimals in hex.
     `in_key`: as a part of a key, in which no other key is nested: each would double its escapes."""
     kind, inner = value
     if kind in ("list", "array"):
-        return [shown(item, in_key) for item in inner]
+        return [to_json(item, in_key) for item in inner]
     if kind == "map":
-        return {_key(key, in_key): shown(item, in_key) for key, item in inner}
+        return {_key(key, in_key): to_json(item, in_key) for key, item in inner}
     if kind == "described":
-        return {_key(inner[0], in_key): shown(inner[1], in_key)}
+        return {_key(inner[0], in_key): to_json(inner[1], in_key)}
     return _SHOWN[kind](inner) if kind in _SHOWN else inner
 
 
@@ -245,7 +245,7 @@ def _key(value: Value, in_key: bool) -> str:
 
 def as_text(value: Value, in_key: bool = False) -> str:
     """The value as text: strings as they are, all else as JSON."""
-    found = shown(value, in_key)
+    found = to_json(value, in_key)
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
@@ -355,6 +355,6 @@ def _counted(small: int, count: int, content: bytes) -> bytes:
     return sized_32(small + 0x10, len(content) + 4) + count.to_bytes(4, "big") + content
 
 
-def described(code: int, value: bytes) -> bytes:
+def described_value(code: int, value: bytes) -> bytes:
     """A value with a code of AMQP's own as its descriptor."""
     return bytes((0, 0x53, code)) + value

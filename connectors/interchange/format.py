@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from dlq.connectors.interchange.values import escaped, fitting, moment
+from dlq.connectors.interchange.values import escape_surrogates, fit_column, moment
 from dlq.core.brokers import kind_of, kinds, resolve
 from dlq.core.clock import iso
 from dlq.core.errors import UsageError
@@ -42,10 +42,10 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
         raise UsageError(f"no JSON: {error}") from error
     if not isinstance(document, dict):
         raise UsageError("not a JSON object")
-    return checked(document)
+    return check_document(document)
 
 
-def checked(document: dict[str, Any]) -> dict[str, Any]:
+def check_document(document: dict[str, Any]) -> dict[str, Any]:
     """The object of a line where it holds what a line may hold; raises UsageError in words."""
     for name in document:
         if name not in _KNOWN:
@@ -72,7 +72,8 @@ def _read(line: str | bytes) -> Any:
 def fit(document: Mapping[str, Any]) -> dict[str, Any]:
     """The object with what UTF-8 cannot hold escaped, but for the body."""
     return {
-        encodable(name): value if name == "body_text" else escaped(value) for name, value in document.items()
+        encodable(name): value if name == "body_text" else escape_surrogates(value)
+        for name, value in document.items()
     }
 
 
@@ -153,7 +154,7 @@ def _column(name: str, value: Any) -> Any:
         return value
     if name in _ALL_TIMES:
         return moment(f"record.{name}", value)
-    checked = fitting(name, value)
+    checked = fit_column(name, value)
     if name == "record_id" and not is_record_id(checked):
         raise UsageError(f"record.record_id must be {ID_HEX_DIGITS} hex digits, not {value!r}")
     if isinstance(checked, dict):
@@ -172,7 +173,7 @@ def _death(entry: Any) -> Death:
             raise UsageError(f"unknown field 'record.deaths.{name}'{suggest(name, known)}")
     said = {name: value for name, value in entry.items() if value is not None}
     time = said.pop("time", None)
-    parts = {name: fitting(name, value) for name, value in said.items()}
+    parts = {name: fit_column(name, value) for name, value in said.items()}
     parts["routing_keys"] = tuple(parts.get("routing_keys", ()))
     return Death(**parts, time=None if time is None else moment("record.deaths.time", time))
 

@@ -59,7 +59,7 @@ def moment(name: str, value: Any) -> int | None:
     return micros
 
 
-def fitting(name: str, value: Any) -> Any:
+def fit_column(name: str, value: Any) -> Any:
     """The value for a record's column, or for a field of its deaths; raises UsageError for a wrong type."""
     wanted, given = _TYPES.get(name, str), type(value)
     items = value if given is list and name != "deaths" else ()
@@ -71,14 +71,14 @@ def fitting(name: str, value: Any) -> Any:
     return number if name in _SIGNED else _not_below_zero(number)
 
 
-def escaped(value: Any) -> Any:
+def escape_surrogates(value: Any) -> Any:
     """A JSON value whose texts UTF-8 can hold."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, list):
-        return [escaped(item) for item in value]
+        return [escape_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {encodable(name): escaped(item) for name, item in value.items()}
+        return {encodable(name): escape_surrogates(item) for name, item in value.items()}
     return value
 
 

@@ -136,7 +136,7 @@ class Clients:
         self._first: KafkaError | None = None
         self._throttled = self._quiet_until = 0.0
 
-    def throttled(self, event: Any) -> None:
+    def note_throttling(self, event: Any) -> None:
         """A broker has made a client of ours wait (`ThrottleEvent`), by a quota."""
         if event.throttle_time > 0:
             self._throttled = event.throttle_time
@@ -153,7 +153,7 @@ class Clients:
         monotonic clock."""
         return time.monotonic() - max(since, self._quiet_until) > self.timeout
 
-    def noted(self, error: KafkaError) -> None:
+    def note_error(self, error: KafkaError) -> None:
         """What connections meet with; the first that says why counts."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN and self._first is None:
             self._first = error
@@ -203,7 +203,7 @@ class Clients:
             "allow.auto.create.topics": False,
             "fetch.queue.backoff.ms": _FETCH_PAUSE,
             "receive.message.max.bytes": _LARGEST_ANSWER,
-            "throttle_cb": self.throttled,
+            "throttle_cb": self.note_throttling,
             **more,
         })  # fmt: skip
 
@@ -213,7 +213,7 @@ class Clients:
 
     def _made(self, client: Callable[[dict[str, Any]], _T], more: Mapping[str, Any]) -> _T:
         try:
-            made = client({**self._settings, **more, "error_cb": self.noted, "logger": _SILENT})
+            made = client({**self._settings, **more, "error_cb": self.note_error, "logger": _SILENT})
         except KafkaException as error:
             said = _words(error.args[0])
             raise ConfigError(f"brokers.{self.name}: {said}; look at its files and its url") from error

@@ -121,7 +121,7 @@ def _keep(admin: AdminClient, futures: Sequence[Future[Any]]) -> None:
 class Cluster(Clients):
     """The cluster of one configured broker, to be asked."""
 
-    def asked(self, ask: Callable[[AdminClient], Mapping[Any, Any]], where: str = "") -> dict[Any, Any]:
+    def ask_admin(self, ask: Callable[[AdminClient], Mapping[Any, Any]], where: str = "") -> dict[Any, Any]:
         """The answers to questions of the admin client, asked again while a leader is not known yet.
 
         Raises BrokerError for the first that fails.
@@ -170,7 +170,7 @@ class Cluster(Clients):
         ask = lambda admin: {  # noqa: E731
             "": admin.describe_cluster(include_authorized_operations=True, request_timeout=self.timeout)
         }
-        return self.asked(ask)[""]
+        return self.ask_admin(ask)[""]
 
     @property
     def nodes(self) -> list[str]:
@@ -340,7 +340,7 @@ class Cluster(Clients):
         wanted = {TopicPartition(*log.place): OffsetSpec.for_timestamp(0) for log in logs}
         if not wanted:
             return {}
-        found = self.asked(lambda admin: admin.list_offsets(wanted, request_timeout=self.timeout))
+        found = self.ask_admin(lambda admin: admin.list_offsets(wanted, request_timeout=self.timeout))
         return {
             Place(at.topic, at.partition): told.timestamp for at, told in found.items() if told.offset >= 0
         }
@@ -356,7 +356,7 @@ class Cluster(Clients):
     def _configuration(self, kind: ResourceType, name: str) -> Mapping[str, str] | None:
         resource = ConfigResource(kind, name)
         try:
-            found = self.asked(
+            found = self.ask_admin(
                 lambda admin: admin.describe_configs([resource], request_timeout=self.timeout), name
             )
         except (AccessDenied, NotFound):
@@ -371,7 +371,7 @@ class Cluster(Clients):
     def groups(self) -> list[str]:
         """Consumer groups that the user may see. The library asks about none whose name is empty."""
         ask = lambda admin: {"": admin.list_consumer_groups(request_timeout=self.timeout)}  # noqa: E731
-        return sorted({group.group_id for group in self.asked(ask)[""].valid} - {""})
+        return sorted({group.group_id for group in self.ask_admin(ask)[""].valid} - {""})
 
     def other_groups(self) -> list[str]:
         """Share groups, and groups of protocols that nobody can be asked about; what they read is not
@@ -384,14 +384,14 @@ class Cluster(Clients):
             return []
         return sorted({str(group.id) for group in told} - {*self.groups(), ""})
 
-    def committed(self, groups: Sequence[str], topic: Topic) -> dict[str, dict[int, int]]:
+    def committed_offsets(self, groups: Sequence[str], topic: Topic) -> dict[str, dict[int, int]]:
         """Group -> partition -> the offset that it has committed for this topic."""
         found: dict[str, dict[int, int]] = {}
         places = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
         for group in groups:
             wanted = [ConsumerGroupTopicPartitions(group, places)]
             ask = partial(_group_offsets, wanted=wanted, timeout=self.timeout)
-            told = self.asked(ask)
+            told = self.ask_admin(ask)
             offsets = {
                 at.partition: at.offset
                 for one in told.values()
@@ -405,7 +405,7 @@ class Cluster(Clients):
     def members(self, groups: Sequence[str]) -> dict[str, dict[str, int]]:
         """Group -> topic -> members that read it now."""
         found: dict[str, dict[str, int]] = {}
-        told = self.asked(
+        told = self.ask_admin(
             lambda admin: admin.describe_consumer_groups(list(groups), request_timeout=self.timeout)
         ) if groups else {}  # fmt: skip
         for group, description in told.items():

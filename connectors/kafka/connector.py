@@ -23,7 +23,7 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.kafka.cluster import Cluster, Topic
-from dlq.connectors.kafka.consumption import consumption, readers, sized
+from dlq.connectors.kafka.consumption import consumption, depths_of, readers
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
 from dlq.connectors.kafka.find import bounds, find
 from dlq.connectors.kafka.inspection import inspect
@@ -84,7 +84,7 @@ class KafkaConnector(Connector):
                 because[name] = "it takes dead letters of share groups"
             elif _LOOKS_DEAD.search(name):
                 because[name] = "its name says so"
-        depths = sized(list(cluster.topics(because).values()), cluster)
+        depths = depths_of(list(cluster.topics(because).values()), cluster)
         return [
             DeadLetterPlace(name, {"topic": name}, "topic", because[name], depth)
             for name, depth in depths.items()
@@ -133,7 +133,7 @@ class KafkaConnector(Connector):
         found = {target: readers(self._cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups is not None}
 
-    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Topics that are not there: none is ever made."""
         known = self._known(targets)
         return {target: f"there is no topic {target.name}" for target in targets if target not in known}

@@ -15,7 +15,7 @@ def readers(cluster: Cluster, topic: Topic) -> list[str] | None:
     if not cluster.may_see_groups:
         return None
     groups = cluster.groups()
-    committed, members = cluster.committed(groups, topic), cluster.members(groups)
+    committed, members = cluster.committed_offsets(groups, topic), cluster.members(groups)
     found = [group for group in groups if group in committed or topic.name in members.get(group, {})]
     others = [
         f"perhaps group {group} (what share groups read is not told)" for group in cluster.other_groups()
@@ -25,7 +25,7 @@ def readers(cluster: Cluster, topic: Topic) -> list[str] | None:
 
 def consumption(cluster: Cluster, topic: Topic) -> list[Consumption]:
     """Each group that has committed an offset of the topic."""
-    committed = cluster.committed(cluster.groups(), topic)
+    committed = cluster.committed_offsets(cluster.groups(), topic)
     members = cluster.members(sorted(committed))
     ends = {log.place.partition: log.end for log in cluster.logs([topic])}
     return [
@@ -41,7 +41,7 @@ def _of_group(group: str, offsets: dict[int, int], ends: dict[int, int], members
     return Consumption(f"group {group}", waiting, members, sum(reached.values()), _INTERVAL)
 
 
-def sized(topics: Sequence[Topic], cluster: Cluster) -> dict[str, int]:
+def depths_of(topics: Sequence[Topic], cluster: Cluster) -> dict[str, int]:
     """Topic -> how many letters it holds at most."""
     depths = {topic.name: 0 for topic in topics}
     for log in cluster.logs(topics):

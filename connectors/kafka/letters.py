@@ -45,7 +45,7 @@ class Letters(NamedTuple):
             if any(name == _POINTS_TO for name, _ in headers)
         ]
 
-    def shown(self, originals: Mapping[int, Original]) -> "Letters":
+    def with_originals(self, originals: Mapping[int, Original]) -> "Letters":
         """The same, with key, value, headers and time of the original where a pointer led to one."""
         if all(original.raw is None for original in originals.values()):
             return self

@@ -42,7 +42,7 @@ class OddHeaders:
         kept, headers, skipped = [], [], []
         for message in messages:
             try:
-                found = self.of(message)
+                found = self.headers_of(message)
             except (BrokerError, fetch.Unreadable) as error:
                 place = Place(message.topic(), message.partition())
                 reason = f"its headers are no UTF-8, and could not be read otherwise: {error}"
@@ -53,7 +53,7 @@ class OddHeaders:
             headers.append(found)
         return kept, headers, skipped
 
-    def of(self, message: Any) -> Headers:
+    def headers_of(self, message: Any) -> Headers:
         """The headers of a message, to the byte. Raises BrokerError, Unreadable where it takes a fetch and
         that fails.
 

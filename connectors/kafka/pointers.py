@@ -43,7 +43,7 @@ class Pointers:
         self._ahead: list[Any] = []
         self._headers = OddHeaders(cluster)
 
-    def of(self, letters: Letters) -> dict[int, Original]:
+    def originals_of(self, letters: Letters) -> dict[int, Original]:
         """Number among `letters` -> its original, of those that are dead letters of share groups."""
         found: dict[int, Original] = {}
         wanted: dict[Place, dict[int, list[int]]] = {}
@@ -61,7 +61,7 @@ class Pointers:
                     found[number] = self._checked(letters, number, message)
         return found
 
-    def seen(self) -> Checkpoint:
+    def first_seen(self) -> Checkpoint:
         """What the checkpoint is to remember: when topics were first seen under their ids."""
         news, self._news = self._news, {}
         return news
@@ -103,7 +103,7 @@ class Pointers:
         if isinstance(message, str):
             return Original(why_not=message)
         try:
-            raw, died = raw_of(message, self._headers.of(message)), letters.timestamps[number]
+            raw, died = raw_of(message, self._headers.headers_of(message)), letters.timestamps[number]
         except (BrokerError, Unreadable) as error:
             return Original(why_not=f"{_UNREADABLE}: {error}")
         content = letters.keys[number], letters.values[number]

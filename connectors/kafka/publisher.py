@@ -143,7 +143,7 @@ class KafkaPublisher(WindowedPublisher):
 
     def _wait(self, event: Any) -> None:
         """The broker makes us wait: the library gets nothing meanwhile, and less at once from now on."""
-        self._cluster.throttled(event)
+        self._cluster.note_throttling(event)
         if event.throttle_time > 0:
             self._quiet_until = time.monotonic() + event.throttle_time
             self._room = max(1.0, min(self._room, self._bytes) / 2)

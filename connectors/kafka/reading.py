@@ -219,7 +219,7 @@ class KafkaReading(LogReading):
         taken, self._taken = self._taken, {}
         checkpoint = {one.key: one.at for one in taken.values()}
         if self._pointers is not None:
-            checkpoint |= self._pointers.seen()
+            checkpoint |= self._pointers.first_seen()
         gaps = [gap for one in taken.values() for gap in one.gaps]
         for one in taken.values():
             one.gaps.clear()
@@ -231,7 +231,7 @@ class KafkaReading(LogReading):
         if not kept:
             return [], skipped
         letters = letters_of(kept, headers)
-        originals = self._pointers.of(letters) if self._pointers is not None else {}
+        originals = self._pointers.originals_of(letters) if self._pointers is not None else {}
         return self._make(letters, originals), skipped
 
     def _of_log(self, unsaid: Skipped) -> Skipped:

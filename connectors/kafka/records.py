@@ -53,7 +53,7 @@ def record_maker(request: ReadRequest, cluster: str, topic_ids: Mapping[str, str
 
     def make(letters: Letters, originals: Mapping[int, Original]) -> Sequence[Record]:
         rows = len(letters.offsets)
-        shown = letters.shown(originals)
+        shown = letters.with_originals(originals)
         blocks, digests = _blocks(letters), _digests(letters.values)
         ids = placed_ids(
             map_column(starts.__getitem__, letters.topics),

@@ -19,8 +19,8 @@ from dlq.connectors.amqp10.session import MOST_LINKS, Link, Login, Outcome, Sess
 from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Publisher, Sent, Target
 from dlq.connectors.base import Outcome as Means
 from dlq.connectors.links import LinkLostError
-from dlq.connectors.rabbitmq.amqp.link import connected
-from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, refusal_10
+from dlq.connectors.rabbitmq.amqp.link import connect_first
+from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, place_of, refusal_10
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of, message_to_send
@@ -52,11 +52,11 @@ def address(exchange: str, routing_key: str) -> str:
     return f"/exchanges/{exchange}/{routing_key}" if routing_key else f"/exchanges/{exchange}"
 
 
-def opened(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float | None = None) -> Session:
+def open_session(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float | None = None) -> Session:
     """A session of AMQP 1.0, by its name in the broker's lists; `unsent_seconds`: see `outbound.guard`.
     Raises BrokerError."""
     try:
-        opened, chosen = connected(named(broker, name))
+        opened, chosen = connect_first(named_parameters(broker, name))
         if unsent_seconds is not None:
             outbound.guard(opened, unsent_seconds)
         who = chosen.credentials
@@ -94,7 +94,7 @@ class _Amqp10Publisher(WindowedPublisher):
         self._missing: dict[Target, str] = {}
 
     def _opened(self) -> Session:
-        session = opened(self._broker, self._name, self._unsent_seconds)
+        session = open_session(self._broker, self._name, self._unsent_seconds)
         session.writing = self.announce
         return session
 

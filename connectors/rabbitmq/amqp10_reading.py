@@ -173,12 +173,12 @@ class TwoWayReading(HeldFirst):
         self._unanswered -= len(outcomes)
         return bool(outcomes) or self._unanswered <= 0
 
-    def settled(self) -> int:
-        """See `Reading.settled`: both outcomes, and then a question to the queue, are answered."""
+    def settled_position(self) -> int:
+        """See `Reading.settled_position`: both outcomes, and then a question to the queue, are answered."""
         with self._losses():
             self._await_answers()
         if self._rest is not None:
-            return self._held.position + self._rest.settled()
+            return self._held.position + self._rest.settled_position()
         self._ready()
         return self._acknowledged
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.message import Parts
-from dlq.connectors.amqp10.values import NOTHING, Value, as_text, plain, shown
+from dlq.connectors.amqp10.values import NOTHING, Value, as_text, plain, to_json
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq import x_death
 from dlq.connectors.rabbitmq.interchange import death_columns
@@ -187,7 +187,7 @@ def readable(body: bytes, properties: Mapping[str, str]) -> tuple[object | None,
         return None
     note = "an encoded AMQP 1.0 section"
     try:
-        found = [shown(value) for value in message.body_of(body)]
+        found = [to_json(value) for value in message.body_of(body)]
     except ValueError:
         return None, note
     return (found[0] if len(found) == 1 else found), note

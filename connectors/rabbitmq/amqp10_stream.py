@@ -42,10 +42,10 @@ class StreamLook:
     def bounds(self) -> tuple[int, int]:
         """The first offset that is kept, and the one behind the last; equal where nothing is there. It comes
         before anything else is asked."""
-        first = self.some(1)
+        first = self.next_letters(1)
         self.begin("last")
         end = 0
-        while last := self.some():
+        while last := self.next_letters():
             end = last[-1].offset + 1
         return (first[0].offset, end) if first else (0, 0)
 
@@ -57,7 +57,7 @@ class StreamLook:
     def _attached(self, offset: int | str) -> Link:
         return self._session.attach(frames.RECEIVER, self._address, frames.from_offset(offset))
 
-    def some(self, most: int = _LETTERS) -> list[Seen]:
+    def next_letters(self, most: int = _LETTERS) -> list[Seen]:
         """The next letters, as far as there are."""
         self._session.ask(self._link, most)
         asked = time.monotonic()

@@ -97,7 +97,7 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
     return [_one(broker, host, unquote(user), url.path, url.scheme, context) for host in hosts.split(",")]
 
 
-def named(broker: RabbitBroker, name: str) -> list[pika.ConnectionParameters]:
+def named_parameters(broker: RabbitBroker, name: str) -> list[pika.ConnectionParameters]:
     """The same for a connection that the broker's lists are to show by a name."""
     choices = parameters(broker)
     for choice in choices:

@@ -33,7 +33,7 @@ from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import limits as rabbitmq_limits
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link
-from dlq.connectors.rabbitmq.amqp10_publisher import opened, two_ways
+from dlq.connectors.rabbitmq.amqp10_publisher import open_session, two_ways
 from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
 from dlq.connectors.rabbitmq.amqp10_stream import StreamLook
 from dlq.connectors.rabbitmq.connection import (
@@ -47,7 +47,7 @@ from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.queue_effects import harm
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
-from dlq.connectors.rabbitmq.topology import VirtualHost, lasting, learn_apart, version_of
+from dlq.connectors.rabbitmq.topology import VirtualHost, lasting_depth, learn_apart, version_of
 from dlq.core.errors import OF_ONE_MEMBER, DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Source
@@ -147,7 +147,7 @@ class RabbitConnector(Connector):
     def _with_name_meant(self, error: NotFound, source: Source) -> NotFound:
         if is_pattern(source.queue):
             return error
-        return NotFound(f"{error}{discovery.meant(self._broker, source.queue or '')}")
+        return NotFound(f"{error}{discovery.suggest_queue(self._broker, source.queue or '')}")
 
     def _reading(
         self, link: Link, request: ReadRequest, host: VirtualHost | None, since: float | None
@@ -173,7 +173,7 @@ class RabbitConnector(Connector):
         ]
         depth = found.message_count
         if topology.kind == "quorum":
-            depth = lasting(lambda: int(_state(link, queue).message_count), since)
+            depth = lasting_depth(lambda: int(_state(link, queue).message_count), since)
             depth = depth or self._proven_depth(link, queue)
         return self._scanning(link, request, depth, topology.document(), notes)
 
@@ -183,7 +183,7 @@ class RabbitConnector(Connector):
         """After a poisoned connection with a look by AMQP 1.0."""
         if not request.careful or version_of(link.server_version) < _AMQP_1_0:
             return StreamReading(link, request, topology, notes)
-        session = opened(self._broker)
+        session = open_session(self._broker)
         with close_on_failure(session):
             look = StreamLook(session, request, link.server_version)
             return StreamReading(link, request, topology, notes, look)
@@ -196,7 +196,7 @@ class RabbitConnector(Connector):
         if not request.careful or version < _AMQP_1_0 or not inspection.may_release(topology, version):
             return RabbitReading(link, request, depth, topology, notes)
         with close_on_failure(link):
-            session = opened(self._broker)
+            session = open_session(self._broker)
         return TwoWayReading(link, session, request, depth, topology, notes)
 
     def _proven_depth(self, link: Link, queue: str) -> int:
@@ -238,9 +238,9 @@ class RabbitConnector(Connector):
         """The queues that bindings lead to; only the management API proves them."""
         return consumers.consumers_of(self._broker, targets)
 
-    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Queues and exchanges that a passive declare does not find."""
-        return rabbitmq_consumption.missing(self._broker, targets)
+        return rabbitmq_consumption.missing_targets(self._broker, targets)
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """By arguments and policies."""

@@ -262,8 +262,8 @@ class RabbitReading:
             self._link.send(spec.Basic.Ack(delivery_tag=tag, multiple=True))
             self._acknowledged = tag
 
-    def settled(self) -> int:
-        """See `Reading.settled`: the queue answers a question that it got after the acknowledgements.
+    def settled_position(self) -> int:
+        """See `Reading.settled_position`: the queue answers what it was asked after the acknowledgements.
 
         The node answers instead of a quorum queue that has no leader, or has lost it: without letters and
         consumers. Then only what the leader alone can answer counts, once nothing more is read.

@@ -36,7 +36,7 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
     reached = receivers(broker, targets)
     names = {name for queues in reached.values() for name in queues}
-    acknowledged = _acknowledged(told(broker, names)[0])
+    acknowledged = _acknowledged(fetch_queues(broker, names)[0])
     with open_connection(broker) as connection:
         known = {one.receiver: one for one in _declared(connection, names, acknowledged)}
     found = {target: [known[name] for name in queues if name in known] for target, queues in reached.items()}
@@ -58,7 +58,9 @@ def gauge(
 
     A quorum queue without a leader seems to be empty; there nobody's absence is proven either.
     """
-    shown, trouble = told(broker, names) if known is None else ({one: known[one] for one in names}, "")
+    shown, trouble = (
+        fetch_queues(broker, names) if known is None else ({one: known[one] for one in names}, "")
+    )
     with open_connection(broker) as connection:
         found = list(_declared(connection, names, _acknowledged(shown)))
     if len(found) < len(names):
@@ -77,7 +79,7 @@ def gauge(
     return gauge_of(found, oldest)._replace(note=trouble)
 
 
-def missing(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
+def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
     """See `Connector.missing`. The default exchange is always there."""
     found: dict[Target, str] = {}
     with open_connection(broker) as connection:
@@ -123,7 +125,7 @@ def _declared(
         yield Consumption(name, found.message_count, found.consumer_count, known, age)
 
 
-def told(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
+def fetch_queues(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
     """The queues as the management API shows them; none, and why, where it does not answer."""
     if not broker.management_url:
         return {}, ""

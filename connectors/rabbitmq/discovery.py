@@ -45,7 +45,7 @@ def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
     return list(places(queues, bindings, alternates))
 
 
-def meant(broker: RabbitBroker, queue: str) -> str:
+def suggest_queue(broker: RabbitBroker, queue: str) -> str:
     """`; did you mean 'orders.dlq'?` of a queue that is not there, where the management API can tell."""
     if not broker.management_url:
         return ""

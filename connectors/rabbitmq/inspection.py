@@ -10,7 +10,7 @@ from dlq.connectors.base import Inspection, Mode
 from dlq.connectors.rabbitmq.connection import may, one_channel, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.queue_effects import SINGLE_ACTIVE, effects, harm
-from dlq.connectors.rabbitmq.topology import Topology, VirtualHost, lasting, learn, version_of
+from dlq.connectors.rabbitmq.topology import Topology, VirtualHost, lasting_depth, learn, version_of
 from dlq.core.units import human_bytes, human_seconds
 
 _DRAIN = "drain removes the letters, each only after it is durable in the archive"
@@ -121,7 +121,7 @@ class Look:
         depth = declared.message_count
         if topology.kind == "quorum":
             with one_channel(connection) as channel:
-                depth = lasting(
+                depth = lasting_depth(
                     lambda: int(channel.queue_declare(queue, passive=True).method.message_count), self._since
                 )
         if self._may_write is None:

@@ -8,7 +8,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Limits, Target, least
 from dlq.connectors.rabbitmq.connection import new_channel, open_connection
-from dlq.connectors.rabbitmq.consumption import receivers, told
+from dlq.connectors.rabbitmq.consumption import fetch_queues, receivers
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import VirtualHost, known_host, learn_apart
 from dlq.connectors.web import whole
@@ -28,7 +28,7 @@ def limits(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, L
     management API alone."""
     reached = receivers(broker, targets)
     names = {name for queues in reached.values() for name in queues}
-    shown = told(broker, names)[0]
+    shown = fetch_queues(broker, names)[0]
     exclusive = {name for name in names if shown.get(name, {}).get("exclusive")}
     with open_connection(broker) as connection:
         depths = {**dict.fromkeys(exclusive), **dict(_depths(connection, names - exclusive))}

@@ -20,7 +20,7 @@ Nodes = Mapping[str, Mapping[str, Any]]
 milliseconds, and its `links` to the others."""
 
 
-def described(management: Management) -> Nodes:
+def describe_nodes(management: Management) -> Nodes:
     """What the nodes are now. Raises ManagementError where that is not told, or a node is down."""
     nodes = {str(node.get("name")): node for node in management.get_all("nodes")}
     told_at = management.told_at

@@ -25,7 +25,7 @@ from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
-from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, refusal
+from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, place_of, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
@@ -87,7 +87,7 @@ class RabbitPublisher(WindowedPublisher):
         self._failed_queue: str | None = None
 
     def _connected(self, plan: str, unsent_seconds: float) -> DuplexLink:
-        choices = named(self._broker, connection_name(plan))
+        choices = named_parameters(self._broker, connection_name(plan))
         try:
             link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker), unsent_seconds)
             _confirming(link)
@@ -109,7 +109,7 @@ class RabbitPublisher(WindowedPublisher):
             self.answers.append(Sent(letter.number, "refused", f"never sent: {error}"))
             raise
         queue = letter.target.name if letter.target.kind == "queue" else ""
-        self._confirms.sent(
+        self._confirms.add(
             Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue, routing_key)
         )
         self._link.put(frames, letter.number)
@@ -135,7 +135,7 @@ class RabbitPublisher(WindowedPublisher):
     def _take_returns(self) -> None:
         """Only returns carry content here; it is complete before the answer to its message comes."""
         for delivery in self._link.take_deliveries(self._window):
-            self._confirms.returned(delivery.block, REPLAY_ID)
+            self._confirms.take_return(delivery.block, REPLAY_ID)
 
     def _on_ack(self, method: Any) -> None:
         for entry, returned in self._answered(method):
@@ -147,7 +147,7 @@ class RabbitPublisher(WindowedPublisher):
                 self._failed_queue = for_terminal(entry.queue)
 
     def _answered(self, method: Any) -> list[tuple[Open, bool]]:
-        return self._confirms.answered(method.delivery_tag, method.multiple, self._link.waiting)
+        return self._confirms.take_answer(method.delivery_tag, method.multiple, self._link.waiting)
 
     def _on_nack(self, method: Any) -> None:
         for entry, _ in self._answered(method):

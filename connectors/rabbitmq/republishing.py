@@ -121,7 +121,7 @@ def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: K
 
 def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
     """The whole message of a replay by AMQP 1.0, of a record that has its block. Raises ValueError."""
-    return message.joined(_block_10(record, provenance, keep_headers), record.body)
+    return message.join_message(_block_10(record, provenance, keep_headers), record.body)
 
 
 def _block_10(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
@@ -146,7 +146,7 @@ def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str
 
 def _typed(name: str, value: object, before: Mapping[str, bytes]) -> bytes:
     try:
-        return typed.encoded(value, before.get(name))
+        return typed.encode_field(value, before.get(name))
     except ValueError as error:
         raise UsageError(f"header {name!r}: {error}") from error
 

@@ -74,7 +74,7 @@ class StreamReading(LogReading):
         """None where nothing comes."""
         if self._look:
             self._look.begin(offset)
-            if shown := next((seen.record for seen in self._look.some(1) if seen.record), None):
+            if shown := next((seen.record for seen in self._look.next_letters(1) if seen.record), None):
                 return shown
         self._consume(offset, 1)
         came, asked = list[Delivery](), time.monotonic()
@@ -141,7 +141,7 @@ class StreamReading(LogReading):
         look.begin(self._start)
         reached, heard = self._start, time.monotonic()
         while reached < end and time.monotonic() - heard < _STALLED_SECONDS:
-            seen = [one for one in look.some() if one.offset < end]
+            seen = [one for one in look.next_letters() if one.offset < end]
             if seen:
                 heard, reached = time.monotonic(), seen[-1].offset + 1
             else:

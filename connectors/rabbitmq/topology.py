@@ -347,7 +347,7 @@ def _typed(text: str, kind: str | None) -> Any:
     return int(text) if kind not in (None, "longstr") and re.fullmatch(r"-?\d+", text) else text
 
 
-def lasting(ready: Callable[[], int], since: float | None = None) -> int:
+def lasting_depth(ready: Callable[[], int], since: float | None = None) -> int:
     """The ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
     taken back what a consumer held that has just gone; so 0 is believed when it lasts. Of many queues that
     are asked in turn it has lasted `since` (by the monotonic clock) the first was."""

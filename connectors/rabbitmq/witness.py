@@ -39,13 +39,13 @@ from dlq.connectors.base import (
     Sent,
     Target,
     Writing,
-    unmarked,
+    keep_no_mark,
 )
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq import nodes
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link
-from dlq.connectors.rabbitmq.amqp10_publisher import address, opened, two_ways
+from dlq.connectors.rabbitmq.amqp10_publisher import address, open_session, two_ways
 from dlq.connectors.rabbitmq.connection import (
     as_our_error,
     connect,
@@ -134,7 +134,7 @@ class WitnessedPublisher:
             found = management.get("queues", management.vhost, queue) or {}
         return len(nodes) > 1 and found.get("type") != "quorum"
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
         yield from self._inner.publish(outgoing, writing)
         for target, (exchange, _) in self._bound.items():
@@ -180,7 +180,7 @@ def _told_of_nodes(broker: RabbitBroker) -> dict[str, str]:
         return {}
     with closing(Management(broker)) as management:
         try:
-            return {_NODES: json.dumps(nodes.described(management))}
+            return {_NODES: json.dumps(nodes.describe_nodes(management))}
         except ManagementError:
             return {}
 
@@ -269,7 +269,7 @@ def check_rights(broker: RabbitBroker) -> list[str]:
         return [_NO_MANAGEMENT]
     with closing(Management(broker)) as management:
         try:
-            nodes.described(management)
+            nodes.describe_nodes(management)
         except ManagementError as error:
             return [f"{error}; {_NO_PROOF}"]
     return _missing_rights(broker)
@@ -335,7 +335,7 @@ def _has_changed(management: Management, plan: str, is_anchored: bool) -> bool:
     """Whether a node may have restarted, or lost another one, since the plan's exchange was made. One that is
     alone has not while the anchor is there."""
     exchange = management.get("exchanges", management.vhost, exchange_of(plan)) or {}
-    before, now = mapping(exchange.get("arguments")).get(_NODES), nodes.described(management)
+    before, now = mapping(exchange.get("arguments")).get(_NODES), nodes.describe_nodes(management)
     return not (is_anchored and len(now) == 1) and not nodes.are_as_before(before, now)
 
 
@@ -352,7 +352,7 @@ def _of_old_versions(management: Management) -> list[str]:
 
 def _in_a_cluster(management: Management) -> list[str]:
     without = "in a cluster letters for classic queues go without a witness"
-    return [without] if len(nodes.described(management)) > 1 else []
+    return [without] if len(nodes.describe_nodes(management)) > 1 else []
 
 
 def _may_lack(management: Management, queues: set[str]) -> set[str]:
@@ -405,7 +405,7 @@ def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None
             try:
                 found = _contents(_read(link, queue, number), plan, wanted)
             except PoisonMessage:
-                with closing(opened(broker)) as session:
+                with closing(open_session(broker)) as session:
                     found = _contents(_read_by_1_0(session, queue, number), plan, wanted)
     except NotFound:
         return None

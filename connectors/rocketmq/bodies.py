@@ -57,6 +57,6 @@ def _whole(plain: bytes, complete: bool, limit: int) -> bytes:
 _DECOMPRESSORS: Mapping[int, Callable[[bytes, int], bytes]] = {0: _zlib, 1: _lz4, 2: _zstd, 3: _zlib}
 
 
-def unpacked(body: bytes, sys_flag: int, limit: int) -> bytes | None:
+def unpack_body(body: bytes, sys_flag: int, limit: int) -> bytes | None:
     """The body as the producer gave it; None where no client compressed it. Raises ProtocolError."""
     return plain_body(body, sys_flag, limit) if sys_flag & COMPRESSED else None

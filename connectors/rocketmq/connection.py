@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dlq.connectors import outbound
-from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.links import is_pause
 from dlq.connectors.rocketmq.remoting import (
     Credential,
     Frame,
     FrameReader,
     ProtocolError,
+    encode_fields,
     request,
-    signed,
+    sign_fields,
     text_fields,
-    written,
 )
 from dlq.core.errors import ConnectionLost, Unreachable
 from dlq.core.protocols import foreign
@@ -60,7 +60,7 @@ class Link:
         self._answers: deque[Frame] = deque()
         self._opaque = 0
         self._broken = self._heard = False
-        self.writing: Writing = unmarked
+        self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket."""
         self._socket = self._connect()
 
@@ -88,7 +88,9 @@ class Link:
 
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """A signed request of ours and its opaque number, not sent yet."""
-        return self.frame_of(code, written(signed(text_fields(fields), body, self._access.credential)), body)
+        return self.frame_of(
+            code, encode_fields(sign_fields(text_fields(fields), body, self._access.credential)), body
+        )
 
     def frame_of(self, code: int, fields: str, body: bytes) -> tuple[int, bytes]:
         """The same of fields that are written already. They must be signed where `signs` is true."""
@@ -126,7 +128,7 @@ class Link:
                 return None
         return self._answers.popleft()
 
-    def received(self) -> list[Frame]:
+    def take_answers(self) -> list[Frame]:
         """The answers that are there. Raises ConnectionLost."""
         if not self._answers:
             self._read(0.0)

@@ -140,7 +140,7 @@ class RocketConnector(Connector):
         found = {target: _consumers_of(self._cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
 
-    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Topics that no broker has for writing, and groups that would not read their retry topic."""
         asked = [target for target in targets if target.kind in ("topic", "group")]
         closed = {target: route_to(self._cluster, target, topic_of(target)).closed for target in asked}

@@ -40,7 +40,7 @@ def find(cluster: Cluster, search: Search) -> Proof:
     """
     known = _Known(cluster, search.letters, Since(cluster, search.before, search.since))
     known.ask_indexes()
-    if known.missing():
+    if known.missing_letters():
         time.sleep(_SETTLED)
         known.look_through()
     return Proof(known.shown, known.doubts)
@@ -56,7 +56,7 @@ class _Known:
         self._cut: dict[int, str] = {}
         """Numbers of letters that a cut message may be, and where it lies."""
 
-    def missing(self) -> list[Outgoing]:
+    def missing_letters(self) -> list[Outgoing]:
         """Letters that were not seen yet."""
         return [letter for letter in self._outgoing if self.shown[letter.number] != "sent"]
 
@@ -64,13 +64,13 @@ class _Known:
         """A broker that does not answer is looked through, or is a doubt then."""
         for node in self._cluster.masters():
             with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
-                for message, letter in _by_key(link, node, self.missing()):
+                for message, letter in _by_key(link, node, self.missing_letters()):
                     self._take(message, node, [letter])
 
     def look_through(self) -> None:
         """Every queue that could have taken what is missing."""
         by_topic: dict[str, list[Outgoing]] = defaultdict(list)
-        for letter in self.missing():
+        for letter in self.missing_letters():
             by_topic[topic_of(letter.target)].append(letter)
         for topic, letters in by_topic.items():
             ranges, doubts = self._since.look(topic)
@@ -93,7 +93,7 @@ class _Known:
             place = one.offsets.place
             try:
                 for message in _messages(self._cluster, one):
-                    self._take(message, place.node, wanted.like(message))
+                    self._take(message, place.node, wanted.candidates_for(message))
             except (BrokerError, ProtocolError) as error:
                 doubts.append(f"{place}: {error}")
         return doubts
@@ -122,7 +122,7 @@ class _Wanted:
             for body in _bodies(letter):
                 self._by_body[body].append(letter)
 
-    def like(self, message: StoredMessage) -> Sequence[Outgoing]:
+    def candidates_for(self, message: StoredMessage) -> Sequence[Outgoing]:
         """Those that `message` may be."""
         if b"\0" in message.properties:
             return self._by_body.get(message.body, ())

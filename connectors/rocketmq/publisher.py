@@ -17,7 +17,7 @@ from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target,
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
-from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, written
+from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, encode_fields
 from dlq.connectors.rocketmq.republishing import (
     RESUME,
     SHARDING_KEY,
@@ -97,7 +97,7 @@ def _framed(link: Link, batch: _SendBatch) -> tuple[int, bytes]:
     shared = (first.topic, batch.place[1], first.sys_flag, first.flag, first.reconsume_limit)
     if link.signs:
         return link.frame(code, {**_fields(*shared), **own}, body)
-    return link.frame_of(code, f"{_written(*shared)},{written(own)}", body)
+    return link.frame_of(code, f"{_written(*shared)},{encode_fields(own)}", body)
 
 
 def _properties(message: Message) -> str:
@@ -137,7 +137,7 @@ def _fields(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: i
 
 @lru_cache(maxsize=4096)
 def _written(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: int | None) -> str:
-    return written(_fields(topic, queue, sys_flag, flag, reconsume_limit))
+    return encode_fields(_fields(topic, queue, sys_flag, flag, reconsume_limit))
 
 
 _FIRST_SAFE = (5, 3, 2)
@@ -316,7 +316,7 @@ class RocketPublisher(WindowedPublisher):
         """The next queue in turn; for a sharding key its own, when nothing is on its way there."""
         key = message.properties.get(SHARDING_KEY)
         if not key:
-            near = route.near(node)
+            near = route.queues_near(node)
             if len(message.body) > _HEAVY:
                 places = [place for place in near if len(message.body) <= self._limit_of(place[0])]
                 near = places or [p for p in route.places if len(message.body) <= self._limit_of(p[0])]
@@ -373,7 +373,7 @@ class RocketPublisher(WindowedPublisher):
         by_socket = {self._links[node].fileno(): node for node in waiting}
         ready |= {by_socket[n] for n in select.select(list(by_socket), [], [], 0.0 if ready else wait)[0]}
         for node in ready:
-            for answer in self._links[node].received():
+            for answer in self._links[node].take_answers():
                 if found := self._waiting.pop((node, answer.opaque), None):
                     self._take(found, answer)
         if self._busy:

@@ -74,7 +74,7 @@ class RocketReading(LogReading):
         """The real messages of the transactions in a batch. They are evidence beside the snapshot."""
         if self._outcomes is None or not messages:
             return []
-        found = self._outcomes.of(self._link(node, aside=True), node, [*map(parse, messages)])
+        found = self._outcomes.real_messages(self._link(node, aside=True), node, [*map(parse, messages)])
         return [*map(encode, found)]
 
     def _untold(self, node: str) -> Checkpoint:

@@ -116,7 +116,7 @@ def text_fields(fields: Mapping[str, object]) -> dict[str, str]:
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in fields.items()}
 
 
-def signed(fields: dict[str, str], body: bytes, credential: Credential | None) -> dict[str, str]:
+def sign_fields(fields: dict[str, str], body: bytes, credential: Credential | None) -> dict[str, str]:
     """The fields with AccessKey and Signature: HMAC-SHA1 over the values in key order, then the body."""
     if credential is None:
         return fields
@@ -126,7 +126,7 @@ def signed(fields: dict[str, str], body: bytes, credential: Credential | None) -
     return {**fields, "Signature": base64.b64encode(digest).decode()}
 
 
-def written(fields: Mapping[str, str]) -> str:
+def encode_fields(fields: Mapping[str, str]) -> str:
     """Header fields as they stand in a request; joined by commas they are the fields of both."""
     quote = encode_basestring_ascii
     return ",".join([f"{quote(name)}:{quote(value)}" for name, value in fields.items()])

@@ -21,7 +21,7 @@ class Route:
     closed: str | None = None
     _near: dict[str | None, Sequence[WritableQueue]] = field(default_factory=dict)
 
-    def near(self, node: str | None) -> Sequence[WritableQueue]:
+    def queues_near(self, node: str | None) -> Sequence[WritableQueue]:
         """Those on the broker that a letter comes from, so that this broker alone can say whether the letter
         was sent; all where it has none."""
         if node not in self._near:

@@ -49,7 +49,7 @@ class Outcomes:
         self.untold: set[str] = set()
         """Brokers where a transaction has ended of which nothing shows how."""
 
-    def of(self, link: Link, node: str, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+    def real_messages(self, link: Link, node: str, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
         """The real messages of the transactions that `messages` of the half, op or discard topic belong to.
 
         Raises AccessDenied where a real topic may not be queried: without it a commit looks like a rollback.

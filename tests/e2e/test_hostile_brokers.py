@@ -33,7 +33,7 @@ from support.brokers.hostile import (
 )
 from support.servers.hostile import Server, answering
 
-from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encoded
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encode_method
 
 MEMORY = 1100 * 2**20
 SECONDS = 100.0
@@ -88,7 +88,10 @@ CONSUMING: Mapping[str, tuple[Harm, str]] = {
     ),
     "a frame of no known type": (once(amqp_frame(77, b"")), "which AMQP has not"),
     "letters for ever": (flood(b"", amqp_delivery(b"x" * 99) * 999), "more than it was asked for"),
-    "confirms for ever": (flood(b"", encoded(1, spec.Basic.Ack(1)) * 9999), "more than it was asked for"),
+    "confirms for ever": (
+        flood(b"", encode_method(1, spec.Basic.Ack(1)) * 9999),
+        "more than it was asked for",
+    ),
     "nothing more": (hang_up, "ended"),
 }
 

@@ -49,7 +49,7 @@ def test_rabbitmq_tells_which_targets_are_missing(rabbit: Rabbit) -> None:
     ]
     typos = [Target("queue", "ordres"), Target("exchange", "shpo", "x")]
     connector = RabbitConnector(rabbit.broker(management_url=None))
-    missing = connector.missing([*there, *typos])
+    missing = connector.missing_targets([*there, *typos])
     assert missing == dict(zip(typos, ["there is no queue ordres", "there is no exchange shpo"], strict=True))
 
 
@@ -69,7 +69,7 @@ def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -
     queue, other = Target("queue", stomp.queue), Target("queue", f"{stomp.queue}.not.there")
     connector = ActiveMQConnector(activemq_settings(stomp.broker, jolokia))
     before = connector.consumption([queue, other, Target("topic", "prices")])
-    assert connector.missing([other]) == {}
+    assert connector.missing_targets([other]) == {}
     assert connector.consumers([queue, other]) == ({queue: [queue.name], other: []} if before else {})
     if connector.kind == "activemq" and not jolokia:
         assert before == {}
@@ -85,7 +85,7 @@ def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -
 def test_rocketmq_tells_which_targets_are_missing(rocket: Rocket) -> None:
     rocket.driver.read_retries(rocket.group)
     there, typo, nobody = Target("topic", rocket.topic), Target("topic", "ordres"), Target("group", "nobody")
-    missing = rocket.connector.missing([there, Target("group", rocket.group), typo, nobody])
+    missing = rocket.connector.missing_targets([there, Target("group", rocket.group), typo, nobody])
     assert missing == {
         typo: "no broker has a writable topic ordres",
         nobody: "no broker has a writable topic %RETRY%nobody",

@@ -61,7 +61,7 @@ def drained(place: Place, **changes: Any) -> list[Record]:
             found += batch.records
             reading.acknowledge(batch.position)
         if place.forgets:
-            assert reading.settled() == len(found)
+            assert reading.settled_position() == len(found)
     finally:
         reading.close()
     return found

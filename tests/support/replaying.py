@@ -36,7 +36,7 @@ from dlq.connectors.base import (
     Sent,
     Target,
     Writing,
-    unmarked,
+    keep_no_mark,
 )
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
@@ -124,7 +124,7 @@ class QueueFile:
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         return {target: [target.name] for target in targets}
 
-    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         gone = [target for target in targets if target.name in self.not_there]
         return {target: f"there is no queue {target.name}" for target in gone}
 
@@ -140,7 +140,7 @@ class QueueFile:
             self.witnesses.append(request.plan)
         return self
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         in_flight: deque[int] = deque()
         held: deque[Outgoing] = deque()
         with self.path.open("a", buffering=1) as queue:

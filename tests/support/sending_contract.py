@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support.servers import outage
 
-from dlq.connectors.base import Outgoing, Publisher, Search, SendRequest, Sent, Target, Writing, unmarked
+from dlq.connectors.base import Outgoing, Publisher, Search, SendRequest, Sent, Target, Writing, keep_no_mark
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
@@ -90,7 +90,7 @@ def new_plan() -> str:
 
 
 def said(
-    publisher: Publisher, letters: Iterator[Outgoing], writing: Writing = unmarked
+    publisher: Publisher, letters: Iterator[Outgoing], writing: Writing = keep_no_mark
 ) -> tuple[list[Sent], Exception | None]:
     """All answers, and the error that ended them. What is confirmed was told of when it was written."""
     answers: list[Sent] = []

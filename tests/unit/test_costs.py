@@ -136,7 +136,7 @@ def of_nothing(count: int, code: bytes = b"\x41") -> bytes:
 
 
 def application(content: bytes) -> bytes:
-    return values.described(message.APPLICATION, content)
+    return values.described_value(message.APPLICATION, content)
 
 
 def one_property(value: bytes) -> bytes:
@@ -166,7 +166,7 @@ def read_message(data: bytes) -> object:
 
 
 def read_amqp10_body(data: bytes) -> object:
-    body = values.described(message.VALUE, data)
+    body = values.described_value(message.VALUE, data)
     return amqp10_records.readable(body, {"type": amqp10_records.ENCODED_BODY})
 
 

@@ -22,6 +22,6 @@ def typed_block(headers: Mapping[str, Any], properties: Mapping[str, str | int])
     if all(isinstance(value, str) for value in headers.values()):
         return None
     try:
-        return block_of({name: typed.encoded(value) for name, value in headers.items()}, properties)
+        return block_of({name: typed.encode_field(value) for name, value in headers.items()}, properties)
     except (ValueError, RecursionError):
         return None

@@ -78,20 +78,20 @@ class Confirms:
     def __len__(self) -> int:
         return len(self._open)
 
-    def sent(self, entry: Open) -> None:
+    def add(self, entry: Open) -> None:
         """The next message of the channel."""
         self._tag += 1
         self._open[self._tag] = entry
         self._order.append(self._tag)
         self._tags[entry.replay_id] = self._tag
 
-    def returned(self, block: bytes, name: str) -> None:
+    def take_return(self, block: bytes, name: str) -> None:
         """A basic.return's content came: the header `name` says whose it is."""
         tag = self._tags.get(edits.text_header(block, name) or "")
         if tag is not None:
             self._returned.add(tag)
 
-    def answered(self, tag: int, multiple: bool, unwritten: int = 0) -> list[tuple[Open, bool]]:
+    def take_answer(self, tag: int, multiple: bool, unwritten: int = 0) -> list[tuple[Open, bool]]:
         """An ack or nack: the messages that it answers, each with whether it was returned. The last ones, so
         many as are `unwritten`, it cannot answer."""
         last = self._tag - unwritten

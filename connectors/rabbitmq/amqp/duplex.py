@@ -13,7 +13,7 @@ from typing import Any
 import pika
 
 from dlq.connectors import outbound
-from dlq.connectors.base import UNSENT_SECONDS, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Writing, keep_no_mark
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.amqp.link import Link
@@ -35,7 +35,7 @@ class DuplexLink(Link):
     ) -> None:
         self._asking = True
         self._outbox = bytearray()
-        self.writing: Writing = unmarked
+        self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket, and told of letters before their first bytes do."""
         self._written = 0
         self._letters: deque[tuple[int, int]] = deque()

@@ -53,7 +53,7 @@ class Delivery(NamedTuple):
     body: bytes
 
 
-def encoded(channel: int, method: Any) -> bytes:
+def encode_method(channel: int, method: Any) -> bytes:
     """The frame of a method."""
     return bytes(frame.Method(channel, method).marshal())
 
@@ -154,7 +154,7 @@ class FrameReader:
         """Bytes of a delivery's body, and of a frame, that have not come wholly."""
         return len(self._parts) + self._came
 
-    def progressed(self) -> bool:
+    def has_progressed(self) -> bool:
         """Whether more has come since the last time than heartbeats."""
         came = self._progressed or self._begins_with() not in (b"", bytes((_BEAT,)))
         self._progressed = False

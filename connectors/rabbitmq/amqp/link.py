@@ -22,7 +22,7 @@ from dlq.connectors.rabbitmq.amqp.frames import (
     Delivery,
     FrameError,
     FrameReader,
-    encoded,
+    encode_method,
 )
 from dlq.core.errors import ConnectionLost, DlqError
 
@@ -87,17 +87,19 @@ class Link:
         self.server_version = str((start.server_properties or {}).get("version", ""))
         mechanism, response = parameters.credentials.response_for(start)
         properties = {**(parameters.client_properties or {}), "capabilities": _CAPABILITIES}
-        self._send(encoded(0, spec.Connection.StartOk(properties, mechanism, response, "en_US")))
+        self._send(encode_method(0, spec.Connection.StartOk(properties, mechanism, response, "en_US")))
         tune = self._answer(spec.Connection.Tune, patience)
         self.frame_max = min(tune.frame_max or MAX_FRAME, MAX_FRAME)
-        self._send(encoded(0, spec.Connection.TuneOk(tune.channel_max, self.frame_max, int(self.heartbeat))))
-        self._send(encoded(0, spec.Connection.Open(parameters.virtual_host, insist=True)))
+        self._send(
+            encode_method(0, spec.Connection.TuneOk(tune.channel_max, self.frame_max, int(self.heartbeat)))
+        )
+        self._send(encode_method(0, spec.Connection.Open(parameters.virtual_host, insist=True)))
         self._answer(spec.Connection.OpenOk, patience)
         self.open_channel()
 
     def open_channel(self) -> None:
         """Open the channel (again, after an error of the broker's closed it)."""
-        self._send(encoded(_CHANNEL, spec.Channel.Open()))
+        self._send(encode_method(_CHANNEL, spec.Channel.Open()))
         self._answer(spec.Channel.OpenOk)
         self.dead = False
 
@@ -108,7 +110,7 @@ class Link:
 
     def send(self, method: Any) -> None:
         """Send a method that has no answer."""
-        self._send(encoded(_CHANNEL, method))
+        self._send(encode_method(_CHANNEL, method))
 
     def take_deliveries(self, most: int) -> list[Delivery]:
         """Up to `most` deliveries that have come, in order."""
@@ -134,7 +136,7 @@ class Link:
             raise LinkLostError(str(error)) from error
         self._take_in()
         self._heed()
-        return self._frames.progressed()
+        return self._frames.has_progressed()
 
     def _wait_at_most(self, seconds: float) -> None:
         """Only where it changes: each system call gives the interpreter away to the thread that writes."""
@@ -165,7 +167,9 @@ class Link:
                 self._frames.methods.clear()
                 of_channel = isinstance(method, spec.Channel.Close)
                 with contextlib.suppress(LinkLostError):
-                    self._send(encoded(channel, (spec.Channel if of_channel else spec.Connection).CloseOk()))
+                    self._send(
+                        encode_method(channel, (spec.Channel if of_channel else spec.Connection).CloseOk())
+                    )
                 raise self._refusal(method.reply_code, str(method.reply_text))
             if isinstance(method, spec.Basic.Cancel):
                 raise LinkLostError("the broker cancelled the consumer: the queue was deleted or has moved")
@@ -201,13 +205,13 @@ class Link:
         if not self.dead:
             with contextlib.suppress(LinkLostError, DlqError):
                 self.call(spec.Channel.Close(200, "done", 0, 0), spec.Channel.CloseOk)
-                self._send(encoded(0, spec.Connection.Close(200, "done", 0, 0)))
+                self._send(encode_method(0, spec.Connection.Close(200, "done", 0, 0)))
                 self._answer(spec.Connection.CloseOk)
         self.dead = True
         outbound.close(self._socket)
 
 
-def connected(
+def connect_first(
     choices: Sequence[pika.ConnectionParameters],
 ) -> tuple[socket.socket, pika.ConnectionParameters]:
     """A socket to the first of `choices` that lets us, and which that is. Raises OSError."""

@@ -18,7 +18,7 @@ _REALS = {"f": "f", "d": "d"}
 _u32 = struct.Struct(">I")
 
 
-def encoded(value: Any, like: bytes | None = None) -> bytes:
+def encode_field(value: Any, like: bytes | None = None) -> bytes:
     """A value with the octet of its type before it; `like` is the field it replaces. Raises ValueError."""
     kind = chr(like[0]) if like else ""
     if value is None:
@@ -136,13 +136,13 @@ def _nested(kind: str, value: Any, like: bytes) -> bytes:
 def _table(value: Mapping[str, Any], like: bytes) -> Iterator[bytes]:
     before = dict(named_fields(like[5:])) if like else {}
     for name, one in value.items():
-        yield _short_name(name) + encoded(one, before.get(name))
+        yield _short_name(name) + encode_field(one, before.get(name))
 
 
 def _array(value: list[Any], like: bytes) -> Iterator[bytes]:
     before = list(_items(like[5:])) if like else []
     for number, one in enumerate(value):
-        yield encoded(one, before[number] if number < len(before) else None)
+        yield encode_field(one, before[number] if number < len(before) else None)
 
 
 def _short_name(name: str) -> bytes:

@@ -96,7 +96,7 @@ def without_to(whole: bytes) -> bytes:
     """The bare message without the place that Artemis writes into it when a letter dies."""
     block, body, _ = message.split(whole)
     sent = message.to_send(block, lambda _name: False, {}, {}, {"to": b"\x40"})
-    return bare(message.joined(sent, body))
+    return bare(message.join_message(sent, body))
 
 
 def test_each_kind_of_message_is_archived_once_and_goes_back_byte_for_byte(place: Place) -> None:
@@ -105,7 +105,7 @@ def test_each_kind_of_message_is_archived_once_and_goes_back_byte_for_byte(place
     place.send(b"by stomp", queue="DLQ")
     before = encoded(place, "DLQ", len(messages) + 1)
     records, left, reading = place.pull("drain", "DLQ")
-    assert (left, reading.complete, reading.settled()) == ([], True, len(records))
+    assert (left, reading.complete, reading.settled_position()) == ([], True, len(records))
     assert place.pull("drain", "DLQ")[0] == []
     own = of(place, records)
     assert len(own) == len(messages)

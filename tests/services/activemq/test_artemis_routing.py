@@ -67,7 +67,7 @@ def test_a_letter_of_a_subscription_reaches_its_queue_alone(sender: Place, routi
     make = dead(news, own, routing)
     target = sender.connector.target_of(make(0), "origin")
     assert target == Target("queue", f"{news}::{own}")
-    assert sender.connector.missing([target]) == {}
+    assert sender.connector.missing_targets([target]) == {}
     assert {s.outcome for s in published(sender, news, to(target, make))} == {"confirmed"}
     assert ([r.body for r in sender.drain(own)], sender.drain(other)) == ([b"0", b"1", b"2"], [])
 
@@ -115,7 +115,7 @@ def test_a_topic_reaches_each_subscription_and_without_any_it_is_returned(sender
 @on_artemis
 def test_a_new_queue_is_made_by_its_first_letter(sender: Place) -> None:
     target = Target("queue", f"{sender.queue}.new")
-    assert sender.connector.missing([target]) == {}
+    assert sender.connector.missing_targets([target]) == {}
     assert {s.outcome for s in published(sender, sender.queue, to(target))} == {"confirmed"}
     assert len(sender.drain(target.name)) == 3
 
@@ -125,7 +125,7 @@ def test_where_nothing_would_arrive_is_known_before_anything_is_sent(stomp: Plac
     address = stomp.queue
     make_queue(stomp, address, f"{address}.sub", "MULTICAST")
     gone, wrong = Target("queue", f"{address}::gone"), Target("queue", address)
-    found = stomp.connector.missing([gone, wrong, Target("topic", address)])
+    found = stomp.connector.missing_targets([gone, wrong, Target("topic", address)])
     assert found == {
         gone: f"there is no queue 'gone' at address {address!r}",
         wrong: f"{address!r} is an address of MULTICAST alone (as topic:{address} it has a receiver)",

@@ -59,7 +59,7 @@ def test_every_class_of_message_comes_back_as_java_sent_it(stomp: Place) -> None
     assert len(before) == 22
     stomp.java("ActiveMqClasses.java", "send", stomp.queue)
     records, left, reading = here.pull("drain")
-    assert (len(records), left, reading.complete, reading.settled()) == (22, [], True, 22)
+    assert (len(records), left, reading.complete, reading.settled_position()) == (22, [], True, 22)
     assert {r.properties["class"] for r in records} == {
         "map", "stream", "object", "bytes", "blob", "text", "plain",
     }  # fmt: skip
@@ -170,7 +170,7 @@ def test_many_letters_are_taken_in_order_and_what_is_not_durable_comes_again(sto
         if batch.position >= 3000:
             break
         reading.acknowledge(batch.position)
-    settled = reading.settled()
+    settled = reading.settled_position()
     reading.close()
     assert 0 < settled < len(taken)
     rest, _, again = here.pull("drain")
@@ -188,7 +188,7 @@ def drained(place: Place) -> tuple[list[bytes], int]:
         for batch in reading.batches():
             taken += [r.body for r in batch.records]
             reading.acknowledge(batch.position)
-            settled = reading.settled()
+            settled = reading.settled_position()
     reading.close()
     return taken, settled
 

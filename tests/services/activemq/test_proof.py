@@ -233,7 +233,7 @@ taken = 0
 for batch in reading.batches():
     taken += len(batch.records)
     reading.acknowledge(batch.position)
-reading.settled()
+reading.settled_position()
 reading.close()
 connector.close()
 print(json.dumps([sorted(said), [found[n] for n in range(150)], gauge.depth, taken, reading.complete]))

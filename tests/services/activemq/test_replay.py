@@ -217,7 +217,7 @@ def test_a_letter_of_an_amqp_producer_shows_its_message_and_goes_back_byte_for_b
         for batch in reading.batches():
             records += batch.records
             reading.acknowledge(batch.position)
-        reading.settled()
+        reading.settled_position()
         reading.close()
         assert [r.body for r in records[:1]] == [b'{"order": {"id": 5}}']
         assert (records[0].body_size, records[0].content_type, records[0].content_encoding) == (

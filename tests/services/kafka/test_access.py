@@ -79,7 +79,7 @@ def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> 
 def test_who_may_not_read_a_topics_settings_has_to_name_it_as_a_target(guarded: Kafka) -> None:
     """It may be compacted."""
     bob, target = by_sasl(guarded, "bob"), Target("topic", "orders-dlt")
-    assert bob.missing([target]) == {}
+    assert bob.missing_targets([target]) == {}
     [why] = bob.preview(Outgoing(0, dead(0, b"k"), target, {})).unless_named.values()
     assert "DESCRIBE_CONFIGS" in why
 
@@ -144,7 +144,7 @@ def test_what_is_not_there_or_does_not_speak_so_is_told_apart(guarded: Kafka) ->
 
 def test_asking_for_a_topic_makes_none(guarded: Kafka) -> None:
     found = connector(guarded.url)
-    assert found.missing([Target("topic", "ordres")]) == {
+    assert found.missing_targets([Target("topic", "ordres")]) == {
         Target("topic", "ordres"): "there is no topic ordres"
     }
     assert "ordres" not in Driver(guarded.bootstrap).admin.list_topics(timeout=30).topics

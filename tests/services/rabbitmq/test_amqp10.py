@@ -31,7 +31,7 @@ from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
 from dlq.connectors.amqp10 import frames, message, values
 from dlq.connectors.base import Outgoing, Reading, ReadRequest, Search, SendRequest, Sent, Target
-from dlq.connectors.rabbitmq.amqp10_publisher import opened
+from dlq.connectors.rabbitmq.amqp10_publisher import open_session
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.clock import now
@@ -141,7 +141,7 @@ def test_what_is_read_by_1_0_is_exactly_what_closes_0_9_1_connections(rabbit: Ra
 
 def _raw(rabbit: Rabbit, queue: str) -> bytes:
     """The letter in front, which goes back."""
-    session = opened(rabbit.broker())
+    session = open_session(rabbit.broker())
     link = session.attach(frames.RECEIVER, f"/queues/{queue}")
     while not (found := session.take()):
         session.ask(link, 1)
@@ -315,8 +315,8 @@ def test_a_small_letter_that_promises_much_is_captured_and_goes_back_byte_by_byt
         values.string("poison") + b"\x98" + SEVEN.bytes,
         *[values.string(f"k{n}") + promise for n in range(19)],
     ]
-    application = values.described(message.APPLICATION, values.mapping(pairs))
-    body = values.described(message.DATA, values.binary(b"x"))
+    application = values.described_value(message.APPLICATION, values.mapping(pairs))
+    body = values.described_value(message.DATA, values.binary(b"x"))
     publish(rabbit, found._replace(raw_properties=message.split(application + body)[0]), died)
     [kept] = captured(rabbit, died)
     assert (kept.body, kept.headers["poison"]) == (b"x", str(SEVEN))

@@ -15,7 +15,7 @@ from support.sending_contract import said
 from dlq.cli.app import run
 from dlq.cli.exit import ExitCode
 from dlq.connectors.base import Outgoing, SendRequest
-from dlq.connectors.rabbitmq.amqp10_publisher import opened
+from dlq.connectors.rabbitmq.amqp10_publisher import open_session
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.core.errors import AccessDenied, Unreachable
@@ -76,14 +76,14 @@ def test_letters_come_and_go_by_amqp_1_0_over_tls(rabbit: Rabbit) -> None:
 
 def test_a_certificate_that_nobody_vouches_for_is_said(rabbit: Rabbit) -> None:
     with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right") as caught:
-        opened(rabbit.by_tls(ca_file=None))
+        open_session(rabbit.by_tls(ca_file=None))
     assert "\n" not in str(caught.value)
 
 
 def test_a_limit_of_connections_which_the_broker_does_not_tell_is_guessed(rabbit: Rabbit) -> None:
     rabbit.node.api("PUT", "vhost-limits", rabbit.vhost, "max-connections", value=1)
     with pytest.raises(Unreachable, match=r"a limit of connections, or .*\? The broker's log says it"):
-        opened(rabbit.broker())
+        open_session(rabbit.broker())
 
 
 @pytest.mark.parametrize(

@@ -221,8 +221,8 @@ _DIE = "os.kill(os.getpid(), signal.SIGKILL)"
         ("attempt.commit", "after"),
         ("RabbitReading.acknowledge", "before"),
         ("RabbitReading.acknowledge", "after"),
-        ("RabbitReading.settled", "before"),
-        ("RabbitReading.settled", "after"),
+        ("RabbitReading.settled_position", "before"),
+        ("RabbitReading.settled_position", "after"),
         ("manifests.settle", "after"),
     ],
 )

@@ -18,7 +18,7 @@ from dlq.archive.schema import to_records, to_table
 from dlq.connectors.base import Mode
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
-from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.amqp.frames import encode_method
 from dlq.connectors.rabbitmq.connection import parameters
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import ConnectionLost
@@ -124,7 +124,7 @@ def publish_raw(
     link = link or publishing(rabbit.url, lambda: rabbit)
     for block, body in messages:
         header = struct.pack(">HHQ", spec.BasicProperties.INDEX, 0, len(body)) + block
-        link.put(encoded(1, spec.Basic.Publish(exchange="", routing_key=queue)))
+        link.put(encode_method(1, spec.Basic.Publish(exchange="", routing_key=queue)))
         link.put(struct.pack(">BHI", spec.FRAME_HEADER, 1, len(header)) + header + b"\xce")
         if body:
             link.put(frame.Body(1, body).marshal())
@@ -141,7 +141,7 @@ def capture(rabbit: Rabbit, queue: str, mode: Mode = "drain") -> list[Record]:
     for batch in reading.batches():
         found += to_records(to_table(batch.records))
         reading.acknowledge(batch.position)
-    reading.settled()
+    reading.settled_position()
     reading.close()
     return found
 

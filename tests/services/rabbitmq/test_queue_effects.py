@@ -72,7 +72,7 @@ def acknowledge(reading: Reading, batches: Iterator[Batch]) -> None:
     """Take and acknowledge the rest, as a pull does."""
     for batch in batches:
         reading.acknowledge(batch.position)
-    reading.settled()
+    reading.settled_position()
 
 
 def left(rabbit: Rabbit, queue: str, number: int) -> list[bytes]:

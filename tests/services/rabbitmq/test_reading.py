@@ -70,7 +70,7 @@ def test_a_drain_takes_the_snapshot_and_leaves_late_letters_untouched(rabbit: Ra
             rabbit.publish(queue, [b"late %d" % i for i in range(200)])
         bodies += [record.body for record in batch.records]
         reading.acknowledge(batch.position)
-    assert reading.settled() == 3000
+    assert reading.settled_position() == 3000
     reading.close()
     assert (reading.snapshot, reading.complete) == (3000, True)
     assert bodies == [b"letter %d" % i for i in range(3000)]
@@ -89,7 +89,7 @@ def test_a_drain_that_ends_early_gives_the_rest_back_once_and_uncounted(rabbit: 
     scan = reading.batches()
     reading.acknowledge(next(scan).position)
     del scan
-    assert reading.settled() == 20
+    assert reading.settled_position() == 20
     reading.close()
     rabbit.wait_for(queue, 480)
     rest = rabbit.take(queue, 480)
@@ -210,7 +210,7 @@ def test_a_careful_reading_asks_for_one_letter_at_a_time(rabbit: Rabbit) -> None
         assert len(batch.records) <= 1
         assert rabbit.depth(queue) >= 5 - batch.position
         reading.acknowledge(batch.position)
-    assert reading.settled() == 5
+    assert reading.settled_position() == 5
     reading.close()
 
 
@@ -226,7 +226,7 @@ def test_a_slow_writer_stops_the_broker_and_not_the_memory(rabbit: Rabbit) -> No
         time.sleep(0.1)
         reading.acknowledge(batch.position)
     assert seen == 8
-    assert reading.settled() == 8
+    assert reading.settled_position() == 8
     reading.close()
 
 
@@ -295,7 +295,9 @@ def test_letters_near_their_delivery_limit_are_taken_one_at_a_time(rabbit: Rabbi
     for batch in reading.batches():
         assert len(batch.records) <= 1 or not any("limit" in note for note in reading.notes)
         reading.acknowledge(batch.position)
-    assert (reading.snapshot, reading.position, reading.settled()) == (20, 20, 20), rabbit.depth(queue)
+    assert (reading.snapshot, reading.position, reading.settled_position()) == (20, 20, 20), rabbit.depth(
+        queue
+    )
     reading.close()
 
 

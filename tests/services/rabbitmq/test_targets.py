@@ -52,7 +52,7 @@ def captured(rabbit: Rabbit, queue: str) -> list[Record]:
     for batch in reading.batches():
         found += batch.records
         reading.acknowledge(batch.position)
-    reading.settled()
+    reading.settled_position()
     reading.close()
     return found
 

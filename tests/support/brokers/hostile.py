@@ -12,8 +12,8 @@ from pika import spec
 
 from dlq.connectors.activemq.openwire import greeting
 from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.values import NULL, boolean, described, sequence, string, ubyte, uint, ushort
-from dlq.connectors.rabbitmq.amqp.frames import FrameReader, encoded
+from dlq.connectors.amqp10.values import NULL, boolean, described_value, sequence, string, ubyte, uint, ushort
+from dlq.connectors.rabbitmq.amqp.frames import FrameReader, encode_method
 
 Harm = Callable[[socket.socket], None]
 
@@ -63,12 +63,12 @@ def amqp(
         if when == "Start":
             return harm(peer)
         start = spec.Connection.Start(0, 9, {"version": "3.13.7"}, "PLAIN", "en_US")
-        peer.sendall(encoded(0, start))
+        peer.sendall(encode_method(0, start))
         while data := peer.recv(2**16):
             reader.feed(data)
             for channel, method in reader.methods:
                 for answer in _amqp_answers(method, depth):
-                    peer.sendall(encoded(channel, answer))
+                    peer.sendall(encode_method(channel, answer))
                 if method.NAME == "Basic.Ack" and acknowledged is not None:
                     acknowledged.append(method.delivery_tag)
                 if when == method.NAME:
@@ -106,7 +106,7 @@ def amqp_frame(kind: int, payload: bytes, channel: int = 1, size: int | None = N
 
 def amqp_delivery(body: bytes, size: int | None = None, block: bytes = b"\0\0", tag: int = 1) -> bytes:
     """A letter; `size` is what its header says of its body, `block` its property flags and list."""
-    deliver = encoded(1, spec.Basic.Deliver("c", tag, False, "", "q"))
+    deliver = encode_method(1, spec.Basic.Deliver("c", tag, False, "", "q"))
     header = struct.pack(">HHQ", 60, 0, len(body) if size is None else size) + block
     return deliver + amqp_frame(2, header) + (amqp_frame(3, body) if body else b"")
 
@@ -284,5 +284,5 @@ def _attached(asked: frames.Frame) -> bytes:
     role = not asked.field(2)
     there = [asked.field(0), asked.field(1)]
     fields = [string(there[0]), uint(there[1]), boolean(role), ubyte(0), ubyte(0)]
-    ends = [described(0x28, sequence([])), described(0x29, sequence([]))]
+    ends = [described_value(0x28, sequence([])), described_value(0x29, sequence([]))]
     return frames.frame(frames.ATTACH, [*fields, *ends, NULL, NULL, uint(0)])

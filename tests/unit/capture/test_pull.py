@@ -357,7 +357,7 @@ def test_who_is_waited_for_is_the_archive_while_it_is_read_or_written_and_else_t
     monkeypatch.setattr(MemoryConnector, "read", noting("read", MemoryConnector.read))
     monkeypatch.setattr("dlq.capture.pull.remove_uncommitted", noting("mended", remove_uncommitted))
     monkeypatch.setattr(segments, "record_ids", noting("known", segments.record_ids))
-    monkeypatch.setattr(MemoryReading, "settled", noting("settled", MemoryReading.settled))
+    monkeypatch.setattr(MemoryReading, "settled_position", noting("settled", MemoryReading.settled_position))
     take(store, shop, "copy")
     pull(store, shop, SOURCE, PullOptions("drain"), awaits=awaited.append)
     assert seen == {"mended": "archive", "read": "broker", "known": "archive", "settled": "broker"}

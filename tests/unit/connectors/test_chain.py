@@ -47,7 +47,7 @@ class Member:
     def acknowledge(self, position: int) -> None:
         pass
 
-    def settled(self) -> int:
+    def settled_position(self) -> int:
         return self.position
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ def test_the_others_are_read_and_the_one_is_named(why: DlqError, at_once: bool) 
     bad = Member("bad", 2, why, at_once)
     reading = ChainReading([Member("a", 3), bad, Member("z", 4)], "drain", None)
     assert [batch.position for batch in reading.batches()] == [3, 7]
-    assert reading.settled() == 7
+    assert reading.settled_position() == 7
     assert not reading.complete
     assert f"not read: bad: {why}" in reading.notes
     assert bad.closed != at_once

@@ -128,7 +128,7 @@ def read_rabbitmq_stream_amqp10(request: ReadRequest, wire: Sequence[str]) -> Re
     """The same of a stream, with x-stream-offset among the annotations."""
     session = MagicMock()
     session.take.return_value = [Mock(message=bytes.fromhex(one), number=n) for n, one in enumerate(wire)]
-    seen = StreamLook(session, request, "4.3.6").some()
+    seen = StreamLook(session, request, "4.3.6").next_letters()
     records = [one.record for one in seen if one.record is not None]
     return Read(records, {str(request.source.queue): seen[-1].offset + 1})
 
@@ -178,7 +178,7 @@ def read_artemis_both(request: ReadRequest, wire: Sequence[Mapping[str, str]]) -
         seen.keep(letter)
     frames = stomp_frames([one["stomp"] for one in wire])
     make = with_shadows(activemq_record_maker(request, ARTEMIS))
-    return Read(make([*map(seen.completed, frames)]))
+    return Read(make([*map(seen.complete, frames)]))
 
 
 def read_artemis_amqp10(request: ReadRequest, wire: Sequence[str]) -> Read:
@@ -224,8 +224,8 @@ def read_kafka_pointers(request: ReadRequest, wire: Sequence[Mapping[str, Any]])
     """The same of share groups' dead letters; `there` is what lies in the topics to which they point."""
     cluster: Any = ClusterOfOriginals([to_message(one) for letter in wire for one in letter["there"]])
     pointers = Pointers(cluster, NO_CHECKPOINT, NOW // 1000)
-    found = read_kafka_letters(request, wire, pointers.of)
-    return found._replace(checkpoint={**found.checkpoint, **pointers.seen()})
+    found = read_kafka_letters(request, wire, pointers.originals_of)
+    return found._replace(checkpoint={**found.checkpoint, **pointers.first_seen()})
 
 
 def read_kafka_letters(

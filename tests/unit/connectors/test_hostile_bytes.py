@@ -15,7 +15,7 @@ from dlq.connectors.activemq import openwire, stomp
 from dlq.connectors.activemq.openwire import MAGIC
 from dlq.connectors.amqp10 import frames as amqp10
 from dlq.connectors.rabbitmq.amqp import frames
-from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encoded
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encode_method
 from dlq.connectors.rocketmq import remoting
 from dlq.connectors.rocketmq.message import decode
 from dlq.core.errors import ConnectionLost
@@ -30,7 +30,7 @@ def greeting(version: int) -> bytes:
 
 STOMPED = b"MESSAGE\nsubscription:t\n\nbody\0\nRECEIPT\nreceipt-id:t\n\n\0"
 ANSWERED = greeting(11) + struct.pack(">iBi?i", 10, 30, 0, False, 5)
-DELIVERED = encoded(1, spec.Basic.QosOk()) + amqp_delivery(b"body" * 9)
+DELIVERED = encode_method(1, spec.Basic.QosOk()) + amqp_delivery(b"body" * 9)
 OUTCOME = amqp10.frame(amqp10.SASL_OUTCOME, [b"\x50\x00"])
 TRANSFERRED = amqp10.SASL_HEADER + OUTCOME + amqp10.AMQP_HEADER + amqp10.HEARTBEAT
 TRANSFERRED += amqp10.attach("dlq-0", 0, amqp10.RECEIVER, amqp10.terminus(amqp10.RECEIVER, "/queues/q"))
@@ -109,9 +109,9 @@ def test_a_stomp_body_of_beginnings_of_frames_takes_time_by_its_length_alone() -
 def test_heartbeats_are_no_progress_and_a_half_frame_is() -> None:
     reader = frames.FrameReader()
     reader.feed(HEARTBEAT * 3)
-    assert not reader.progressed()
+    assert not reader.has_progressed()
     reader.feed(amqp_frame(3, b"x")[:5])
-    assert reader.progressed()
+    assert reader.has_progressed()
 
 
 def test_a_body_in_parts_of_two_bytes_takes_memory_by_its_length_alone() -> None:

@@ -71,7 +71,7 @@ class Pulling(RuleBasedStateMachine):
                 self.checkpoint.update(batch.checkpoint)
                 self.read_log, self.keys[self.log] = self.log, key
             reading.acknowledge(batch.position)
-            assert reading.settled() == batch.position
+            assert reading.settled_position() == batch.position
 
     @invariant()
     def no_letter_is_captured_twice(self) -> None:

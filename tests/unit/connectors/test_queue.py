@@ -153,7 +153,7 @@ class Draining(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         try:
-            self.settled = self.reading.settled()
+            self.settled = self.reading.settled_position()
         except ConnectionLost:
             assert self.broker.is_cut
 

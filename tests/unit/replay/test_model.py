@@ -21,7 +21,17 @@ from dlq.connectors.activemq import artemis_routing
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.artemis_routing import Routing, letters_by_target
 from dlq.connectors.activemq.marker import Marked, marker_bodies, marker_body, new_run, trail_of
-from dlq.connectors.base import Checkpoint, Outgoing, Presence, Proof, Search, Sent, Target, Writing, unmarked
+from dlq.connectors.base import (
+    Checkpoint,
+    Outgoing,
+    Presence,
+    Proof,
+    Search,
+    Sent,
+    Target,
+    Writing,
+    keep_no_mark,
+)
 from dlq.connectors.kafka import find as kafka
 from dlq.connectors.kafka.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.cluster import Log as Offsets
@@ -61,7 +71,7 @@ class Model(QueueFile):
         self.late: list[str] = []
         self.is_whole, self.is_readable = True, True
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         self.begin()
         for one in outgoing:
             writing([one.number])
@@ -212,7 +222,7 @@ class Counts(Markers):
         }
         return {"routingType": "ANYCAST", "address": "orders", "queueNames": ["orders"], **counted}.get(name)
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         self._routing = Routing(cast(Management, self))
 
         def begun() -> Iterator[Outgoing]:

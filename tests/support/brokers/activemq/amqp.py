@@ -9,7 +9,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.activemq.fixtures import Place
 
-from dlq.connectors.activemq.amqp10_session import opened
+from dlq.connectors.activemq.amqp10_session import open_session
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.session import Delivery
 
@@ -50,7 +50,7 @@ def received(place: Place, queue: str, number: int) -> list[Message]:
 
 def encoded(place: Place, queue: str, number: int) -> Sequence[bytes]:
     """The messages of a queue byte for byte; they stay there."""
-    session = opened(place.settings)
+    session = open_session(place.settings)
     try:
         link = session.attach(frames.RECEIVER, queue)
         found: list[Delivery] = []

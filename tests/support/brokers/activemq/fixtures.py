@@ -104,7 +104,7 @@ class Place:
                 left += [letter.reason for letter in batch.skipped]
                 if mode == "drain":
                     reading.acknowledge(batch.position)
-            reading.settled()
+            reading.settled_position()
         finally:
             reading.close()
         return records, left, reading

@@ -24,7 +24,7 @@ from support.brokers.rabbitmq.broker import PACKAGED, Node
 
 from dlq.connectors.base import Mode, ReadRequest
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
-from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.amqp.frames import encode_method
 from dlq.connectors.rabbitmq.connection import parameters
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.core.errors import ConnectionLost
@@ -132,7 +132,7 @@ class Rabbit:
         a node holds in memory is lost when it is killed."""
         before = self.depth(queue)
         wanted = pika.BasicProperties(**{"delivery_mode": 2, **properties})
-        publish = encoded(1, spec.Basic.Publish(exchange="", routing_key=queue))
+        publish = encode_method(1, spec.Basic.Publish(exchange="", routing_key=queue))
         header = cache(lambda size: frame.Header(1, size, wanted).marshal())
         link = DuplexLink(parameters(self.broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
         link.call(spec.Confirm.Select(), spec.Confirm.SelectOk)

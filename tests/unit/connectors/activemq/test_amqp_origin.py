@@ -4,7 +4,7 @@ import pytest
 
 from dlq.connectors.activemq.amqp10_records import edit_headers, headers_of
 from dlq.connectors.amqp10 import message
-from dlq.connectors.amqp10.values import described, mapping, string, symbol
+from dlq.connectors.amqp10.values import described_value, mapping, string, symbol
 
 ANNOTATIONS, PROPERTIES, DATA = 0x72, 0x74, b"\x00\x53\x75\xa0\x01x"
 NAMES = [
@@ -19,7 +19,7 @@ NAMES = [
 def block(annotations: dict[str, str], properties: dict[str, str]) -> bytes:
     told = mapping([symbol(name) + string(text) for name, text in annotations.items()])
     own = mapping([string(name) + string(text) for name, text in properties.items()])
-    return message.split(described(ANNOTATIONS, told) + described(PROPERTIES, own) + DATA)[0]
+    return message.split(described_value(ANNOTATIONS, told) + described_value(PROPERTIES, own) + DATA)[0]
 
 
 def shown(annotations: dict[str, str], properties: dict[str, str]) -> dict[str, str]:

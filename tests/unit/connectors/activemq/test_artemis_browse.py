@@ -53,7 +53,7 @@ def why_lossy(found: Browsed, letter: Frame) -> str | None:
 def test_a_letter_is_found_by_the_id_that_the_broker_made(number: int) -> None:
     found = browsed(shown(number, ONE_ENTRY))
     assert why_lossy(found, frame(number)) is None
-    completed = found.completed(frame(number))
+    completed = found.complete(frame(number))
     assert completed.body == ONE_ENTRY
     assert completed.properties == {"class": "map", "type of amount": "int"}
     assert completed.head == frame(number).head
@@ -68,15 +68,15 @@ def test_a_letter_of_an_openwire_client_is_found_by_its_own_id() -> None:
 
 def test_a_text_keeps_the_body_that_stomp_shows() -> None:
     found = browsed(shown(1, b"\0\0\0\1x", TEXT))
-    assert found.completed(frame(1)).body == b"garbage"
-    assert (found.completed(frame(1)).properties or {})["class"] == "text"
+    assert found.complete(frame(1)).body == b"garbage"
+    assert (found.complete(frame(1)).properties or {})["class"] == "text"
 
 
 def test_a_letter_that_came_later_is_judged_by_what_stomp_shows() -> None:
     found = browsed(shown(1))
     for other in (frame(2), frame(1, sent_at=6)):
         assert why_lossy(found, other) == UNKNOWN
-        assert found.completed(other) == other._replace(properties=NOTHING)
+        assert found.complete(other) == other._replace(properties=NOTHING)
 
 
 def test_letters_that_share_an_id_are_known_only_where_they_are_equal() -> None:

@@ -47,7 +47,7 @@ class Endless:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Endless:
     endless = Endless()
-    monkeypatch.setattr(amqp10_reading, "opened", lambda _: endless)
+    monkeypatch.setattr(amqp10_reading, "open_session", lambda _: endless)
     return endless
 
 
@@ -139,7 +139,7 @@ def test_a_browse_beside_stomp_is_bounded() -> None:
 
     connection: Any = SimpleNamespace(broker_id="b", browse=browse)
     for limit in (None, 7, 10**9):
-        artemis_browse.browsed(connection, "q", limit)
+        artemis_browse.browse_queue(connection, "q", limit)
     assert asked == [1_000_000, 7, 1_000_000]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.jolokia import mended
+from dlq.connectors.activemq.jolokia import mend_escapes
 from dlq.connectors.activemq.queues import Queues
 from dlq.core.errors import AccessDenied, Unreachable
 
@@ -25,7 +25,7 @@ TROUBLES = {
 
 def test_control_characters_that_jolokia_writes_wrongly_are_read() -> None:
     written = rb'["a\u001;b\u000<\u0007", "\\u001;", "\"\u00e9"]'
-    assert json.loads(mended(written)) == ["a\x1bb\x0c\x07", "\\u001;", '"é']
+    assert json.loads(mend_escapes(written)) == ["a\x1bb\x0c\x07", "\\u001;", '"é']
 
 
 class Agent:
@@ -72,7 +72,7 @@ def test_a_name_needs_no_jolokia_and_what_is_wrong_with_it_is_found_out_once(
 ) -> None:
     agent, error, words = trouble
     queues = queues_of(agent.url)
-    assert queues.named("orders") == ["orders"]
+    assert queues.resolve_names("orders") == ["orders"]
     assert (queues.facts("orders"), queues.message("orders", "ID:1")) == (None, None)
     assert isinstance(queues.trouble, error)
     assert words in str(queues.trouble)
@@ -82,9 +82,9 @@ def test_a_name_needs_no_jolokia_and_what_is_wrong_with_it_is_found_out_once(
 def test_a_pattern_needs_jolokia_and_so_do_its_details(trouble: tuple[Agent, type[Exception], str]) -> None:
     agent, error, words = trouble
     with pytest.raises(error, match=words):
-        queues_of(agent.url).named("orders.>")
+        queues_of(agent.url).resolve_names("orders.>")
     with pytest.raises(error, match=words):
-        queues_of(agent.url, details=True).named("orders")
+        queues_of(agent.url, details=True).resolve_names("orders")
 
 
 def test_nobody_where_jolokia_should_be_is_said() -> None:

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from dlq.connectors.activemq.marker import PROBES, Marked, Scanning, Trail, marker_body, scanned, trail_of
+from dlq.connectors.activemq.marker import (
+    PROBES,
+    Marked,
+    Scanning,
+    Trail,
+    marker_body,
+    scan_markers,
+    trail_of,
+)
 from dlq.core.errors import ConnectionLost
 
 ANCHOR, QUEUE = "run/0", "dlq.replay.plan"
@@ -34,7 +42,7 @@ class Queue:
 
 def test_what_is_between_an_anchor_and_the_probes_is_everything() -> None:
     queue = Queue(marker_body(ANCHOR), marker_body("run/1", ANCHOR, ["a", "b"]))
-    trail, kept = scanned(queue.scanning(), QUEUE)
+    trail, kept = scan_markers(queue.scanning(), QUEUE)
     assert (trail.sent, len(kept), trail.why_unproven([ANCHOR], QUEUE)) == ({"a", "b"}, 2, None)
     assert len(queue.acknowledged) == PROBES
 
@@ -44,7 +52,7 @@ def test_the_anchor_of_a_queue_that_somebody_else_reads_is_taken_away(
 ) -> None:
     monkeypatch.setattr("dlq.connectors.activemq.marker._SHARED_AFTER", 0.1)
     queue = Queue(marker_body(ANCHOR), marker_body("run/1", ANCHOR, ["a"]), takes=(1, 3))
-    trail, _ = scanned(queue.scanning(), QUEUE)
+    trail, _ = scan_markers(queue.scanning(), QUEUE)
     assert "another consumer" in (trail.why_unproven([ANCHOR], QUEUE) or "")
     assert marker_body(ANCHOR) in queue.acknowledged
 
@@ -52,7 +60,7 @@ def test_the_anchor_of_a_queue_that_somebody_else_reads_is_taken_away(
 def test_a_queue_that_shows_no_probe_ends_in_an_error_and_without_its_anchor() -> None:
     queue = Queue(marker_body(ANCHOR), takes=range(1, PROBES + 1))
     with pytest.raises(ConnectionLost, match="were not shown to their end"):
-        scanned(queue.scanning(), QUEUE)
+        scan_markers(queue.scanning(), QUEUE)
     assert marker_body(ANCHOR) in queue.acknowledged
 
 
@@ -73,7 +81,7 @@ def test_a_queue_without_an_end_is_left(limit: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(f"dlq.connectors.activemq.marker.{limit}", 0.2)
     queue = EndlessQueue(marker_body("run/1", ANCHOR, ["a"]))
     with pytest.raises(ConnectionLost, match="do not come to an end"):
-        scanned(queue.scanning()._replace(patience=60.0), QUEUE)
+        scan_markers(queue.scanning()._replace(patience=60.0), QUEUE)
     assert (queue.shown == 1) == (limit == "_MOST_BYTES")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dlq.connectors.activemq import statistics_plugin
 from dlq.connectors.activemq.artemis import Management, _first
-from dlq.connectors.activemq.artemis_isolated import listed
+from dlq.connectors.activemq.artemis_isolated import identify_messages
 from dlq.connectors.activemq.artemis_routing import Routing
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
@@ -41,7 +41,7 @@ def test_a_management_that_answers_oddly_tells_nothing(told: Management) -> None
     assert facts is None or all(type(n) is int and n >= 0 for n in facts[:3])
     assert isinstance(told.ways_of_the_dead(), dict)
     assert told.killed_none(["q"]) == {}
-    listed(told.messages("q", "x") or [])
+    identify_messages(told.messages("q", "x") or [])
     told.address_settings("a")
     told.why_dropped("a")
     told.delivered_classes("q")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.activemq.prints import artemis, classic
-from dlq.connectors.interchange.format import checked, fit, record_of
+from dlq.connectors.interchange.format import check_document, fit, record_of
 from dlq.connectors.interchange.prints import Printed
 from dlq.core.keys import key_reader
 from dlq.core.record import Record
@@ -39,7 +39,7 @@ ARTEMIS: dict[str, Any] = {
 def record(found: Printed) -> Record:
     assert found.unread == []
     ((_, letter),) = found.letters
-    return record_of(checked(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
+    return record_of(check_document(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
 
 
 def without(shown: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def test_a_letter_that_no_acknowledgement_names_is_covered_by_one_behind_it_or_t
         assert not batch.skipped
         read += len(batch.records)
         reading.acknowledge(batch.position)
-    assert (read, reading.complete, reading.settled()) == (6, True, 6)
+    assert (read, reading.complete, reading.settled_position()) == (6, True, 6)
     assert acknowledgements(link) == acks
     clauses = [f"(JMSMessageID = 'ID:1:1-{n}' AND JMSTimestamp = {n})" for n in taken]
     assert link.selectors == [" OR ".join(clauses)]
@@ -123,7 +123,7 @@ def test_what_is_not_durable_yet_is_not_taken() -> None:
     batches = reading.batches()
     assert len(next(batches).records) == 2
     assert next(batches).records == ()
-    assert (link.selectors, reading.settled()) == ([], 0)
+    assert (link.selectors, reading.settled_position()) == ([], 0)
 
 
 def test_a_letter_that_does_not_come_back_to_be_taken_ends_the_reading(

@@ -16,7 +16,7 @@ from dlq.connectors.amqp10.values import (
     NULL,
     binary,
     boolean,
-    described,
+    described_value,
     sequence,
     string,
     symbol,
@@ -127,7 +127,7 @@ FRAMES = {
         **{
             f"end {name}": each
             for name, each in with_odd(
-                frames.CLOSE, [described(0x1D, sequence([symbol("x"), WORDS]))]
+                frames.CLOSE, [described_value(0x1D, sequence([symbol("x"), WORDS]))]
             ).items()
         },
     },

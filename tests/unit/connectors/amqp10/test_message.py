@@ -10,7 +10,7 @@ import pytest
 from dlq.connectors.amqp10 import message, values
 from dlq.connectors.amqp10.frames import AMQP_HEADER, OPEN, SASL_HEADER, FrameReader, frame
 from dlq.connectors.amqp10.message import Parts
-from dlq.connectors.amqp10.values import Value, described, mapping, sequence, string, symbol, uint
+from dlq.connectors.amqp10.values import Value, described_value, mapping, sequence, string, symbol, uint
 from dlq.connectors.rabbitmq.amqp10_records import (
     deaths,
     headers_of,
@@ -21,11 +21,11 @@ from dlq.connectors.rabbitmq.amqp10_records import (
 
 UUID = uuid.UUID(int=7)
 _UUID = b"\x98" + UUID.bytes
-HEADER = described(
+HEADER = described_value(
     message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.FALSE, uint(3)])
 )
-HOP = described(message.DELIVERY, mapping([symbol("hop") + uint(1)]))
-ANNOTATIONS = described(
+HOP = described_value(message.DELIVERY, mapping([symbol("hop") + uint(1)]))
+ANNOTATIONS = described_value(
     message.ANNOTATIONS,
     mapping(
         [
@@ -36,16 +36,18 @@ ANNOTATIONS = described(
         ]
     ),
 )
-PROPERTIES = described(
+PROPERTIES = described_value(
     message.PROPERTIES, sequence([_UUID, values.binary(b"me"), values.NULL, string("subject"), string("r")])
 )
-APPLICATION = described(message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + uint(5)]))
-FOOTER = described(message.FOOTER, mapping([symbol("crc") + uint(1)]))
+APPLICATION = described_value(
+    message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + uint(5)])
+)
+FOOTER = described_value(message.FOOTER, mapping([symbol("crc") + uint(1)]))
 BARE = PROPERTIES + APPLICATION
 
 
 def data(content: bytes) -> bytes:
-    return described(message.DATA, values.binary(content))
+    return described_value(message.DATA, values.binary(content))
 
 
 BODIES = {
@@ -53,8 +55,8 @@ BODIES = {
     "a large one": (data(b"x" * 300), b"x" * 300, False),
     "an empty one": (data(b""), b"", False),
     "two data sections": (data(b"one") + data(b"two"), data(b"one") + data(b"two"), True),
-    "a value": (described(message.VALUE, _UUID), described(message.VALUE, _UUID), True),
-    "sequences": (described(message.SEQUENCE, sequence([uint(1)])) * 2, None, True),
+    "a value": (described_value(message.VALUE, _UUID), described_value(message.VALUE, _UUID), True),
+    "sequences": (described_value(message.SEQUENCE, sequence([uint(1)])) * 2, None, True),
 }
 
 
@@ -66,30 +68,32 @@ def test_a_body_is_taken_out_and_put_back_byte_for_byte(name: str, footer: bytes
     block, found, is_encoded = message.split(whole)
     assert (found, is_encoded) == (sections if body is None else body, encoded)
     assert message.is_block(block)
-    assert message.joined(block, found) == whole
+    assert message.join_message(block, found) == whole
     bare = HEADER + BARE + sections + footer
-    assert message.joined(message.split(bare)[0], found) == bare
+    assert message.join_message(message.split(bare)[0], found) == bare
 
 
 def test_a_body_that_was_edited_has_its_own_size() -> None:
     block, _, _ = message.split(HEADER + BARE + data(b"hello") + FOOTER)
-    assert message.split(message.joined(block, b"y" * 1000))[1] == b"y" * 1000
-    block, _, _ = message.split(HEADER + BARE + described(message.VALUE, uint(1)))
+    assert message.split(message.join_message(block, b"y" * 1000))[1] == b"y" * 1000
+    block, _, _ = message.split(HEADER + BARE + described_value(message.VALUE, uint(1)))
     with pytest.raises(ValueError, match="encoded sections"):
-        message.joined(block, HEADER)
+        message.join_message(block, HEADER)
 
 
 def test_a_replay_is_durable_and_leaves_out_what_the_hop_the_broker_and_the_user_put_there() -> None:
     block, body, _ = message.split(HEADER + HOP + ANNOTATIONS + BARE + data(b"hello") + FOOTER)
     of_the_broker = ("x-opt-deaths", "x-exchange", "x-delivery-count")
     sent = message.to_send(block, of_the_broker.__contains__, {"b": "new"})
-    assert message.joined(sent, body) == (
-        described(message.HEADER, sequence([values.TRUE, values.ubyte(7)]))
-        + described(message.ANNOTATIONS, mapping([symbol("x-opt-mine") + _UUID]))
-        + described(
+    assert message.join_message(sent, body) == (
+        described_value(message.HEADER, sequence([values.TRUE, values.ubyte(7)]))
+        + described_value(message.ANNOTATIONS, mapping([symbol("x-opt-mine") + _UUID]))
+        + described_value(
             message.PROPERTIES, sequence([_UUID, values.NULL, values.NULL, string("subject"), string("r")])
         )
-        + described(message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + string("new")]))
+        + described_value(
+            message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + string("new")])
+        )
         + data(b"hello")
         + FOOTER
     )
@@ -107,7 +111,7 @@ def test_an_edit_changes_annotations_and_properties_where_they_stand() -> None:
 
 def test_an_identity_is_of_what_stays_the_same_at_each_delivery() -> None:
     other = ANNOTATIONS.replace(values.long(3), values.long(4))
-    again = described(message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.TRUE]))
+    again = described_value(message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.TRUE]))
     counts = "x-delivery-count".__eq__
     first = message.stable(message.split(HEADER + HOP + ANNOTATIONS + BARE + data(b"x"))[0], counts)
     assert first == message.stable(message.split(again + other + BARE + data(b"x"))[0], counts)
@@ -148,7 +152,7 @@ def test_odd_values_have_a_json_value_or_are_refused(encoded: str, shown: Any) -
     else:
         value, end = values.read(octets)
         assert (end, values.span(octets, 0)) == (len(octets), len(octets))
-        assert values.shown(value) == shown or shown == "2026-11-24T11:19:25.050Z"
+        assert values.to_json(value) == shown or shown == "2026-11-24T11:19:25.050Z"
 
 
 def test_hostile_values_take_neither_memory_nor_the_stack() -> None:
@@ -172,7 +176,7 @@ def test_no_change_of_some_bytes_of_a_message_is_anything_but_a_value_error() ->
             block, body, is_encoded = message.split(bytes(octets))
             parts = message.parts(block)
             headers_of(parts), properties_of(parts, is_encoded)
-            message.joined(message.to_send(block, lambda _name: False, {"n": "v"}), body)
+            message.join_message(message.to_send(block, lambda _name: False, {"n": "v"}), body)
 
 
 def test_a_history_is_read_whatever_stands_in_it() -> None:
@@ -200,7 +204,7 @@ def test_older_brokers_carry_no_approximate_number_over_0_9_1(
 
 
 def test_an_encoded_body_is_readable() -> None:
-    body = described(message.VALUE, mapping([string("id") + _UUID]))
+    body = described_value(message.VALUE, mapping([string("id") + _UUID]))
     assert readable(body, {"type": "amqp-1.0"}) == ({"id": str(UUID)}, "an encoded AMQP 1.0 section")
     assert readable(b"\xff", {"type": "amqp-1.0"}) == (None, "an encoded AMQP 1.0 section")
     assert readable(body, {}) is None
@@ -227,7 +231,7 @@ def test_a_value_that_is_text_or_bytes_is_taken_out_where_that_is_asked_for(
     whole = b"\x00\x53\x70\xc0\x02\x01\x41" + b"\x00\x53\x77" + value + footer
     block, body, is_encoded = message.split(whole, values=True)
     assert (body, is_encoded) == (value[5 if value[0] & 0x10 else 2 :], False)
-    assert message.joined(block, body) == whole
-    longer = message.joined(block, body + b"more")
+    assert message.join_message(block, body) == whole
+    longer = message.join_message(block, body + b"more")
     assert message.split(longer, values=True)[1] == body + b"more"
     assert message.split(whole)[1:] == (b"\x00\x53\x77" + value, True)

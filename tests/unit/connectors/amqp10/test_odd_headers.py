@@ -13,7 +13,7 @@ from dlq.connectors.amqp10.message import ANNOTATIONS, APPLICATION, DATA, PROPER
 from dlq.connectors.amqp10.values import (
     NULL,
     binary,
-    described,
+    described_value,
     long,
     mapping,
     sequence,
@@ -36,7 +36,7 @@ ODD = {
     "array": INTS,
     "array of described": MONEYS,
     "described": MONEY,
-    "described by a number": described(0x99, mapping([string("a") + INTS])),
+    "described by a number": described_value(0x99, mapping([string("a") + INTS])),
     "list of arrays": sequence_of_all([INTS, NULL, MONEY]),
     "map of described": mapping([string("price") + MONEY]),
     "described as a key": mapping([MONEY + long(1)]),
@@ -52,10 +52,10 @@ both_brokers = pytest.mark.parametrize("maker", MAKERS, ids=["rabbitmq", "artemi
 def letter(maker: Callable[[ReadRequest], Callable[[bytes], Record]]) -> Record:
     application = [string(name) + value for name, value in {**ODD, "plain": string("a")}.items()]
     encoded = (
-        described(ANNOTATIONS, mapping([symbol("x-odd") + MONEY]))
-        + described(PROPERTIES, sequence([string("id-1")]))
-        + described(APPLICATION, mapping(application))
-        + described(DATA, binary(b"an order"))
+        described_value(ANNOTATIONS, mapping([symbol("x-odd") + MONEY]))
+        + described_value(PROPERTIES, sequence([string("id-1")]))
+        + described_value(APPLICATION, mapping(application))
+        + described_value(DATA, binary(b"an order"))
     )
     return maker(ReadRequest(Source("dead", "shop", queue="dead"), "drain", "pull-1"))(encoded)
 

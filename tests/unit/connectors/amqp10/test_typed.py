@@ -41,7 +41,7 @@ def edited(**changes: object) -> dict[str, object]:
     given = {name: value for name, value in BEFORE.items() if name != "array"}
     block, body, _ = message.split(Message(body=b"x", inferred=True, properties=given).encode())
     after = Message()
-    after.decode(message.joined(message.edit_typed(block, lambda _name: False, changes), body))
+    after.decode(message.join_message(message.edit_typed(block, lambda _name: False, changes), body))
     return {name: bytes(value) if name == "binary" else value for name, value in after.properties.items()}
 
 
@@ -92,7 +92,7 @@ def with_properties(**changes: str | None) -> Message:
     before = amqp10_records.properties_of(message.parts(block))
     wanted = {name: text for name, text in {**before, **changes}.items() if text is not None}
     after = Message()
-    after.decode(message.joined(amqp10_records.edit_properties(block, wanted), body))
+    after.decode(message.join_message(amqp10_records.edit_properties(block, wanted), body))
     return after
 
 

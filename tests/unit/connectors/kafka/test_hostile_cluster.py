@@ -87,7 +87,7 @@ ASK: Mapping[str, Callable[[KafkaConnector], object]] = {
     "discover": lambda kafka: kafka.discover(),
     "consumers": lambda kafka: kafka.consumers([TARGET]),
     "consumption": lambda kafka: kafka.consumption([TARGET]),
-    "missing": lambda kafka: kafka.missing([TARGET]),
+    "missing": lambda kafka: kafka.missing_targets([TARGET]),
     "bounds": lambda kafka: kafka.bounds([TARGET]),
 }
 TARGET = Target("topic", "t")

@@ -14,7 +14,7 @@ from support.brokers.hostile import Harm, amqp, amqp_delivery, flood, once
 from support.servers.hostile import Server
 
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.amqp.frames import encode_method
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.core.errors import ConnectionLost, DlqError
@@ -51,11 +51,11 @@ def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
 
 
 def ack(tag: int, multiple: bool = False) -> bytes:
-    return encoded(1, spec.Basic.Ack(tag, multiple))
+    return encode_method(1, spec.Basic.Ack(tag, multiple))
 
 
-BLOCKED = encoded(0, spec.Connection.Blocked("memory"))
-UNBLOCKED = encoded(0, spec.Connection.Unblocked())
+BLOCKED = encode_method(0, spec.Connection.Blocked("memory"))
+UNBLOCKED = encode_method(0, spec.Connection.Unblocked())
 
 
 def now_and_then(*said: bytes) -> Harm:
@@ -110,7 +110,7 @@ ODD: Mapping[str, bytes] = {
     "each twice": b"".join(ack(tag) * 2 for tag in range(1, LETTERS + 1)),
     "all, and all again": ack(LETTERS, multiple=True) * 3,
     "far beyond the last": ack(2**62, multiple=True),
-    "nacked behind its ack": ack(LETTERS, multiple=True) + encoded(1, spec.Basic.Nack(LETTERS, True)),
+    "nacked behind its ack": ack(LETTERS, multiple=True) + encode_method(1, spec.Basic.Nack(LETTERS, True)),
     "returns of nobody's": amqp_delivery(b"x") + ack(LETTERS, multiple=True),
 }
 
@@ -128,7 +128,7 @@ def test_a_letter_is_answered_once_however_often_it_is_confirmed(odd: str, publi
 
 def closed(code: int, connection: bool) -> bytes:
     method = spec.Connection.Close if connection else spec.Channel.Close
-    return encoded(int(not connection), method(code, "it says why", 60, 40))
+    return encode_method(int(not connection), method(code, "it says why", 60, 40))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.rabbitmq.management import Management, ManagementError
-from dlq.connectors.rabbitmq.nodes import are_as_before, described
+from dlq.connectors.rabbitmq.nodes import are_as_before, describe_nodes
 
 LINKS = {
     "a": [{"name": "b", "sock_port": 1, "peer_port": 2}],
@@ -35,9 +35,9 @@ def cluster(after: int = 0, **changes: Any) -> Told:
 
 
 def test_nodes_that_did_not_restart_are_as_before() -> None:
-    before = json.dumps(described(cluster()))
+    before = json.dumps(describe_nodes(cluster()))
     for late in (0, 5_000, -5_000):
-        assert are_as_before(before, described(cluster(86_400_000, uptime=UP + 86_400_000 + late)))
+        assert are_as_before(before, describe_nodes(cluster(86_400_000, uptime=UP + 86_400_000 + late)))
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def test_nodes_that_did_not_restart_are_as_before() -> None:
     ids=["restarted just now", "restarted just afterwards", "lost another one", "is another one"],
 )
 def test_what_a_node_went_through_is_seen(after: int, changes: dict[str, Any]) -> None:
-    before = json.dumps(described(cluster()))
+    before = json.dumps(describe_nodes(cluster()))
     now = cluster(after, **changes)
     if "name" in changes:
         now._nodes[0]["cluster_links"] = [{"name": "c", "sock_port": 1, "peer_port": 2}]
-    assert not are_as_before(before, described(now))
+    assert not are_as_before(before, describe_nodes(now))
 
 
 def test_a_node_that_was_new_is_never_as_before() -> None:
-    before = json.dumps(described(cluster(uptime=3_000)))
-    assert not are_as_before(before, described(cluster(uptime=3_000)))
+    before = json.dumps(describe_nodes(cluster(uptime=3_000)))
+    assert not are_as_before(before, describe_nodes(cluster(uptime=3_000)))
 
 
 @pytest.mark.parametrize(
     "before", [None, "", "[]", "{}", '{"a": 1, "b": []}', '{"a": {}, "b": {"uptime": "x"}}', "{"]
 )
 def test_what_says_nothing_is_not_as_before(before: object) -> None:
-    assert not are_as_before(before, described(cluster()))
+    assert not are_as_before(before, describe_nodes(cluster()))
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_what_says_nothing_is_not_as_before(before: object) -> None:
 )
 def test_what_the_management_does_not_tell_proves_nothing(told: Told) -> None:
     with pytest.raises(ManagementError):
-        described(told)
+        describe_nodes(told)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.interchange.format import checked, fit, record_of
+from dlq.connectors.interchange.format import check_document, fit, record_of
 from dlq.connectors.rabbitmq.prints import management
 from dlq.core.keys import key_reader
 
@@ -44,7 +44,7 @@ def test_an_answer_gives_the_letters_with_history_properties_and_body() -> None:
 
     assert found.unread == []
     records = [
-        record_of(checked(fit(letter)), "import", "import", f"1.{number}", key_reader("message_id"))
+        record_of(check_document(fit(letter)), "import", "import", f"1.{number}", key_reader("message_id"))
         for number, (_, letter) in enumerate(found.letters)
     ]
     assert [record.body for record in records] == [b"{}", b"\xff\x00"]

@@ -4,7 +4,7 @@ import pika
 import pytest
 
 from dlq.connectors.amqp10 import message
-from dlq.connectors.amqp10.values import binary, described, mapping, sequence, string, symbol
+from dlq.connectors.amqp10.values import binary, described_value, mapping, sequence, string, symbol
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rabbitmq.amqp.table import Properties, decode
 from dlq.connectors.rabbitmq.amqp10_records import headers_of
@@ -207,11 +207,13 @@ def letter_of_1_0(body: bytes = b"body") -> Record:
         symbol(name) + string("v") for name in ("x-opt-deaths", "x-exchange", "x-cc", "x-opt-mine")
     ]
     sections = [
-        described(message.HEADER, sequence([])),
-        described(message.ANNOTATIONS, mapping(annotations)),
-        described(message.PROPERTIES, sequence([string("id"), binary(b"me")])),
-        described(message.APPLICATION, mapping([string(n) + string("v") for n in ("MT-Reason", "tenant")])),
-        described(message.DATA, binary(body)),
+        described_value(message.HEADER, sequence([])),
+        described_value(message.ANNOTATIONS, mapping(annotations)),
+        described_value(message.PROPERTIES, sequence([string("id"), binary(b"me")])),
+        described_value(
+            message.APPLICATION, mapping([string(n) + string("v") for n in ("MT-Reason", "tenant")])
+        ),
+        described_value(message.DATA, binary(body)),
     ]
     block, found, _ = message.split(b"".join(sections))
     return Record("r", "s", "b", "rabbitmq", "d", raw_properties=block, body=found, body_size=len(found))

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from dlq.connectors.interchange.format import checked, fit, record_of
+from dlq.connectors.interchange.format import check_document, fit, record_of
 from dlq.connectors.interchange.prints import Printed
 from dlq.connectors.rocketmq.prints import messages
 from dlq.core.keys import key_reader
@@ -58,7 +58,7 @@ def test_a_dead_letter_becomes_a_record_with_origin_group_and_attempts() -> None
         "Times=0", "Times=16"
     )
     ((_, letter),) = messages(text.replace("MessageExt [", "MessageExt [brokerName=broker-a, ")).letters
-    record = record_of(checked(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
+    record = record_of(check_document(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
 
     assert (record.dead_letter_queue, record.origin, record.origin_group) == (
         "%DLQ%orders",
@@ -140,7 +140,7 @@ def test_values_may_hold_commas_json_and_control_characters() -> None:
 
 def test_a_number_beyond_its_column_stays_in_the_headers_alone() -> None:
     ((_, letter),) = messages(REAL.replace("reconsumeTimes=0", "reconsumeTimes=99999999999999999999")).letters
-    record = record_of(checked(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
+    record = record_of(check_document(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
     assert record.attempts is None
     assert record.headers["reconsumeTimes"] == "99999999999999999999"
 

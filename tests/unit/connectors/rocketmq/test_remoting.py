@@ -17,11 +17,11 @@ from dlq.connectors.rocketmq.remoting import (
     Frame,
     FrameReader,
     ProtocolError,
+    encode_fields,
     request,
-    signed,
+    sign_fields,
     text_fields,
     version_name,
-    written,
 )
 
 
@@ -67,7 +67,7 @@ def test_a_frame_is_read_whole_byte_by_byte_and_with_trailing_bytes(data: bytes,
 
 
 def test_a_request_is_what_the_broker_parses() -> None:
-    data = request(310, 9, written(text_fields({"b": 'a"\x01é', "k": False, "e": -1})), b"body")
+    data = request(310, 9, encode_fields(text_fields({"b": 'a"\x01é', "k": False, "e": -1})), b"body")
     (frame,) = FrameReader().feed(data)
     assert (frame.code, frame.opaque, frame.is_answer, frame.body) == (310, 9, False, b"body")
     assert frame.fields == {"b": 'a"\x01é', "k": "false", "e": "-1"}
@@ -75,11 +75,11 @@ def test_a_request_is_what_the_broker_parses() -> None:
 
 def test_the_signature_covers_the_sorted_values_and_the_body() -> None:
     # the Java side's AclUtils.combineRequestContent + calSignature over "akbodyvalue.." with secret "sk"
-    fields = signed({"topic": "t", "a": "1"}, b"body", Credential("ak", "sk"))
+    fields = sign_fields({"topic": "t", "a": "1"}, b"body", Credential("ak", "sk"))
     assert fields["AccessKey"] == "ak"
     expected = hmac.new(b"sk", b"ak1tbody", hashlib.sha1).digest()
     assert base64.b64decode(fields["Signature"]) == expected
-    assert signed({"a": "1"}, b"", None) == {"a": "1"}
+    assert sign_fields({"a": "1"}, b"", None) == {"a": "1"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ ID = "dlq_replay_id"
 def in_flight(count: int) -> Confirms:
     confirms = Confirms()
     for number in range(1, count + 1):
-        confirms.sent(Open(number, f"id-{number}", "shop"))
+        confirms.add(Open(number, f"id-{number}", "shop"))
     return confirms
 
 
@@ -25,35 +25,38 @@ def numbers(answered: list[tuple[Open, bool]]) -> list[int]:
 
 def test_a_multiple_answer_is_for_all_that_are_open_up_to_its_tag() -> None:
     confirms = in_flight(5)
-    assert numbers(confirms.answered(2, False)) == [2]
-    assert numbers(confirms.answered(3, True)) == [1, 3]
-    assert numbers(confirms.answered(5, True)) == [4, 5]
+    assert numbers(confirms.take_answer(2, False)) == [2]
+    assert numbers(confirms.take_answer(3, True)) == [1, 3]
+    assert numbers(confirms.take_answer(5, True)) == [4, 5]
     assert len(confirms) == 0
 
 
 def test_an_answer_that_comes_twice_is_for_nobody() -> None:
     confirms = in_flight(2)
-    confirms.answered(1, False)
-    assert confirms.answered(1, False) == confirms.answered(9, False) == []
+    confirms.take_answer(1, False)
+    assert confirms.take_answer(1, False) == confirms.take_answer(9, False) == []
 
 
 def test_a_return_belongs_to_its_own_letter_even_when_another_is_answered_first() -> None:
     confirms = in_flight(3)
-    confirms.returned(returned_content(2), ID)
-    assert confirms.answered(1, False)[0][1] is False
-    assert confirms.answered(3, True) == [(Open(2, "id-2", "shop"), True), (Open(3, "id-3", "shop"), False)]
+    confirms.take_return(returned_content(2), ID)
+    assert confirms.take_answer(1, False)[0][1] is False
+    assert confirms.take_answer(3, True) == [
+        (Open(2, "id-2", "shop"), True),
+        (Open(3, "id-3", "shop"), False),
+    ]
 
 
 def test_a_return_of_something_unknown_harms_nobody() -> None:
     confirms = in_flight(1)
-    confirms.returned(EMPTY, ID)
-    confirms.returned(returned_content(7), ID)
-    assert confirms.answered(1, True) == [(Open(1, "id-1", "shop"), False)]
+    confirms.take_return(EMPTY, ID)
+    confirms.take_return(returned_content(7), ID)
+    assert confirms.take_answer(1, True) == [(Open(1, "id-1", "shop"), False)]
 
 
 def test_giving_up_names_all_that_are_open_in_order() -> None:
     confirms = in_flight(4)
-    confirms.answered(2, False)
+    confirms.take_answer(2, False)
     assert [entry.number for entry in confirms.give_up()] == [1, 3, 4]
     assert len(confirms) == 0
 
@@ -66,8 +69,8 @@ def test_every_letter_is_answered_exactly_once(
 ) -> None:
     confirms = in_flight(count)
     for number in returned:
-        confirms.returned(returned_content(number), ID)
-    seen = [pair for tag, multiple in answers for pair in confirms.answered(tag, multiple)]
+        confirms.take_return(returned_content(number), ID)
+    seen = [pair for tag, multiple in answers for pair in confirms.take_answer(tag, multiple)]
     assert all(was_returned == (entry.number in returned) for entry, was_returned in seen)
     rest = [entry.number for entry in confirms.give_up()]
     assert sorted(numbers(seen) + rest) == list(range(1, count + 1))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pika import spec
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, Delivery, FrameError, FrameReader, encoded
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, Delivery, FrameError, FrameReader, encode_method
 from dlq.connectors.rabbitmq.records import history, record_maker
 from dlq.core.identity import content_id
 from dlq.core.record import Death, Record
@@ -61,7 +61,8 @@ def test_only_a_content_header_may_be_longer_than_a_frame() -> None:
 def test_other_methods_are_decoded_and_kept_in_order() -> None:
     reader = FrameReader()
     reader.feed(
-        encoded(0, spec.Connection.OpenOk()) + encoded(1, spec.Channel.Close(404, "NOT_FOUND", 50, 10))
+        encode_method(0, spec.Connection.OpenOk())
+        + encode_method(1, spec.Channel.Close(404, "NOT_FOUND", 50, 10))
     )
     assert [channel for channel, _ in reader.methods] == [0, 1]
     assert reader.methods[1][1].reply_text == "NOT_FOUND"
