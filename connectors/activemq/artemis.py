@@ -100,8 +100,8 @@ class Management:
         return dict.fromkeys(quiet, now() - up * 1000)
 
     def messages(self, queue: str, selector: str) -> list[dict[str, Any]] | None:
-        """What is listed of the messages that a selector means, without bodies; None where the user may not
-        ask."""
+        """What is listed of the messages that a selector means, without bodies: of those among the first 200
+        of the queue that are not in flight. None where the user may not ask."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listMessagesAsJSON"}
         told = _in_text(self._ask(asked, json.dumps([selector])))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None

@@ -5,6 +5,10 @@ for each letter that was in flight over it (2.56.0); at the limit they go from t
 their origin. So management copies each such message to a queue of our own, and the copy is asked for there:
 one whose copy does not come is passed over and named, and nothing has touched it. The others are then taken,
 each by what management lists of it.
+
+Management lists the messages of AMQP 1.0 among the first 200 that lie in the queue and are not in flight
+(management-browse-page-size). So it is asked when the others are in flight, and again when those that it
+listed are gone, until it lists none that was not met before.
 """
 
 import secrets
@@ -130,10 +134,11 @@ class IsolatedReading:
     """See `dlq.connectors.chain.Part`. Positions count first what is no message of AMQP 1.0."""
 
     def __init__(self, scan: IsolatedScan, limit: int | None) -> None:
-        self._scan, self._limit = scan, limit
-        messages = scan.management.messages(scan.queue, OF_AMQP)
-        self._letters = identify_messages(messages or [])
-        depth = None if scan.depth is None else max(0, scan.depth - len(self._letters))
+        self._scan = scan
+        bounds = [bound for bound in (scan.depth, limit) if bound is not None]
+        self._goal = min(bounds) if bounds else None
+        self._met: set[int] = set()
+        depth = None if scan.depth is None else max(0, scan.depth - len(self._list()))
         self._first = replace(scan.others, depth=depth).begin(limit)
         self.complete = False
         self._position = self._stay = self._settled = 0
@@ -156,12 +161,20 @@ class IsolatedReading:
     def batches(self) -> Iterator[Batch]:
         """See `Part`."""
         yield from self._first.batches()
-        rest = self._letters
-        if self._limit is not None:
-            rest = rest[: max(0, self._limit - self._first.seen)]
-        for at in range(0, len(rest), _AT_ONCE):
-            yield from self._some(rest[at : at + _AT_ONCE])
-        self.complete = self._first.complete and not self._stay
+        while not self._is_reached() and (letters := self._list()):
+            room = _AT_ONCE if self._goal is None else min(_AT_ONCE, self._goal - self.seen)
+            self._met.update(letter.core_id for letter in letters[:room])
+            yield from self._some(letters[:room])
+        is_all = self._first.complete if self._goal is None else self._is_reached()
+        self.complete = is_all and not self._stay
+
+    def _is_reached(self) -> bool:
+        return self._goal is not None and self.seen >= self._goal
+
+    def _list(self) -> list[Listed]:
+        """What management lists, and was not met before."""
+        messages = self._scan.management.messages(self._scan.queue, OF_AMQP) or []
+        return [letter for letter in identify_messages(messages) if letter.core_id not in self._met]
 
     def _some(self, letters: Sequence[Listed]) -> Iterator[Batch]:
         """Those that come are held until they are acknowledged, or given back."""

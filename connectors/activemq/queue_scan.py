@@ -66,6 +66,11 @@ _UNLISTED = (
     "Messages that came by AMQP 1.0, if there are any, stay in the queue: STOMP might not show them, and "
     "management does not list them to this user; set amqp_url."
 )
+_LISTED = 200
+_LISTS_FEW = (
+    f"Of messages that came by AMQP 1.0 a copy shows at most the {_LISTED} that management lists at once; "
+    "a drain takes all. Set amqp_url to see them."
+)
 _UNASKED = "Jolokia was not asked: {}."
 
 
@@ -117,11 +122,10 @@ def _isolated(
 ) -> Scan | IsolatedScan:
     """Where what came by AMQP 1.0 cannot be listed, it stays."""
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
-    messages = management.messages(queue, OF_AMQP)
-    if messages is None:
+    if management.messages(queue, OF_AMQP) is None:
         return replace(others, notes=[*others.notes, _UNLISTED])
-    if not messages:
-        return others
+    if request.mode == "copy" and (others.depth is None or others.depth > _LISTED):
+        others = replace(others, notes=[*others.notes, _LISTS_FEW])
 
     def how(link: Link) -> tuple[Maker, Callable[[Frame], str | None]]:
         make = record_maker(request, Place(queue, "artemis", link.version, link.node))

@@ -238,6 +238,26 @@ def test_by_stomp_alone_what_it_cannot_show_is_named_and_harms_no_other(place: P
     assert [r.body for r in of(place, place.drain("DLQ"))] == [b"0", b"2"]
 
 
+def test_by_stomp_alone_all_is_taken_of_a_queue_of_which_management_lists_a_part(
+    place: Place, stomp: Place
+) -> None:
+    """It lists what lies among the first 200, here none of AMQP 1.0, and then not all of it."""
+    for number in range(210):
+        stomp.send(b"by stomp %d" % number, queue="DLQ")
+    odd = {"value": SEVEN}
+    bodies = [b"by amqp %d" % number for number in range(210)]
+    messages = [Message(body=one, inferred=True, durable=True) for one in bodies]
+    died(place, place.queue, *messages, Message(body=b"odd", durable=True, properties=odd))
+    copied, left, reading = stomp.pull("copy", "DLQ", force=True)
+    assert (len({r.body for r in copied} & {*bodies}), reading.complete) == (200 - len(left), False)
+    assert any("a drain takes all" in note for note in reading.notes)
+    records, left, reading = stomp.pull("drain", "DLQ")
+    assert sorted(r.body for r in records) == sorted([*bodies, *(b"by stomp %d" % n for n in range(210))])
+    assert (len(left), reading.complete, reading.snapshot) == (1, False, 421)
+    assert stomp.drain("DLQ") == []
+    assert len(place.drain("DLQ")) == 1
+
+
 def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: Place, stomp: Place) -> None:
     died(place, place.queue, Message(body=b"{}", inferred=True, durable=True, id=SEVEN, content_type="a/b"))
     [record] = of(place, stomp.drain("DLQ"))
