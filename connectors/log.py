@@ -70,14 +70,14 @@ class Plan(Generic[_Place]):
         end: int | None = None,
         anew: bool = False,
     ) -> str:
-        """The range of a place that is called `name` and holds offsets [bounds), from where `find_start` says
-        to the end, or to an earlier `end`, before which letters may be read. Returns the key of its
-        checkpoint."""
-        key, start = self.find_start(name, key, *bounds, resume, words, anew)
+        """The range of a place that is called `name` and holds offsets [bounds): from its checkpoint, or from
+        what is still there, to the end, or to an earlier `end`, before which letters may be read. Returns the
+        key of its checkpoint."""
+        key, start = self._find_start(name, key, *bounds, resume, words, anew)
         self.ranges.append(OffsetRange(place, start, max(start, bounds[1] if end is None else end), key))
         return key
 
-    def find_start(
+    def _find_start(
         self, place: str, key: str, first: int, end: int, resume: Checkpoint, words: Words, anew: bool = False
     ) -> tuple[str, int]:
         """The key of the checkpoint of a place that holds [first, end), and the offset where to begin: at the

@@ -7,17 +7,15 @@ json:$.order.id     a member of a JSON body; objects by name, arrays by [index]
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
 from dlq.core.errors import ConfigError
+from dlq.core.json_paths import EVERY, parse_path
 from dlq.core.text import encodable
 
 KeyReader = Callable[[str | None, Mapping[str, str], Mapping[str, str], bytes], str | None]
 """(message id, headers, properties, body) -> business key."""
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']+)'\]")
 
 
 def _message_id(_argument: str) -> KeyReader:
@@ -33,7 +31,11 @@ def _property(name: str) -> KeyReader:
 
 
 def _json(path: str) -> KeyReader:
-    steps = _json_steps(path)
+    steps = parse_path(path)
+    if not steps or EVERY in steps:
+        raise ConfigError(
+            f'key = "json:{path}" is no path; write it like json:$.order.id or json:$.items[0].sku'
+        )
 
     def read(
         _message_id: str | None, _headers: Mapping[str, str], _properties: Mapping[str, str], body: bytes
@@ -44,16 +46,6 @@ def _json(path: str) -> KeyReader:
             return None
 
     return read
-
-
-def _json_steps(path: str) -> list[str | int]:
-    rest = path.removeprefix("$")
-    steps = [m[1] or m[3] or int(m[2]) for m in _STEP.finditer(rest)]
-    if not path.startswith("$") or not steps or "".join(m[0] for m in _STEP.finditer(rest)) != rest:
-        raise ConfigError(
-            f'key = "json:{path}" is no path; write it like json:$.order.id or json:$.items[0].sku'
-        )
-    return steps
 
 
 def _walk(value: object, steps: list[str | int]) -> str | None:

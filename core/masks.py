@@ -3,9 +3,8 @@
 import re
 
 from dlq.core.errors import ConfigError
+from dlq.core.json_paths import parse_path
 from dlq.core.settings import Mask
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']+)'\]")
 
 
 def check(place: str, rule: Mask) -> None:
@@ -20,11 +19,10 @@ def check(place: str, rule: Mask) -> None:
 
 def steps(path: str, place: str = "mask.json") -> list[str]:
     """`$.card.number`, `$.items[*].email`: names and indices; `*` is every member. Raises ConfigError."""
-    rest = path.removeprefix("$")
-    found = [match[1] or match[2] or match[3] for match in _STEP.finditer(rest)]
-    if not path.startswith("$") or not found or "".join(match[0] for match in _STEP.finditer(rest)) != rest:
+    found = parse_path(path)
+    if not found:
         raise ConfigError(f"{place} = {path!r} is no path; write it like $.card.number or $.items[*].email")
-    return found
+    return [str(step) for step in found]
 
 
 def compile_pattern(pattern: str, place: str = "mask.pattern") -> re.Pattern[str]:

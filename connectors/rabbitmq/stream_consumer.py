@@ -59,9 +59,9 @@ class StreamReading(LogReading):
             first, self._end = look.bounds() if look else self._bounds()
             anew = is_another(self._queue, first, self._end, request.resume, self._told_at)
         plan = Plan[str](notes=[*notes, *([NOTE] if look else [])])
-        self._key, self._start = plan.find_start(
-            self._queue, self._queue, first, self._end, request.resume, _WORDS, anew
-        )
+        bounds = first, self._end
+        self._key = plan.add(self._queue, self._queue, self._queue, bounds, request.resume, _WORDS, anew=anew)
+        [(_, self._start, _, _)] = plan.ranges
         super().__init__(request, plan, topology, "RabbitMQ")
         self.snapshot = None  # some offsets are the stream's own, none of a letter
         self.complete = False
