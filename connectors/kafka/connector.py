@@ -1,6 +1,7 @@
 """Apache Kafka: topics of dead letters, whoever writes them."""
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -42,6 +43,7 @@ from dlq.core.settings import Source
 _LOOKS_DEAD = re.compile(
     r"(?i)(?:^|[._-])(dlq|dlt|dead[._-]?letters?|dead[._-]?letter[._-]?queue|dlqueue)(?:$|[._-])|^error\."
 )
+_SILENT_SECONDS = 30.0
 _TAKES_SHARED = "errors.deadletterqueue.group.enable"
 
 
@@ -55,7 +57,7 @@ class KafkaConnector(Connector):
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
         self._targets: dict[str, tuple[bool | None, Sequence[str]]] = {}
-        self._is_silent = False
+        self._silent_until = 0.0
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
@@ -113,14 +115,14 @@ class KafkaConnector(Connector):
 
     def _known_of(self, topic: str) -> tuple[bool | None, Sequence[str]]:
         """Whether a topic is compacted (None: nobody tells), and its retry topics. A cluster that does not
-        answer is asked once."""
-        if topic not in self._targets and not self._is_silent:
+        answer is asked again after a while, so that many topics do not take as many times its silence."""
+        if topic not in self._targets and time.monotonic() >= self._silent_until:
             try:
                 settings = self._cluster.configuration(topic)
                 is_compacted = None if settings is None else "compact" in settings.get("cleanup.policy", "")
                 self._targets[topic] = is_compacted, self._retries.get(topic, ())
             except BrokerError:
-                self._is_silent = True
+                self._silent_until = time.monotonic() + _SILENT_SECONDS
         return self._targets.get(topic, (None, ()))
 
     @cached_property

@@ -7,13 +7,14 @@ import pytest
 from support.archives import letter
 
 from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.kafka.cluster import Cluster
 from dlq.connectors.kafka.connector import KafkaConnector
 from dlq.connectors.kafka.description import KafkaBroker
 from dlq.connectors.kafka.limits import keeps_for
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, encode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.connectors.kafka.republishing import Message, message_of, preview, retry_topics, target_of
-from dlq.core.errors import UsageError
+from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
 
 ORDERS = Target("topic", "orders")
@@ -179,6 +180,27 @@ KEPT: list[tuple[dict[str, str], float]] = [
 @pytest.mark.parametrize(("settings", "milliseconds"), KEPT)
 def test_a_topic_keeps_an_old_time_for_as_long_again(settings: dict[str, str], milliseconds: float) -> None:
     assert keeps_for(settings) == milliseconds
+
+
+def test_a_cluster_that_did_not_answer_once_is_asked_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = KafkaConnector(KafkaBroker("there", "kafka", "kafka://127.0.0.1:1", timeout="1s"))
+    answers: list[dict[str, str] | BrokerError] = [BrokerError("busy"), {"cleanup.policy": "delete"}]
+
+    def tell(_cluster: Cluster, _topic: str) -> dict[str, str]:
+        if isinstance(answer := answers.pop(0), BrokerError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Cluster, "configuration", tell)
+    monkeypatch.setattr(Cluster, "names", lambda _cluster: [])
+    letter = Outgoing(0, dead(), ORDERS, {})
+    assert there.preview(letter).unless_named
+    assert there.preview(letter).unless_named
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert (dict(there.preview(letter).unless_named), answers) == ({}, [])
 
 
 def test_a_cluster_that_does_not_answer_tells_of_no_target_and_is_asked_once() -> None:
