@@ -73,7 +73,7 @@ JUDGED = pa.schema([*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_A
 """A letter after step 1."""
 
 
-class Files(Protocol):
+class _Files(Protocol):
     """How files of the archive are opened where letters are judged."""
 
     def parquet(self, name: str) -> Any:
@@ -175,7 +175,7 @@ class _Damaged(Exception):
     """A segment cannot be read."""
 
 
-def judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
+def judge_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     """An error would reach the driver as a Java one, after Spark had tried again."""
     try:
         return _judge_share(files, terms, share, folder)
@@ -183,14 +183,14 @@ def judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str)
         return Part("", (), (), 0, 0, 0, None, None, str(error))
 
 
-def _groups(files: Files, share: Share) -> Iterator[Group]:
+def _groups(files: _Files, share: Share) -> Iterator[Group]:
     try:
         yield from read(files.parquet(share.segment), share.rows)
     except (OSError, pa.ArrowException) as error:
         raise _Damaged(f"{share.segment} in the archive cannot be read: {error}") from error
 
 
-def _judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
+def _judge_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     name = f"{folder}/{uuid4().hex}.parquet"
     tallies = [_NOTHING]
     rules_for = rules_for_letters(terms.facts)

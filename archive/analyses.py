@@ -106,7 +106,7 @@ TRANSACTIONS = pa.schema(
         ("source", _S),
     ]
 )
-CLIENT_LOG = pa.schema(
+_CLIENT_LOG = pa.schema(
     [
         ("state", _S),
         ("record_id", _S),
@@ -143,7 +143,7 @@ TABLES: Mapping[str, pa.Schema] = {
     "incidents": INCIDENTS,
     "bursts": BURSTS,
     "transactions": TRANSACTIONS,
-    "client_log": CLIENT_LOG,
+    "client_log": _CLIENT_LOG,
 }
 
 
@@ -232,7 +232,7 @@ class Damaged(ArchiveError):
     """A file that an analysis has written cannot be read."""
 
 
-class Files(Protocol):
+class _Files(Protocol):
     """Where files are read from: a `Store`, or what another process knows of one."""
 
     def parquet(self, name: str) -> Any:
@@ -241,7 +241,7 @@ class Files(Protocol):
 
 
 def open_table(
-    store: Files, name: str, schema: pa.Schema, columns: Collection[str] | None = None
+    store: _Files, name: str, schema: pa.Schema, columns: Collection[str] | None = None
 ) -> pq.ParquetFile:
     """A file that an analysis has written, of which `columns` (None: all) are going to be read. Raises
     OSError, pa.ArrowException, also where it is another table: to be used inside `parquet.readable`."""

@@ -31,7 +31,7 @@ _BYTES = 32 * 2**20
 _ROW_GROUP_ROWS = 10_000
 _ROW_GROUP_BYTES = 32 * 2**20
 
-Removals = Mapping[str, pa.Array]
+_Removals = Mapping[str, pa.Array]
 """Manifest stem -> record ids of the letters to remove from its segment."""
 
 
@@ -44,7 +44,7 @@ def size_of(store: Store, manifest: Manifest) -> int:
 
 
 def groups(
-    store: Store, committed: Sequence[Manifest], removals: Removals, compact: bool
+    store: Store, committed: Sequence[Manifest], removals: _Removals, compact: bool
 ) -> list[list[Manifest]]:
     """Which segments of one source to write again, each group as one segment."""
     alone = [[manifest] for manifest in committed if manifest.stem in removals]
@@ -77,7 +77,7 @@ def _filled(store: Store, kind: Sequence[Manifest]) -> Iterator[list[Manifest]]:
         yield group
 
 
-def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manifest:
+def rewrite(store: Store, old: Sequence[Manifest], removals: _Removals) -> Manifest:
     """Write the letters of `old`, which are of one kind, as one segment; without those to remove.
 
     The caller holds the source's lock. Raises ArchiveError, also for a segment that is not what its
@@ -155,7 +155,7 @@ def _delete(store: Store, manifest: Manifest) -> None:
 
 
 def _content(
-    store: Store, old: Sequence[Manifest], removals: Removals
+    store: Store, old: Sequence[Manifest], removals: _Removals
 ) -> tuple[pa.Buffer, list[str], list[str]]:
     """The new segment's bytes, the ids in it, and the ids of all letters ever removed from `old`."""
     sink = pa.BufferOutputStream()

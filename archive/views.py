@@ -57,7 +57,7 @@ _NARROWED: Mapping[str, str] = {
 }
 """View -> what it keeps when some letters alone are looked at."""
 
-Page = Mapping[str, Set[str]]
+_Page = Mapping[str, Set[str]]
 """Some letters: a segment's file, as DuckDB names it -> the ids of those of its letters."""
 Queued = Mapping[str, Collection[str]]
 """Stem of a segment whose letters still lie in their queue -> the ids of those that do not."""
@@ -296,7 +296,7 @@ def _before(column: str, moment: str | None, rest: str) -> str:
     return f"({column} < {at} OR {column} IS NULL OR ({column} = {at} AND {rest}))"
 
 
-def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str = "(true)") -> Page:
+def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str = "(true)") -> _Page:
     """The `limit` last dead of the letters that fulfil a `checked` condition over the columns of Position.
 
     The records alone say which these are, so that only they need their verdicts: with a million letters
@@ -305,12 +305,12 @@ def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str =
     return _page(connection, f"WHERE {checked} ORDER BY {_NEWEST_FIRST} LIMIT {limit}")
 
 
-def page_of(connection: duckdb.DuckDBPyConnection, record_id: str) -> Page:
+def page_of(connection: duckdb.DuckDBPyConnection, record_id: str) -> _Page:
     """One letter, which may lie under several sources."""
     return _page(connection, f"WHERE record_id = {sql_literal(record_id)}")
 
 
-def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> Page:
+def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> _Page:
     page: dict[str, set[str]] = {}
     for file, record_id in user_sql.run(
         connection, f"SELECT segment_file, record_id FROM _stored {rest}"
@@ -319,7 +319,7 @@ def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> Page:
     return page
 
 
-def on_page(page: Page) -> str:
+def on_page(page: _Page) -> str:
     """A condition that only the letters of a page fulfil."""
     files, ids = (", ".join(map(sql_literal, sorted(each))) for each in (page, set().union(*page.values())))
     return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if page else "(false)"

@@ -24,7 +24,7 @@ from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.text import shorten
 
-SEGMENT_ROWS = 2_000
+_SEGMENT_ROWS = 2_000
 _MOST_SEGMENT_ROWS = 10_000
 """While one segment is being written, the next one grows: fewer, larger ones cost less, and nobody waits."""
 SEGMENT_BYTES = 32 * 2**20
@@ -32,7 +32,7 @@ _FLUSH_SECONDS = 30.0
 """Brokers time consumers out that hold letters for long; nothing waits longer than this for its segment."""
 _SETTLE_SECONDS = 2.0
 _SEGMENTS_AHEAD = 1
-MOST_NAMED, _NAME_WIDTH = 1000, 500
+_MOST_NAMED, _NAME_WIDTH = 1000, 500
 """What is told of letters that stay: of how many, and how much of each. A broker may send them for ever."""
 
 
@@ -64,8 +64,8 @@ class Tally:
             self.segments + other.segments,
             self.bytes + other.bytes,
             self.skipped + other.skipped,
-            (self.left + other.left)[:MOST_NAMED],
-            (self.gaps + other.gaps)[:MOST_NAMED],
+            (self.left + other.left)[:_MOST_NAMED],
+            (self.gaps + other.gaps)[:_MOST_NAMED],
             self.gone + other.gone,
         )
 
@@ -98,7 +98,7 @@ class _Flush:
     def is_due(self, idle: bool, behind: bool) -> bool:
         """Full, old, or the broker waits for acknowledgements before it gives more; `behind`: it would not be
         written at once."""
-        most = _MOST_SEGMENT_ROWS if behind else SEGMENT_ROWS
+        most = _MOST_SEGMENT_ROWS if behind else _SEGMENT_ROWS
         full = self.rows >= most or self.size >= SEGMENT_BYTES
         return full or idle or time.monotonic() - self.since > _FLUSH_SECONDS
 
@@ -185,8 +185,8 @@ class Attempt:
         tally.recaptured += sum(len(ids) for owner, ids in matched.items() if self._is_of_another_pull(owner))
         tally.bytes += size
         tally.skipped += len(batch.skipped)
-        tally.left += [_named(one) for one in batch.skipped[: MOST_NAMED - len(tally.left)]]
-        tally.gaps += map(str, batch.gaps[: MOST_NAMED - len(tally.gaps)])
+        tally.left += [_named(one) for one in batch.skipped[: _MOST_NAMED - len(tally.left)]]
+        tally.gaps += map(str, batch.gaps[: _MOST_NAMED - len(tally.gaps)])
         tally.gone += sum((gap.end or gap.first) - gap.first for gap in batch.gaps if gap.is_counted)
 
     def _submit(self, writer: ThreadPoolExecutor) -> None:

@@ -28,7 +28,7 @@ _FAILOVER_SECONDS = 30.0
 """How long a broker that was lost may stay away, until another node takes over or it is started again."""
 
 
-Depth = Callable[[], int | None]
+_Depth = Callable[[], int | None]
 """How many letters a source has now, whoever holds them; None: the broker does not tell."""
 
 
@@ -99,7 +99,7 @@ def pull(
     options: PullOptions,
     progress: Progress | None = None,
     awaits: Awaits | None = None,
-    depth: Depth | None = None,
+    depth: _Depth | None = None,
 ) -> PullResult:
     """Capture `source`. A lost connection is tried again while that makes progress. `depth` tells what is
     left from what is gone meanwhile.
@@ -138,7 +138,7 @@ class _Pull:
         options: PullOptions,
         progress: Progress,
         awaits: Awaits,
-        depth: Depth | None,
+        depth: _Depth | None,
     ) -> None:
         self.result = PullResult(source.name, manifests.new_pull_id(), options.mode)
         self._store, self._connector, self._progress, self._awaits = store, connector, progress, awaits

@@ -27,7 +27,7 @@ def is_pause(error: Exception) -> bool:
     return isinstance(error, TimeoutError) and error.errno is None
 
 
-class Closing(Protocol):
+class _Closing(Protocol):
     """What has to be closed."""
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class Closing(Protocol):
 
 
 @contextmanager
-def close_on_failure(connection: Closing) -> Iterator[None]:
+def close_on_failure(connection: _Closing) -> Iterator[None]:
     """Close it where it is not handed on because something fails before: as long as somebody keeps the error
     it would stay open, and the broker would hold letters for it."""
     try:

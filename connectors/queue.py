@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.core.record import Record
 
-Arrived = TypeVar("Arrived")
+_Arrived = TypeVar("_Arrived")
 """What comes from the broker."""
-Letter = TypeVar("Letter")
+_Letter = TypeVar("_Letter")
 """What is made of that, if it is a letter that can be taken."""
-Tag = TypeVar("Tag")
+_Tag = TypeVar("_Tag")
 
-BATCH_ROWS = 1000
-POLL, YIELD_SECONDS = 0.05, 1.0
+_BATCH_ROWS = 1000
+POLL, _YIELD_SECONDS = 0.05, 1.0
 IDLE_END = 2.0
 STALLED_END = 6.0
 UNACKED_END = 60.0
@@ -51,25 +51,25 @@ class Silence:
         self.seconds = 0.0 if comes else self.seconds + seconds
 
 
-class Owed(Generic[Tag]):
+class Owed(Generic[_Tag]):
     """The letters of a reading that are to be acknowledged, each once, when they are durable: their
     positions, and by which tag the broker knows them."""
 
     def __init__(self) -> None:
-        self._open: deque[tuple[int, Tag]] = deque()
+        self._open: deque[tuple[int, _Tag]] = deque()
 
-    def add(self, position: int, tag: Tag) -> None:
+    def add(self, position: int, tag: _Tag) -> None:
         """A letter came; positions do not fall."""
         self._open.append((position, tag))
 
-    def take(self, position: int) -> list[tuple[int, Tag]]:
+    def take(self, position: int) -> list[tuple[int, _Tag]]:
         """What is owed up to there: it is acknowledged now, or given back, and not owed any more."""
         taken = []
         while self._open and self._open[0][0] <= position:
             taken.append(self._open.popleft())
         return taken
 
-    def __iter__(self) -> Iterator[Tag]:
+    def __iter__(self) -> Iterator[_Tag]:
         """The tags of what is not durable yet."""
         return (tag for _, tag in self._open)
 
@@ -87,7 +87,7 @@ def until_acknowledged(owes: Callable[[], object], position: int) -> Iterator[Ba
         yield Batch((), position)
 
 
-class QueueReading(Generic[Arrived, Letter]):
+class QueueReading(Generic[_Arrived, _Letter]):
     """One scan of one queue, as a `Reading` and as a `chain.Part`. A protocol's subclass overrides what
     raises NotImplementedError, and what else differs there."""
 
@@ -105,7 +105,7 @@ class QueueReading(Generic[Arrived, Letter]):
         self._request, self._browse = request, browse
         self._goal = min(bounds) if bounds else None
         self._longest = IDLE_END if depth is None else STALLED_END
-        self._arrived: deque[Arrived] = deque()
+        self._arrived: deque[_Arrived] = deque()
         self._owed = Owed[Any]()
         self._silence = Silence()
         self._ended = self.complete = False
@@ -115,20 +115,20 @@ class QueueReading(Generic[Arrived, Letter]):
         """Ask for letters, no more of them unacknowledged than the window; nothing where each `receive`
         asks."""
 
-    def receive(self, wait: float) -> Iterable[Arrived]:
+    def receive(self, wait: float) -> Iterable[_Arrived]:
         """What has come, waiting at most so many seconds for it. It sets `_ended` where the broker says that
         there are no more."""
         raise NotImplementedError
 
-    def size_of(self, arrived: Arrived) -> int:
+    def size_of(self, arrived: _Arrived) -> int:
         """Bytes of its content."""
         raise NotImplementedError
 
-    def sort(self, arrived: Arrived, taken: list[Letter], skipped: list[Skipped]) -> None:
+    def sort(self, arrived: _Arrived, taken: list[_Letter], skipped: list[Skipped]) -> None:
         """Count what came in `seen`; what can be taken goes to `take`, what has to stay to `skipped`."""
         raise NotImplementedError
 
-    def take(self, taken: list[Letter], letter: Letter, tag: object) -> None:
+    def take(self, taken: list[_Letter], letter: _Letter, tag: object) -> None:
         """A letter has the next position; in a drain it is owed, by its tag."""
         self.position += 1
         taken.append(letter)
@@ -139,7 +139,7 @@ class QueueReading(Generic[Arrived, Letter]):
         """Bytes of what has not come wholly."""
         return 0
 
-    def make(self, taken: list[Letter]) -> Sequence[Record]:
+    def make(self, taken: list[_Letter]) -> Sequence[Record]:
         """The records of some letters."""
         raise NotImplementedError
 
@@ -193,9 +193,9 @@ class QueueReading(Generic[Arrived, Letter]):
 
     def _next_batch(self) -> Batch:
         """Letters until a batch is full or the broker pauses."""
-        request, taken, skipped, size = self._request, list[Letter](), list[Skipped](), 0
-        until, before = time.monotonic() + YIELD_SECONDS, self.seen
-        while len(taken) < min(request.batch_rows, BATCH_ROWS) and size < request.batch_bytes:
+        request, taken, skipped, size = self._request, list[_Letter](), list[Skipped](), 0
+        until, before = time.monotonic() + _YIELD_SECONDS, self.seen
+        while len(taken) < min(request.batch_rows, _BATCH_ROWS) and size < request.batch_bytes:
             if time.monotonic() > until or self.is_paused() or not (self._arrived or self._wait()):
                 break
             arrived = self._arrived.popleft()

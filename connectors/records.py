@@ -60,7 +60,7 @@ def make_record(
     )
 
 
-class CommonColumns(TypedDict):
+class _CommonColumns(TypedDict):
     """The columns of which all letters of a batch have the same value."""
 
     source: Column
@@ -75,13 +75,13 @@ class CommonColumns(TypedDict):
 
 def common_columns(
     rows: int, request: ReadRequest, kind: str, version: str | None = None, node: str | None = None
-) -> CommonColumns:
+) -> _CommonColumns:
     """What `make_record` adds of the reading, for so many letters."""
     fields = _common_fields(request, kind, version, node)
-    return cast(CommonColumns, {name: Constant(value, rows) for name, value in fields.items()})
+    return cast(_CommonColumns, {name: Constant(value, rows) for name, value in fields.items()})
 
 
-class ContentColumns(TypedDict):
+class _ContentColumns(TypedDict):
     """The columns of the letters' bodies."""
 
     body: Column
@@ -89,7 +89,7 @@ class ContentColumns(TypedDict):
     body_sha256: Column
 
 
-def content_columns(bodies: Sequence[bytes], digests: Sequence[bytes]) -> ContentColumns:
+def content_columns(bodies: Sequence[bytes], digests: Sequence[bytes]) -> _ContentColumns:
     """`digests` are their SHA-256."""
     sizes, texts = [*map(len, bodies)], [digest.hex() for digest in digests]
     return {"body": bodies, "body_size": sizes, "body_sha256": texts}

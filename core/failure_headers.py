@@ -19,25 +19,25 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-Path = tuple[str, ...]
+_Path = tuple[str, ...]
 """Keys from a header's value inwards; `*` is any. Empty: the value itself."""
 
 
 class Inside(NamedTuple):
     """What of a header is taken away and what is set back to 0; the rest of it stays."""
 
-    gone: tuple[Path, ...] = ()
-    zero: tuple[Path, ...] = ()
+    gone: tuple[_Path, ...] = ()
+    zero: tuple[_Path, ...] = ()
 
     def join(self, other: "Inside") -> "Inside":
         """What either takes away or sets back."""
         return Inside(self.gone + other.gone, self.zero + other.zero)
 
-    def is_gone(self, at: Path) -> bool:
+    def is_gone(self, at: _Path) -> bool:
         """Whether the value there is taken away."""
         return _meets(self.gone, at)
 
-    def is_zero(self, at: Path) -> bool:
+    def is_zero(self, at: _Path) -> bool:
         """Whether the number there is set back."""
         return _meets(self.zero, at)
 
@@ -182,7 +182,7 @@ _BINARY = re.compile(r"base64:([A-Za-z0-9+/]{6}==|[A-Za-z0-9+/]{11}=)")
 _STACK = re.compile(r"\n\s{1,8}at |Traceback \(|\ngoroutine \d|\n#\d+ |^goroutine \d")
 
 
-class Mark(NamedTuple):
+class _Mark(NamedTuple):
     """What a name that a hand wrote says."""
 
     kind: str
@@ -203,7 +203,7 @@ def decode_name(name: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def words_of(name: str) -> Path:
+def words_of(name: str) -> _Path:
     """`x-Original_routingKey` -> original, routingkey."""
     words = [word.lower() for word in _WORD.findall(decode_name(name))]
     if words[:1] == ["x"]:
@@ -218,7 +218,7 @@ def words_of(name: str) -> Path:
 
 
 @lru_cache(maxsize=4096)
-def mark_of(name: str) -> Mark | None:
+def mark_of(name: str) -> _Mark | None:
     """What a name says, whoever wrote it; None where it says nothing of a failure."""
     name = decode_name(name)
     if _NOBODYS.fullmatch(name):
@@ -226,19 +226,19 @@ def mark_of(name: str) -> Mark | None:
     words = words_of(name)
     is_explicit = name[:2] in ("x-", "X-") or "dlq" in words
     if (part := _error_part(words)) is not None:
-        return Mark("error", part, is_explicit)
+        return _Mark("error", part, is_explicit)
     if name.startswith(_ALWAYS_ERRORS):
-        return Mark("error", _OTHER, True)
+        return _Mark("error", _OTHER, True)
     own = tuple(word for word in words if word != "dlq")
     if len(own) == 2 and own[0] in _ORIGINS and own[1] in _PLACES:
-        return Mark("origin", own[1], False)
+        return _Mark("origin", own[1], False)
     if own and own[0] in _COUNTED and own != _NO_COUNT_ALONE and own[1:] in _COUNTS_BEHIND:
         counted = "retries" if own[0] in _BEYOND_THE_FIRST else "attempts"
-        return Mark("count", counted, is_explicit or len(own) > 1)
-    return Mark("count", "attempts", False) if own == ("death", "count") else None
+        return _Mark("count", counted, is_explicit or len(own) > 1)
+    return _Mark("count", "attempts", False) if own == ("death", "count") else None
 
 
-def _error_part(words: Path) -> str | None:
+def _error_part(words: _Path) -> str | None:
     if words in (("dlq", "reason"), ("death", "reason")):
         return "reason"
     if words in (("stacktrace",), ("traceback",)):
@@ -251,7 +251,7 @@ def _error_part(words: Path) -> str | None:
     return told if len(rest) < 2 and told in _PARTS and words != ("failed",) else None
 
 
-class Count(NamedTuple):
+class _Count(NamedTuple):
     """How often a consumer had a letter, as a hand counted it."""
 
     attempts: int
@@ -271,7 +271,7 @@ class HandWritten(NamedTuple):
     """Part of the error -> the header, and its value; of several the first."""
     origins: Mapping[str, str]
     """Kind of place -> its name."""
-    counted: Count | None
+    counted: _Count | None
     """Of several the highest."""
     names: tuple[str, ...]
     """All these headers."""
@@ -286,7 +286,7 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
         return None
     errors: dict[str, tuple[str, str]] = {}
     origins: dict[str, str] = {}
-    counts: list[Count] = []
+    counts: list[_Count] = []
     is_explicit = is_proven = False
     for name, mark in marked:
         value = headers[name]
@@ -336,13 +336,13 @@ def is_of_a_program(value: str) -> bool:
     return bool(_STACK.search(value) or _CLASS.fullmatch(value.partition(": ")[0].strip()))
 
 
-def _counted(name: str, mark: Mark, value: str) -> list[Count]:
+def _counted(name: str, mark: _Mark, value: str) -> list[_Count]:
     """What a header counts; nothing where it holds no number."""
     digits = _digits(value)
     if not (digits.isascii() and digits.isdecimal() and len(digits) < _MOST_DIGITS):
         return []
     number = int(digits)
-    return [Count(number + (mark.part == "retries"), number, name)]
+    return [_Count(number + (mark.part == "retries"), number, name)]
 
 
 def _digits(count: str) -> str:
@@ -441,7 +441,7 @@ def mend_text(text: str, inside: Inside) -> str:
     return text if mended == value else json.dumps(mended, ensure_ascii=False, separators=(",", ":"))
 
 
-def _mend(value: Any, inside: Inside, at: Path = ()) -> Any:
+def _mend(value: Any, inside: Inside, at: _Path = ()) -> Any:
     """A JSON value without what is gone, and 0 where it is set back."""
     if not isinstance(value, dict):
         return value
@@ -451,7 +451,7 @@ def _mend(value: Any, inside: Inside, at: Path = ()) -> Any:
     }
 
 
-def _meets(paths: Sequence[Path], at: Path) -> bool:
+def _meets(paths: Sequence[_Path], at: _Path) -> bool:
     return any(
         len(path) == len(at) and all(x in ("*", y) for x, y in zip(path, at, strict=True)) for path in paths
     )

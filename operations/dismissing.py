@@ -13,7 +13,7 @@ from dlq.replay import dismissals, ledger
 
 _OPEN = ("returned", "refused", "planned", None)
 """What the ledger says of letters that may be closed: of others a replay has an effect, or may have."""
-Counts = dict[str, int]
+_Counts = dict[str, int]
 
 
 def why_not_dismiss(state: str | None) -> UsageError | None:
@@ -21,7 +21,7 @@ def why_not_dismiss(state: str | None) -> UsageError | None:
     return None if state in _OPEN else UsageError("dismissed before, sent, or set aside")
 
 
-def dismiss_letters(desk: Desk, ids: Sequence[str], selection: Selection, reason: str) -> Counts:
+def dismiss_letters(desk: Desk, ids: Sequence[str], selection: Selection, reason: str) -> _Counts:
     """Close letters, named by id or selected: how many were closed now (`dismissed`), and how many stay as
     they are (`known`). Raises UsageError."""
     _check_reason(reason)
@@ -35,7 +35,7 @@ def dismiss_letters(desk: Desk, ids: Sequence[str], selection: Selection, reason
     return {"dismissed": closed, "known": len(found) - closed}
 
 
-def reopen_letters(desk: Desk, ids: Sequence[str], selection: Selection) -> Counts:
+def reopen_letters(desk: Desk, ids: Sequence[str], selection: Selection) -> _Counts:
     """Open letters again: how many were closed (`reopened`), and how many were not (`known`). Raises
     UsageError."""
     found = _find(desk, ids, selection)
@@ -47,7 +47,7 @@ def reopen_letters(desk: Desk, ids: Sequence[str], selection: Selection) -> Coun
     return {"reopened": reopened, "known": len(found) - reopened}
 
 
-def dismiss_losses(desk: Desk, sources: Collection[str], reason: str) -> Counts:
+def dismiss_losses(desk: Desk, sources: Collection[str], reason: str) -> _Counts:
     """Close what is known to be lost of these sources: facts of the archive, which are closed there. Raises
     UsageError."""
     _check_reason(reason)
@@ -56,7 +56,7 @@ def dismiss_losses(desk: Desk, sources: Collection[str], reason: str) -> Counts:
     return {"dismissed": closed, "known": 0}
 
 
-def reopen_losses(desk: Desk, sources: Collection[str]) -> Counts:
+def reopen_losses(desk: Desk, sources: Collection[str]) -> _Counts:
     """Open what is known to be lost of these sources again. Raises UsageError."""
     _check_lost(desk, sources)
     return {"reopened": sum(losses.reopen(desk.store, one, desk.actor) for one in sources), "known": 0}

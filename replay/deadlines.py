@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 from dlq.core.clock import from_iso, to_micros
 from dlq.core.record import Record
 
-Kind = Literal["end", "age", "start"]
+_Kind = Literal["end", "age", "start"]
 """`end`: a moment until which it is of use; `age`: how long after it was published; `start`: a moment before
 which it is not handled."""
 
 _UNIT = r"(?:ms|msec|millis|milliseconds|s|sec|secs|seconds)?"
-_KINDS: Mapping[Kind, re.Pattern[str]] = {
+_KINDS: Mapping[_Kind, re.Pattern[str]] = {
     "age": re.compile(
         rf"(?:max|maximum)age{_UNIT}|ttl{_UNIT}|timetolive{_UNIT}|timetobereceived|lifetime{_UNIT}"
         rf"|(?:expires|expire|expiration|valid)(?:in|after|for){_UNIT}"
@@ -68,7 +68,7 @@ class Deadline(NamedTuple):
     letter was published, from which it counts). `is_known`: its consumer is known to look at it there."""
 
     place: str
-    kind: Kind
+    kind: _Kind
     at: int | None
     is_known: bool = True
 
@@ -93,7 +93,7 @@ def deadlines(record: Record, dropped: Collection[str]) -> Iterator[Deadline]:
 
 
 @lru_cache(maxsize=4096)
-def _kind(name: str) -> Kind | None:
+def _kind(name: str) -> _Kind | None:
     """What a name of any spelling tells: `x-Expires-At`, `expires_at`, `cloudEvents:expirytime`."""
     bare = name.replace("_HYPHEN_", "-")
     while (shorter := _PREFIX.sub("", bare, count=1)) != bare:
@@ -128,7 +128,7 @@ def _in_body(record: Record) -> Iterator[_Field]:
                 yield _Field(f"body, {form or 'its'} {place}", name, str(value), published, form is not None)
 
 
-def _moment(field: _Field, kind: Kind) -> int | None:
+def _moment(field: _Field, kind: _Kind) -> int | None:
     """The moment in microseconds; -1 where it counts from one that nobody knows; None: it tells none."""
     text = field.value.strip().strip('"')
     length = _length(text, field.name)

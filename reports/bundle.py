@@ -35,7 +35,7 @@ _EXACT = ("digest", "segments", "segment", "subject")
 _JUDGED = ", ".join(f'"{name}"' for name in (*analyses.VERDICTS.names, "replay_state", "analysis"))
 
 _Rows = Iterator[Mapping[str, Any]]
-Member = tuple[str, Iterable[bytes]]
+_Member = tuple[str, Iterable[bytes]]
 
 
 def members(
@@ -44,7 +44,7 @@ def members(
     said: Sequence[Event],
     letters: Iterable[bytes],
     masker: "Masker | None",
-) -> Iterator[Member]:
+) -> Iterator[_Member]:
     """The members of a bundle, each read before the next is asked for.
 
     `connection` is narrowed to the letters that it is about (`archive.views.narrow`), `letters` are their
@@ -64,7 +64,7 @@ def members(
         yield name, (_line(row, masker) for row in rows)
 
 
-def write(sink: BinaryIO, about: Mapping[str, Any], found: Iterable[Member]) -> Mapping[str, int]:
+def write(sink: BinaryIO, about: Mapping[str, Any], found: Iterable[_Member]) -> Mapping[str, int]:
     """Write a bundle; `about` opens its manifest. Returns how many lines each member has."""
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as bundle:
         files = [_written(bundle, name, lines) for name, lines in found]

@@ -13,7 +13,7 @@ from dlq.archive import losses, manifests
 from dlq.archive.store import Store
 from dlq.core.clock import from_iso, now
 
-Labels = tuple[tuple[str, str], ...]
+_Labels = tuple[tuple[str, str], ...]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -24,7 +24,7 @@ class Metric:
     name: str
     kind: Literal["counter", "gauge"]
     help: str
-    samples: Mapping[Labels, float]
+    samples: Mapping[_Labels, float]
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ def gather(store: Store, report: Mapping[str, Any] | None, facts: RunFacts) -> l
     return [*_of_archive(store), *_of_report(report or {}), *_of_pulls(facts.pulls), *_of_run(facts)]
 
 
-def _labels(**labels: str) -> Labels:
+def _labels(**labels: str) -> _Labels:
     return tuple(labels.items())
 
 
 def _of_archive(store: Store) -> Iterable[Metric]:
-    captured: dict[Labels, float] = {}
-    purged: dict[Labels, float] = {}
+    captured: dict[_Labels, float] = {}
+    purged: dict[_Labels, float] = {}
     for manifest in manifests.list_committed(store):
         labels = _labels(source=manifest.source)
         captured[labels] = captured.get(labels, 0) + manifest.rows + manifest.purged

@@ -129,7 +129,7 @@ class LogLine(NamedTuple):
     reconnected: str | None
 
 
-class Member(NamedTuple):
+class _Member(NamedTuple):
     """A letter of a burst, and where it stands there."""
 
     letter: Judged
@@ -170,7 +170,7 @@ def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Contex
     yield Come({one.letter.identity: (one.burst_id, one.standing) for one in members}, rows)
 
 
-def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -> list[Member]:
+def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -> list[_Member]:
     """The suppressed duplicates of a connection, each with its line, and with its burst."""
     log = {one.record_id: line for one, line in told}
     return [
@@ -207,7 +207,7 @@ def _by_cut(
 
 def _standings(
     name: str, connection: str, burst: Sequence[Judged], log: Mapping[str, LogLine]
-) -> Iterator[Member]:
+) -> Iterator[_Member]:
     lines = {one.record_id: log.get(one.record_id, _NO_LINE) for one in burst}
     of_queue: dict[str | None, set[str | None]] = defaultdict(set)
     numbers: dict[tuple[str | None, str | None], set[int]] = defaultdict(set)
@@ -241,7 +241,7 @@ def _standings(
             line.failed if line.failed is not None else failed,
             line.reconnected if line.reconnected is not None else back,
         )
-        yield Member(one, name, standing)
+        yield _Member(one, name, standing)
 
 
 def _ranges(numbers: Iterable[int]) -> dict[int | None, tuple[int | None, int | None]]:
@@ -278,9 +278,9 @@ class Burst(NamedTuple):
     beyond_prefetch: bool
 
 
-def bursts(members: Iterable[Member]) -> list[Burst]:
+def bursts(members: Iterable[_Member]) -> list[Burst]:
     """The bursts that letters are of."""
-    grouped: dict[str, list[Member]] = defaultdict(list)
+    grouped: dict[str, list[_Member]] = defaultdict(list)
     for member in members:
         grouped[member.burst_id].append(member)
     return [_come_to(name, of_one) for name, of_one in grouped.items()]
@@ -291,7 +291,7 @@ def incident_of(burst: Burst) -> dict[str, Any]:
     return {**burst._asdict(), "peak": burst.start, "ongoing": False, "new": True}
 
 
-def _come_to(name: str, members: Sequence[Member]) -> Burst:
+def _come_to(name: str, members: Sequence[_Member]) -> Burst:
     letters = [member.letter for member in members]
     start = end = born_first = born_last = None
     for letter, _, standing in members:
@@ -320,7 +320,7 @@ def _come_to(name: str, members: Sequence[Member]) -> Burst:
     )
 
 
-def _texts(members: Iterable[Member]) -> Iterator[tuple[str, int, str]]:
+def _texts(members: Iterable[_Member]) -> Iterator[tuple[str, int, str]]:
     """Each range as `PRODUCER:40-42`, to be sorted by producer and number."""
     for letter, _, (_, _, _, _, _, _, _, first, last, *_) in members:
         if first is not None and letter.producer_id is not None:

@@ -67,7 +67,7 @@ class Found(NamedTuple):
     failures: int | None = None
 
 
-class Case(NamedTuple):
+class _Case(NamedTuple):
     """A letter, what a store has of it, and when it was asked."""
 
     letter: Letter
@@ -75,18 +75,18 @@ class Case(NamedTuple):
     asked: Asked
 
 
-class Kind(NamedTuple):
+class _Kind(NamedTuple):
     """How one kind of store is asked, and what its answer means."""
 
     knows: Callable[[Letter], bool]
     """Which letters it may know."""
     keys: Callable[[Letter, Asked], list[str]]
     """The keys under which it may know a letter."""
-    state: Callable[[Case], str | None]
+    state: Callable[[_Case], str | None]
     """Its answer as `store_state`."""
-    transaction: Callable[[Case], str | None]
+    transaction: Callable[[_Case], str | None]
     """Its answer as a transaction's state."""
-    words: Callable[[Case], str]
+    words: Callable[[_Case], str]
     """Its answer for people."""
 
 
@@ -193,7 +193,7 @@ def answer(kind: str, letter: Letter, asked: Asked, facts: Iterable[Fact] | None
     """What a store says of a letter it may know. None instead of facts: it did not answer."""
     if facts is None:
         return Answer("unasked", None, f"{asked.name}: did not answer")
-    case, means = Case(letter, fold(facts), asked), KINDS[kind]
+    case, means = _Case(letter, fold(facts), asked), KINDS[kind]
     return Answer(means.state(case), means.transaction(case), f"{asked.name}: {means.words(case)}")
 
 
@@ -235,7 +235,7 @@ def _keys_of_consumed(letter: Letter, asked: Asked) -> list[str]:
     return [join_known((group, letter.origin, letter.tag or None, key), ":") for key in ids]
 
 
-def _state_of_consumed(case: Case) -> str:
+def _state_of_consumed(case: _Case) -> str:
     record = case.found.record
     if record is None:
         died_at = case.letter.died_at
@@ -246,7 +246,7 @@ def _state_of_consumed(case: Case) -> str:
     return "consuming" if lasts else "abandoned"
 
 
-def _words_of_consumed(case: Case) -> str:
+def _words_of_consumed(case: _Case) -> str:
     until = case.found.record.until if case.found.record else None
     at = None if until is None else second(until)
     expires = "" if at is None else f", its record expires at {at}"
@@ -286,12 +286,12 @@ def _is_checked_back(letter: Letter) -> bool:
     return is_anew and not letter.message_id.startswith(f"{letter.coordinator}_")
 
 
-def _transaction_of_coordinated(case: Case) -> str | None:
+def _transaction_of_coordinated(case: _Case) -> str | None:
     compensated = "compensated" if _is_checked_back(case.letter) else None
     return next((state for state in _COORDINATED if state in case.found.seen), compensated)
 
 
-def _words_of_coordinated(case: Case) -> str:
+def _words_of_coordinated(case: _Case) -> str:
     state, failures = _transaction_of_coordinated(case), case.found.failures
     said = (
         None if state is None else _COORDINATED.get(state),
@@ -302,11 +302,11 @@ def _words_of_coordinated(case: Case) -> str:
     return join_known(said, ", ")
 
 
-KINDS: Mapping[str, Kind] = {
-    "rocketmq-dedup": Kind(
+KINDS: Mapping[str, _Kind] = {
+    "rocketmq-dedup": _Kind(
         _knows_consumed, _keys_of_consumed, _state_of_consumed, lambda _: None, _words_of_consumed
     ),
-    "shine-mq": Kind(
+    "shine-mq": _Kind(
         _knows_coordinated,
         _keys_of_coordinated,
         lambda _: None,

@@ -42,7 +42,7 @@ _AWAY = (
 )
 
 
-class Listed(NamedTuple):
+class _Listed(NamedTuple):
     """A message as management lists it: its number, its name, and what selects it alone (None: nothing)."""
 
     core_id: int
@@ -50,19 +50,19 @@ class Listed(NamedTuple):
     selector: str | None
 
 
-def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[Listed]:
+def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[_Listed]:
     """Where it died Artemis gave it a number of its own; elsewhere its producer's id must do."""
-    found: list[Listed] = []
+    found: list[_Listed] = []
     ids = [str(one.get("userID", "")) for one in messages]
     for one, user_id in zip(messages, ids, strict=True):
         number, core_id = whole(one.get("_AMQ_ORIG_MESSAGE_ID")), whole(one.get("messageID")) or 0
         if number is not None:
-            found.append(Listed(core_id, str(number), f"{OF_AMQP} AND _AMQ_ORIG_MESSAGE_ID = {number}"))
+            found.append(_Listed(core_id, str(number), f"{OF_AMQP} AND _AMQ_ORIG_MESSAGE_ID = {number}"))
         elif user_id and ids.count(user_id) == 1:
             quoted = user_id.replace("'", "''")
-            found.append(Listed(core_id, user_id, f"{OF_AMQP} AND AMQUserID = '{quoted}'"))
+            found.append(_Listed(core_id, user_id, f"{OF_AMQP} AND AMQUserID = '{quoted}'"))
         else:
-            found.append(Listed(core_id, f"message {core_id}", None))
+            found.append(_Listed(core_id, f"message {core_id}", None))
     return found
 
 
@@ -171,12 +171,12 @@ class IsolatedReading:
     def _is_reached(self) -> bool:
         return self._goal is not None and self.seen >= self._goal
 
-    def _list(self) -> list[Listed]:
+    def _list(self) -> list[_Listed]:
         """What management lists, and was not met before."""
         messages = self._scan.management.messages(self._scan.queue, OF_AMQP) or []
         return [letter for letter in identify_messages(messages) if letter.core_id not in self._met]
 
-    def _some(self, letters: Sequence[Listed]) -> Iterator[Batch]:
+    def _some(self, letters: Sequence[_Listed]) -> Iterator[Batch]:
         """Those that come are held until they are acknowledged, or given back."""
         reasons = {letter: self._why_not(letter) for letter in letters}
         self._link = link = Link(self._scan.broker)
@@ -201,13 +201,13 @@ class IsolatedReading:
         yield from until_acknowledged(lambda: self._acks and self._acks.owed, self.position)
         self._let_go()
 
-    def _why_not(self, letter: Listed) -> str | None:
+    def _why_not(self, letter: _Listed) -> str | None:
         """Why it cannot be had by STOMP, or None."""
         if letter.selector is None:
             return _NAMELESS
         return {True: None, False: _NOT_SHOWN, None: _AWAY}[self._probe.is_shown(letter.core_id)]
 
-    def _asked_for(self, link: Link, letters: Sequence[Listed]) -> dict[Listed, Frame]:
+    def _asked_for(self, link: Link, letters: Sequence[_Listed]) -> dict[_Listed, Frame]:
         """The letters that come, each to a consumer of its own."""
         consumers = {}
         for letter in letters:
@@ -216,7 +216,7 @@ class IsolatedReading:
             own = {"id": name, "selector": letter.selector or "", "ack": "client-individual"}
             link.request("SUBSCRIBE", {**self._scan.destination, **own})
         self._held = list(consumers)
-        found: dict[Listed, Frame] = {}
+        found: dict[_Listed, Frame] = {}
         heard = time.monotonic()
         while len(found) < len(letters) and time.monotonic() - heard < _QUIET_SECONDS:
             for frame in link.receive(POLL):

@@ -16,7 +16,7 @@ from dlq.core.record import Record
 _ADDRESS, _QUEUE = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"
 
 
-class Ways(Protocol):
+class _Ways(Protocol):
     """What `artemis.Management` tells of some addresses and queues."""
 
     def settings_of(self, addresses: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -34,7 +34,7 @@ class WaysReading(ChainReading):
 
     def __init__(
         self,
-        ways: Ways,
+        ways: _Ways,
         scans: Sequence[Scan],
         mode: Mode,
         limit: int | None,

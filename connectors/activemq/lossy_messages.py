@@ -13,10 +13,10 @@ from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.jolokia import body_class
 from dlq.connectors.activemq.stomp import Frame
 
-LookUp = Callable[[Frame], Mapping[str, Any] | None]
+_LookUp = Callable[[Frame], Mapping[str, Any] | None]
 """Asks the broker for a message's class (Classic, Jolokia)."""
 
-Classes = Callable[[Frame], str | None]
+_Classes = Callable[[Frame], str | None]
 """Tells a letter's class on Artemis; None when the user may not ask."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -40,7 +40,7 @@ def _is_bytes_of_artemis(frame: Frame) -> bool:
     return 0 <= frame.head.find(b"\ncontent-length:") < frame.head.find(b"\nmessage-id:")
 
 
-def lossy_on_classic(frame: Frame, include_empty: bool, look_up: LookUp | None) -> str | None:
+def lossy_on_classic(frame: Frame, include_empty: bool, look_up: _LookUp | None) -> str | None:
     """Why this letter must stay where it is, or None."""
     if not _is_empty_of_unknown_class(frame):
         return None
@@ -51,7 +51,7 @@ def lossy_on_classic(frame: Frame, include_empty: bool, look_up: LookUp | None) 
     return None if found == "text" else f"a message of class {found}: STOMP cannot carry its content"
 
 
-def lossy_on_artemis(frame: Frame, class_of: Classes) -> str | None:
+def lossy_on_artemis(frame: Frame, class_of: _Classes) -> str | None:
     """Why this letter must stay where it is, or None."""
     if _is_bytes_of_artemis(frame):
         return None

@@ -48,7 +48,7 @@ _STEPS = {"begin": 0, "commit": 2, "rollback": 4}
 _STRING, _BIG_STRING, _COUNT = struct.Struct(">BH"), struct.Struct(">Bi"), struct.Struct(">i")
 _LONGEST_SHORT = 0xFFFF
 
-Step = Literal["begin", "commit", "rollback"]
+_Step = Literal["begin", "commit", "rollback"]
 
 
 def modified_utf8(text: str) -> bytes:
@@ -230,7 +230,7 @@ class Writer:
             self._encoded = _structure(_LOCAL_TRANSACTION_ID, _long(number), self._connection)
         return self._encoded
 
-    def transaction(self, step: Step, number: int, receipt: int = 0) -> bytes:
+    def transaction(self, step: _Step, number: int, receipt: int = 0) -> bytes:
         """TransactionInfo."""
         fields = (self._connection, self._transaction(number), bytes((_STEPS[step],)))
         return _command(_TRANSACTION_INFO, receipt, *fields)

@@ -44,7 +44,7 @@ class Structure(NamedTuple):
     fields: tuple[Any, ...]
 
 
-Seen = dict["Alike", list[tuple[bytes, list[Any]]]]
+Seen = dict["_Alike", list[tuple[bytes, list[Any]]]]
 """The last values of fields that are mostly the same from message to message, as they came and read. What is
 read ends where it says, so none is the beginning of another."""
 _FEW = 4
@@ -122,19 +122,19 @@ class Cursor:
         """An array of them that may be absent."""
         return [self.structure() for _ in range(self.number(_U16))] if self.flag() else None
 
-    def fields(self, parts: "Parts") -> list[Any]:
+    def fields(self, parts: "_Parts") -> list[Any]:
         """The fields of a structure, in the order of its marshaller."""
         values: list[Any] = []
         for part in parts:
             if isinstance(part, struct.Struct):
                 values += self.numbers(part)
-            elif isinstance(part, Alike):
+            elif isinstance(part, _Alike):
                 values += self.alike(part)
             else:
                 values.append(part(self))
         return values
 
-    def alike(self, part: "Alike") -> list[Any]:
+    def alike(self, part: "_Alike") -> list[Any]:
         """Fields that are mostly those of the last messages."""
         begin, seen = self.at, self._seen.setdefault(part, [])
         for raw, found in seen:
@@ -147,15 +147,15 @@ class Cursor:
         return found
 
 
-class Alike:
+class _Alike:
     """Fields in a row that are mostly the same from message to message."""
 
-    def __init__(self, parts: "Parts") -> None:
+    def __init__(self, parts: "_Parts") -> None:
         self.parts = parts
 
 
-Part = struct.Struct | Alike | Callable[[Cursor], Any]
-Parts = Sequence[Part]
+_Part = struct.Struct | _Alike | Callable[[Cursor], Any]
+_Parts = Sequence[_Part]
 _U8, _I8, _U16, _I16 = (struct.Struct(f">{code}") for code in "BbHh")
 _I32, _I64, _FLOAT, _DOUBLE = (struct.Struct(f">{code}") for code in "iqfd")
 _BREAKS_OFF = "it breaks off"
@@ -165,22 +165,22 @@ _OF_ITS_OWN: Mapping[str, Callable[[Cursor], Any]] = {
 }  # fmt: skip
 
 
-def _parts(codes: str) -> Parts:
+def _parts(codes: str) -> _Parts:
     """`codes`: s text, x bytes, o structure, a structures; all else as the struct module has it. In
     parentheses: mostly alike."""
     return [_part(found) for found in re.findall(r"\(.*?\)|[soxa]|[^soxa(]+", codes)]
 
 
-def _part(codes: str) -> "Part":
+def _part(codes: str) -> "_Part":
     if codes.startswith("("):
-        return Alike(_parts(codes[1:-1]))
+        return _Alike(_parts(codes[1:-1]))
     return _OF_ITS_OWN[codes] if codes in _OF_ITS_OWN else struct.Struct(f">{codes}")
 
 
 # Up to its id, from there to its content, and the rest.
 _MESSAGE = _parts("i?(oooo)"), _parts("(osi)s(?qbo)q(s)"), _parts("x(oo?iaqs??a)qq?")
 _PLACES = _parts("(oo)")
-_STRUCTURES: Mapping[int, Parts] = {
+_STRUCTURES: Mapping[int, _Parts] = {
     kind: _parts(codes)
     for kind, codes in {
         **dict.fromkeys((QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC), "s"),

@@ -137,22 +137,22 @@ def _body(kind: int, message: Message, modified: bool) -> tuple[bytes, bool]:
 
 def _standard(message: Message) -> dict[str, str | None]:
     return {
-        "destination": stomp_destination(message.destination),
+        "destination": _stomp_destination(message.destination),
         "message-id": message_id(message.message_id),
         "correlation-id": message.correlation_id,
         "expires": str(message.expiration),
         "redelivered": "true" if message.redelivery_counter > 0 else None,
         "priority": str(message.priority),
-        "reply-to": stomp_destination(message.reply_to),
+        "reply-to": _stomp_destination(message.reply_to),
         "timestamp": str(message.timestamp),
         "type": message.type,
         "JMSXUserID": message.user,
-        "original-destination": stomp_destination(message.original_destination),
+        "original-destination": _stomp_destination(message.original_destination),
         "persistent": "true" if message.persistent else None,
     }
 
 
-def stomp_destination(destination: Structure | None) -> str | None:
+def _stomp_destination(destination: Structure | None) -> str | None:
     """A destination as the broker shows it to STOMP clients."""
     if destination is None:
         return None
@@ -170,7 +170,7 @@ def message_id(name: Structure | None) -> str:
     return f"{connection}:{session}:{value}:{number}"
 
 
-class Properties(NamedTuple):
+class _Properties(NamedTuple):
     """A message's properties: the text of each as STOMP shows it, what it hides of them, and which it shows
     in the place of a header of its own."""
 
@@ -179,18 +179,18 @@ class Properties(NamedTuple):
     shadowing: Collection[str]
 
 
-def properties_of(message: Message) -> Properties:
+def properties_of(message: Message) -> _Properties:
     """They are read once where messages in a row have the same. Raises UnreadableError."""
     marshalled = message.properties or b""
     return (_few if len(marshalled) < _FEW_BYTES else _properties)(marshalled)
 
 
-def _properties(marshalled: bytes) -> Properties:
+def _properties(marshalled: bytes) -> _Properties:
     values = map_of(marshalled)
     types = {f"{TYPE_OF}{name}": one.kind for name, one in values.items() if one.kind != "string"}
     raw = {f"{RAW_OF}{name}": one.raw.hex() for name, one in values.items() if one.kind in _WITHOUT_TEXT}
     shown = {name: _shown(one) for name, one in values.items()}
-    return Properties(shown, types | raw, [name for name in shown if name in OF_STOMP])
+    return _Properties(shown, types | raw, [name for name in shown if name in OF_STOMP])
 
 
 _few, _FEW_BYTES = lru_cache(256)(_properties), 4096
@@ -201,14 +201,14 @@ def _shown(value: Value) -> str:
     return text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
 
 
-def _died_at(message: Message, told: Properties) -> str | None:
+def _died_at(message: Message, told: _Properties) -> str | None:
     """When the broker dead-lettered it: it takes a letter in again then, and writes the property that a later
     move takes away (BrokerSupport#doResend, RegionBroker#sendToDeadLetterQueue)."""
     dead_lettered = message.original_destination is not None and "originalExpiration" in told.shown
     return str(message.broker_in) if dead_lettered else None
 
 
-def hidden_properties(kind: int, message: Message, properties: Properties) -> dict[str, str]:
+def hidden_properties(kind: int, message: Message, properties: _Properties) -> dict[str, str]:
     """What STOMP does not show of a message, as a record's `properties`."""
     found: dict[str, str] = {CLASS: CLASSES[kind]}
     if message.group is not None:

@@ -207,14 +207,14 @@ def _raw_items(data: bytes) -> Iterator[bytes]:
         yield data[start:at]
 
 
-Scalar = str | int | bytes
+_Scalar = str | int | bytes
 """What is set in a block: a text, a number, or an encoded value."""
 
 
 def edit(
     block: bytes,
     drop_headers: Callable[[str], bool] = lambda _name: False,
-    set_headers: Mapping[str, Scalar] = MappingProxyType({}),
+    set_headers: Mapping[str, _Scalar] = MappingProxyType({}),
 ) -> bytes:
     """The block with some annotations and application properties taken out or set; all others byte for byte.
     What is set (bytes: encoded already) replaces an annotation of its name, else it is an application
@@ -295,8 +295,8 @@ NOT_SENT = ("user_id", "absolute_expiry_time")
 def to_send(
     block: bytes,
     drop_headers: Callable[[str], bool],
-    provenance: Mapping[str, Scalar],
-    annotated: Mapping[str, Scalar] = MappingProxyType({}),
+    provenance: Mapping[str, _Scalar],
+    annotated: Mapping[str, _Scalar] = MappingProxyType({}),
     instead: Mapping[str, bytes] = MappingProxyType(dict.fromkeys(NOT_SENT, NULL)),
 ) -> bytes:
     """The block of a replay: durable, without expiry, user and what a hop left on it; `provenance` and
@@ -335,7 +335,7 @@ def _map_with(
     code: int,
     key: Callable[[str], bytes],
     drop: Callable[[str], bool],
-    given: Mapping[str, Scalar],
+    given: Mapping[str, _Scalar],
 ) -> _Change:
     def change(value: bytes) -> bytes:
         pairs = _raw_pairs(value) if value else ()
@@ -346,7 +346,7 @@ def _map_with(
     return change
 
 
-def _encoded(value: Scalar) -> bytes:
+def _encoded(value: _Scalar) -> bytes:
     if isinstance(value, bytes):
         return value
     return string(value) if isinstance(value, str) else long(value)

@@ -38,7 +38,7 @@ _WRAP, _ULONG = 2**32, 2**64 - 1
 """Numbers of deliveries and transfers begin anew behind it (RFC 1982)."""
 _ERROR_AT = {frames.DETACH: 2, frames.END: 0, frames.CLOSE: 0}
 """Performative -> which of its fields is an error."""
-Refusal = Callable[[str, str], DlqError]
+_Refusal = Callable[[str, str], DlqError]
 """(AMQP's name of an error, its text) -> our error."""
 
 
@@ -97,7 +97,7 @@ class Session:
     """One connection. `refusal` makes our error of AMQP's; every method may raise it, or LinkLostError, and
     the session is `dead` then."""
 
-    def __init__(self, connected: socket.socket, login: Login, refusal: Refusal) -> None:
+    def __init__(self, connected: socket.socket, login: Login, refusal: _Refusal) -> None:
         """Open a session over a socket, which is closed where that fails."""
         self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket."""

@@ -37,10 +37,10 @@ UNRESOLVED = 8
 _CREATE_TIME, _APPEND_TIME = "CreateTime", "LogAppendTime"
 _DELIVERIES = f"{SHARE_GROUP}delivery.count"
 
-Maker = Callable[[Letters, Mapping[int, Original]], Sequence[Record]]
+_Maker = Callable[[Letters, Mapping[int, Original]], Sequence[Record]]
 
 
-def record_maker(request: ReadRequest, cluster: str, topic_ids: Mapping[str, str]) -> Maker:
+def record_maker(request: ReadRequest, cluster: str, topic_ids: Mapping[str, str]) -> _Maker:
     """The function that makes records of letters, for one pull.
 
     It takes one or more letters, and by their number what those that are pointers led to.

@@ -12,7 +12,7 @@ from dlq.connectors.web import whole
 from dlq.core.errors import Unreachable, UsageError
 from dlq.core.suggestions import suggest
 
-Queue = Mapping[str, Any]
+_Queue = Mapping[str, Any]
 _Ways = Mapping[str, set[str]]
 _NONE: Mapping[str, str] = {}
 
@@ -60,7 +60,7 @@ def suggest_queue(broker: RabbitBroker, queue: str) -> str:
 
 
 def places(
-    queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]], alternates: Mapping[str, str] = _NONE
+    queues: Sequence[_Queue], bindings: Sequence[Mapping[str, Any]], alternates: Mapping[str, str] = _NONE
 ) -> Iterator[DeadLetterPlace]:
     """`queues` and `bindings` as the management API shows them; `alternates`: alternate exchange -> an
     exchange that has it."""
@@ -82,7 +82,7 @@ def places(
 
 
 def _fed(
-    queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]], alternates: Mapping[str, str]
+    queues: Sequence[_Queue], bindings: Sequence[Mapping[str, Any]], alternates: Mapping[str, str]
 ) -> dict[str, str]:
     """A queue -> why letters come to it: bound to a dead-letter exchange by any key, or named by a routing
     key of the default exchange; or behind an alternate exchange."""
@@ -124,7 +124,7 @@ def _reached(exchange: str, direct: _Ways, onward: _Ways, seen: set[str]) -> set
     return queues
 
 
-def _setting(queue: Queue, name: str) -> str | None:
+def _setting(queue: _Queue, name: str) -> str | None:
     found = mapping(queue.get("arguments")).get(f"x-{name}")
     found = mapping(queue.get("effective_policy_definition")).get(name) if found is None else found
     return None if found is None else str(found)

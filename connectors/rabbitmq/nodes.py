@@ -15,12 +15,12 @@ _LATE = 10_000
 _NEWCOMER = 12_000
 """Milliseconds. A younger node's start cannot be told from a restart just afterwards."""
 
-Nodes = Mapping[str, Mapping[str, Any]]
+_Nodes = Mapping[str, Mapping[str, Any]]
 """Name -> when it started (`started`, by the broker's clock), how long it is up (`uptime`), both in
 milliseconds, and its `links` to the others."""
 
 
-def describe_nodes(management: Management) -> Nodes:
+def describe_nodes(management: Management) -> _Nodes:
     """What the nodes are now. Raises ManagementError where that is not told, or a node is down."""
     nodes = {str(node.get("name")): node for node in management.get_all("nodes")}
     told_at = management.told_at
@@ -39,7 +39,7 @@ def describe_nodes(management: Management) -> Nodes:
     }
 
 
-def are_as_before(before: Any, now: Nodes) -> bool:
+def are_as_before(before: Any, now: _Nodes) -> bool:
     """`before`: the JSON of what `described` gave, as it came back from the broker."""
     try:
         told = document(str(before).encode())

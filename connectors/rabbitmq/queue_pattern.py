@@ -23,7 +23,7 @@ _OF_THE_HOST = ("delivery_limits", "dead_letter_exchanges")
 """What `Topology.document` says of all queues of the virtual host, by queue."""
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """The queues that a pattern means, and a sentence about those that it matches but that are not read."""
 
     names: Sequence[str]
@@ -31,10 +31,10 @@ class Found(NamedTuple):
     host: VirtualHost
 
 
-def resolve(broker: RabbitBroker, pattern: str) -> Found:
+def resolve(broker: RabbitBroker, pattern: str) -> _Found:
     """The matching queues, by name. Raises NotFound where there is none, ManagementError."""
     host = virtual_host(broker)
-    return Found(*choose(broker, pattern, host.queues), host)
+    return _Found(*choose(broker, pattern, host.queues), host)
 
 
 def choose(

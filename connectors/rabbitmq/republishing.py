@@ -46,7 +46,7 @@ _TARGETS = ("queue", "exchange")
 
 
 @lru_cache(maxsize=4096)
-def is_broker_owned(name: str) -> bool:
+def _is_broker_owned(name: str) -> bool:
     """Headers that a broker makes or acts on; a replay never sends them."""
     return _BROKER_OWNED.fullmatch(name) is not None
 
@@ -111,7 +111,7 @@ def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: K
     taken = restart(_seen(record)[1], keep_headers)
     return edits.edit(
         _encoded(record) if block is None else block,
-        _dropper(is_broker_owned, taken.gone),
+        _dropper(_is_broker_owned, taken.gone),
         provenance,
         (*_DROPPED_PROPERTIES, "reply_to") if _replies_directly(record) else _DROPPED_PROPERTIES,
         _PERSISTENT,
@@ -195,7 +195,7 @@ def _encoded(record: Record) -> bytes:
     properties = {name: value for name, value in fields.items() if value is not None} | dict(
         record.properties
     )
-    headers = {name: value for name, value in record.headers.items() if not is_broker_owned(name)}
+    headers = {name: value for name, value in record.headers.items() if not _is_broker_owned(name)}
     return block_of(headers, properties)
 
 
@@ -209,7 +209,7 @@ def preview(letter: Outgoing) -> SendPreview:
         block = block_to_send(record, provenance, keep_headers)
     except ValueError as error:
         return SendPreview(problem=f"its properties cannot be sent: {error}")
-    stripped = [name for name in headers if is_broker_owned(name)]
+    stripped = [name for name in headers if _is_broker_owned(name)]
     stripped += taken_away(headers, restart(headers, keep_headers))
     stripped += [name for name in _DROPPED_PROPERTIES if name in properties]
     if _replies_directly(record):

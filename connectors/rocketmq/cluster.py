@@ -32,7 +32,7 @@ _MOST_OF_A_TOPIC = 2**16
 _UNTRUE = "that cannot be true"
 
 
-class Queues(NamedTuple):
+class _Queues(NamedTuple):
     """A topic on one broker. `permission` has the bits 4 (read) and 2 (write)."""
 
     readable: int
@@ -105,16 +105,16 @@ class Cluster:
             documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == ResponseCode.OK]
             return {str(topic) for document in documents for topic in document.get("topicList") or ()}
 
-    def route(self, topic: str) -> Mapping[str, "Queues"]:
+    def route(self, topic: str) -> Mapping[str, "_Queues"]:
         """Broker name -> its queues of `topic`; empty when the name servers know no route."""
-        found: dict[str, Queues] = {}
+        found: dict[str, _Queues] = {}
         answers = self._ask_name_servers(RequestCode.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True})
         with understood(self._name_server):
             for answer in answers:
                 document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
                 for data in document.get("queueDatas") or ():
                     numbers = (long(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
-                    found[str(data["brokerName"])] = Queues(*numbers)
+                    found[str(data["brokerName"])] = _Queues(*numbers)
         for node, queues in found.items():
             if max(queues[:2]) > _MOST_QUEUES:
                 number = f"{topic} has {max(queues[:2])} queues on {for_terminal(node)[:200]}"

@@ -32,11 +32,11 @@ _END_OF_TIME = 253_402_300_800_000
 _ENCODINGS = {0: "deflate", 1: "lz4", 2: "zstd", 3: "deflate"}
 """HTTP's names; its `deflate` is the zlib format."""
 
-Maker = Callable[[Sequence[bytes]], Sequence[Record]]
+_Maker = Callable[[Sequence[bytes]], Sequence[Record]]
 _host_name = lru_cache(maxsize=4096)(host_name)
 
 
-def record_maker(request: ReadRequest, version: str, node: str) -> Maker:
+def record_maker(request: ReadRequest, version: str, node: str) -> _Maker:
     """The function that makes records of stored messages of one broker node, for one pull.
 
     It raises ProtocolError where one of them is damaged.

@@ -97,7 +97,7 @@ def _properties_of(record: Record) -> dict[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def is_brokers_own(name: str) -> bool:
+def _is_brokers_own(name: str) -> bool:
     """Whether a property describes an earlier trip and must not go along on the next one."""
     return name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
 
@@ -105,9 +105,9 @@ def is_brokers_own(name: str) -> bool:
 def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """The letter's properties as they are sent again, and what is taken away of them."""
     properties = _properties_of(record)
-    own = {name: value for name, value in properties.items() if not is_brokers_own(name)}
+    own = {name: value for name, value in properties.items() if not _is_brokers_own(name)}
     kept, taken = strip_failure(own, keep_headers)
-    return kept, sorted([*(name for name in properties if is_brokers_own(name)), *taken])
+    return kept, sorted([*(name for name in properties if _is_brokers_own(name)), *taken])
 
 
 def message_of(outgoing: Outgoing) -> Message:

@@ -39,11 +39,11 @@ def instant(number: int) -> int | None:
     return None
 
 
-Read = Callable[[bytes, int, int], tuple[object, int]]
+_Read = Callable[[bytes, int, int], tuple[object, int]]
 """(data, position after the type octet, depth) -> (value, position after it)."""
 
 
-def _scalar(form: str) -> Read:
+def _scalar(form: str) -> _Read:
     packed = struct.Struct(">" + form)
     unpack, size = packed.unpack_from, packed.size
 
@@ -53,7 +53,7 @@ def _scalar(form: str) -> Read:
     return read
 
 
-def _real(form: str) -> Read:
+def _real(form: str) -> _Read:
     number = _scalar(form)
 
     def read(data: bytes, at: int, depth: int) -> tuple[object, int]:
@@ -87,7 +87,7 @@ def _string(data: bytes, at: int, _depth: int) -> tuple[object, int]:
     return data[at + 4 : stop].decode("utf-8", "backslashreplace"), stop
 
 
-def _nested(build: Callable[[bytes, int], object]) -> Read:
+def _nested(build: Callable[[bytes, int], object]) -> _Read:
     remembered = lru_cache(maxsize=512)(build)
 
     def read(data: bytes, at: int, depth: int) -> tuple[object, int]:
@@ -128,7 +128,7 @@ def ends_at(at: int, end: int) -> None:
         raise ValueError(f"a field ends {at - end} bytes beyond its table")
 
 
-READERS: dict[int, Read] = {
+READERS: dict[int, _Read] = {
     ord("t"): _bool,
     ord("b"): _scalar("b"),
     ord("B"): _scalar("B"),

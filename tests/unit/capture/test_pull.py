@@ -85,7 +85,7 @@ def test_where_the_checkpoint_acknowledges_a_manifest_is_settled_as_it_is_writte
 def test_while_a_segment_is_written_the_next_one_grows(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
     monkeypatch.setattr("dlq.connectors.memory._MOST_ROWS", 10)
     is_read, batches, commit = Event(), MemoryReading.batches, attempt.commit
 
@@ -142,7 +142,7 @@ def test_a_lost_connection_is_tried_again_and_doubles_nothing(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
-    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
     broker.put("orders.dlq", *[letter(str(n % 7)) for n in range(350)])
     broker.faults.cut_reading_after = 200
     result = take(store, shop)
@@ -253,7 +253,7 @@ def test_a_broker_that_was_lost_is_waited_for_until_another_node_takes_over(
 ) -> None:
     monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
     monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", patience)
-    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
     broker.put("orders.dlq", *[letter(str(n)) for n in range(350)])
     result = pull(store, Away(shop, broker, refusals), SOURCE, PullOptions("drain"))
     assert (isinstance(result.error, Unreachable), result.partial) == (fails, fails)
@@ -319,7 +319,7 @@ def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.put("orders.dlq", *[letter(str(n)) for n in range(60)])
-    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 20)
+    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 20)
     monkeypatch.setattr("dlq.connectors.memory._MOST_ROWS", 20)
     whole, written = LocalStore.put, 0
 

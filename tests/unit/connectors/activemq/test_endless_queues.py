@@ -100,7 +100,7 @@ def trickle(one: object) -> Any:
 
 
 def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "YIELD_SECONDS", 0.1)
+    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.1)
     made = lambda frames: [record() for _ in frames]  # noqa: E731
     link = trickle(Frame(b"MESSAGE", b"message-id:1", b""))
     started = Started(link, {"destination": "q"}, made, lambda _: "it stays")
@@ -113,7 +113,7 @@ def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch
 def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue, "YIELD_SECONDS", 0.1)
+    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.1)
     letter = Dispatch(openwire_consumer._CONSUMER, 24, b"name", None, unreadable="damaged")
     scan = OpenWireScan(
         request=REQUEST,
@@ -201,7 +201,7 @@ def test_a_long_letter_may_take_its_time() -> None:
 
 def test_commands_of_openwire_that_bring_no_letter_are_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "IDLE_END", 0.1)
-    monkeypatch.setattr(queue, "YIELD_SECONDS", 0.1)
+    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.1)
     link = trickle(Dispatch(openwire_consumer._CONSUMER + 1, 0, b"", None))
     link.new_receipt, link.wait_for = lambda: "1", lambda _: None
     scan = OpenWireScan(REQUEST, "q", lambda _: (link, 9, lambda _: []), False, None, {}, (), False)
