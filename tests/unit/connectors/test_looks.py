@@ -62,7 +62,7 @@ LOOKS: Mapping[str, Callable[[Connector], object]] = {
     "discover": lambda connector: connector.discover(),
     "read": lambda connector: connector.read(ReadRequest(SOURCE, "copy", "p")),
     "consumers": lambda connector: connector.consumers(TARGETS),
-    "missing": lambda connector: connector.missing(TARGETS),
+    "missing_targets": lambda connector: connector.missing_targets(TARGETS),
     "limits": lambda connector: connector.limits(TARGETS),
     "consumption": lambda connector: connector.consumption(TARGETS),
     "bounds": lambda connector: connector.bounds(TARGETS),
