@@ -17,7 +17,7 @@ FORBIDDEN = json.dumps({"status": 403, "error": "no read"})
 TROUBLES = {
     "a wrong password": (401, "", AccessDenied, "HTTP 401; check user, password"),
     "a wrong path": (404, "", Unreachable, "HTTP 404; is the path right"),
-    "a page that is no Jolokia": (200, "<html>", Unreachable, "not come from Jolokia; is the path right"),
+    "a page that is no Jolokia": (200, "<html>", Unreachable, "something that is no JSON; is the path right"),
     "another service's JSON": (200, "[]", Unreachable, "not come from Jolokia; is the path right"),
     "a policy that forbids to read": (200, FORBIDDEN, AccessDenied, "forbids to read"),
 }
