@@ -114,7 +114,8 @@ class RabbitConnector(Connector):
             except OF_ONE_MEMBER as error:
                 unread[name] = error
         shared = queue_pattern.of_the_host(scans)
-        reading = ChainReading(scans, request.mode, request.limit, shared, unread=unread)
+        own = [*map(queue_pattern.without_the_host, scans)]
+        reading = ChainReading(own, request.mode, request.limit, shared, unread=unread)
         reading.notes = [*reading.notes, *notes]
         return reading
 

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pika.exceptions import AMQPError
@@ -19,7 +20,7 @@ from dlq.core.errors import DlqError, NotFound
 from dlq.core.text import for_terminal
 
 _SUMMED = ("letters ready", "letters held by consumers", "consumers")
-_OF_THE_HOST = ("delivery_limits", "dead_letter_exchanges")
+_OF_THE_HOST = ("delivery_limits", "dead_letter_exchanges", "dead_letter_keys", "routes")
 """What `Topology.document` says of all queues of the virtual host, by queue."""
 
 
@@ -64,6 +65,12 @@ def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
 def of_the_host(scans: Iterable[QueueScan]) -> dict[str, Any]:
     """What the queues' topologies say of the virtual host as a whole."""
     return next(({name: scan.topology.get(name) or {} for name in _OF_THE_HOST} for scan in scans), {})
+
+
+def without_the_host(scan: QueueScan) -> QueueScan:
+    """Its topology without that: kept once for each queue, it would be larger than can be read again."""
+    own = {name: told for name, told in scan.topology.items() if name not in _OF_THE_HOST}
+    return replace(scan, topology=own)
 
 
 def inspect(broker: RabbitBroker, pattern: str) -> Inspection:
