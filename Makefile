@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.set-up
 DEMO_STAMP := .venv/.demo
 
-.PHONY: setup brokers demo check test lint test-without-brokers test-all bench frameworks corpus site dist clean
+.PHONY: setup brokers programs demo check test lint test-without-brokers test-all bench frameworks corpus site dist clean
 
 setup: $(STAMP)
 
@@ -34,10 +34,14 @@ $(DEMO_STAMP): pyproject.toml | $(BIN)/python
 	@$(BIN)/python tests/support/libraries.py demo
 	@touch $@
 
-brokers: setup
+brokers: setup programs
+	@$(BIN)/python tests/support/needs.py worker-python frameworks
+
+# What needs none of the libraries, and so can be fetched beside them.
+programs: | $(BIN)/python
 	@test -e .brokers || echo "Fetching brokers, servers and other clients into .brokers (1.3 GB there) and by apt-get ..."
 	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq kafka \
-		postgres mariadb redis s3 worker-python chromium npm caddy frameworks
+		postgres mariadb redis s3 chromium npm caddy
 
 demo: $(or $(wildcard $(STAMP)),$(DEMO_STAMP))
 	@$(BIN)/python tests/support/needs.py java
@@ -55,7 +59,8 @@ TEST_WORKERS ?= 5
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint test-without-brokers
 
-test: brokers
+test:
+	@$(MAKE) --no-print-directory --jobs 2 brokers
 	@$(MAKE) --no-print-directory --jobs 2 lint test-all
 
 test-without-brokers: setup

@@ -13,8 +13,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from botocore.session import get_session
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.jvm import BROKERS
@@ -84,6 +82,8 @@ class S3Server:
 
     def allow(self, *actions: str) -> dict[str, str]:
         """What the other user has in the environment, who may list the bucket and do this with objects."""
+        from botocore.session import get_session  # the server is fetched beside the libraries
+
         keys, user, secret = self.environment, "reader", "reader-secret"
         owner = ["--access", keys["AWS_ACCESS_KEY_ID"], "--secret", keys["AWS_SECRET_ACCESS_KEY"]]
         endpoint = ["--endpoint-url", keys["AWS_ENDPOINT_URL"]]
