@@ -6,17 +6,21 @@ or when its process dies, is dropped; and what the broker's host does not acknow
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
 import select
+import signal
 import socket
 import ssl
 import stat
 import struct
 import termios
+import threading
 import time
 from collections.abc import Collection
+from typing import Any
 
 from dlq.connectors.base import UNSENT_SECONDS, Writing, keep_no_mark
 
@@ -108,3 +112,73 @@ def guard_those_to(ports: Collection[int], unsent_seconds: float) -> None:
                 with socket.socket(fileno=os.dup(int(name))) as found:
                     if found.family in _INTERNET and found.getpeername()[1] in ports:
                         guard(found, unsent_seconds)
+
+
+class DeadMansSwitch:
+    """While it is armed the kernel kills this process, as `kill -9` would, once it has not run for so many
+    seconds: it was stopped, or its host slept.
+
+    Who asks before each write needs none. A library that writes by itself goes on with what it has in hand
+    when it wakes, before anybody can look at a clock, and what it writes then comes after its lease. Linux
+    has such timers (timer_create(2)); elsewhere it does nothing.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._disarmed = seconds, threading.Event()
+        self._timer = _create_killing_timer()
+        self._beat()
+        self._beats = threading.Thread(target=self._beat_on, name="dead man's switch", daemon=True)
+        self._beats.start()
+
+    def disarm(self) -> None:
+        """From now on this process may be stopped for as long as anybody likes. May be called again."""
+        self._disarmed.set()
+        self._beats.join()
+        self._seconds = 0.0
+        self._beat()
+
+    def _beat_on(self) -> None:
+        while not self._disarmed.wait(self._seconds / _BEATS):
+            self._beat()
+
+    def _beat(self) -> None:
+        """So many seconds from now; 0: never."""
+        if self._timer is not None:
+            whole = int(self._seconds)
+            times = _Times(0, 0, whole, int((self._seconds - whole) * 1e9))
+            _libc().timer_settime(self._timer, 0, ctypes.byref(times), None)
+
+
+_BEATS = 4
+"""A process that runs says so this often in the time after which it is killed."""
+_BOOTTIME = 7
+"""Linux' clock that counts sleep (clock_getres(2))."""
+
+
+class _Times(ctypes.Structure):
+    """`struct itimerspec`."""
+
+    _fields_ = [(name, ctypes.c_long) for name in ("every", "every_nanos", "after", "after_nanos")]
+
+
+class _Event(ctypes.Structure):
+    """`struct sigevent`, of 64 bytes."""
+
+    _fields_ = [
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("rest", ctypes.c_char * 48),
+    ]
+
+
+def _libc() -> Any:
+    return ctypes.CDLL(None)
+
+
+def _create_killing_timer() -> ctypes.c_void_p | None:
+    """None where there are no such timers."""
+    timer, event = ctypes.c_void_p(), _Event(signal=signal.SIGKILL)
+    create = getattr(_libc(), "timer_create", None)
+    made = create is not None and create(_BOOTTIME, ctypes.byref(event), ctypes.byref(timer)) == 0
+    return timer if made else None

@@ -61,7 +61,9 @@ class KafkaPublisher(WindowedPublisher):
     """Sends for one plan, on connections of its own.
 
     When the library writes a letter that it was given cannot be known: it may have, from then on. It gives
-    its sockets to nobody, and makes new ones when it likes, so they are guarded again and again.
+    its sockets to nobody, and makes new ones when it likes, so they are guarded again and again. A batch that
+    is made and not written when this process is stopped it writes when that goes on, however much later: so a
+    process that was stopped for too long does not go on.
     """
 
     heavy_bytes = 256 * 1024
@@ -82,6 +84,7 @@ class KafkaPublisher(WindowedPublisher):
             "message.max.bytes": _LARGEST,  # the broker's and the topic's limits count
             "queue.buffering.max.messages": window + 1000,
         })  # fmt: skip
+        self._switch = outbound.DeadMansSwitch(unsent_seconds)
         self._targets: dict[str, Taken] = {}
         self._has_confirmed = False
         self._lost: ConnectionLost | None = None
@@ -136,6 +139,7 @@ class KafkaPublisher(WindowedPublisher):
         """Let go of the connections."""
         self.cut()
         self._producer.close()
+        self._switch.disarm()
 
     def _guard(self) -> None:
         outbound.guard_those_to(self._ports, self._unsent_seconds)
