@@ -110,6 +110,10 @@ class S3Store:
             finally:
                 self._locks.remove(lock)
 
+    def holder(self, name: str) -> str | None:
+        with self._told("read", name):
+            return Lock(self.filesystem, self._path(f"locks/{name}"), name).holder()
+
     def _check_locks(self) -> None:
         """Nothing is written by one whose lock another may hold by now."""
         for lock in self._locks:

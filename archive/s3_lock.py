@@ -83,9 +83,12 @@ class Lock:
             # Only one can replace just this version of the object.
             if self._put(IfMatch=found.etag):
                 return
-        holder = found.holder if found else _Holder()
-        who = f"pid {holder.pid} on {holder.host}" if holder.host else "another run"
-        raise Busy(f"{self._name} is locked by {who}")
+        raise Busy(f"{self._name} is locked by {_describe(found.holder if found else _Holder())}")
+
+    def holder(self) -> str | None:
+        """Who has it, by pid and host; None: nobody. Raises OSError."""
+        found = self._look()
+        return None if found is None or _has_ended(found) else _describe(found.holder)
 
     def renew(self) -> bool:
         """Start the lease anew; False when another has taken the lock."""
@@ -164,6 +167,10 @@ def locked(lock: Lock) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _describe(holder: _Holder) -> str:
+    return f"pid {holder.pid} on {holder.host}" if holder.host else "another run"
 
 
 def _has_ended(found: _StoredLock) -> bool:

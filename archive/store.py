@@ -24,6 +24,9 @@ from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
 _TELLS_NOTHING = (errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system says that cannot set room aside, where the C library does not write it instead."""
+_ATTEMPTS = 5
+_A_LOOK = 0.02
+"""Seconds in which whoever only looks at a lock has let go of it."""
 _BY_SPARK = "analyses"
 """Spark writes here, with the umask's rights; so this folder is made before, its owner's alone."""
 _T = TypeVar("_T")
@@ -81,6 +84,10 @@ class Store(Protocol):
 
     def lock(self, name: str) -> Any:
         """A context manager that holds the lock `name`, or raises Busy naming the holder's pid and host."""
+        ...
+
+    def holder(self, name: str) -> str | None:
+        """Who holds the lock `name`, by pid and host; None: nobody. For who looks nobody is Busy."""
         ...
 
 
@@ -214,16 +221,23 @@ class LocalStore:
             self.folder.make(_BY_SPARK)
             descriptor = self.folder.open_in_place(name_of_file)
         with open(descriptor, "rb+", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise Busy(f"{name} is locked by {_holder(file)}") from error
+            if not any(_lock_at_once(file, fcntl.LOCK_EX) for _ in range(_ATTEMPTS)):
+                raise Busy(f"{name} is locked by {_holder(file)}")
             file.truncate(0)
             file.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
             try:
                 yield
             finally:
                 file.truncate(0)
+
+    def holder(self, name: str) -> str | None:
+        with self._told("read", name):
+            try:
+                opened = self.folder.open(self._inside(f"locks/{name}"))
+            except FileNotFoundError:
+                return None
+        with opened as file:
+            return None if _lock_at_once(file, fcntl.LOCK_SH) else _holder(file)
 
     def _inside(self, name: str) -> str:
         return checked_name(name, self.location)
@@ -251,6 +265,16 @@ def _allow_more_files() -> bool:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft != hard
+
+
+def _lock_at_once(file: IO[bytes], how: int) -> bool:
+    """False, after the time of a look, when another has it."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(_A_LOOK)
+        return False
+    return True
 
 
 def _holder(lock: IO[bytes]) -> str:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from dlq.core.clock import now
-from dlq.core.errors import Busy
 from dlq.core.failures import make_event
 from dlq.core.units import human_seconds
 from dlq.operations.connecting import connect, warn_of_ledger
@@ -122,19 +121,10 @@ def stop_plan(desk: Desk, prefix: str) -> dict[str, Any]:
     """Ask whoever applies the plan, on any host that shares the archive, to stop; what is in flight is still
     answered. `stopping` is false where nobody applies it. Raises UsageError."""
     plan = planfile.find(desk.store, prefix)
-    stopping = _is_applied(desk, plan)
+    stopping = desk.store.holder(f"plan-{plan}") is not None
     if stopping:
         request_stop(desk.store, plan)
     return {"plan": plan, "stopping": stopping}
-
-
-def _is_applied(desk: Desk, plan: str) -> bool:
-    """Whether somebody applies or reconciles the plan right now."""
-    try:
-        with desk.store.lock(f"plan-{plan}"):
-            return False
-    except Busy:
-        return True
 
 
 def reconcile_plan(desk: Desk, prefix: str, decision: Decision = _UNDECIDED) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlq.core.clock import iso, now
 from dlq.core.documents import Document
-from dlq.core.errors import DlqError, UsageError
+from dlq.core.errors import Busy, DlqError, UsageError
 from dlq.core.text import encodable
 from dlq.operations import died
 from dlq.operations.connecting import connect, warn_of_ledger
@@ -245,8 +245,8 @@ def why_not_apply(desk: Desk, plan: str) -> DlqError | None:
         with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
             header = check_plan(desk.store, desk.settings, plan, book)
         Loader(desk.store).check(header.segments, plan)
-        with desk.store.lock(f"plan-{plan}"):
-            return None
+        holder = desk.store.holder(f"plan-{plan}")
+        return Busy(f"plan-{plan} is locked by {holder}") if holder else None
     except DlqError as error:
         return error
 

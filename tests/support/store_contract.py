@@ -1,5 +1,6 @@
 """The contract of the archive's storage as tests: one suite for every store (see `dlq.archive.store`)."""
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -59,6 +60,32 @@ class StoreContract:
             pass
         with opening().lock("work"), store.lock("other"):
             pass
+
+    def test_who_looks_at_a_lock_takes_nothing(self, store: Store, opening: Opening) -> None:
+        assert store.holder("work") is None
+        with store.lock("work"):
+            assert str(os.getpid()) in (opening().holder("work") or "")
+            assert store.holder("other") is None
+        assert opening().holder("work") is None
+
+    def test_nobody_is_busy_for_who_looks(self, opening: Opening) -> None:
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.is_set():
+                opening().holder("work")
+
+        lookers = [threading.Thread(target=look) for _ in range(2)]
+        for looker in lookers:
+            looker.start()
+        try:
+            for _ in range(20):
+                with opening().lock("work"):
+                    pass
+        finally:
+            ended.set()
+            for looker in lookers:
+                looker.join()
 
     def test_only_one_of_many_gets_a_lock(self, opening: Opening) -> None:
         got: list[int] = []
