@@ -48,6 +48,7 @@ def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
 
     connection = duckdb.connect(config={"python_enable_replacements": False, "enable_external_access": False})
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")
     connection.register("judged", letters)
     return connection
 

@@ -4,6 +4,7 @@ import duckdb
 import pytest
 from support.analyzers.conditions import LETTER, REFUSED, SAME, rule
 
+from dlq.analyzers import user_rules
 from dlq.analyzers.conditions import FUNCTIONS, condition
 from dlq.analyzers.user_rules import check_rules
 from dlq.core.errors import ConfigError
@@ -82,3 +83,8 @@ def test_what_only_one_engine_would_understand_is_refused_in_one_line(where: str
 @pytest.mark.parametrize("where", SAME)
 def test_what_both_engines_understand_is_not_refused(where: str) -> None:
     check_rules([rule(where)])
+
+
+def test_rules_that_take_long_draw_no_progress_into_what_is_printed() -> None:
+    with user_rules._connected(LETTER) as connection:
+        assert connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]

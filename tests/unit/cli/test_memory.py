@@ -12,8 +12,10 @@ from dlq.archive import user_sql
 from dlq.cli.memory import bound_memory
 from dlq.core.errors import ArchiveError
 bound_memory(2**30)
+connection = duckdb.connect()
+connection.execute("SET enable_progress_bar = false")  # as all of ours
 try:
-    [*user_sql.run(duckdb.connect(), "select repeat('x', 100000000) from range(100)").rows]
+    [*user_sql.run(connection, "select repeat('x', 100000000) from range(100)").rows]
 except ArchiveError as error:
     print(error)
 """

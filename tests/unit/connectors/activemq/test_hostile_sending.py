@@ -29,7 +29,7 @@ def send_for_ever(sender: StompSender) -> None:
 @pytest.mark.parametrize("beginning", [b"", HEAD + b"\n" + b"x" * 2**16], ids=["whole", "one without end"])
 def test_letters_that_nobody_asked_for_end_a_sending_soon(piece: bytes, beginning: bytes) -> None:
     with Server(stomp(flood(beginning, piece), "SEND")) as server:
-        sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{server.address}", timeout="2s"))
+        sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{server.address}", timeout="20s"))
         with pytest.raises(ConnectionLost, match="more than it was asked for"):
             send_for_ever(sender)
         assert sender._kept + sender.unfinished_bytes < 2**25
@@ -56,6 +56,6 @@ ENDLESS = struct.pack(">i", 2**29) + dispatched(b"x")[4:]
 @pytest.mark.parametrize("beginning", [b"", ENDLESS], ids=["whole", "one without end"])
 def test_letters_by_openwire_that_nobody_asked_for_end_it_too(piece: bytes, beginning: bytes) -> None:
     with Server(openwire(flood(beginning, piece), SENDS)) as server:
-        broker = ActiveMQBroker("b", "activemq", f"tcp://{server.address}", timeout="2s")
+        broker = ActiveMQBroker("b", "activemq", f"tcp://{server.address}", timeout="20s")
         with pytest.raises(DlqError, match="more than it was asked for"):
             OpenWireSender(broker)

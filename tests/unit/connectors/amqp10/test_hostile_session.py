@@ -35,9 +35,9 @@ def refuse(condition: str, said: str) -> DlqError:
     return BrokerError(f"{condition} {said}")
 
 
-def opened(server: Server) -> Session:
+def opened(server: Server, patience: float = TIMEOUT) -> Session:
     host, port = server.address.split(":")
-    login = Login("u", "p", "h", 60, {}, TIMEOUT, TIMEOUT / 5)
+    login = Login("u", "p", "h", 60, {}, patience, patience / 5)
     return Session(socket.create_connection((host, int(port)), 5), login, refuse)
 
 
@@ -199,7 +199,7 @@ def test_outcomes_that_run_backwards_or_come_twice_answer_nothing_twice() -> Non
     accepted = frames.state(frames.ACCEPTED)
     told = frames.disposition(7, 6, accepted, True) + frames.disposition(0, 0, accepted, True) * 3
     with Server(amqp10(once(told), frames.TRANSFER, {frames.ATTACH: attached() + CREDIT})) as server:
-        session = opened(server)
+        session = opened(server, patience=20)
         link = session.attach(frames.SENDER, "q")
         session.wait_until(lambda: link.credit > 0)
         sent, outcomes = session.send(link, b"x"), list[Outcome]()
