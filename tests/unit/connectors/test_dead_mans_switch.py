@@ -28,7 +28,8 @@ def telling(program: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         try:
-            assert running.stdout and running.stdout.readline() == "here\n"
+            assert running.stdout is not None
+            assert running.stdout.readline() == "here\n"
             yield running
         finally:
             running.kill()
