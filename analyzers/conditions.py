@@ -6,7 +6,7 @@ made of what was looked at and of nothing else. In each engine's words it means 
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from typing import TYPE_CHECKING
 
 from dlq.core.errors import ConfigError, UsageError
@@ -35,6 +35,9 @@ FUNCTIONS = {
 }  # fmt: skip
 """Functions that a condition may use -> the parser's name."""
 _MAY = _WORDS | {kind for kind in FUNCTIONS.values() if kind != "Anonymous"}
+_OF_OTHERS = (_MAY | {"Decode", "Try"}) - {"Replace"}
+"""What others than the archive's owner may use in a condition: bodies as texts, too, and nothing that makes
+long texts of short ones."""
 
 
 _OF_TIME = re.compile(r"\b(?:now|today|yesterday|tomorrow|current_\w+)\b", re.IGNORECASE)
@@ -66,7 +69,7 @@ def check_columns(where: str, columns: Collection[str]) -> str:
         parsed = parse_one(where, dialect="duckdb")
         for node in parsed.walk():
             is_other = isinstance(node, exp.Column) and (node.table or node.name not in columns)
-            if is_other or isinstance(node, exp.Replace) or not _is_known(node):
+            if is_other or not _is_known(node, _OF_OTHERS):
                 told = node.sql(dialect="duckdb")[:80]
                 raise UsageError(
                     f"the condition uses {told}: it may use {', '.join(columns)}, and no queries"
@@ -76,10 +79,10 @@ def check_columns(where: str, columns: Collection[str]) -> str:
         raise UsageError("the condition is too deep, or no SQL") from error
 
 
-def _is_known(node: "exp.Expr") -> bool:
+def _is_known(node: "exp.Expr", words: Set[str] = _MAY) -> bool:
     from sqlglot import exp
 
-    return node.name.lower() in FUNCTIONS if isinstance(node, exp.Anonymous) else type(node).__name__ in _MAY
+    return node.name.lower() in FUNCTIONS if isinstance(node, exp.Anonymous) else type(node).__name__ in words
 
 
 def asks_for_time(rule: Rule) -> bool:

@@ -15,6 +15,7 @@ import duckdb
 
 from dlq.analyzers.conditions import check_columns
 from dlq.archive import user_sql
+from dlq.archive.views import LETTER_COLUMNS
 from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
@@ -81,9 +82,10 @@ def _length_of(value: Any) -> int:
     return sum(map(_length_of, value)) if isinstance(value, list) else len(str(value))
 
 
-def check_condition(where: str) -> str:
-    """A condition over the same columns, written anew. Raises UsageError for one that asks for others."""
-    return check_columns(where, COLUMNS)
+def check_condition(where: str, sees_all: bool = False) -> str:
+    """A condition over the same columns, or all of `letters`, written anew. Raises UsageError for one that
+    asks for others, or may take long."""
+    return check_columns(where, LETTER_COLUMNS if sees_all else COLUMNS)
 
 
 def _copy(desk: Desk) -> duckdb.DuckDBPyConnection:

@@ -42,12 +42,13 @@ def read_filters(ask: Ask, read: Callable[[str], str]) -> dict[str, str]:
 
 def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = True) -> Selection:
     """The letters that fulfil all of these filters, and the condition `also`, as who sees all may ask
-    it, or not. Raises UsageError."""
+    it, or not. Nobody may use every function of SQL: some make gigabytes in one step, which nothing ends.
+    Raises UsageError."""
     parts = [_equals(name, chosen[name]) for name in EQUAL if name in chosen]
     if "text" in chosen:
         parts.append(_holds(chosen["text"]) if sees_all else _shows(chosen["text"]))
     where = chosen.get("where")
-    written = [where if sees_all or where is None else check_condition(where), also]
+    written = [where if where is None else check_condition(where, sees_all), also]
     conditions = [f"({one})" if parts or also else one for one in written if one]
     return Selection(
         " and ".join([*parts, *conditions]) or None,
