@@ -28,7 +28,6 @@ from dlq.core.record import FLAG_AMQP10_BODY, Record
 
 _CLASS = "amqp-1.0"
 """What `properties` call the class of such a message, which is none of JMS's."""
-_BROKERS = "x-opt-"
 _TOLD = re.compile(r"x-opt-(ORIG-(?:ADDRESS|QUEUE|MESSAGE-ID|ROUTING-TYPE)|ACTUAL-EXPIRY)")
 _AS_TOLD = re.compile(r"_AMQ_(?:ORIG_(?:ADDRESS|QUEUE|MESSAGE_ID|ROUTING_TYPE)|ACTUAL_EXPIRY)")
 _NOT_SENT = re.compile(
