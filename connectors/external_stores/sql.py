@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlq.connectors.credentials import password_of
-from dlq.connectors.external_stores.sql_drivers import DRIVERS
+from dlq.connectors.external_stores.sql_drivers import DRIVERS, reason_of
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
@@ -29,11 +29,9 @@ def dedup(settings: Evidence) -> Iterator[Fact]:
                 named = ":".join(part for part in (application, topic, tag, key) if part)
                 yield Fact(named, str(state), None if until is None else int(until) * 1000)
     except sa.exc.SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         kind = Unreachable if isinstance(error, sa.exc.OperationalError) else BrokerError
-        raise kind(
-            f"evidence.{settings.name}: {engine.url.set(query={}).render_as_string()} failed: {reason}"
-        ) from error
+        shown = engine.url.set(query={}).render_as_string()
+        raise kind(f"evidence.{settings.name}: {shown} failed: {reason_of(error)}") from error
     finally:
         engine.dispose()
 

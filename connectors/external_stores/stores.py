@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from dlq.connectors import given, looks
 from dlq.connectors.external_stores import redis, sql
+from dlq.connectors.external_stores.sql_drivers import ODD
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
@@ -22,8 +23,6 @@ _READERS: Mapping[tuple[str, bool], Callable[[Evidence], Iterator[Fact]]] = {
 _MOST_CHARACTERS = 2**16
 """Of a record: names of a message and a word."""
 _MOST_MOMENT = 2**62
-_ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What answers of another type or shape end a reader with."""
 
 
 def read(settings: Evidence) -> Iterator[Fact]:
@@ -44,6 +43,6 @@ def _understood(place: str, facts: Iterator[Fact]) -> Iterator[Fact]:
             if len(fact.key) + len(fact.state) > _MOST_CHARACTERS or abs(fact.until or 0) > _MOST_MOMENT:
                 raise ValueError("a record that cannot be true")
             yield fact
-    except _ODD as error:
+    except ODD as error:
         said = f"it sent what cannot be understood ({type(error).__name__})"
         raise BrokerError(f"{place}: {said}; is it the right server?") from error

@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from dlq.archive.schema import REPLAYS
 from dlq.connectors.credentials import password_of
-from dlq.connectors.external_stores.sql_drivers import DRIVERS
+from dlq.connectors.external_stores.sql_drivers import DRIVERS, ODD, reason_of
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.failures import Event
@@ -103,15 +103,23 @@ class Database:
             except sa.exc.SQLAlchemyError as error:
                 if not isinstance(error, sa.exc.OperationalError) or time.monotonic() > until:
                     raise self._failure(error) from error
+            except ODD as error:
+                raise self._misunderstood(error) from error
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _failure(self, error: Exception) -> ArchiveError:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        shown = self.engine.url.set(query={}).render_as_string()
+        shown, reason = self._shown_url(), reason_of(error)
         if isinstance(error, sa.exc.OperationalError) and not self.is_file:
             return LedgerUnreachable(f"the ledger {shown} cannot be reached, or denies access: {reason}")
         return ArchiveError(f"the ledger {shown} failed: {reason}")
+
+    def _misunderstood(self, error: Exception) -> ArchiveError:
+        said = f"sent what cannot be understood ({type(error).__name__})"
+        return ArchiveError(f"the ledger {self._shown_url()} {said}; is it the right server?")
+
+    def _shown_url(self) -> str:
+        return self.engine.url.set(query={}).render_as_string()
 
 
 def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
@@ -298,7 +306,10 @@ class SqlLedger:
         """By the server's clock: leases are compared between hosts, whose clocks differ."""
         if self._clock_question is None:
             return (self._clock or now)()
-        return int(connection.execute(self._clock_question).scalar_one())
+        moment = int(connection.execute(self._clock_question).scalar_one())
+        if not 0 <= moment <= _LATEST - self._lease:
+            raise ValueError("a time that no calendar has")
+        return moment
 
     def _make_table(self) -> None:
         if self._database.is_file:
@@ -339,7 +350,7 @@ class SqlLedger:
         def work(connection: sa.Connection) -> set[str]:
             nonlocal mine_before
             self._record_results(connection, results)
-            rows = connection.execute(_KNOWN, {"keys": keys}).all()
+            rows = _rows(connection, _KNOWN, {"keys": keys})
             known = {row.key for row in rows}
             mine = {row.key for row in rows if row.state == "sending" and row.owner == self.owner}
             mine_before = mine if mine_before is None else mine_before
@@ -353,11 +364,11 @@ class SqlLedger:
 
     def renew(self, keys: Sequence[str]) -> set[str]:
         """Puts the end of the lease off for what is still `sending` and ours."""
-        mine = {"keys": keys, "me": self.owner}
 
         def work(connection: sa.Connection) -> set[str]:
-            connection.execute(_RENEW, {**mine, "until": self._now(connection) + self._lease})
-            return set(connection.execute(_OURS, mine).scalars())
+            until = self._now(connection) + self._lease
+            connection.execute(_RENEW, {"keys": keys, "me": self.owner, "until": until})
+            return self._ours(connection, keys)
 
         return self._database.run(work) if keys else set()
 
@@ -370,7 +381,7 @@ class SqlLedger:
 
         def work(connection: sa.Connection) -> int:
             moment = self._now(connection)
-            rows = connection.execute(_SENDING).all()
+            rows = _rows(connection, _SENDING)
             dead = {owner for owner in {row.owner for row in rows} if is_dead(owner)}
             over = {
                 "its sender died before the answer came": [row.key for row in rows if row.owner in dead],
@@ -388,7 +399,7 @@ class SqlLedger:
         def work(connection: sa.Connection) -> Mapping[str, State]:
             found: dict[str, State] = {}
             for some in _chunks(keys):
-                found.update((row.key, row.state) for row in connection.execute(_KNOWN, {"keys": some}))
+                found.update((row.key, row.state) for row in _rows(connection, _KNOWN, {"keys": some}))
             return found
 
         return self._database.run(work, reading=True)
@@ -396,7 +407,7 @@ class SqlLedger:
     def counts(self, plan: str) -> Mapping[State, int]:
         """Counted by the database; states without replays are absent."""
         wanted = sa.select(_C.state, sa.func.count()).where(_C.plan == plan).group_by(_C.state)
-        rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
+        rows = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
         return {row[0]: row[1] for row in rows}
 
     def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
@@ -404,7 +415,7 @@ class SqlLedger:
         columns = [TABLE.c[name] for name in Entry._fields]
         wanted = sa.select(*columns).where(_C.plan == plan, _C.state == state)
         wanted = wanted.order_by(_C.number.desc(), _C.key.desc()).limit(last)
-        rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
+        rows = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
         return [Entry(*row) for row in reversed(rows)]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
@@ -436,7 +447,7 @@ class SqlLedger:
     def events(self) -> list[Event]:
         """One query, by number."""
         wanted = sa.select(_EVENTS.c.event).order_by(_EVENTS.c.number)
-        rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
+        rows = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
         return [event_of(row.event) for row in rows]
 
     def append(self, events: Sequence[Event]) -> None:
@@ -452,10 +463,12 @@ class SqlLedger:
 
     def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         wanted = sa.select(*(TABLE.c[name] for name in columns)).order_by(_C.key).limit(_CHUNK_OF_ROWS)
-        after = ""
+        after, place = "", columns.index("key")
         while chunk := self._database.run(_driver_rows(wanted.where(_C.key > after)), reading=True):
+            if chunk[-1][place] == after:
+                raise ArchiveError("the ledger's server gives the same replays for ever")
             yield chunk
-            after = chunk[-1][columns.index("key")]
+            after = chunk[-1][place]
 
     def close(self) -> None:
         """Closes the pool of connections."""
@@ -463,11 +476,14 @@ class SqlLedger:
         if self._at_close:
             self._at_close()
 
+    def _ours(self, connection: sa.Connection, keys: Sequence[str]) -> set[str]:
+        return {row.key for row in _rows(connection, _OURS, {"keys": keys, "me": self.owner})}
+
     def _insert_new(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
         keys = [letter.key for letter in letters]
         if self._insert(connection, plan, letters) == len(letters):
             return set(keys)
-        return set(connection.execute(_OURS, {"keys": keys, "me": self.owner}).scalars())
+        return self._ours(connection, keys)
 
     def _insert(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> int:
         """How many of these nobody had claimed before."""
@@ -493,7 +509,7 @@ class SqlLedger:
         for some in [rows] if self._database.is_file else rows:  # see `_speak_simply`
             connection.execute(_RECLAIM, some)
         keys = [letter.key for letter in letters]
-        return set(connection.execute(_OURS, {"keys": keys, "me": self.owner}).scalars())
+        return self._ours(connection, keys)
 
     def _record_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         moment = self._now(connection)
@@ -574,9 +590,40 @@ def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple
 
     def fetch(connection: sa.Connection) -> list[tuple[Any, ...]]:
         cursor = connection.execute(wanted).cursor
-        return list(cursor.fetchall()) if cursor is not None else []
+        found = list(cursor.fetchall()) if cursor is not None else []
+        return _checked(connection, wanted, found)
 
     return fetch
+
+
+def _rows(
+    connection: sa.Connection, wanted: sa.Select[Any], values: Mapping[str, Any] | None = None
+) -> Sequence[Any]:
+    return _checked(connection, wanted, connection.execute(wanted, values).all())
+
+
+_Rows = TypeVar("_Rows", bound=Sequence[Any])
+
+
+def _checked(connection: sa.Connection, wanted: sa.Select[Any], found: _Rows) -> _Rows:
+    """Rows of a server as they must be; those of a file are looked through when it is opened. Raises
+    ValueError."""
+    if connection.dialect.name != "sqlite" and found:
+        for column, cells in zip(wanted.selected_columns, zip(*found, strict=True), strict=True):
+            if not all(_is_ours(column, cell) for cell in cells):
+                raise ValueError(f"a cell that no dlq writes: {column.key}")
+    return found
+
+
+def _is_ours(column: sa.ColumnElement[Any], cell: object) -> bool:
+    """As `_oddity`, for a cell that a server sends."""
+    if cell is None:
+        return bool(getattr(column, "nullable", False))
+    if column is _C.state:
+        return cell in get_args(State)
+    if isinstance(column.type, sa.String):
+        return type(cell) is str and len(cell) <= _LONGEST
+    return type(cell) is int and 0 <= cell <= _LATEST
 
 
 def _state_and_detail(one: Result) -> tuple[State, str]:

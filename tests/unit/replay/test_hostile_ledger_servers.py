@@ -1,0 +1,180 @@
+"""Ledgers' servers, and SQL stores of evidence, whose answers no database gives: one line each, soon."""
+
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.servers.hostile import Server
+from support.servers.hostile_sql import (
+    LARGE,
+    LIST,
+    NUMBER,
+    TEXT,
+    WORD,
+    Answers,
+    described,
+    failed,
+    message,
+    mysql,
+    mysql_rows,
+    packet,
+    postgresql,
+    rows,
+)
+
+from dlq.archive.store import LocalStore
+from dlq.connectors import looks
+from dlq.connectors.external_stores import stores
+from dlq.core.errors import ArchiveError, BrokerError
+from dlq.core.settings import Evidence
+from dlq.core.settings import Ledger as Settings
+from dlq.replay import ledger
+from dlq.replay.ledger import sql
+from dlq.replay.ledger.sql import SqlLedger
+
+PATIENCE = 1.0
+STEERING = b"\x1b[2J" + b"x" * 2**20
+KNOWN, COUNTED, CLOCK, PAGED = r"key.*IN \(", "count", "clock_timestamp", "replays.*ORDER BY"
+TEXTS = [TEXT] * 4
+ENTRY = [TEXT, TEXT, NUMBER, *TEXTS, NUMBER, TEXT]
+ALL = [TEXT, TEXT, NUMBER, TEXT, TEXT, NUMBER, TEXT, TEXT, NUMBER, NUMBER, NUMBER, TEXT]
+SENT = [b"k", b"p", b"1", b"r", b"t", b"0", b"confirmed", b"o", b"1", b"1", b"1", None]
+Use = Callable[[Any], object]
+
+
+def states(book: SqlLedger) -> object:
+    return book.states(["k"])
+
+
+def counts(book: SqlLedger) -> object:
+    return book.counts("p")
+
+
+def pages(book: SqlLedger) -> object:
+    return [*zip(range(9), book.all_rows(), strict=False)]
+
+
+def cut_off(peer: socket.socket) -> None:
+    """A row of a gigabyte that says that it has fewer cells than were described."""
+    peer.sendall(described(TEXT, NUMBER) + b"D" + bytes((64, 0, 0, 0)) + b"\0\1")
+    for _ in range(1024):
+        peer.sendall(bytes(2**20))
+
+
+NOT_UNDERSTOOD = "cannot be understood"
+POSTGRESQL: Mapping[str, tuple[Answers, Use, str]] = {
+    "a list for a key": (
+        {KNOWN: rows([LIST, *TEXTS[1:]], [b"{a}", b"sending", b"p", b"o"])},
+        states,
+        NOT_UNDERSTOOD,
+    ),
+    "a state that is none": ({KNOWN: rows(TEXTS, [b"k", b"\x1b[2J", b"p", b"o"])}, states, NOT_UNDERSTOOD),
+    "too few cells": ({KNOWN: rows([TEXT], [b"k"])}, states, NOT_UNDERSTOOD),
+    "no UTF-8": ({KNOWN: rows(TEXTS, [b"\xff", b"sending", b"p", b"o"])}, states, NOT_UNDERSTOOD),
+    "a cell of many megabytes": (
+        {KNOWN: rows(TEXTS, [b"k" * 2**24, b"sending", b"p", b"o"])},
+        states,
+        NOT_UNDERSTOOD,
+    ),
+    "a cell of a gigabyte": ({COUNTED: cut_off}, counts, "failed"),
+    "counts that are none": ({COUNTED: rows([TEXT, TEXT], [b"sending", b"many"])}, counts, NOT_UNDERSTOOD),
+    "counts below zero": ({COUNTED: rows([TEXT, NUMBER], [b"sending", b"-1"])}, counts, NOT_UNDERSTOOD),
+    "a clock that is none": ({CLOCK: rows([TEXT], [b"x"])}, SqlLedger.expire, NOT_UNDERSTOOD),
+    "no time": ({CLOCK: rows([NUMBER], [None])}, SqlLedger.expire, NOT_UNDERSTOOD),
+    "a time beyond the calendar": ({CLOCK: rows([NUMBER], [b"9" * 18])}, SqlLedger.expire, NOT_UNDERSTOOD),
+    "entries without cells": (
+        {PAGED: rows(ENTRY, [b"k", *[None] * 8])},
+        lambda book: book.entries("p", "in_doubt"),
+        NOT_UNDERSTOOD,
+    ),
+    "an event that is a number": ({"events": rows([NUMBER], [b"5"])}, SqlLedger.events, NOT_UNDERSTOOD),
+    "the same page for ever": ({PAGED: rows(ALL, SENT)}, pages, "for ever"),
+    "a page of odd cells": (
+        {PAGED: rows([TEXT] * 12, [b"k"] * 12)},
+        lambda book: next(book.rows()),
+        "understood",
+    ),
+    "an error that steers": ({COUNTED: failed(STEERING)}, counts, "failed"),
+    "an error without words": ({COUNTED: failed(b"")}, counts, "failed"),
+    "no version": ({r"pg_catalog\.version": rows([TEXT], [b"x"])}, counts, NOT_UNDERSTOOD),
+    "a copy instead of rows": ({COUNTED: message(b"H", b"\0\0\0")}, counts, "cannot be reached"),
+}
+MYSQL: Mapping[str, tuple[Answers, Use, str]] = {
+    "a file of ours": ({COUNTED: packet(1, b"\xfb/etc/passwd")}, counts, NOT_UNDERSTOOD),
+    "nothing": ({COUNTED: packet(1, b"")}, counts, NOT_UNDERSTOOD),
+    "half a column": ({COUNTED: packet(1, b"\x02") + packet(2, b"\x03d")}, counts, NOT_UNDERSTOOD),
+    "a number that is none": (
+        {"unix_timestamp": mysql_rows([LARGE], [b"x"])},
+        SqlLedger.expire,
+        "failed",
+    ),
+    "a state that is none": (
+        {COUNTED: mysql_rows([WORD, LARGE], [b"\x1b[2J", b"1"])},
+        counts,
+        NOT_UNDERSTOOD,
+    ),
+    "no version": ({"VERSION": mysql_rows([WORD], [b"x"])}, counts, NOT_UNDERSTOOD),
+    "an error that steers": ({COUNTED: packet(1, b"\xff\x01\x01#HY000" + STEERING)}, counts, "failed"),
+    "half an error": ({COUNTED: packet(1, b"\xff")}, counts, NOT_UNDERSTOOD),
+}
+SERVERS = {"postgresql": postgresql, "mysql": mysql}
+LEDGERS = [("postgresql", odd) for odd in POSTGRESQL] + [("mysql", odd) for odd in MYSQL]
+
+
+@pytest.mark.parametrize(("kind", "odd"), LEDGERS)
+def test_what_no_ledger_holds_is_said_in_a_line(
+    kind: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sql, "_PATIENCE_SECONDS", PATIENCE)
+    answers, use, words = {"postgresql": POSTGRESQL, "mysql": MYSQL}[kind][odd]
+    with Server(SERVERS[kind](answers)) as server:
+        settings = Settings(url=f"{kind}://u@{server.address}/d")
+        with (
+            pytest.raises(ArchiveError) as refused,
+            ledger.opened(settings, LocalStore(str(tmp_path))) as book,
+        ):
+            use(book)
+    check(str(refused.value), words)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def check(said: str, words: str) -> None:
+    assert words in said
+    assert "\n" not in said
+    assert len(said) < 1000
+
+
+EVIDENCE: Mapping[str, tuple[str, Answers, str]] = {
+    "words for times": ("postgresql", {"FETCH": rows([TEXT] * 6, [b"a"] * 6)}, NOT_UNDERSTOOD),
+    "rows without end": (
+        "postgresql",
+        {"FETCH": rows([TEXT] * 5 + [NUMBER], *[[b"a"] * 5 + [b"1"]] * 5000)},
+        "a look takes more than",
+    ),
+    "a cell of a megabyte": (
+        "postgresql",
+        {"FETCH": rows([TEXT] * 5 + [NUMBER], [b"a" * 2**20] * 5 + [b"1"])},
+        NOT_UNDERSTOOD,
+    ),
+    "a file of ours": ("mysql", {"dedup": packet(1, b"\xfb/etc/passwd")}, NOT_UNDERSTOOD),
+    "half a column": ("mysql", {"dedup": packet(1, b"\x02") + packet(2, b"\x03d")}, NOT_UNDERSTOOD),
+    "an error that steers": ("mysql", {"dedup": packet(1, b"\xff\x01\x01#HY000" + STEERING)}, "failed"),
+    "an error without words": ("postgresql", {"dedup": failed(b"")}, "failed"),
+}
+
+
+@pytest.mark.parametrize("odd", EVIDENCE)
+def test_what_no_store_of_evidence_holds_is_said_in_a_line(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0)
+    kind, answers, words = EVIDENCE[odd]
+
+    def count() -> Any:
+        return sum(1 for _ in stores.read(evidence))
+
+    with Server(SERVERS[kind](answers)) as server:
+        evidence = Evidence("e", "rocketmq-dedup", f"{kind}://u@{server.address}/d", ("*",))
+        with pytest.raises(BrokerError) as refused:
+            looks.bound_look(count)()
+    check(str(refused.value), words)
