@@ -38,9 +38,9 @@ class Folder:
         """The folder need not be there yet."""
         self.root = str(root)
 
-    def open(self, name: str) -> IO[bytes]:
-        """The file `name` for reading."""
-        return open(self._opened(name, os.O_RDONLY), "rb")
+    def open(self, name: str, alone: bool = False) -> IO[bytes]:
+        """The file `name` for reading; `alone`: not one that has another name too."""
+        return open(self._opened(name, os.O_RDONLY, alone), "rb")
 
     def open_in_place(self, name: str) -> int:
         """A descriptor to read and write the file `name` as it lies there, which is made where there is none;
@@ -140,9 +140,9 @@ class Folder:
         with self._folder(name, make=True):
             pass
 
-    def _opened(self, name: str, flags: int) -> int:
+    def _opened(self, name: str, flags: int, alone: bool) -> int:
         with self._above(name) as (folder, last):
-            return _checked(_ordinary(last, folder, flags))
+            return _checked(_ordinary(last, folder, flags), alone)
 
     @contextmanager
     def _above(self, name: str, make: bool = False) -> Iterator[tuple[int, str]]:

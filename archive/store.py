@@ -233,7 +233,7 @@ class LocalStore:
     def holder(self, name: str) -> str | None:
         with self._told("read", name):
             try:
-                opened = self.folder.open(self._inside(f"locks/{name}"))
+                opened = self.folder.open(self._inside(f"locks/{name}"), alone=True)
             except FileNotFoundError:
                 return None
         with opened as file:

@@ -1,5 +1,6 @@
 """Whoever may write into an archive cannot make `dlq` read, write or delete anything outside of it."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -112,6 +113,17 @@ def test_a_lock_with_a_second_name_is_not_written_to(tmp_path: Path, store: Loca
     with pytest.raises(ArchiveError, match="it has another name as well"), store.lock("work"):
         pass
     assert victim.read_text() == "precious"
+
+
+def test_a_lock_with_a_second_name_tells_nothing_of_what_is_in_it(tmp_path: Path, store: LocalStore) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    store.put("locks/other", b"")
+    os.link(victim, Path(store.location, "locks", "work"))
+    with victim.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ArchiveError, match="it has another name as well"):
+            store.holder("work")
 
 
 def exchanged(folder: Path, victim: Path) -> None:
