@@ -4,25 +4,37 @@ One PUT per object, which appears whole and durable or not at all: nothing to re
 Credentials, endpoint and region come from where every AWS tool looks: `AWS_*` variables, `~/.aws`, roles.
 """
 
+import asyncio
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from secrets import token_hex
 from typing import IO, Any
 
+import fsspec.asyn
 import s3fs
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
+from dlq.archive import bounded_json
 from dlq.archive.s3_lock import Lock, locked
+from dlq.archive.s3_session import BoundedSession
 from dlq.archive.store import checked_name
 from dlq.core.errors import ArchiveError, UsageError
 
-_FAULTS = (OSError, BotoCoreError, ClientError)
-"""What s3fs raises for whatever the store, the network or the credentials refuse."""
+_FAULTS = (OSError, BotoCoreError, ClientError, ResponseParserError, ValueError, KeyError)
+"""What s3fs raises for whatever the store, the network or the credentials refuse; the last three for answers
+of no known shape."""
 
 _ONE_PUT = 1 << 30
 """Larger objects go up in parts, and appear when the last part is there."""
 _CONFIG = {"connect_timeout": 10, "read_timeout": 60, "retries": {"mode": "standard", "max_attempts": 4}}
+_AT_ONCE = 64
+"""Documents that are asked for."""
+_MOST_NAMES = 1_000_000
+"""Of a listing: a larger one has no end, or nobody could work with it."""
+_MOST_BARREN = 100
+"""Pages of a listing that bring no name."""
 
 
 class S3Store:
@@ -35,7 +47,9 @@ class S3Store:
         if not self._root:
             raise UsageError(f"archive = {location!r}: write it like s3://bucket/path")
         self.filesystem: Any = s3fs.S3FileSystem(
-            use_listings_cache=False, skip_instance_cache=True, config_kwargs=_CONFIG
+            use_listings_cache=False,
+            skip_instance_cache=True,
+            config_kwargs={**_CONFIG, "http_session_cls": BoundedSession},
         )
         self.filesystem.retries = 1  # botocore tries again by itself; both together try for minutes
         self._locks: list[Lock] = []
@@ -53,12 +67,24 @@ class S3Store:
 
     def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
         paths = [self._path(name) for name in names]
-        with self._told("read", "objects"):
-            found = self.filesystem.cat_ranges(paths, None, None, on_error="return")
-            for fault in (one for one in found if isinstance(one, Exception)):
-                if not isinstance(fault, FileNotFoundError):
-                    raise fault
-        return {name: data for name, data in zip(names, found, strict=True) if isinstance(data, bytes)}
+        with self._told("read", names[0] if len(names) == 1 else "objects"):
+            found = fsspec.asyn.sync(self.filesystem.loop, self._documents, paths)
+        return {name: data for name, data in zip(names, found, strict=True) if data is not None}
+
+    async def _documents(self, paths: Sequence[str]) -> "list[bytes | None]":
+        """The bytes of each, of one that is too large no more than show it; None where there is none."""
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def document(path: str) -> bytes | None:
+            bucket, _, key = path.partition("/")
+            async with room:
+                try:
+                    answer = await self.filesystem._call_s3("get_object", Bucket=bucket, Key=key)
+                except FileNotFoundError:
+                    return None
+                return await _start_of(answer["Body"], bounded_json.LARGEST + 1)
+
+        return await asyncio.gather(*map(document, paths))
 
     def open(self, name: str) -> IO[bytes]:
         try:
@@ -73,16 +99,24 @@ class S3Store:
         return self.url(name)
 
     def parquet(self, name: str) -> IO[bytes]:
-        file: IO[bytes] = self._opened(name)
-        return file
+        return io.BufferedReader(self._opened(name))
 
     def list(self, prefix: str) -> list[str]:
-        folder, _, start = prefix.rpartition("/")
-        above = self._path(folder) if folder else self._root
+        if folder := prefix.rpartition("/")[0]:
+            checked_name(folder, self.location)
+        bucket, _, above = f"{self._root}/".partition("/")
+        names: set[str] = set()
+        barren, asked = 0, {"Bucket": bucket, "Prefix": above + prefix}
         with self._told("list", prefix):
-            found = self.filesystem.find(above, prefix=start, withdirs=False)
-        names = (path.removeprefix(f"{self._root}/") for path in found)
-        return sorted(name for name in names if name.startswith(prefix) and not name.endswith("/"))
+            while barren <= _MOST_BARREN and len(names) <= _MOST_NAMES:
+                page, known = self.filesystem.call_s3("list_objects_v2", **asked), len(names)
+                keys = (str(found["Key"]) for found in page.get("Contents", ()))
+                names.update(key.removeprefix(above) for key in keys if key.startswith(above + prefix))
+                if not page.get("IsTruncated"):
+                    return sorted(name for name in names if not name.endswith("/"))
+                barren = barren + 1 if len(names) == known else 0
+                asked["ContinuationToken"] = page["NextContinuationToken"]
+            raise OSError("the store's listing has no end")
 
     def delete(self, name: str) -> None:
         self._check_locks()
@@ -122,8 +156,14 @@ class S3Store:
     def _path(self, name: str) -> str:
         return f"{self._root}/{checked_name(name, self.location)}"
 
-    def _opened(self, name: str) -> Any:
-        return self.filesystem.open(self._path(name), "rb")
+    def _opened(self, name: str) -> "_Object":
+        path = self._path(name)
+        try:
+            return _Object(self.filesystem.open(path, "rb"))
+        except FileNotFoundError:
+            raise
+        except _FAULTS as error:
+            raise OSError(_reason(error)) from error
 
     def _missing(self, name: str) -> UsageError:
         return UsageError(f"there is no {name} in the archive {self.location}")
@@ -133,5 +173,50 @@ class S3Store:
         try:
             yield
         except _FAULTS as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise ArchiveError(f"cannot {doing} {name} in the archive {self.location}: {reason}") from error
+            raise ArchiveError(
+                f"cannot {doing} {name} in the archive {self.location}: {_reason(error)}"
+            ) from error
+
+
+class _Object(io.RawIOBase):
+    """An object that is read piece by piece; whatever goes wrong then is an OSError."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, into: Any) -> int:
+        try:
+            data = self._file.read(len(into))
+        except _FAULTS as error:
+            raise OSError(_reason(error)) from error
+        into[: len(data)] = data
+        return len(data)
+
+
+async def _start_of(body: Any, most: int) -> bytes:
+    """So many bytes of an object, or all of it."""
+    data = bytearray()
+    try:
+        while len(data) < most and (piece := await body.read(most - len(data))):
+            data += piece
+    finally:
+        body.close()
+    return bytes(data)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"its answer lacks {error}"
+    return (str(error) or type(error).__name__).splitlines()[0][:500]

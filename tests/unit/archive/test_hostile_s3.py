@@ -1,0 +1,229 @@
+"""An object store that means harm ends no command but in a line, and gets nothing that is not its own."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from dlq.archive import bounded_json, s3, s3_session
+from dlq.archive.s3 import S3Store
+from dlq.cli.app import run
+from dlq.core.errors import ArchiveError
+
+Answer = Callable[["Request"], None]
+
+
+class Request(BaseHTTPRequestHandler):
+    """One request, which the answer of its server answers."""
+
+    server: "HostileStore"
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.server.seen.append(self.path)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.close_connection = True
+        try:
+            self.server.answer(self)
+        except OSError:  # whoever asked has gone
+            return
+
+    do_HEAD = do_PUT = do_DELETE = do_GET  # noqa: N815 (names of http.server)
+
+    def log_message(self, *_: object) -> None:
+        """Not on the terminal of a test."""
+
+    def tell(self, body: bytes, status: int = 200, length: int | None = None, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def tell_for_ever(self, piece: bytes, pause: float = 0.0) -> None:
+        """Until whoever asked has gone."""
+        self.tell(piece, length=10**15, ETag='"x"', Last_Modified="Mon, 02 Nov 2026 03:12:44 GMT")
+        while self.command != "HEAD":
+            self.wfile.write(piece)
+            self.server.sent += len(piece)
+            time.sleep(pause)
+
+
+class HostileStore(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Request)
+        self.answer: Answer = lambda request: request.tell(b"", 500)
+        self.seen: list[str] = []
+        self.sent = 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileStore]:
+    with HostileStore() as server:
+        told = {"ENDPOINT_URL": server.url, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
+        for name, value in {**told, "SESSION_TOKEN": "of-a-session", "DEFAULT_REGION": "us-east-1"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        monkeypatch.setitem(s3._CONFIG, "retries", {"max_attempts": 1})
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def store(hostile: HostileStore) -> S3Store:
+    return S3Store("s3://letters/path")
+
+
+def page(*keys: str, token: str = "", more: str = "") -> bytes:
+    """A page of a listing."""
+    found = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in keys)
+    found += f"<IsTruncated>{'true' if token or more else 'false'}</IsTruncated>"
+    found += token and f"<NextContinuationToken>{token}</NextContinuationToken>"
+    return f"<ListBucketResult>{found}<EncodingType>url</EncodingType></ListBucketResult>".encode()
+
+
+BOMB = b"""<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa">%s]>
+<ListBucketResult><Name>&z9;</Name></ListBucketResult>""" % b"".join(
+    b'<!ENTITY %s "%s">' % (name, b"&%s;" % before * 40)
+    for before, name in itertools.pairwise([b"a", *(b"z%d" % n for n in range(10))])
+)
+
+numbers = itertools.count()
+ODD: dict[str, Answer] = {
+    "no XML": lambda request: request.tell(b"<html>"),
+    "a bomb": lambda request: request.tell(BOMB),
+    "an error without end": lambda request: (
+        request.tell(b"x" * (9 << 20), 403) if request.command != "HEAD" else request.tell(b"", 403)
+    ),
+    "a page without end": lambda request: request.tell_for_ever(b" " * 65536),
+    "more, and no token": lambda request: request.tell(page("path/manifests/a.json", more="yes")),
+    "one token for ever": lambda request: request.tell(page("path/manifests/a.json", token="t")),
+    "new tokens for ever": lambda request: request.tell(page(token=f"t{next(numbers)}")),
+    "new names for ever": lambda request: request.tell(
+        page(*(f"path/manifests/{next(numbers)}.json" for _ in range(500)), token=f"t{next(numbers)}")
+    ),
+    "a size that is none": lambda request: request.tell(page("path/a").replace(b"<Size>1", b"<Size>x")),
+    "bytes that drip": lambda request: request.tell_for_ever(b" ", 0.05),
+    "less than it says": lambda request: request.tell(page("path/a"), length=10**6),
+    "a redirect": lambda request: request.tell(b"", 307, Location=f"{request.server.url}/elsewhere"),
+    "another region": lambda request: request.tell(b"", 301, x_amz_bucket_region="x@127.0.0.1/"),
+    "a head that is no HTTP": lambda request: request.wfile.write(b"\0\x1b[31m\r\n\r\n"),  # type: ignore[dict-item, return-value]
+}
+COMMANDS = [["ls"], ["verify"], ["report"], ["analyze"], ["replay", "plan"]]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_session, "_PATIENCE", 1.0)
+    monkeypatch.setattr(s3, "_MOST_NAMES", 5000)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("how", ODD)
+def test_what_is_no_listing_is_said_in_a_line(hostile: HostileStore, store: S3Store, how: str) -> None:
+    hostile.answer = ODD[how]
+    with pytest.raises(ArchiveError, match=r"^cannot list manifests/ in the archive s3://letters/path: \S"):
+        store.list("manifests/")
+    assert not any("elsewhere" in path for path in hostile.seen)
+    assert hostile.sent < 64 << 20
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_ends_but_in_a_line(
+    hostile: HostileStore,
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dlq.toml").write_text('archive = "s3://letters/path"\n')
+    for how in ("a bomb", "one token for ever", "a redirect", "bytes that drip"):
+        hostile.answer = ODD[how]
+        assert run(command) in (3, 4), how
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1, told
+
+
+def test_a_redirect_takes_no_letter_and_no_token_to_another_host(
+    hostile: HostileStore, store: S3Store
+) -> None:
+    with HostileStore() as other:
+        for status in (301, 302, 303, 307, 308):
+            hostile.answer = lambda request, status=status: request.tell(b"", status, Location=other.url)  # type: ignore[misc]
+            for act in (
+                lambda: store.put("segments/a", b"a letter"),
+                lambda: store.get("manifests/a.json"),
+                lambda: store.open("segments/a"),
+                lambda: store.delete("segments/a"),
+            ):
+                with pytest.raises(ArchiveError):
+                    act()
+        other.shutdown()
+        assert other.seen == []
+
+
+def test_a_document_is_read_as_far_as_it_may_be_large(
+    hostile: HostileStore, store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_json, "LARGEST", 1 << 20)
+    hostile.answer = lambda request: request.tell_for_ever(b"[" * 65536)
+    assert len(store.get("manifests/a.json")) == (1 << 20) + 1
+    assert hostile.sent < 64 << 20
+
+
+def test_a_document_that_drips_is_left(
+    hostile: HostileStore, store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_session, "_PATIENCE", 1.0)
+    hostile.answer = ODD["bytes that drip"]
+    with pytest.raises(ArchiveError, match=r"cannot read manifests/a\.json"):
+        store.get("manifests/a.json")
+
+
+def test_no_more_of_an_object_comes_than_was_asked_for(hostile: HostileStore, store: S3Store) -> None:
+    hostile.answer = lambda request: request.tell_for_ever(b"x" * 65536)
+    for opened in (store.open, store.parquet):
+        with opened("segments/a") as file, pytest.raises(OSError, match="more than the"):
+            file.read(10)
+    assert hostile.sent < 256 << 20
+
+
+@pytest.mark.parametrize(
+    "key", ["path/manifests/../../x.json", "path/manifests//x.json", "path/manifests/%1B[31m%0Ax.json"]
+)
+def test_a_name_that_leads_elsewhere_is_named_and_not_asked_for(
+    hostile: HostileStore,
+    key: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dlq.toml").write_text('archive = "s3://letters/path"\n')
+    hostile.answer = lambda request: request.tell(page(key) if "list-type" in request.path else b"{}")
+    for command in COMMANDS:
+        assert run(command) == 3, command
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1, told
+        assert "\x1b" not in told
+    assert not any(".." in path for path in hostile.seen)
+
+
+def test_names_outside_of_the_archive_are_not_seen(hostile: HostileStore, store: S3Store) -> None:
+    keys = ("path/manifests/a", "other/manifests/b", "manifests/c", "path/manifests/", "pathmanifests/d")
+    hostile.answer = lambda request: request.tell(page(*keys))
+    assert store.list("manifests/") == ["manifests/a"]
