@@ -214,11 +214,11 @@ def test_letters_whose_queue_is_gone_are_left_out_and_a_named_queue_must_be_ther
 def test_a_broker_that_cannot_be_asked_for_its_queues_hinders_no_plan(
     plan: Planning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(targets: list[Target]) -> None:
+    def missing_targets(targets: list[Target]) -> None:
         raise Unreachable("no connection")
 
     fill(plan.store, 3)
-    monkeypatch.setattr(plan.queue, "missing", missing)
+    monkeypatch.setattr(plan.queue, "missing_targets", missing_targets)
     header = plan()
     assert header.letters == 3
     assert header.warnings == {"whether its target is there is not proven: no connection": 1}
