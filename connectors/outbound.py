@@ -134,15 +134,16 @@ class DeadMansSwitch:
         """From now on this process may be stopped for as long as anybody likes. May be called again."""
         self._disarmed.set()
         self._beats.join()
-        self._seconds = 0.0
-        self._beat()
+        if self._timer is not None:
+            _libc().timer_delete(self._timer)
+            self._timer = None
 
     def _beat_on(self) -> None:
         while not self._disarmed.wait(self._seconds / _BEATS):
             self._beat()
 
     def _beat(self) -> None:
-        """So many seconds from now; 0: never."""
+        """So many seconds from now."""
         if self._timer is not None:
             whole = int(self._seconds)
             times = _Times(0, 0, whole, int((self._seconds - whole) * 1e9))
