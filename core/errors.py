@@ -61,6 +61,10 @@ class ConnectionLost(BrokerError):
     """The connection ended while work was under way; nothing unacknowledged is lost."""
 
 
+class SendingEnded(ConnectionLost):
+    """This run may send nothing more, over no connection: its letters may be another's by now."""
+
+
 class NodeDown(Unreachable):
     """The broker answers, but the node on which one queue lies does not."""
 

@@ -20,7 +20,7 @@ from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.activemq.stomp_connection import Unanswered
 from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Writing, keep_no_mark
-from dlq.core.errors import BrokerError, ConnectionLost, DlqError
+from dlq.core.errors import BrokerError, ConnectionLost, DlqError, SendingEnded
 from dlq.core.provenance import REPLAY_ID
 
 _BATCH = 100
@@ -41,6 +41,10 @@ _DEADLY = "each time that it was sent the connection ended"
 
 class _AnswerLost(ConnectionLost):
     """COMMIT may have been done."""
+
+
+_ENDS = (_AnswerLost, Unanswered, SendingEnded)
+"""Errors after which nothing is sent again."""
 
 
 class _Transaction(NamedTuple):
@@ -128,7 +132,7 @@ class TransactionPublisher:
                 self._confirm_first(done)
             if len(self._open) > 1:
                 self._commit_first()
-        except (_AnswerLost, Unanswered):
+        except _ENDS:
             raise
         except BrokerError:
             self._give_up_and_resend(done)
@@ -253,7 +257,7 @@ class TransactionPublisher:
                     return
                 self._commit(transaction)
                 self._confirm(transaction, done)
-            except (_AnswerLost, Unanswered):
+            except _ENDS:
                 raise
             except BrokerError as error:
                 self._reconnect()

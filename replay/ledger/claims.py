@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dlq.connectors.base import Sent
 from dlq.core.clock import uptime
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.errors import DlqError, SendingEnded
 from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
@@ -104,11 +104,11 @@ class Claims:
 
     def note_writing(self, numbers: Sequence[int]) -> None:
         """These letters in flight may reach the broker from now on, and those before them may go on to.
-        Raises ConnectionLost when that must not be, and as the ledger."""
+        Raises SendingEnded when that must not be, from then on for ever, and as the ledger."""
         self._renew_in_time()
-        if self._has_passed(_WRITING_SHARE):
+        if self.is_over or self._has_passed(_WRITING_SHARE):
             self.is_over = True
-            raise ConnectionLost("the lease ended while this run was stopped, so nothing more is sent")
+            raise SendingEnded("the lease ended while this run was stopped, so nothing more is sent")
         self._mark.note_writing(numbers)
         self._written.update(numbers)
 
@@ -152,7 +152,7 @@ class Claims:
         ours = self._ledger.renew(held)
         if any(letter.key not in ours for letter in self._in_flight.values()):
             self.is_over = True
-            raise ConnectionLost("another run has taken over letters of this one, so nothing more is sent")
+            raise SendingEnded("another run has taken over letters of this one, so nothing more is sent")
         self._since = since
         self._unsent = {number: letter for number, letter in self._unsent.items() if letter.key in ours}
 

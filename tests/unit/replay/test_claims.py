@@ -9,7 +9,7 @@ from support.ledger_contract import MovingClock, letters
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import Sent
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import ConnectionLost, SendingEnded
 from dlq.replay.ledger import claims as module
 from dlq.replay.ledger.claims import Claims
 from dlq.replay.ledger.sql import SqlLedger
@@ -79,6 +79,19 @@ def test_nothing_is_written_when_asking_the_ledger_took_the_rest_of_the_lease(
     host.clock.forward(LEASE / 2)
     with pytest.raises(ConnectionLost, match="lease ended"):
         host.claims.note_writing([1])
+
+
+def test_who_was_told_once_that_nothing_more_is_sent_sends_nothing_more(host: Host) -> None:
+    """Also where what another has taken over is answered, and the rest is still its own."""
+    host.hold(1, 2)
+    host.clock.forward(2 * LEASE)
+    assert host.ledger.expire() == 2
+    with pytest.raises(SendingEnded, match="taken over"):
+        host.claims.note_writing([1])
+    for number in (1, 2):
+        host.claims.take_answer(Sent(number, "refused"))
+    with pytest.raises(SendingEnded):
+        host.claims.note_writing([])
 
 
 def test_newer_claims_do_not_put_off_the_end_of_older_ones(host: Host) -> None:

@@ -2,7 +2,8 @@
 
 import collections
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from dlq.connectors.activemq.refusals import refusal
 from dlq.connectors.activemq.senders import StompSender
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import Outgoing, SendRequest, Sent, Target
-from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, SendingEnded
 from dlq.core.record import Record
 
 _FRAME = re.compile(rb"([A-Z]+)\n(.*?)\n\n([^\0]*)\0", re.DOTALL)
@@ -258,6 +259,26 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
     assert confirmed == list(range(100 * (commit - 1)))
     assert doubtful == list(range(100 * (commit - 1), 100 * (commit - 1) + len(doubtful)))
     assert 100 <= len(doubtful) <= 300
+
+
+@pytest.mark.parametrize("transaction", [1, 3])
+def test_a_run_that_may_send_nothing_more_neither_connects_again_nor_refuses_a_letter(
+    memory: Memory, transaction: int
+) -> None:
+    """Its lease is over: whoever has taken over decides on the letters."""
+    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
+    sent: list[Sent] = []
+    asked = count(1)
+
+    def writing(_numbers: Sequence[int]) -> None:
+        if next(asked) >= transaction:
+            raise SendingEnded("another run has taken over")
+
+    with pytest.raises(SendingEnded):
+        collections.deque(map(sent.append, publisher.publish(letters(1000), writing)), maxlen=0)
+    assert {one.outcome for one in sent} <= {"confirmed", "in_doubt"}
+    assert len(memory.committed) == 100 * (transaction - 1)
+    assert "closed" not in memory.log
 
 
 def test_a_run_that_must_connect_again_ends_where_another_broker_answers(memory: Memory) -> None:
