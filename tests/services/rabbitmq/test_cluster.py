@@ -39,11 +39,18 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module", params=["4"], ids=["a cluster"])
-def rabbit_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def three_nodes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Three nodes of one version, beside the node that other tests of that version share."""
     os.environ[PASSWORD_VARIABLE] = "guest"
     with Cluster(install.install() if request.param == "4" else None) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def rabbit_cluster(three_nodes: Cluster) -> Cluster:
+    """What a test has broken and not mended is its fault alone."""
+    three_nodes.heal()
+    return three_nodes
 
 
 class Shop:

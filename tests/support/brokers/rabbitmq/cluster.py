@@ -9,8 +9,10 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from support.brokers.rabbitmq.broker import Node, free_ports
+from support.brokers.rabbitmq.letters import wait_until
 
 _FORMED = "cluster_formation.peer_discovery_backend = classic_config\n"
 _CUT = "erlang:set_cookie('{other}', 'of another cluster'), erlang:disconnect_node('{other}'), "
@@ -70,6 +72,21 @@ class Cluster:
     def join_again(self, node: Node) -> None:
         """They find each other again."""
         self._tell(node, _HEALED)
+
+    def heal(self) -> None:
+        """As it began, where a test that failed has left nodes dead or apart. Raises AssertionError."""
+        if not self._is_whole():
+            self._on_all(Node.revive)
+            for node in self.nodes:
+                self.join_again(node)
+            wait_until(self._is_whole, 120)
+
+    def _is_whole(self) -> bool:
+        try:
+            told: Any = self.nodes[0].api("GET", "nodes")
+        except OSError:
+            return False
+        return len(told) == len(self.nodes) and all(one["running"] and not one["partitions"] for one in told)
 
     def _tell(self, node: Node, what: str) -> None:
         others = [other.name for other in self.nodes if other is not node]
