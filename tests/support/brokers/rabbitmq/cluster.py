@@ -86,7 +86,10 @@ class Cluster:
             told: Any = self.nodes[0].api("GET", "nodes")
         except OSError:
             return False
-        return len(told) == len(self.nodes) and all(one["running"] and not one["partitions"] for one in told)
+        return len(told) == len(self.nodes) and all(
+            one["running"] and one.get("partitions") == []  # a node that has just begun tells of none
+            for one in told
+        )
 
     def _tell(self, node: Node, what: str) -> None:
         others = [other.name for other in self.nodes if other is not node]
