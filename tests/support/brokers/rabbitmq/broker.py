@@ -33,6 +33,7 @@ PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management
 _LOCAL_ONLY = "-kernel inet_dist_use_interface {127,0,0,1}"
 _AT_REST = "+sbwt none +sbwtdcpu none +sbwtdio none"
 """Schedulers that have nothing to do wait instead of spinning."""
+_CALLS = 3
 _CONFIGURATION = """\
 vm_memory_high_watermark.absolute = 2GB
 disk_free_limit.absolute = 50MB
@@ -160,15 +161,18 @@ class Node:
         return "\n".join(path.read_text(errors="replace") for path in files)
 
     def evaluate(self, expression: str) -> None:
-        """Let the node evaluate an Erlang expression, which costs a hundredth of `rabbitmqctl eval`. Raises
-        RuntimeError."""
+        """Let the node evaluate an Erlang expression, which costs a hundredth of `rabbitmqctl eval`; again where
+        a busy epmd has not answered. Raises RuntimeError."""
         erlang = f"{self.root}/usr/lib/erlang"
-        done = subprocess.run(
-            [f"{erlang}/bin/erl_call", "-sname", self.name, "-e"], env=self.environment,
-            input=f"{expression}.\n", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        if done.returncode or not done.stdout.startswith("{ok,"):
-            raise RuntimeError(f"{expression}: {done.stdout}")
+        for _ in range(_CALLS):
+            done = subprocess.run(
+                [f"{erlang}/bin/erl_call", "-sname", self.name, "-e"], env=self.environment,
+                input=f"{expression}.\n", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+            if done.returncode == 0 and done.stdout.startswith("{ok,"):
+                return
+            time.sleep(1)
+        raise RuntimeError(f"{expression}: {done.stdout}")
 
     def limit_memory(self, limit: str = '{absolute, "2GB"}') -> None:
         """What `rabbitmqctl set_vm_memory_high_watermark` calls; a tiny share is an alarm at once."""
