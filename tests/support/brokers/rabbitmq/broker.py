@@ -161,8 +161,8 @@ class Node:
         return "\n".join(path.read_text(errors="replace") for path in files)
 
     def evaluate(self, expression: str) -> None:
-        """Let the node evaluate an Erlang expression, which costs a hundredth of `rabbitmqctl eval`; again where
-        a busy epmd has not answered. Raises RuntimeError."""
+        """Let the node evaluate an Erlang expression, which costs a hundredth of `rabbitmqctl eval`; again
+        where a busy epmd has not answered. Raises RuntimeError."""
         erlang = f"{self.root}/usr/lib/erlang"
         for _ in range(_CALLS):
             done = subprocess.run(
