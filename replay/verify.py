@@ -21,7 +21,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
-from dlq.core.errors import ArchiveError, Busy, UsageError
+from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.identity import digest_of_ids
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
@@ -125,14 +125,12 @@ def _source(segment: str) -> str:
 
 
 def _orphans(store: Store, source: str) -> list[str]:
-    """A run that holds the source's lock has not written the manifest yet: that is no orphan."""
-    if not segments.list_uncommitted(store, source):
+    """A run that holds the source's lock has not written the manifest yet: that is no orphan, nor is what one
+    writes that begins meanwhile."""
+    before = segments.list_uncommitted(store, source)
+    if not before or store.holder(f"source-{source}") is not None:
         return []
-    try:
-        with store.lock(f"source-{source}"):
-            return segments.list_uncommitted(store, source)
-    except Busy:
-        return []
+    return [name for name in segments.list_uncommitted(store, source) if name in before]
 
 
 def _books(store: Store, settings: Settings, source: str, found: _Contents, replays: _Replays) -> Books:

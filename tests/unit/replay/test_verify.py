@@ -163,3 +163,14 @@ def test_a_segment_whose_commit_is_under_way_is_not_named(replay: Replaying) -> 
     with replay.store.lock("source-orders"):
         assert books(replay).notes == []
     assert len(books(replay).notes) == 1
+
+
+def test_nobody_waits_for_who_looks_for_segments_without_a_manifest(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 2)
+    replay.store.put("segments/source=orders/date=2026-11-21/p-00009.parquet", b"PAR1")
+    taken: list[str] = []
+    monkeypatch.setattr(type(replay.store), "lock", lambda _store, name: taken.append(name))
+    assert len(books(replay).notes) == 1
+    assert taken == [], "a pull that begins just then is not refused"
