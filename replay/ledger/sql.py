@@ -104,6 +104,8 @@ class Database:
                 if not isinstance(error, sa.exc.OperationalError) or time.monotonic() > until:
                     raise self._failure(error) from error
             except ODD as error:
+                if self.is_file:  # its cells were looked at: the fault is ours
+                    raise
                 raise self._misunderstood(error) from error
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
