@@ -39,7 +39,7 @@ _MOST_NAMED, _NAME_WIDTH = 1000, 500
 @dataclass
 class Tally:
     """Counts of letters: `captured` are durable, `recaptured` were durable since an earlier pull,
-    `settled_position` are acknowledged and the broker has answered since. `segments` are committed."""
+    `settled` are acknowledged and the broker has answered since. `segments` are committed."""
 
     delivered: int = 0
     captured: int = 0
@@ -50,7 +50,7 @@ class Tally:
     skipped: int = 0
     left: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
-    """The first MOST_NAMED letters that were skipped, and gaps, in words."""
+    """The first `_MOST_NAMED` letters that were skipped, and gaps, in words."""
     gone: int = 0
     """Letters of the snapshot that a log has lost."""
 

@@ -6,7 +6,7 @@ A *reading* scans one source once, from a snapshot taken at its start:
     for batch in reading.batches():          # records, in the order the broker gave them
         ...make batch.records durable...
         reading.acknowledge(batch.position)  # never called in mode copy
-        reading.settled_position()                    # how far the broker has *answered* that
+        reading.settled_position()           # how far the broker has *answered* that
     reading.close()                          # gives back everything that was not acknowledged, once
 
 Positions count the letters of one reading from 1, so "up to and including position 300" means the

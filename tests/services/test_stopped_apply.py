@@ -30,7 +30,7 @@ from dlq.connectors.amqp10.message import split
 from dlq.connectors.rocketmq.message import parse_properties
 
 LETTERS = 5000
-LEASE = 6.0
+LEASE = 9.0
 BY_1_0, _, _ = split(Message(body=b"", inferred=True, durable=True).encode())
 Depth = Callable[[], int]
 Words = Callable[[], Sequence[str]]

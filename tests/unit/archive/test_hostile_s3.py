@@ -140,17 +140,17 @@ def test_what_is_no_listing_is_said_in_a_line(hostile: HostileStore, store: S3St
     assert hostile.sent < 64 << 20
 
 
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_command_ends_but_in_a_line(
-    hostile: HostileStore,
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("dlq.toml").write_text('archive = "s3://letters/path"\n')
+
+
+@pytest.mark.usefixtures("impatient", "configured")
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_ends_but_in_a_line(
+    hostile: HostileStore, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     for how in ("a bomb", "one token for ever", "a redirect", "bytes that drip"):
         hostile.answer = ODD[how]
         assert run(command) in (3, 4), how
@@ -202,18 +202,13 @@ def test_no_more_of_an_object_comes_than_was_asked_for(hostile: HostileStore, st
     assert hostile.sent < 256 << 20
 
 
+@pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize(
     "key", ["path/manifests/../../x.json", "path/manifests//x.json", "path/manifests/%1B[31m%0Ax.json"]
 )
 def test_a_name_that_leads_elsewhere_is_named_and_not_asked_for(
-    hostile: HostileStore,
-    key: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    hostile: HostileStore, key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("dlq.toml").write_text('archive = "s3://letters/path"\n')
     hostile.answer = lambda request: request.tell(page(key) if "list-type" in request.path else b"{}")
     for command in COMMANDS:
         assert run(command) == 3, command

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-SECONDS = 2.0
+SECONDS = 4.0
 ARMED = f"""
 import sys
 from dlq.connectors.outbound import DeadMansSwitch
