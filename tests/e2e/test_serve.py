@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.serving import DLQ, Server, copy_archive, run, serving, wait_until, write_archive
+from support.serving import DLQ, Server, copy_archive, run, serving, write_archive
+from support.waiting import eventually
 
 from dlq.connectors.memory import broker_at
 
@@ -63,7 +64,7 @@ def test_a_server_that_is_killed_at_any_moment_of_an_apply_loses_and_doubles_not
             server.kill()
     with serving(folder) as last:
         last.enter()
-        wait_until(lambda: f"{LETTERS} of {LETTERS} confirmed" in last.get(f"/replays/{plan}"))
+        eventually(lambda: f"{LETTERS} of {LETTERS} confirmed" in last.get(f"/replays/{plan}"))
         assert "begun by" not in last.get(f"/replays/{plan}").partition('id="commands"')[0]
         assert re.search(r"root \[proven\]|\[proven\]", last.get("/audit"))
     bodies = arrived(folder)
@@ -77,23 +78,23 @@ def test_ctrl_c_ends_the_server_and_not_what_it_began(folder: Path) -> None:
         apply_plan(server, plan)
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(20) == 0
-    wait_until(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
+    eventually(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
 
 
 def test_a_replay_is_stopped_by_the_page_and_begun_again(folder: Path) -> None:
     with serving(folder) as server:
         plan = make_plan(server.enter(), 5)
         apply_plan(server, plan)
-        wait_until(lambda: '<h1 id="what">0 of' not in server.get(f"/replays/{plan}"))
+        eventually(lambda: '<h1 id="what">0 of' not in server.get(f"/replays/{plan}"))
         server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
-        wait_until(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
+        eventually(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
         before = run(folder, "replay", "status", plan)["states"]
         assert 0 < before["confirmed"] < LETTERS
         assert before["in_doubt"] == before["sending"] == 0
         apply_plan(server, plan)
         assert "begun by" in server.get(f"/replays/{plan}")
         server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
-        wait_until(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
+        eventually(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
     assert len(set(arrived(folder))) == len(arrived(folder))
 
 
@@ -104,7 +105,7 @@ def test_who_signs_out_in_mid_flight_stops_nothing(folder: Path) -> None:
         token = re.findall(r'name="form_token" value="(\w+)"', server.get("/"))[0]
         assert server.ask("POST", "/logout", {"form_token": token})[0].status == 200
         assert server.ask("GET", f"/replays/{plan}")[0].status == 401
-        wait_until(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
+        eventually(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
 
 
 def test_progress_comes_as_events_until_it_is_over(folder: Path) -> None:
@@ -124,7 +125,7 @@ def test_a_pull_and_an_analysis_are_commands_that_can_be_followed(folder: Path) 
         server.enter()
         for path, said in (("/pull", "sources"), ("/analyze", "causes")):
             place = server.post(path, {})
-            wait_until(lambda place=place: "It ended with 0: done." in server.get(place))
+            eventually(lambda place=place: "It ended with 0: done." in server.get(place))
             assert said in server.get(place)
 
 

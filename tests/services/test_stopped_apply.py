@@ -21,10 +21,11 @@ from support.brokers.activemq.broker import ARTEMIS, CLASSIC
 from support.brokers.activemq.fixtures import Place
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_rabbitmq_4
-from support.brokers.rabbitmq.letters import headers_of_all, replay_ids, wait_until
+from support.brokers.rabbitmq.letters import headers_of_all, replay_ids
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 from support.servers.ledgers import Postgres
+from support.waiting import eventually
 
 from dlq.connectors.amqp10.message import split
 from dlq.connectors.rocketmq.message import parse_properties
@@ -100,7 +101,7 @@ class Hosts:
         states = self.take_over(words)
         running.send_signal(signal.SIGCONT)
         self.first_code = running.wait(60)
-        wait_until(lambda: self.take_over() == {"confirmed": LETTERS}, 120)
+        eventually(lambda: self.take_over() == {"confirmed": LETTERS})
         return states
 
 
@@ -129,7 +130,7 @@ def test_activemq_gets_each_letter_once(stomp: Place, way: str, tmp_path: Path, 
 
     states = hosts.through(depth)
     assert states["confirmed"] == LETTERS, "a marker proves each transaction while the first host sleeps"
-    wait_until(lambda: depth() == LETTERS)
+    eventually(lambda: depth() == LETTERS)
     ids = {record.record_id: record.headers["dlq_replay_id"] for record in stomp.drain(target)}
     assert len(set(ids.values())) == len(ids) == LETTERS, "one that comes again while it is read is the same"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Batch, Reading, ReadRequest
 from dlq.core.brokers import REGISTRY
@@ -110,7 +111,7 @@ class ReadingContract:
         place.fill(25)
         first = ids_in(place)
         assert len(first) == 25
-        deadline = time.monotonic() + 20  # a busy broker takes a moment to have them all back
+        deadline = time.monotonic() + PATIENCE  # a busy broker takes a moment to have them all back
         while (again := ids_in(place)) != first and time.monotonic() < deadline:
             time.sleep(0.1)
         assert again == first
@@ -143,7 +144,7 @@ class ReadingContract:
     def test_a_gauge_counts_what_is_there_and_takes_nothing(self, place: Place) -> None:
         place.needs("gauge")
         bodies = place.fill(3)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while place.connector.gauge(place.source).depth != 3 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert place.connector.gauge(place.source).depth == 3

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.servers import outage
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Outgoing, Publisher, Search, SendRequest, Sent, Target, Writing, keep_no_mark
 from dlq.core.clock import now
@@ -121,7 +122,7 @@ def published(place: SendingPlace, plan: str, letters: list[Outgoing]) -> dict[i
 
 def wait_for(place: SendingPlace, ids: set[str]) -> list[str]:
     """What arrived, once all of these are among it."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not ids <= set(there := place.arrived()):
         assert time.monotonic() < deadline, f"{len(ids - set(there))} confirmed letters did not arrive"
         time.sleep(0.1)

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -140,11 +139,3 @@ def serving(folder: Path, *options: str, config: str = "dlq.toml") -> Iterator[S
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             process.wait(_SECONDS)
-
-
-def wait_until(holds: Any, seconds: float = _SECONDS) -> None:
-    """Look again and again until it holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Tests wait for what is to happen, not for a time."""
+"""Tests wait for what is to happen, not for a time: limits are for what never does, however busy all is."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +6,14 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
+PATIENCE = 120.0
+STARTUP = 240.0
+"""Of a broker or a server; less than a test may take."""
 
-def eventually(look: Callable[[], _T], seconds: float = 20) -> _T:
-    """What `look` returns as soon as it is true; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
+
+def eventually(look: Callable[[], _T]) -> _T:
+    """What `look` returns as soon as it is true; fails when patience ends."""
+    deadline = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.05)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support.brokers.activemq.broker import ActiveMq
 from support.brokers.activemq.fixtures import Place
-from support.brokers.rabbitmq.letters import wait_until
-from support.faults import LIMIT, Archive, Fault, Mends
+from support.faults import Archive, Fault, Mends
+from support.waiting import eventually
 
 from dlq.capture.pull import PullResult
 from dlq.connectors.activemq.connector import ActiveMQConnector
@@ -44,7 +44,7 @@ class Pair:
     @property
     def serving(self) -> ActiveMq:
         """The broker that has the store."""
-        wait_until(lambda: any(broker.ready() for broker in self.brokers), LIMIT)
+        eventually(lambda: any(broker.ready() for broker in self.brokers))
         return next(broker for broker in self.brokers if broker.ready())
 
     @property
@@ -121,7 +121,7 @@ def test_both_are_restarted_one_after_the_other(activemq_pair: Pair, tmp_path: P
 
     def restart_the_other(_over: Event) -> None:
         serving.begin()
-        wait_until(waiting.ready, LIMIT)
+        eventually(waiting.ready)
         waiting.stop()
         waiting.begin()
 

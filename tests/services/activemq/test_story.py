@@ -19,6 +19,7 @@ import pytest
 from support import preloaded
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import settings_of
+from support.waiting import eventually
 
 from dlq.connectors.activemq.jolokia import Jolokia
 
@@ -76,20 +77,13 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
             sink.sendall(data)
 
 
-def wait_until(reached: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.1)
-
-
 def depths(broker: ActiveMq) -> dict[str, int]:
     return {name: facts.depth for name, facts in Jolokia(settings_of(broker), artemis=False).queues().items()}
 
 
 def wait_until_quiet(broker: ActiveMq) -> None:
     """Everything is taken, some of it by the dead-letter queue."""
-    wait_until(lambda: depths(broker).get("orders") == 0 and depths(broker).get(DLQ, 0) > 0)
+    eventually(lambda: depths(broker).get("orders") == 0 and depths(broker).get(DLQ, 0) > 0)
     time.sleep(1)
 
 
@@ -103,7 +97,7 @@ class Consumer:
         with self.log.open("wb") as log:
             self.process = broker.java("ActiveMqFailover.java", "orders", log=log, px=proxy.port, **how)
         for number in range(1, cuts + 1):
-            wait_until((folder / f"cut.{number}").exists)
+            eventually((folder / f"cut.{number}").exists)
             time.sleep(0.3)
             proxy.cut()
 
@@ -174,7 +168,7 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     applied = dlq(tmp_path, "replay", "apply", plan["plan"])
     assert applied["states"]["confirmed"] == len(never)
     assert f"dlq.replay.{plan['plan']}" not in depths(broker), "its markers go with the plan"
-    wait_until(lambda: depths(broker).get("orders") == 0)
+    eventually(lambda: depths(broker).get("orders") == 0)
     time.sleep(1)
 
     effects = consumer.effects()
@@ -204,7 +198,7 @@ def retry_all(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
 
     plan = dlq(tmp_path, "replay", "plan", "--where", "true", "--any-advice")
     assert dlq(tmp_path, "replay", "apply", plan["plan"])["states"]["confirmed"] == len(seen)
-    wait_until(lambda: depths(broker).get("orders") == 0)
+    eventually(lambda: depths(broker).get("orders") == 0)
     time.sleep(1)
 
     after = consumer.effects()

@@ -20,10 +20,10 @@ from support.brokers.rabbitmq.letters import (
     new_plan,
     to_queue,
     until_it_ends,
-    wait_until,
     wait_until_the_node_is_no_newcomer,
 )
 from support.faults import Archive, Fault, Mends
+from support.waiting import eventually
 
 from dlq.capture.pull import PullResult, proven_depth
 from dlq.connectors.base import Search
@@ -61,7 +61,7 @@ class Shop:
         self.cluster, self.leader, self.vhost = cluster, leader, f"shop{next(_numbers)}"
         leader.api("PUT", "vhosts", self.vhost)
         leader.api("PUT", "permissions", self.vhost, "guest", configure=".*", write=".*", read=".*")
-        wait_until(self._runs_on_all_nodes)
+        eventually(self._runs_on_all_nodes)
         broker = {
             "kind": "rabbitmq",
             "url": cluster.url(self.vhost, first),
@@ -128,7 +128,7 @@ def check_archive(shop: Shop) -> None:
     for name in shop.queues:
         assert shop.archive.bodies(name) == {f"{name} {n}".encode(): 1 for n in range(NUMBER)}
     rabbit = shop.at(shop.leader)
-    wait_until(lambda: not any(map(rabbit.depth, shop.queues)))
+    eventually(lambda: not any(map(rabbit.depth, shop.queues)))
     rabbit.channel.connection.close()
 
 
@@ -190,7 +190,7 @@ def test_a_witness_proves_nothing_once_nodes_have_lost_each_other(
     assert connector.find(Search(plan, letters, 0)).shown == {0: "sent", 1: "sent", 2: "not_sent"}
     rabbit_cluster.cut_off(third)
     rabbit_cluster.join_again(third)
-    wait_until(lambda: set(connector.find(Search(plan, letters, 0)).shown.values()) == {"unknown"})
+    eventually(lambda: set(connector.find(Search(plan, letters, 0)).shown.values()) == {"unknown"})
     assert any("lost another one" in why for why in connector.find(Search(plan, letters, 0)).doubts)
     rabbit.channel.connection.close()
 
@@ -202,13 +202,13 @@ def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     shop = Shop(rabbit_cluster, tmp_path, leader, first=other)
     connector = RabbitConnector(shop.at(other).broker())
     queue = request("old-quorum").source
-    wait_until(lambda: connector.gauge(queue).depth == NUMBER)
+    eventually(lambda: connector.gauge(queue).depth == NUMBER)
     leader.kill()
     third.kill()
-    wait_until(lambda: connector.gauge(queue).depth is None)
+    eventually(lambda: connector.gauge(queue).depth is None)
     found = connector.gauge(queue)
     assert (found.consumers, proven_depth(found)) == (None, None)
     assert "what lies there is not known" in found.note
     for node in (leader, third):
         node.start()
-    wait_until(lambda: proven_depth(connector.gauge(queue)) == NUMBER)
+    eventually(lambda: proven_depth(connector.gauge(queue)) == NUMBER)

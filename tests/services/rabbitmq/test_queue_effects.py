@@ -310,7 +310,7 @@ def test_a_delayed_retry_hides_what_is_given_back_and_that_is_said(
     reading = RabbitConnector(rabbit.broker()).read(request(queue))
     assert any("5 letters more were given back" in note for note in reading.notes)
     assert letters(reading) == []
-    rabbit.wait_for(queue, 5, 30)
+    rabbit.wait_for(queue, 5)
 
 
 @on_private_nodes

@@ -32,9 +32,9 @@ from support.brokers.rabbitmq.letters import (
     settled_depth,
     to_queue,
     until_it_ends,
-    wait_until,
     wait_until_the_node_is_no_newcomer,
 )
+from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Search, SendRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
@@ -108,7 +108,7 @@ def test_while_the_host_that_sends_sleeps_its_witness_proves_nothing(
     queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
     wait_until_the_node_is_no_newcomer(rabbit)
     client = _client(broker, plan, queue)
-    wait_until(lambda: rabbit.depth(queue) > 0)
+    eventually(lambda: rabbit.depth(queue) > 0)
     client.send_signal(signal.SIGSTOP)
     asked, connector = [letter(number, to_queue(queue)) for number in (0, 10**7)], RabbitConnector(broker)
     with monkeypatch.context() as patch:
@@ -128,7 +128,7 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
     wait_until_the_node_is_no_newcomer(rabbit)
     since, broker = now(), rabbit.broker()
     client = _client(broker, plan, queue)
-    wait_until(lambda: rabbit.depth(queue) > 0)
+    eventually(lambda: rabbit.depth(queue) > 0)
     rabbit.node.limit_memory("0.00001")
     try:
         time.sleep(0.5)
@@ -141,7 +141,7 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
         rabbit.node.limit_memory()
     assert set(found.values()) == {"unknown"}
     search = Search(plan, asked, since)
-    wait_until(lambda: "unknown" not in RabbitConnector(broker).find(search).shown.values())
+    eventually(lambda: "unknown" not in RabbitConnector(broker).find(search).shown.values())
     found = RabbitConnector(broker).find(search).shown
     arrived = replay_ids(rabbit, queue)
     assert found == {one.number: "sent" if f"id-{one.number}" in arrived else "not_sent" for one in asked}
@@ -167,7 +167,7 @@ def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothin
     assert outcomes.keys() == {"confirmed", "in_doubt"}
     assert outcomes["in_doubt"] <= 100
     confirmed = {f"id-{answer.number}" for answer in sent if answer.outcome == "confirmed"}
-    wait_until(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
+    eventually(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
     assert confirmed <= {found for queue in queues for found in replay_ids(after, queue)}
     doubtful = [letter(answer.number, to_queue(queues[0])) for answer in sent if answer.outcome == "in_doubt"]
     found = RabbitConnector(rabbit.broker()).find(Search(plan, doubtful, since)).shown
@@ -191,6 +191,7 @@ _PROGRAM = """
 import json, sys
 from dlq.connectors.base import Search
 from support.brokers.rabbitmq.letters import letter, to_queue
+from support.waiting import eventually
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.witness import WitnessedPublisher
@@ -245,7 +246,7 @@ def take_one(rabbit: Rabbit, plan: str) -> None:
 def lack_room(rabbit: Rabbit, plan: str) -> None:
     policy = {"pattern": "^dlq[.]witness", "definition": {"max-length": 1}, "apply-to": "queues"}
     rabbit.node.api("PUT", "policies", rabbit.vhost, "short", **policy)
-    wait_until(lambda: rabbit.depth(queue_of(plan)) == 1)
+    eventually(lambda: rabbit.depth(queue_of(plan)) == 1)
     rabbit.node.api("DELETE", "policies", rabbit.vhost, "short")
 
 

@@ -33,7 +33,7 @@ def let_die(cluster: RocketMQ, key: str) -> None:
     driver.create_group(GROUP, retries=0)
     driver.send(TOPIC, b"forgotten", {"UNIQ_KEY": key, "KEYS": "order-7"})
     cluster.grpc(FORGETFUL, cluster.start_proxy(), GROUP, TOPIC)
-    eventually(lambda: driver.messages(DEAD), seconds=90)
+    eventually(lambda: driver.messages(DEAD))
     driver.close()
 
 

@@ -50,7 +50,7 @@ def analyzed(rocket: Rocket, store: LocalStore, source: Source, query: str) -> l
 def dead(rocket: Rocket, way: str, count: int = 1) -> Record:
     """The newest dead letter of one group, as soon as there are so many."""
     group = f"{rocket.group}-{way}"
-    eventually(lambda: len(rocket.driver.messages(f"%DLQ%{group}")) >= count, 60)
+    eventually(lambda: len(rocket.driver.messages(f"%DLQ%{group}")) >= count)
     return rocket.read(source=Source("dead", "pay", group=group)).records[-1]
 
 
@@ -117,7 +117,7 @@ def test_a_check_that_reached_its_producer_is_told(rocket: Rocket, tmp_path: Pat
         WHERE topic = '{rocket.topic}' ORDER BY state"""
     with running(rocket.cluster, "RocketUndecided", rocket.topic):
         with rocket.driver.gathering_nothing():
-            eventually(lambda: rocket.driver.end(rocket.topic), 120)
+            eventually(lambda: rocket.driver.end(rocket.topic))
             time.sleep(2)  # the other is rolled back in the same round of checks
         found = analyzed(rocket, LocalStore(str(tmp_path / "archive")), source, query)
     assert found == [("committed", "yes", True), ("rolled_back", "yes", True)]

@@ -92,7 +92,7 @@ def test_mqadmin_finds_what_we_sent_back_and_shows_its_body(rocket: Rocket) -> N
         "true",
     )
     printed = eventually(
-        lambda: (text := rocket.cluster.admin(*arguments)).count("seen by mqadmin") == 2 and text, 60
+        lambda: (text := rocket.cluster.admin(*arguments)).count("seen by mqadmin") == 2 and text
     )
     assert "a" * 32 in printed
     assert key in printed
@@ -102,8 +102,7 @@ def test_mqadmin_counts_the_dead_letters_that_we_count(rocket: Rocket) -> None:
     for i in range(3):
         rocket.driver.dead_letter(rocket.topic, rocket.group, b"%d" % i)
     status = eventually(
-        lambda: (text := rocket.cluster.admin("topicStatus", "-t", rocket.dead)).count("broker-a") and text,
-        60,
+        lambda: (text := rocket.cluster.admin("topicStatus", "-t", rocket.dead)).count("broker-a") and text
     )
     (row,) = [line.split() for line in status.splitlines() if line.startswith("broker-a")]
     seen = rocket.read()

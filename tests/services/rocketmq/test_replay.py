@@ -273,7 +273,7 @@ def discarded(rocket: Rocket, body: bytes = b"money", **properties: str) -> Reco
         records = rocket.read(source=source).records
         return [r for r in records if r.dead_letter_queue == DISCARDED and r.message_id == half.key]
 
-    return eventually(look, 60)[0]
+    return eventually(look)[0]
 
 
 def test_a_discarded_transaction_is_published_as_an_ordinary_message(rocket: Rocket) -> None:

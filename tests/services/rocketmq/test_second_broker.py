@@ -48,7 +48,7 @@ def fill(driver: Driver, group: str) -> None:
     topic, where = f"%DLQ%{group}", driver.link.address
     driver.create_topic(topic)
     driver.send_many(topic, NUMBER, lambda n: (f"{group} {where} {n}".encode(), {"UNIQ_KEY": unique_key()}))
-    eventually(lambda: driver.end(topic) == NUMBER, LIMIT)
+    eventually(lambda: driver.end(topic) == NUMBER)
 
 
 def through(
@@ -77,7 +77,7 @@ def through(
     assert archive.bodies("new") == expected
     states = archive.states(plan)
     assert bool(run.result().lost) == (states["confirmed"] < 2 * NUMBER), (states, run.result().lost)
-    eventually(lambda: archive.reconcile(plan).unknown <= len(torn(cluster, topic)), LIMIT)
+    eventually(lambda: archive.reconcile(plan).unknown <= len(torn(cluster, topic)))
     if torn(cluster, topic):
         archive.reconcile(plan, archive.replay_ids(plan))  # somebody has looked: these bodies are there
     archive.apply(plan)

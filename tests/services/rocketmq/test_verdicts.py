@@ -103,7 +103,7 @@ def copies(rocket: Rocket, key: str) -> list[StoredMessage]:
 
 def commit_late(rocket: Rocket, half: Half) -> StoredMessage:
     """Commit the first copy only after a check has put a second one beside it; the second copy."""
-    second = eventually(lambda: copies(rocket, half.key)[1:], 60)[0]
+    second = eventually(lambda: copies(rocket, half.key)[1:])[0]
     rocket.driver.finish_at_once(half, commit=True)
     return second
 
@@ -162,7 +162,7 @@ def test_every_state_of_a_transaction_is_told(rocket: Rocket, tmp_path: Path) ->
         there = {parse_properties(m.properties).get("UNIQ_KEY", "") for m in driver.messages(DISCARDED)}
         return {key for key, name in keys.items() if name in wanted} <= there
 
-    eventually(discarded, 90)
+    eventually(discarded)
     time.sleep(3)
     drain(rocket, store, source)
     driver.set("transactionTimeOut", 600_000)  # no check before it is captured

@@ -10,7 +10,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from support.serving import Server, serving, wait_until, write_archive
+from support.serving import Server, serving, write_archive
+from support.waiting import eventually
 
 CADDY = """\
 {{
@@ -53,7 +54,7 @@ def caddy(folder: Path, upstream: int) -> Iterator[int]:
     with open(folder / "caddy.err", "w") as errors:
         process = subprocess.Popen(command, cwd=folder, stderr=errors, env={"HOME": str(folder)})
     try:
-        wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        eventually(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
         yield port
     finally:
         process.terminate()

@@ -16,7 +16,8 @@ import psutil
 import pytest
 import uvicorn
 from support.servers.chromium import Page, chromium
-from support.serving import run, wait_until, write_archive
+from support.serving import run, write_archive
+from support.waiting import eventually
 
 from dlq.core.configuration import parse
 from dlq.replay.states import STATES
@@ -66,7 +67,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    wait_until(lambda: server.started)
+    eventually(lambda: server.started)
     monkeypatch.setenv("PORT", str(server.servers[0].sockets[0].getsockname()[1]))
     yield console
     server.should_exit = server.force_exit = True
@@ -90,12 +91,12 @@ def test_a_page_that_is_followed_for_long_keeps_its_size(served: Console, tmp_pa
     with chromium() as page:
         page.call("Performance.enable")
         page.call("Page.navigate", url=f"{base}/?token={served.sessions.token}")
-        wait_until(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
+        eventually(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
         page.open(f"{base}/replays/{plan}")
         page.run(_COUNT)
-        wait_until(lambda: page.run("window.news") > EARLY)
+        eventually(lambda: page.run("window.news") > EARLY)
         early = measure(page)
-        wait_until(lambda: page.run("window.news") > LATE)
+        eventually(lambda: page.run("window.news") > LATE)
         late = measure(page)
         assert late.nodes - early.nodes < LATE - EARLY, "what one of them replaced may still be there"
         assert late.listeners <= early.listeners
@@ -104,5 +105,5 @@ def test_a_page_that_is_followed_for_long_keeps_its_size(served: Console, tmp_pa
         assert (early.followed, late.followed) == (1, 1)
         assert late.memory - early.memory < 16 * 2**20
         page.open("about:blank")
-        wait_until(lambda: live._open == 0)
+        eventually(lambda: live._open == 0)
         assert page.problems == []

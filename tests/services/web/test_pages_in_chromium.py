@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.servers.axe import find_violations, read_axe
 from support.servers.chromium import Page, chromium
-from support.serving import Server, run, serving, wait_until, write_archive
+from support.serving import Server, run, serving, write_archive
+from support.waiting import eventually
 
 ATTACK = '<script>window.pwned=1</script>"\'><img src=x onerror="window.pwned=1">\u202e{{7*7}}'
 VIEWS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
@@ -47,7 +48,7 @@ def browser(server: Server) -> Iterator[Page]:
     """A browser that has opened the printed address."""
     with chromium() as page:
         page.call("Page.navigate", url=server.address)
-        wait_until(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
+        eventually(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
         yield page
 
 
@@ -137,7 +138,7 @@ def wait_for(page: Page, expression: str) -> None:
         except AssertionError:  # the page is just being left
             return False
 
-    wait_until(holds)
+    eventually(holds)
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
@@ -164,7 +165,7 @@ def test_the_whole_way_by_keyboard_alone(server: Server, browser: Page, scripts:
             wait_for(browser, "/(\\d+) of \\1 confirmed/.test(document.body.innerText)")
         else:
             place = str(browser.run("location.pathname"))
-            wait_until(lambda: re.search(r">(\d+) of \1 confirmed", server.get(place)))
+            eventually(lambda: re.search(r">(\d+) of \1 confirmed", server.get(place)))
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
 

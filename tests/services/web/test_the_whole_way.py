@@ -20,8 +20,9 @@ from support.brokers.rabbitmq.fixtures import Rabbit
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 from support.servers.chromium import Page, chromium
-from support.serving import Server, serving, wait_until
+from support.serving import Server, serving
 from support.teams import Consumer, Team, activemq_team, kafka_team, rabbitmq_team, rocketmq_team
+from support.waiting import eventually
 
 LETTERS, OF_THE_RAMP, RATE = 31, 11, 5
 CONFIG = """\
@@ -75,7 +76,7 @@ class Person:
         self._browser.run("document.body.dataset.before = 'yes'")
         assert self._browser.run(_CLICK.format(text=text)), f"nothing says {text!r}:\n{self.text}"
         came = "document.readyState === 'complete' && !document.body.dataset.before && location.pathname"
-        wait_until(lambda: re.match(leads_to, str(self._look(came))))
+        eventually(lambda: re.match(leads_to, str(self._look(came))))
 
     def _look(self, expression: str) -> object:
         try:
@@ -97,7 +98,7 @@ class Person:
             found.extend(one for one in [re.search(pattern, self.text)] if one)
             return bool(found)
 
-        wait_until(looks)
+        eventually(looks)
         return found[0]
 
 
@@ -119,7 +120,7 @@ def go_the_whole_way(team: Team, browser: Page, folder: Path) -> None:
     consumer.start()
     try:
         team.produce(LETTERS)
-        wait_until(lambda: consumer.fresh == LETTERS)
+        eventually(lambda: consumer.fresh == LETTERS)
         with serving(folder) as server:
             person = Person(browser, server)
             person.sign_in("ada")
@@ -172,7 +173,7 @@ def replay_until_harm(person: Person, plan: str, consumer: Consumer) -> None:
     person.click("Send", "/replays/")
     person.wait_for("The ramp was stopped: its letters died again.")
     person.wait_for("nobody is applying it")
-    wait_until(lambda: len(consumer.replayed) == OF_THE_RAMP)
+    eventually(lambda: len(consumer.replayed) == OF_THE_RAMP)
     text = person.text
     assert f"{OF_THE_RAMP} of {LETTERS} confirmed; {LETTERS - OF_THE_RAMP} not sent" in text
     steps = re.findall(r"^(\d+)\t(\d+)\t", text, re.MULTILINE)
@@ -187,7 +188,7 @@ def kill_in_mid_flight(person: Person, plan: str, consumer: Consumer, team: Team
     person.open(f"/plans/{plan}")
     person.tick("ramp", on=False)
     person.click("Send", "/replays/")
-    wait_until(lambda: len(consumer.replayed) > OF_THE_RAMP)
+    eventually(lambda: len(consumer.replayed) > OF_THE_RAMP)
     with frozen(team):
         person.wait_for(r"sending\s+[1-9]")
         time.sleep(3 / RATE)
@@ -226,7 +227,7 @@ def reconcile_and_finish(person: Person, plan: str, consumer: Consumer) -> None:
     else:
         person.open(f"/replays/{plan}")
     person.wait_for(f"{LETTERS} of {LETTERS} confirmed")
-    wait_until(lambda: len(consumer.replayed) == LETTERS)
+    eventually(lambda: len(consumer.replayed) == LETTERS)
     assert len(set(consumer.replayed)) == LETTERS, "each came once"
     assert "The books balance" in person.open("/books")
 

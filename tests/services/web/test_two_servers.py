@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.servers.ledgers import Postgres
-from support.serving import EVERYTHING, Server, run, serving, wait_until
+from support.serving import EVERYTHING, Server, run, serving
+from support.waiting import eventually
 
 from dlq.connectors.memory import broker_at
 
@@ -70,16 +71,16 @@ def test_what_one_says_and_plans_the_other_sees_and_both_apply_it_once(
     failure = re.findall(r"/failures/[0-9a-f]{16,32}", first.get("/failures"))[0]
     first.post(f"{failure}/note", {"text": "the gateway is down"}, failure)
     assert "the gateway is down" in first.get(failure), "at once by who said it"
-    wait_until(lambda: "the gateway is down" in second.get(failure))
+    eventually(lambda: "the gateway is down" in second.get(failure))
     fields = {"source": "orders", "to": "queue:orders", "any_advice": "1", "rate": "40"}
     plan = first.post("/plans", fields, "/plans/new?source=orders").removeprefix("/plans/")
-    wait_until(lambda: plan in second.get("/plans"))
+    eventually(lambda: plan in second.get("/plans"))
     with ThreadPoolExecutor() as both:
         list(both.map(lambda server: apply_plan(server, plan), servers))
     done = f"{LETTERS} of {LETTERS} confirmed"
     for server in servers:
-        wait_until(lambda server=server: done in server.get(f"/replays/{plan}"))
+        eventually(lambda server=server: done in server.get(f"/replays/{plan}"))
     came = Counter(one["body_text"] for one in broker_at(f"memory://{tmp_path}/broker.db").letters("orders"))
     assert (len(came), set(came.values())) == (LETTERS, {1})
     for server in servers:
-        wait_until(lambda server=server: f'data-label="replayed">{LETTERS}<' in server.get("/books"))
+        eventually(lambda server=server: f'data-label="replayed">{LETTERS}<' in server.get("/books"))

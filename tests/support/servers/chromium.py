@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import websocket
-
-_STARTUP_SECONDS = 60
-_ANSWER_SECONDS = 60
+from support.waiting import PATIENCE, STARTUP
 
 
 class Page:
@@ -68,7 +66,7 @@ class Page:
             mobile=width < 600,
         )
         self.call("Page.navigate", url=url)
-        deadline = time.monotonic() + _ANSWER_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while self.run("document.readyState === 'complete' && location.href") != url:
             assert time.monotonic() < deadline, "the page did not load"
             time.sleep(0.1)
@@ -108,9 +106,7 @@ def chromium() -> Iterator[Page]:
         env={**os.environ, "HOME": str(profile)},
     )  # fmt: skip
     try:
-        socket = websocket.create_connection(
-            _page_url(profile), timeout=_ANSWER_SECONDS, suppress_origin=True
-        )
+        socket = websocket.create_connection(_page_url(profile), timeout=PATIENCE, suppress_origin=True)
         yield Page(socket)
         socket.close()
     finally:
@@ -126,7 +122,7 @@ def chromium() -> Iterator[Page]:
 def _page_url(profile: Path) -> str:
     from urllib.request import urlopen
 
-    deadline = time.monotonic() + _STARTUP_SECONDS
+    deadline = time.monotonic() + STARTUP
     while time.monotonic() < deadline:
         port_file = profile / "DevToolsActivePort"
         if port_file.exists() and (words := port_file.read_text().split()):

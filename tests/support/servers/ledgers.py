@@ -12,6 +12,7 @@ from pathlib import Path
 
 import redis
 import sqlalchemy as sa
+from support.waiting import STARTUP
 
 
 def free_port() -> int:
@@ -66,7 +67,7 @@ class Server(ABC):
         self.process = subprocess.Popen(
             self.as_user(*self.command()), stdout=quiet, stderr=quiet, cwd="/", start_new_session=True
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + STARTUP
         while not self._answers():
             assert self.process.poll() is None, f"{self.kind} ended"
             assert time.monotonic() < deadline, f"{self.kind} did not start"

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.jvm import BROKERS
+from support.waiting import STARTUP
 
 PROGRAM = BROKERS / "versitygw" / "versitygw"
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -70,7 +71,7 @@ class S3Server:
         place += ["posix", str(self.folder / "data")]
         quiet = subprocess.DEVNULL
         self.process = subprocess.Popen([str(PROGRAM), *place], env=given, stdout=quiet, stderr=quiet)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + STARTUP
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyspark
 from support.jvm import QUICK
+from support.waiting import STARTUP
 
 _CLASS = str(Path(str(pyspark.__file__)).with_name("bin") / "spark-class")
 _PACKAGE = "org.apache.spark.deploy"
@@ -57,7 +58,7 @@ class SparkCluster:
             )
 
     def _wait(self, text: str, times: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + STARTUP
         while (self._folder / "log").read_text(errors="replace").count(text) < times:
             assert time.monotonic() < deadline, (self._folder / "log").read_text(errors="replace")[-2000:]
             time.sleep(0.1)

@@ -8,6 +8,7 @@ from typing import Any
 from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.activemq.fixtures import Place
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.amqp10_session import open_session
 from dlq.connectors.amqp10 import frames
@@ -54,7 +55,7 @@ def encoded(place: Place, queue: str, number: int) -> Sequence[bytes]:
     try:
         link = session.attach(frames.RECEIVER, queue)
         found: list[Delivery] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while len(found) < number and time.monotonic() < deadline:
             session.ask(link, number - len(found))
             while not link.is_answered:

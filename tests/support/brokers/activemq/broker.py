@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from support.jvm import BROKERS, QUICK, compiled, copy_dependencies, maven
 from support.servers.hostile import certificate
+from support.waiting import STARTUP
 
 HERE = Path(__file__).resolve().parent
 _AMQP_CLIENT = {"5.17.6": "1.15.0", "5.18.6": "1.15.0", "6.3.1": "2.9.0"}
@@ -142,16 +143,16 @@ class ActiveMq:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start(self, limit: float = 180) -> None:
+    def start(self) -> None:
         """Start, or start again on the same data and ports after stop() or kill()."""
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + STARTUP
         self.begin()
         assert self.process
         while not self.ready():
             said = self.log.read_text(errors="replace")[-3000:]
             ended = self.process.poll() is not None
             if time.monotonic() > deadline or (ended and "Address already in use" not in said):
-                raise RuntimeError(f"no broker within {limit} s:\n{said}")
+                raise RuntimeError(f"no broker within {STARTUP} s:\n{said}")
             if ended:  # somebody's outgoing connection holds a port for a moment
                 self.begin()
             time.sleep(0.1)

@@ -28,6 +28,7 @@ from confluent_kafka.admin import AdminClient
 from support.brokers.kafka.install import VERSIONS, install
 from support.jvm import QUICK
 from support.servers.hostile import certificate
+from support.waiting import STARTUP
 
 _PROTOCOL = {"BEHIND": "PLAINTEXT"}
 _PORTS = range(10_000, 20_000)
@@ -145,7 +146,7 @@ class Kafka:
                 stdin=subprocess.DEVNULL,
                 cwd=self.folder,
             )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + STARTUP
         while not self._is_up():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 said = log.read_bytes()[-2000:].decode(errors="replace")

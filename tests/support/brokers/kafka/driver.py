@@ -24,15 +24,15 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from support.waiting import PATIENCE
 
 T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | None]]
-_PATIENCE = 60.0
 
 
 def eventually(ask: Callable[[], T]) -> T:
     """The first answer that is true; what is not led yet is asked again."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             if found := ask():
@@ -57,19 +57,19 @@ class Driver:
         """`settings` with _ for each dot; returns when every partition has a leader."""
         told = {name.replace("_", "."): str(value) for name, value in settings.items()}
         for future in self.admin.create_topics([NewTopic(topic, partitions, 1, config=told)]).values():
-            future.result(_PATIENCE)
+            future.result(PATIENCE)
         for partition in range(partitions):
             eventually(lambda at=partition: self.end(topic, at) is not None or True)
 
     def delete_topic(self, topic: str) -> None:
         """Returns when it is gone."""
         for future in self.admin.delete_topics([topic]).values():
-            future.result(_PATIENCE)
+            future.result(PATIENCE)
         eventually(lambda: topic not in self.admin.list_topics(timeout=10).topics)
 
     def topic_id(self, topic: str) -> str:
         """What tells a topic from one of the same name."""
-        found = self.admin.describe_topics(TopicCollection([topic]))[topic].result(_PATIENCE)
+        found = self.admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE)
         return str(found.topic_id)
 
     def send(
@@ -110,13 +110,13 @@ class Driver:
                 on_delivery=delivered,
                 **more,
             )
-        assert self._producer.flush(_PATIENCE) == 0
+        assert self._producer.flush(PATIENCE) == 0
         return stored
 
     def transactional(self, name: str) -> Producer:
         """A producer whose transactions may begin."""
         producer = Producer({**self.settings, "transactional.id": name})
-        producer.init_transactions(_PATIENCE)
+        producer.init_transactions(PATIENCE)
         return producer
 
     def wait_for_markers(self, topic: str, partition: int = 0) -> None:
@@ -128,7 +128,7 @@ class Driver:
             asked = self.admin.list_offsets(
                 {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED
             )
-            return bool(asked[place].result(_PATIENCE).offset == self.end(topic, partition))
+            return bool(asked[place].result(PATIENCE).offset == self.end(topic, partition))
 
         eventually(stable)
 
@@ -145,14 +145,14 @@ class Driver:
 
         def ask() -> Any:
             self.admin.list_topics(timeout=10)  # the library goes on asking a leader of before
-            return self.admin.list_offsets({place: which})[place].result(_PATIENCE)
+            return self.admin.list_offsets({place: which})[place].result(PATIENCE)
 
         return int(eventually(ask).offset)
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
         """Move the log start, as retention does."""
         for future in self.admin.delete_records([TopicPartition(topic, partition, before)]).values():
-            future.result(_PATIENCE)
+            future.result(PATIENCE)
         eventually(lambda: self.start(topic, partition) == before)
 
     def records(
@@ -170,7 +170,7 @@ class Driver:
         })  # fmt: skip
         consumer.assign([TopicPartition(topic, partition, self.start(topic, partition))])
         found: list[Message] = []
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         try:
             while True:
                 message = consumer.poll(1.0)
@@ -194,7 +194,7 @@ class Driver:
             )
             resource.add_incremental_config(entry)
         for future in self.admin.incremental_alter_configs([resource]).values():
-            future.result(_PATIENCE)
+            future.result(PATIENCE)
 
     def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
         """What a consumer of the group leaves on the broker."""
@@ -210,7 +210,7 @@ class Driver:
         })  # fmt: skip
         consumer.subscribe([topic])
         taken: list[int] = []
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         try:
             while len(taken) < count:
                 assert time.monotonic() < deadline, f"{len(taken)} deliveries of {count} to {group}"

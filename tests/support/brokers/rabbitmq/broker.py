@@ -27,6 +27,7 @@ from urllib.parse import quote
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from support.servers.hostile import certificate
+from support.waiting import STARTUP
 
 PACKAGED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
@@ -68,13 +69,10 @@ class Node:
     """One node in a temporary folder. `url` and `http` hold the user guest; `tls_port` is for AMQP over TLS,
     with a certificate that `ca_file` trusts; `kill` is kill -9."""
 
-    def __init__(
-        self, root: Path | None = None, conf: str = "", boot_timeout: float = 120, epmd: int | None = None
-    ) -> None:
+    def __init__(self, root: Path | None = None, conf: str = "", epmd: int | None = None) -> None:
         """`epmd`: the port of one that runs already; without it the node has its own."""
         self.root = str(root.resolve()) if root else ""
         self.bin = f"{self.root}/usr/lib/rabbitmq/bin"
-        self.boot_timeout = boot_timeout
         self.folder = Path(tempfile.mkdtemp(prefix="rabbit-"))
         self.port, self.http_port, self.tls_port, distribution, own_epmd = free_ports(5)
         self.name = f"n{self.port}@localhost"
@@ -140,7 +138,7 @@ class Node:
 
     def _wait(self) -> None:
         assert self.process is not None
-        deadline = time.monotonic() + self.boot_timeout
+        deadline = time.monotonic() + STARTUP
         while not self._serves():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"rabbitmq-server did not start:\n{self.log()[-3000:]}")

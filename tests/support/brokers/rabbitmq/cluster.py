@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from support.brokers.rabbitmq.broker import Node, free_ports
-from support.brokers.rabbitmq.letters import wait_until
+from support.waiting import eventually
 
 _FORMED = "cluster_formation.peer_discovery_backend = classic_config\n"
 _CUT = "erlang:set_cookie('{other}', 'of another cluster'), erlang:disconnect_node('{other}'), "
@@ -79,7 +79,7 @@ class Cluster:
             self._on_all(Node.revive)
             for node in self.nodes:
                 self.join_again(node)
-            wait_until(self._is_whole, 120)
+            eventually(self._is_whole)
 
     def _is_whole(self) -> bool:
         try:

@@ -21,6 +21,7 @@ from pika import frame, spec
 from pika.exceptions import AMQPError
 from support.brokers.rabbitmq import install as rabbitmq4_install
 from support.brokers.rabbitmq.broker import PACKAGED, Node
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Mode, ReadRequest
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
@@ -183,16 +184,16 @@ class Rabbit:
         """Ready messages."""
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)
 
-    def wait_for(self, queue: str, number: int, seconds: float = 20) -> None:
+    def wait_for(self, queue: str, number: int) -> None:
         """Wait until the queue holds `number` ready messages."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while self.depth(queue) != number:
             assert time.monotonic() < deadline, f"{queue} holds {self.depth(queue)}, not {number}"
             time.sleep(0.02)
 
     def wait_for_statistics(self, queue: str) -> None:
         """A new queue's policy is shown by the management API when its first statistics are in."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while "effective_policy_definition" not in dict(
             self.node.api("GET", "queues", self.vhost, queue) or {}
         ):

@@ -1,12 +1,13 @@
 """Letters for a publisher of RabbitMQ, and what a broker holds of them afterwards."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
 import pika
 from support.brokers.rabbitmq.fixtures import Rabbit
+from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.management import Management, ManagementError
@@ -90,13 +91,6 @@ def replay_ids(rabbit: Rabbit, queue: str) -> list[str]:
     return [found["dlq_replay_id"] for found in headers_of_all(rabbit, queue) if "dlq_witness" not in found]
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def settled_depth(rabbit: Rabbit, queue: str) -> int:
     before = -1
     while before != (depth := rabbit.depth(queue)):
@@ -116,5 +110,5 @@ def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
         except ManagementError:
             return False
 
-    wait_until(is_old, 60)
+    eventually(is_old)
     management.close()

@@ -26,6 +26,7 @@ from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, AdminCode
 from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
 from support.jvm import QUICK, compiled
+from support.waiting import STARTUP
 
 from dlq.connectors import lenient_json
 from dlq.connectors.rocketmq.connection import Access, Link
@@ -138,7 +139,7 @@ class RocketMQ:
     def _register(self, node: str) -> None:
         """5.x registers at its start only where its connection to the name server is up by then, else 10 s
         later (BrokerOuterAPI.registerBrokerAll); a permission that is set makes it do so."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + STARTUP
         while node not in self._registered():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{node} has not registered")
@@ -224,7 +225,7 @@ class RocketMQ:
                 env=environment,
             )
         self._processes[name] = process
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + STARTUP
         while ready not in (said := log.read_bytes()[start:]):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{name} does not start: {said[-2000:].decode(errors='replace')}")
