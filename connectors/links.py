@@ -11,6 +11,11 @@ class LinkLostError(Exception):
     """The connection ended without the broker's saying why."""
 
 
+class SilentLinkError(LinkLostError):
+    """It is there, and the broker does not do what it was asked for, or takes nothing: it would do no better
+    over another one."""
+
+
 @contextmanager
 def name_losses(place: str, connection: str = "the connection") -> Iterator[None]:
     """A link that is lost meanwhile becomes a ConnectionLost that says where."""

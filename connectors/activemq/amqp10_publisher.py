@@ -5,7 +5,6 @@ What is given to `letter` and `marker` goes to the socket at once: the size of a
 broker takes, are the session's. Markers are looked for by STOMP, so what is sent there must be found here.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TypeVar
@@ -16,18 +15,18 @@ from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.marker import Trail, marker_body, marker_queue, remove, trail
 from dlq.connectors.activemq.refusals import RolledBack
 from dlq.connectors.activemq.stomp_connection import Link as StompLink
+from dlq.connectors.activemq.stomp_connection import Unanswered
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import Link, Outcome
 from dlq.connectors.amqp10.transactions import Transactions
 from dlq.connectors.amqp10.values import TRUE, binary, described_value, sequence, symbol
 from dlq.connectors.base import Outgoing, Target, Writing
-from dlq.connectors.links import LinkLostError, name_losses
-from dlq.core.errors import AccessDenied, BrokerError, ConfigError
+from dlq.connectors.links import SilentLinkError, name_losses
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost
 
 _Told = TypeVar("_Told")
 _CAPABILITIES = {"queue": symbol("queue"), "topic": symbol("topic")}
 _ANCHORING = "0"
-_CREDIT_SECONDS = 60.0
 
 
 class Amqp10Sender:
@@ -47,7 +46,9 @@ class Amqp10Sender:
         """Transaction -> its id, and the numbers of what was sent in it and is not answered."""
         self._awaited: dict[str, list[int]] = {}
         """Receipt -> the numbers whose outcomes it stands for."""
-        self._refused: set[str] = set()
+        self._refused: dict[str, BrokerError] = {}
+        self._commits: set[str] = set()
+        """Receipts of commits."""
         self._receipts = 0
 
     @property
@@ -115,6 +116,7 @@ class Amqp10Sender:
         """Ask for the commit."""
         ended = self._within(lambda: self._transactions.end(self._ids.pop(transaction)))
         self._awaited[receipt] = [ended]
+        self._commits.add(receipt)
         return b""
 
     def _give(self, link: Link, encoded: bytes, transaction: str) -> None:
@@ -127,24 +129,28 @@ class Amqp10Sender:
             there = frames.terminus(frames.SENDER, target.name, _CAPABILITIES[target.kind])
             self._links[target] = self._session.attach_to(frames.SENDER, there)
         link = self._links[target]
-        waited = time.monotonic()
-        while link.credit <= 0:
-            self._session.turn(1.0)
-            if time.monotonic() - waited > _CREDIT_SECONDS:
-                raise LinkLostError(f"it takes nothing for {target} for {_CREDIT_SECONDS:.0f} s")
+        try:
+            self._session.wait_until(lambda: link.credit > 0)
+        except SilentLinkError as error:
+            raise SilentLinkError(f"it takes nothing for {target}: {error}") from error
         return link
 
     def send(self, data: bytes) -> None:
         """Everything was sent when it was made."""
 
     def wait_for(self, receipt: str) -> None:
-        """Until all that the receipt stands for is answered. Raises what the broker refused."""
+        """Until all that the receipt stands for is answered. Raises what the broker refused, each time."""
+        if receipt in self._refused:
+            raise self._refused[receipt]
         numbers = self._awaited.pop(receipt)
-        outcomes = self._within(lambda: [self._transactions.outcome_of(number) for number in numbers])
-        refused = [outcome for outcome in outcomes if outcome.code != frames.ACCEPTED]
-        if refused:
-            self._refused.add(receipt)
-            raise self._refusal(refused[0])
+        outcomes = self._within(lambda: self._transactions.outcomes_of(numbers))
+        odd = next((outcome for outcome in outcomes if outcome.code != frames.ACCEPTED), None)
+        if odd is None:
+            return
+        if receipt in self._commits and odd.code != frames.REJECTED:
+            raise ConnectionLost(f"{self.place}: a commit is answered by {odd.code:#x}, which tells nothing")
+        self._refused[receipt] = self._refusal(odd)
+        raise self._refused[receipt]
 
     def _refusal(self, outcome: Outcome) -> BrokerError:
         said = outcome.detail or f"outcome {outcome.code:#x}"
@@ -157,8 +163,13 @@ class Amqp10Sender:
         return receipt in self._refused
 
     def _within(self, step: Callable[[], _Told]) -> _Told:
-        with name_losses(self.place, "the connection of AMQP 1.0"):
-            return step()
+        try:
+            with name_losses(self.place, "the connection of AMQP 1.0"):
+                return step()
+        except ConnectionLost as error:
+            if isinstance(error.__cause__, SilentLinkError):
+                raise Unanswered(str(error)) from error
+            raise
 
     def trail(self, plan: str) -> Trail:
         """Over a connection by STOMP."""

@@ -21,7 +21,7 @@ from dlq.connectors.activemq.sockets import (
     openwire_address_of,
     password_for,
 )
-from dlq.connectors.activemq.stomp_connection import PATIENCE, unanswered_error
+from dlq.connectors.activemq.stomp_connection import PATIENCE, Unanswered, unanswered_error
 from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.links import is_pause
 from dlq.core import units
@@ -130,6 +130,8 @@ class OpenWireConnection:
         try:
             outbound.send_all(self._socket, data, self._timeout, self.writing)
         except OSError as error:
+            if is_pause(error):
+                raise Unanswered(f"{self.place}: it takes nothing: {error}") from error
             raise self._lost(error.strerror or str(error)) from error
 
     def receive(self, wait: float) -> list[Dispatch]:

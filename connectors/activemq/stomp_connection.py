@@ -130,6 +130,8 @@ class Link:
             try:
                 outbound.send_all(self._socket, data[at : at + _PIECE], self.timeout, self.writing, until)
             except OSError as error:
+                if is_pause(error):
+                    raise Unanswered(f"{self.place}: it takes nothing: {error}") from error
                 raise self._lost(error) from error
         self._sent = time.monotonic()
 

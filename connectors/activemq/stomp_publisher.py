@@ -35,6 +35,8 @@ _PAUSES = (0.1, 0.4, 1.0)
 """Seconds between tries of the first connection."""
 _ERRORS_SECONDS = 120.0
 """How long COMMIT's answer may be behind errors that answer other commands."""
+_ENDING_SECONDS = 120.0
+"""How long connections may go on ending, and nothing is committed: no letter takes so long to end one."""
 _PIECE = 32 * 2**10
 _DEADLY = "each time that it was sent the connection ended"
 
@@ -88,6 +90,8 @@ class TransactionPublisher:
         """Number of the last transaction. Short: every letter bears it."""
         self._committed = "0"
         """The last one that was committed; 0 is the anchor."""
+        self._ending: float | None = None
+        """Since when connections end, and nothing was committed."""
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """In transactions of about a hundred; what is in one is answered together, when it has committed."""
@@ -221,7 +225,7 @@ class TransactionPublisher:
                 else:
                     said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
                     raise _AnswerLost(said) from error
-        self._committed = transaction.name
+        self._committed, self._ending = transaction.name, None
         done += self._answers(transaction.letters)
         return of_another
 
@@ -260,6 +264,7 @@ class TransactionPublisher:
             except _ENDS:
                 raise
             except BrokerError as error:
+                self._endure(error)
                 self._reconnect()
                 if len(letters) == 1 and isinstance(error, ConnectionLost) and tries > 1:
                     self._resend(letters, done, tries - 1)
@@ -269,6 +274,13 @@ class TransactionPublisher:
                     return
                 for letter in transaction.letters:
                     self._resend([letter], done)
+
+    def _endure(self, error: BrokerError) -> None:
+        """Raises it where it is the end of a connection, and connections have gone on ending for too long."""
+        if isinstance(error, ConnectionLost):
+            self._ending = self._ending or time.monotonic()
+            if time.monotonic() - self._ending > _ENDING_SECONDS:
+                raise error
 
     def _alone(self, letter: Outgoing, error: BrokerError) -> Sent:
         """What an error means for the only letter of a transaction. Artemis answers a COMMIT of an id that

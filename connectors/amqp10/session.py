@@ -15,7 +15,7 @@ from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.frames import Frame, FrameError, FrameReader
 from dlq.connectors.amqp10.values import NULL
 from dlq.connectors.base import Writing, keep_no_mark
-from dlq.connectors.links import LinkLostError, is_pause
+from dlq.connectors.links import LinkLostError, SilentLinkError, is_pause
 from dlq.core.errors import DlqError
 
 _PATIENCE = 6
@@ -32,6 +32,8 @@ _MOST_ANSWERS = 1000
 _UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What fields of other types than AMQP's lead to."""
 _RECEIVE_BYTES = 256 * 1024
+_MOST_SAID = 1000
+"""Characters of a reason."""
 _TRANSFER_OVERHEAD = 128
 _NAME = "dlq-{}"
 _WRAP, _ULONG = 2**32, 2**64 - 1
@@ -107,6 +109,8 @@ class Session:
         self._awaited: dict[bool, set[int]] = {True: set(), False: set()}
         """Numbers whose outcomes the broker has not told, of what we sent (True) and of what we got."""
         self._parts: list[bytes] = []
+        self._size = 0
+        """Bytes of what came of the letter that is not whole."""
         self._kept = 0
         self._links: dict[int, Link] = {}
         """By the broker's handles."""
@@ -218,7 +222,7 @@ class Session:
         deadline = min(until, time.monotonic() + self.patience)
         while not is_so():
             if time.monotonic() > deadline:
-                raise self._lost(f"no answer within {self.patience:g} s")
+                raise self._silent(self.patience)
             self.turn(min(_TURN_SECONDS, self.patience))
 
     def turn(self, seconds: float) -> bool:
@@ -249,6 +253,10 @@ class Session:
         self.dead = True
         return LinkLostError(why)
 
+    def _silent(self, seconds: float) -> SilentLinkError:
+        self.dead = True
+        return SilentLinkError(f"no answer within {seconds:g} s")
+
     def _heed(self, frame: Frame) -> None:
         if frame.code in _HEEDED:
             _HEEDED[frame.code](self, frame)
@@ -269,20 +277,21 @@ class Session:
         self._next_incoming = (self._next_incoming + 1) % _WRAP
         link = self._links.get(frame.field(0))
         self._kept += len(frame.payload) + _TRANSFER_OVERHEAD
-        if link is None or self._kept > _MOST_KEPT:
+        self._size += len(frame.payload)
+        if link is None or self._kept > _MOST_KEPT or self._size > _MAX_MESSAGE:
             raise FrameError("the broker sends more than it was asked for")
+        if link.arrived >= link.asked:
+            raise FrameError("the broker sends more letters than it was asked for")
         if not self._parts:
             self._receiving = frame.number(1)
         self._parts.append(frame.payload)
         if not frame.field(5, False):
-            parts, self._parts = self._parts, []
+            parts, self._parts, self._size = self._parts, [], 0
             link.arrived, link.delivery_count = link.arrived + 1, (link.delivery_count + 1) % _WRAP
-            if link.arrived > link.asked:
-                raise FrameError("the broker sends more letters than it was asked for")
             self._deliveries.append(Delivery(self._receiving, b"".join(parts)))
 
     def _on_flow(self, frame: Frame) -> None:
-        self.window = (frame.number(0) + frame.number(1) - self._next_outgoing) % _WRAP
+        self.window = _left(frame.number(1), frame.number(0), self._next_outgoing)
         link = self._links.get(frame.field(4, -1))
         if link is None:
             return
@@ -290,7 +299,7 @@ class Session:
         if link.drained:
             link.delivery_count = frame.number(5)
         else:
-            link.credit = (frame.number(5) + frame.number(6) - link.delivery_count) % _WRAP
+            link.credit = _left(frame.number(6), frame.number(5), link.delivery_count)
 
     def _on_disposition(self, frame: Frame) -> None:
         """What it tells of numbers that nobody has sent, or that are answered, is nothing."""
@@ -315,14 +324,15 @@ class Session:
                 self._answers.remove(found)
                 return found
             if time.monotonic() > deadline:
-                raise self._lost(f"no answer within {patience:g} s")
+                raise self._silent(patience)
             self.turn(min(_TURN_SECONDS, patience))
 
     def _send(self, data: bytes, until: float | None = None) -> None:
         try:
             outbound.send_all(self._socket, data, self.patience, self.writing, until)
         except OSError as error:
-            raise self._lost(str(error)) from error
+            self.dead = True
+            raise (SilentLinkError if is_pause(error) else LinkLostError)(str(error)) from error
         except BaseException:
             self.dead = True
             raise
@@ -349,6 +359,12 @@ class Session:
         outbound.close(self._socket)
 
 
+def _left(room: int, first: int, ours: int) -> int:
+    """What is left of a room for so many, which was given when the broker had `first` of ours. It may be made
+    smaller than what is on its way."""
+    return max(0, room - (ours - first) % _WRAP)
+
+
 def _within(awaited: set[int], first: int, length: int) -> list[int]:
     """Which of these numbers lie in a row of so many, however long it is said to be; in order."""
     if length > len(awaited):
@@ -360,7 +376,7 @@ def _within(awaited: set[int], first: int, length: int) -> list[int]:
 def _said(error: object) -> tuple[str, str]:
     """AMQP's name of an error, and its text."""
     fields = error[1] if isinstance(error, tuple) else []
-    known = [str(field or "") for field in fields[:2]] if isinstance(fields, list) else []
+    known = [str(field or "")[:_MOST_SAID] for field in fields[:2]] if isinstance(fields, list) else []
     condition, text, *_ = [*known, "", ""]
     return condition, text
 

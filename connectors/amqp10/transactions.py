@@ -1,9 +1,13 @@
 """Transactions of AMQP 1.0: what is sent, or taken, in one is done whole when it is committed, or not at
 all."""
 
+import time
+from collections.abc import Iterable
+
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.session import Outcome, Session
 from dlq.connectors.links import LinkLostError
+from dlq.core.text import for_terminal
 
 
 class Transactions:
@@ -20,7 +24,7 @@ class Transactions:
         outcome = self.outcome_of(self._session.send(self._coordinator, frames.declare()))
         begun = outcome.fields[0] if outcome.code == frames.DECLARED and outcome.fields else None
         if not isinstance(begun, bytes):
-            raise LinkLostError(f"the broker begins no transaction: {outcome.detail}")
+            raise LinkLostError(f"the broker begins no transaction: {for_terminal(outcome.detail)}")
         return begun
 
     def end(self, transaction: bytes, fail: bool = False) -> int:
@@ -31,7 +35,15 @@ class Transactions:
 
     def outcome_of(self, number: int) -> Outcome:
         """Wait for what became of one message that was sent."""
-        self._session.wait_until(lambda: number in self._known())
+        return self.outcomes_of([number])[0]
+
+    def outcomes_of(self, numbers: Iterable[int]) -> list[Outcome]:
+        """Of several; all of them are one answer, which may take as long as one."""
+        until = time.monotonic() + self._session.patience
+        return [self._outcome_until(number, until) for number in numbers]
+
+    def _outcome_until(self, number: int, until: float) -> Outcome:
+        self._session.wait_until(lambda: number in self._known(), until)
         return self._outcomes.pop(number)
 
     def _known(self) -> dict[int, Outcome]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from support.brokers.hostile import amqp10, flood, hang_up, listen, once
+from support.brokers.hostile_amqp10 import LETTER as SENDING
+from support.brokers.hostile_amqp10 import Taking, flow
 from support.servers.hostile import Server
 
 from dlq.connectors.amqp10 import frames
@@ -215,3 +217,31 @@ def test_a_number_that_is_too_large_is_refused_before_it_is_said_again(place: in
     letter = frames.frame(frames.TRANSFER, [*fields[:place], large, *fields[place + 1 :]], b"x")
     with Server(amqp10(once(letter), frames.FLOW)) as server, pytest.raises(ENDS):
         read(opened(server))
+
+
+LESS: Mapping[str, tuple[bytes, tuple[int, int]]] = {
+    "credit": (flow(0, 0, 1), (0, 2**31 - 1 - 3)),
+    "window": (flow(0, 3, 9, window=2), (9, 0)),
+    "more than ever": (flow(0, 3, 2**32 - 1, 3, 2**32 - 1), (2**32 - 1, 2**32 - 1)),
+    "letters that were never sent": (flow(0, 9, 5, 9, 5), (0, 0)),
+}
+
+
+@pytest.mark.parametrize("told", LESS)
+def test_less_room_than_what_is_on_its_way_is_none(told: str) -> None:
+    said, left = LESS[told]
+    sent: list[frames.Frame] = []
+
+    def third(_peer: socket.socket, frame: frames.Frame) -> bytes:
+        sent.append(frame)
+        return said if len(sent) == 3 else b""
+
+    with Server(Taking({SENDING: third})) as server:
+        session = opened(server, patience=5)
+        link = session.attach(frames.SENDER, "q")
+        session.wait_until(lambda: link.credit > 0)
+        for _ in range(3):
+            session.send(link, b"x")
+        session.turn(5)
+        assert (link.credit, session.window) == left
+        session.cut()

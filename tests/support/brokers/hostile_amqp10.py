@@ -1,0 +1,108 @@
+"""A broker of AMQP 1.0 that takes letters in transactions, and answers one kind of frame as it likes."""
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from support.analyzers.letters import record
+
+from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10.values import (
+    NULL,
+    binary,
+    boolean,
+    described_value,
+    sequence,
+    string,
+    ubyte,
+    uint,
+    ushort,
+)
+from dlq.connectors.base import Outgoing, Target
+
+DECLARE, COMMIT, LETTER = "declare", "commit", "letter"
+_MUCH = 2**31 - 1
+_COORDINATOR = 0x30
+Odd = Callable[[socket.socket, frames.Frame], bytes]
+"""What is said instead of the usual answer."""
+
+
+class Taking:
+    """Behaves as a `Server` asks. `odd`: by what is answered, a performative or a kind of transfer;
+    `sessions`, `letters` and `commits` are counted."""
+
+    def __init__(self, odd: Mapping[int | str, Odd]) -> None:
+        self._odd = odd
+        self.sessions = self.letters = self.commits = 0
+
+    def __call__(self, peer: socket.socket) -> None:
+        """One connection."""
+        self.sessions += 1
+        reader, coordinators = frames.FrameReader(), set[Any]()
+        peer.sendall(frames.SASL_HEADER)
+        while data := peer.recv(2**16):
+            for frame in reader.feed(data):
+                if frame.code == frames.SASL_INIT:
+                    reader.expect(frames.AMQP_HEADER)
+                if frame.code == frames.ATTACH and is_coordinator(frame):
+                    coordinators.add(frame.field(1))
+                what = _kind_of(frame, coordinators)
+                self.letters += what == LETTER
+                self.commits += what == COMMIT
+                peer.sendall(self._odd[what](peer, frame) if what in self._odd else usual(what, frame))
+
+
+def _kind_of(frame: frames.Frame, coordinators: set[Any]) -> int | str:
+    if frame.code != frames.TRANSFER:
+        return frame.code
+    if frame.field(0) not in coordinators:
+        return LETTER
+    return DECLARE if frame.payload == frames.declare() else COMMIT
+
+
+def is_coordinator(attach: frames.Frame) -> bool:
+    """Whether a link leads to where transactions are begun."""
+    target = attach.field(6)
+    return isinstance(target, tuple) and target[0] == _COORDINATOR
+
+
+def usual(what: int | str, frame: frames.Frame) -> bytes:
+    """What an honest one answers."""
+    simple = {
+        frames.SASL_INIT: frames.frame(frames.SASL_OUTCOME, [ubyte(0)], kind=1) + frames.AMQP_HEADER,
+        frames.OPEN: frames.frame(frames.OPEN, [string("b"), NULL, uint(frames.MAX_FRAME)]),
+        frames.BEGIN: frames.frame(frames.BEGIN, [ushort(0), uint(0), uint(_MUCH), uint(_MUCH)]),
+        frames.CLOSE: frames.farewell(frames.CLOSE),
+    }
+    if frame.code == frames.ATTACH:
+        return attached(frame) + flow(frame.field(1), 0, 1000)
+    if what == DECLARE:
+        return became(frame, described_value(frames.DECLARED, sequence([binary(b"t")])))
+    if frame.code == frames.TRANSFER and frame.field(1) is not None:
+        return became(frame, frames.state(frames.ACCEPTED))
+    return simple.get(frame.code, b"")
+
+
+def attached(asked: frames.Frame) -> bytes:
+    """The other end of a link, without credit."""
+    fields = [string(asked.field(0)), uint(asked.field(1)), boolean(not asked.field(2)), ubyte(0), ubyte(0)]
+    return frames.frame(frames.ATTACH, [*fields, *[NULL] * 4, uint(0)])
+
+
+def flow(handle: int, delivery_count: int, credit: int, incoming: int = 0, window: int = _MUCH) -> bytes:
+    """Credit for a link, counted from what the broker has seen of it."""
+    session = [uint(incoming), uint(window), uint(0), uint(_MUCH)]
+    return frames.frame(frames.FLOW, [*session, uint(handle), uint(delivery_count), uint(credit)])
+
+
+def became(sent: frames.Frame, state: bytes) -> bytes:
+    """The outcome of a transfer."""
+    return frames.disposition(sent.field(1), sent.field(1), state, settled=True)
+
+
+def letter(number: int, body: bytes = b"x") -> Outgoing:
+    """A letter that came by AMQP 1.0, on its way back."""
+    whole = described_value(message.PROPERTIES, sequence([string(f"m{number}")]))
+    block, body, _ = message.split(whole + described_value(message.DATA, binary(body)))
+    columns = {"record_id": f"{number:032}", "raw_properties": block, "body": body, "body_size": len(body)}
+    return Outgoing(number, record(**columns), Target("queue", "q"), {"dlq_replay_id": f"k{number}"})

@@ -1,0 +1,180 @@
+"""An Artemis that means harm while letters go back by AMQP 1.0, or one that takes nothing by any protocol."""
+
+import socket
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from support.brokers.hostile import openwire, stomp
+from support.brokers.hostile_amqp10 import COMMIT, LETTER, Odd, Taking, attached, became, letter, usual
+from support.servers.hostile import Server
+
+from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
+from dlq.connectors.activemq.senders import Sender, StompSender
+from dlq.connectors.activemq.stomp_connection import Unanswered
+from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.values import NULL, binary, described_value, sequence, string, symbol
+from dlq.connectors.base import SendRequest, Sent
+from dlq.core.errors import ConnectionLost, DlqError
+
+TIMEOUT = 0.2
+LETTERS = 5
+
+
+class Unanchored(Amqp10Sender):
+    """Leaves no anchor, which would be looked for by STOMP."""
+
+    def begin_run(self, plan: str, anchor: str) -> None:
+        pass
+
+
+def by_amqp(address: str) -> Sender:
+    return Unanchored(
+        ActiveMQBroker(
+            "b", "activemq", "stomp://127.0.0.1:1", amqp_url=f"amqp://{address}", timeout=f"{TIMEOUT}s"
+        )
+    )
+
+
+def published(
+    address: str, make: Callable[[str], Sender] = by_amqp, body: bytes = b"x"
+) -> tuple[list[Sent], DlqError | None]:
+    """What became of some letters, and what ended the sending."""
+    publisher, became = TransactionPublisher(lambda: make(address), SendRequest("p")), list[Sent]()
+    try:
+        became.extend(publisher.publish(iter([letter(n, body) for n in range(LETTERS)])))
+    except DlqError as error:
+        return became, error
+    finally:
+        publisher.close()
+    return became, None
+
+
+def silent(_peer: socket.socket, _frame: frames.Frame) -> bytes:
+    return b""
+
+
+def deaf(_peer: socket.socket, _frame: frames.Frame) -> bytes:
+    time.sleep(60)
+    return b""
+
+
+def without_credit(_peer: socket.socket, frame: frames.Frame) -> bytes:
+    """For letters; transactions go on."""
+    is_letters = frame.field(6)[0] != 0x30
+    return attached(frame) if is_letters else usual(frames.ATTACH, frame)
+
+
+def slow(_peer: socket.socket, frame: frames.Frame) -> bytes:
+    """An answer to each letter, within the time that one may take."""
+    time.sleep(3 * TIMEOUT)
+    return usual(LETTER, frame)
+
+
+HARMS: Mapping[str, tuple[int | str, Odd, bytes]] = {
+    "letters are never settled": (LETTER, silent, b"x"),
+    "commits are never settled": (COMMIT, silent, b"x"),
+    "nothing is taken": (LETTER, deaf, bytes(2**24)),
+    "no credit": (frames.ATTACH, without_credit, b"x"),
+    "letters are settled one by one": (LETTER, slow, b"x"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_who_does_nothing_is_left_and_no_letter_goes_alone(harm: str) -> None:
+    what, odd, body = HARMS[harm]
+    with Server(broker := Taking({what: odd})) as server:
+        began = time.monotonic()
+        sent, error = published(server.address, body=body)
+        assert time.monotonic() - began < 10
+    assert isinstance(error, ConnectionLost)
+    assert {one.outcome for one in sent} == {"in_doubt"}
+    assert broker.sessions == 1
+
+
+def stopping(_peer: socket.socket) -> None:
+    time.sleep(60)
+
+
+WAYS: Mapping[str, tuple[Callable[[ActiveMQBroker], Any], str, Any]] = {
+    "stomp": (StompSender, "stomp", stomp(stopping, "BEGIN")),
+    "openwire": (OpenWireSender, "tcp", openwire(stopping, 7)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_socket_that_takes_nothing_more_is_no_connection_that_ended(way: str) -> None:
+    make, scheme, behave = WAYS[way]
+    with Server(behave) as server:
+        sender = make(ActiveMQBroker("b", "activemq", f"{scheme}://{server.address}", timeout=f"{TIMEOUT}s"))
+        with pytest.raises(Unanswered, match="takes nothing"):
+            sender.send(sender.begin("1") + bytes(2**25))
+        sender.close()
+
+
+ODD_STATES = {
+    "received": described_value(0x23, sequence([])),
+    "none": NULL,
+    "released": frames.state(frames.RELEASED),
+    "modified": frames.state(frames.MODIFIED),
+    "declared": described_value(frames.DECLARED, sequence([binary(b"u")])),
+    "unknown": described_value(0x99, sequence([])),
+}
+
+
+@pytest.mark.parametrize("state", ODD_STATES)
+def test_a_commit_that_is_neither_accepted_nor_rejected_is_in_doubt_and_goes_once(state: str) -> None:
+    with Server(broker := Taking({COMMIT: lambda _peer, frame: became(frame, ODD_STATES[state])})) as server:
+        sent, error = published(server.address)
+    assert "which tells nothing" in str(error)
+    assert {one.outcome for one in sent} == {"in_doubt"}
+    assert (broker.commits, broker.sessions) == (1, 1)
+
+
+def test_a_commit_that_is_rejected_is_rolled_back_and_its_letters_are_tried_alone() -> None:
+    why = described_value(0x1D, sequence([symbol("amqp:transaction:rollback"), string("no")]))
+    rejected = described_value(frames.REJECTED, sequence([why]))
+    commits: list[frames.Frame] = []
+
+    def first_fails(_peer: socket.socket, frame: frames.Frame) -> bytes:
+        commits.append(frame)
+        return became(frame, rejected) if len(commits) == 1 else usual(COMMIT, frame)
+
+    with Server(Taking({COMMIT: first_fails})) as server:
+        sent, error = published(server.address)
+    assert error is None
+    assert [one.outcome for one in sent] == ["confirmed"] * LETTERS
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_letters_that_come_while_letters_are_sent_take_no_memory(more: bool) -> None:
+    def flooding(peer: socket.socket, frame: frames.Frame) -> bytes:
+        while True:
+            peer.sendall(frames.transfer(frame.field(0), 0, bytes(100_000), more, True))
+
+    with Server(Taking({LETTER: flooding})) as server:
+        tracemalloc.start()
+        sent, _ = published(server.address)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+        tracemalloc.stop()
+    assert {one.outcome for one in sent} == {"refused"}
+
+
+def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlq.connectors.activemq.stomp_publisher._ENDING_SECONDS", 1.0)
+
+    def ending(_peer: socket.socket, _frame: frames.Frame) -> bytes:
+        time.sleep(2 * TIMEOUT)
+        raise ConnectionResetError
+
+    with Server(Taking({LETTER: ending})) as server:
+        began = time.monotonic()
+        sent, error = published(server.address)
+        assert time.monotonic() - began < 5
+    assert isinstance(error, ConnectionLost)
+    assert len({one.number for one in sent}) == len(sent) == LETTERS
