@@ -8,6 +8,7 @@ that were counted before are kept. The result is that of a whole analysis, row b
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,9 +17,10 @@ import pyarrow.compute as pc
 from dlq.analyzers import tables, topology
 from dlq.analyzers.asked import Asked, Done, span_of
 from dlq.analyzers.groups import incidents, transactions
-from dlq.analyzers.groups.contract import Member, Said
+from dlq.analyzers.groups.contract import Member, OwnRows, Said
 from dlq.analyzers.groups.incidents import INCIDENTS, SLOT, Place, Slot
 from dlq.analyzers.groups.judged import Identity, number_of
+from dlq.analyzers.groups.relations import EVERY
 from dlq.analyzers.judging import JUDGED, ROW_GROUP, Part
 from dlq.analyzers.plain import Compared, compare, take_censuses, write
 from dlq.archive import analyses, parquet
@@ -63,6 +65,17 @@ class _Counts(NamedTuple):
     """Of reasons, in which anything may have changed."""
     moved: Mapping[Place, tuple[str | None, str | None]]
     """Places whose letters are of another incident than before: of which, and of which now."""
+
+
+class _Replaced(NamedTuple):
+    """The rows of a relation."""
+
+    table: str
+    before: pa.Table
+    left: pa.Table
+    """Those that stay."""
+    anew: Sequence[Mapping[str, Any]]
+    """Those of letters whose verdicts are made anew."""
 
 
 def run(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part]) -> Done | None:
@@ -247,8 +260,10 @@ def _write(asked: Asked, last: Analysis, kept: Sequence[Part], group: _Group, co
         raise analyses.Damaged("the last analysis has kept another number of verdicts than of letters")
     write(asked, "verdicts", pa.concat_tables(anew))
     write(asked, "slots", counts.slots)
-    _write_incidents(asked, last, group, counts)
-    _write_transactions(asked, last, group)
+    replaced = [_replace(asked, last, group, one.column, one.rows) for one in EVERY if one.rows]
+    for one in replaced:
+        write(asked, one.table, pa.concat_tables([one.left, tables.make(one.table, one.anew)]))
+    _write_incidents(asked, last, group, counts, replaced)
     return taken_over
 
 
@@ -323,36 +338,37 @@ def _move(
     return table.set_column(column, "incident_id", pa.array(of_now, pa.string()))
 
 
-def _write_incidents(asked: Asked, last: Analysis, group: _Group, counts: _Counts) -> None:
-    """Bursts, and incidents, which they are among."""
-    of_bursts = group.anew.filter(pc.equal(group.anew["cause"], "suppressed_duplicate"))
-    connections = set(_pairs(of_bursts, "broker", "connection_id"))
-    found = [
-        row for row in group.found.rows["bursts"] if (row["broker"], row["connection_id"]) in connections
-    ]
-    before = _tables(asked, last, "bursts")
-    every = _texts(before["incident_id"].to_pylist())
-    places = _pairs(before, "broker", "connection_id")
-    stay = before.filter(pa.array([place not in connections for place in places], pa.bool_()))
-    write(asked, "bursts", pa.concat_tables([stay, tables.make("bursts", found)]))
+def _replace(asked: Asked, last: Analysis, group: _Group, column: str | None, own: OwnRows) -> _Replaced:
+    """What becomes of a relation's own rows. `column`: in which its letters have a value."""
+    letters = group.anew.filter(pc.is_valid(group.anew[column]))
+    places = set(_pairs(letters, *own.of))
+    before = _tables(asked, last, own.table)
+    is_left = pa.array([place not in places for place in _pairs(before, *own.of)], pa.bool_())
+    anew = [row for row in group.found.rows[own.table] if tuple(map(row.get, own.of)) in places]
+    return _Replaced(own.table, before, before.filter(is_left), anew)
+
+
+def _write_incidents(
+    asked: Asked, last: Analysis, group: _Group, counts: _Counts, replaced: Iterable[_Replaced]
+) -> None:
+    """Those of slots, and those that are rows of relations, too."""
+    of_relations = [one for one in replaced if "incident_id" in one.before.column_names]
     rows = _tables(asked, last, "incidents")
-    is_burst = pc.is_in(rows["incident_id"], value_set=every)
+    is_of_relation = _is_named(rows, [one.before for one in of_relations])
     of_slots = [
         {**row, "ongoing": incidents.is_ongoing(row["end"], group.found.context.looked_at)}
-        for row in _rows(_complete(rows.filter(pc.invert(is_burst)), ("incident_id", "end")))
+        for row in _rows(_complete(rows.filter(pc.invert(is_of_relation)), ("incident_id", "end")))
         if incidents.kind_in(row["incident_id"]) not in counts.kinds
     ]
-    anew = [*of_slots, *counts.incidents, *found]
-    kept = rows.filter(pc.is_in(rows["incident_id"], value_set=stay["incident_id"].combine_chunks()))
-    write(asked, "incidents", pa.concat_tables([kept, tables.make("incidents", anew)]))
+    anew = [*of_slots, *counts.incidents, *chain.from_iterable(one.anew for one in of_relations)]
+    left = rows.filter(_is_named(rows, [one.left for one in of_relations]))
+    write(asked, "incidents", pa.concat_tables([left, tables.make("incidents", anew)]))
 
 
-def _write_transactions(asked: Asked, last: Analysis, group: _Group) -> None:
-    sources = _sources_of_transactions(group.anew)
-    before = _tables(asked, last, "transactions")
-    stay = before.filter(pc.invert(pc.is_in(before["source"], value_set=_texts(sources))))
-    anew = (row for row in group.found.rows["transactions"] if row["source"] in sources)
-    write(asked, "transactions", pa.concat_tables([stay, tables.make("transactions", anew)]))
+def _is_named(rows: pa.Table, others: Iterable[pa.Table]) -> Any:
+    """Whether each row's incident is in one of the other tables."""
+    ids = (one["incident_id"].to_pylist() for one in others)
+    return pc.is_in(rows["incident_id"], value_set=_texts(chain.from_iterable(ids)))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from dlq.analyzers.groups import contract
-from dlq.analyzers.groups.contract import Come, Context, Relation, Said
+from dlq.analyzers.groups.contract import Come, Context, OwnRows, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, join_known, lowest, millisecond
 
@@ -332,4 +332,12 @@ def _names(values: Iterable[str | None]) -> list[str]:
     return sorted({value for value in values if value is not None})
 
 
-BURSTS = Relation(("connection",), _members, _together, conclude, column="connection_id", keys=keys)
+BURSTS = Relation(
+    ("connection",),
+    _members,
+    _together,
+    conclude,
+    column="connection_id",
+    rows=OwnRows("bursts", ("broker", "connection_id")),
+    keys=keys,
+)

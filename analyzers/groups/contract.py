@@ -69,6 +69,15 @@ def say_nothing(letter: Judged, _said: Said, _context: Context) -> Judged:
     return letter
 
 
+class OwnRows(NamedTuple):
+    """Rows that a relation alone writes."""
+
+    table: str
+    """Of the archive."""
+    of: Sequence[str]
+    """Columns that the table and letters have: a row is of the letters with the same values."""
+
+
 class Relation(NamedTuple):
     """A thing that is looked for between letters."""
 
@@ -82,6 +91,8 @@ class Relation(NamedTuple):
     """What was found of a letter, in what is known of it; the letter itself: nothing."""
     column: str | None = None
     """Its letters have a value here. None: they share a key, or are any."""
+    rows: OwnRows | None = None
+    """They follow from letters that share a key."""
     keys: Callable[[Sharing], Iterator[Key]] | None = None
     """What a letter may share with others. What is concluded of it follows from the letters that share a key
     with it, and from no others."""

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dlq.analyzers.groups import contract
-from dlq.analyzers.groups.contract import Come, Context, Relation, Said
+from dlq.analyzers.groups.contract import Come, Context, OwnRows, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, is_within, join_known, lowest, second
 from dlq.analyzers.rules import LONGEST_EVIDENCE
@@ -546,5 +546,13 @@ def _member(one: Judged, ended_at: int | None, end_seen_at: int | None) -> Membe
 
 ENDED = Relation(("ended",), _members_at_places, _ended_at_place, column="role")
 """The half copies that have ended, by the op records that name their offset on their node."""
-TRANSACTIONS = Relation(("transaction",), _members, _together, _conclude, column="role", keys=keys)
+TRANSACTIONS = Relation(
+    ("transaction",),
+    _members,
+    _together,
+    _conclude,
+    column="role",
+    rows=OwnRows("transactions", ("source",)),
+    keys=keys,
+)
 """The records of one unique key."""
