@@ -48,7 +48,7 @@ def fill(driver: Driver, count: int, size: int) -> None:
         count,
         lambda i: (body, {"UNIQ_KEY": unique_key(), "KEYS": f"k{i}", "TAGS": "t", "RETRY_TOPIC": BACK}),
     )
-    eventually(lambda: driver.end(DEAD) == count, 60)
+    eventually(lambda: driver.end(DEAD) == count)
 
 
 def compiled(cluster: RocketMQ) -> str:
