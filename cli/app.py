@@ -112,7 +112,26 @@ def command_line() -> Any:
             module.register(app)
         else:
             app.command(name.strip("_"))(getattr(module, name))
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    _refuse_empty_options(command)
+    return command
+
+
+def _refuse_empty_options(command: Any) -> None:
+    """`--failure "$F"` without F means neither all letters nor none."""
+    for option in command.params:
+        if option.param_type_name == "option" and option.callback is None:
+            option.callback = _not_empty
+    for each in getattr(command, "commands", {}).values():
+        _refuse_empty_options(each)
+
+
+def _not_empty(ctx: typer.Context, option: Any, value: Any) -> Any:
+    is_given = ctx.get_parameter_source(option.name).name == "COMMANDLINE"  # type: ignore[union-attr]
+    values = value if isinstance(value, list | tuple) else (value,)
+    if is_given and "" in values and option.name != "reason":  # which nobody has to give
+        raise UsageError(f"{option.opts[0]} is empty: give it a value, or leave it out")
+    return value
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:

@@ -53,23 +53,17 @@ class Context:
     @cached_property
     def settings(self) -> "Settings":
         """The configuration; without any file, the defaults (enough for import, analyze, report)."""
-        import tomllib
-
-        from dlq.connectors import given
         from dlq.core.configuration import parse
         from dlq.operations import profile
 
         path = config_path(self.config)
         if path is None:
             return parse({}, os.environ)
+        data = _read_toml(path)
         try:
-            settings = parse(tomllib.loads(given.text(path)), os.environ)
+            settings = parse(data, os.environ)
             profile.check(settings)
             return settings
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}; `dlq init` writes one") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not TOML: {error}") from error
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
 
@@ -142,6 +136,20 @@ class Context:
     def emit_rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows on stdout in the chosen format; control characters never reach a terminal."""
         _ROWS[self.output](self, columns, rows)
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    """Raises ConfigError."""
+    import tomllib
+
+    from dlq.connectors import given
+
+    try:
+        return tomllib.loads(given.text(path))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; `dlq init` writes one") from error
+    except (ValueError, RecursionError) as error:  # of TOML, UTF-8, numbers of thousands of digits, depth
+        raise ConfigError(f"{path} is not TOML: {error}") from error
 
 
 def say_what_is_not_judged(context: Context) -> None:

@@ -20,6 +20,7 @@ from dlq.core.settings import (
     Source,
 )
 from dlq.core.suggestions import suggest
+from dlq.core.text import quote_value
 
 _MODES = ("copy", "drain")
 _NAMED_BY = ("queue", "topic", "group", "transactions")
@@ -42,7 +43,8 @@ def check(settings: Settings) -> None:
         _sound(f"brokers.{broker.name}.timeout", units.seconds, broker.timeout)
         if isinstance(broker.witness, str) and broker.witness != AUTO:
             raise ConfigError(
-                f"brokers.{broker.name}.witness must be true, false or {AUTO!r}, not {broker.witness!r}"
+                f"brokers.{broker.name}.witness must be true, false or {AUTO!r}, "
+                f"not {quote_value(broker.witness)}"
             )
         kind_of(broker.kind).check(f"brokers.{broker.name}", broker)
     for source in settings.sources.values():
@@ -69,13 +71,14 @@ def check(settings: Settings) -> None:
 def _check_serve(serve: Serve) -> None:
     for host in serve.hosts:
         if not _HOST.fullmatch(host):
-            raise ConfigError(f"serve.hosts: {host!r} is no host name; write it like dlq.example")
+            raise ConfigError(f"serve.hosts: {quote_value(host)} is no host name; write it like dlq.example")
     for address in serve.proxies:
         try:
             ip_network(address)
         except ValueError as error:
             raise ConfigError(
-                f"serve.proxies: {address!r} is no address or network; write it like 10.0.0.7 or 10.0.0.0/24"
+                f"serve.proxies: {quote_value(address)} is no address or network; "
+                "write it like 10.0.0.7 or 10.0.0.0/24"
             ) from error
 
 
@@ -94,7 +97,7 @@ def _check_urls(settings: Settings) -> None:
 def _one_of(place: str, value: str | None, known: Iterable[str]) -> None:
     if value is not None and value not in known:
         raise ConfigError(
-            f"{place} = {value!r} is unknown{suggest(value, known)}; known are {', '.join(known)}"
+            f"{place} = {quote_value(value)} is unknown{suggest(value, known)}; known are {', '.join(known)}"
         )
 
 
@@ -136,7 +139,9 @@ def _check_store(place: str, store: Evidence) -> None:
     if getattr(store, wrong) is not None:
         raise ConfigError(f"{place}.{wrong} means nothing to a {scheme} store")
     if store.table is not None and not _TABLE.fullmatch(store.table):
-        raise ConfigError(f"{place}.table = {store.table!r} is no table; write it like t_rocketmq_dedup")
+        raise ConfigError(
+            f"{place}.table = {quote_value(store.table)} is no table; write it like t_rocketmq_dedup"
+        )
     if not store.sources:
         raise ConfigError(f"{place}.sources is empty; name sources, or leave it out for all")
     _sound(f"{place}.window", units.seconds, store.window)

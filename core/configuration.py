@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
+from functools import cache
 from typing import Any
 
 from dlq.core.brokers import REGISTRY, kind_of, kinds
@@ -30,6 +31,7 @@ from dlq.core.settings import (
     Spark,
 )
 from dlq.core.suggestions import suggest
+from dlq.core.text import quote_value, shorten
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": Evidence, "profiles": Profile}
@@ -55,7 +57,9 @@ _WORDS: Mapping[Any, str] = {
     Mapping: "a table",
 }
 """Types as a user of TOML calls them."""
+_hints = cache(typing.get_type_hints)
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_LONGEST_PLACE = 200
 _TOP = ("archive", *_NAMED, *_LISTED, *_SINGLE)
 
 
@@ -63,7 +67,7 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     """Typed settings from TOML data and `DLQ_*` variables; raises ConfigError naming the place."""
     for name in data:
         if name not in _TOP:
-            raise ConfigError(f"unknown key {name!r}{suggest(name, _TOP)}")
+            raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, _TOP)}")
     values: dict[str, Any] = {"archive": _typed("archive", data.get("archive", "./archive"), str)}
     for section, made_as in _NAMED.items():
         tables = _table(section, data.get(section, {}))
@@ -86,31 +90,33 @@ def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> 
     if section not in ("brokers", "sources") or not isinstance(table, Mapping):
         return None
     if section == "sources":
-        broker = values["brokers"].get(str(table.get("broker")))
+        named = table.get("broker")
+        broker = values["brokers"].get(named) if isinstance(named, str) else None
         return kind_of(broker.kind).source if broker else None
     kind = table.get("kind")
     if isinstance(kind, str) and kind not in REGISTRY:
         known = ", ".join(REGISTRY)
         raise ConfigError(
-            f"brokers.{name}.kind = {kind!r} is unknown{suggest(kind, REGISTRY)}; known are {known}"
+            f"brokers.{name}.kind = {quote_value(kind)} is unknown{suggest(kind, REGISTRY)}; "
+            f"known are {known}"
         )
     return kind_of(kind).settings if isinstance(kind, str) else None
 
 
 def _table(place: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"[{place}] must be a table, not {value!r}")
+        raise ConfigError(f"[{place}] must be a table, not {quote_value(value)}")
     return value
 
 
 def _build(place: str, made_as: type, table: Any, name: str | None = None) -> Any:
     known = {f.name: f for f in fields(made_as) if f.name != "name" or name is None}
-    hints = typing.get_type_hints(made_as)
+    hints = _hints(made_as)
     values: dict[str, Any] = {} if name is None else {"name": _checked_name(place, name)}
     for key, value in _table(place, table).items():
         if key not in known:
             raise ConfigError(
-                _of_others(place, key) or f"unknown key {key!r} in [{place}]{suggest(key, known)}"
+                _of_others(place, key) or f"unknown key {quote_value(key)} in [{place}]{suggest(key, known)}"
             )
         at, wanted = f"{place}.{key}", hints[key]
         values[key] = _build(at, wanted, value) if wanted in _TABLES else _typed(at, value, wanted)
@@ -138,7 +144,9 @@ def _of_others(place: str, key: str) -> str | None:
 
 def _checked_name(place: str, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"[{place}]: a name has letters, digits, '.', '_' and '-' only")
+        raise ConfigError(
+            f"[{shorten(place, _LONGEST_PLACE)}]: a name has letters, digits, '.', '_' and '-' only"
+        )
     return name
 
 
@@ -161,9 +169,16 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
     if isinstance(value, Mapping) and any(
         typing.get_origin(o) is not None and issubclass(typing.get_origin(o), Mapping) for o in options
     ):
-        return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
+        return {str(key): _as_text(f"{place}.{key}", each) for key, each in value.items()}
     names = " or ".join(_WORDS[typing.get_origin(o) or o] for o in options if o is not type(None))
-    raise ConfigError(f"{place} must be {names}, not {value!r}")
+    raise ConfigError(f"{place} must be {names}, not {quote_value(value)}")
+
+
+def _as_text(place: str, value: Any) -> str:
+    """A value of a table that takes any, as Spark reads it. Raises ConfigError."""
+    if not isinstance(value, str | bool | int | float) or (isinstance(value, int) and abs(value) >> 64):
+        raise ConfigError(f"{place} must be text, a number, or true or false, not {quote_value(value)}")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -171,7 +186,7 @@ def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) ->
 
     def changed(place: str, current: Any) -> Any:
         given: dict[str, Any] = {}
-        for name, wanted in typing.get_type_hints(type(current)).items():
+        for name, wanted in _hints(current.__class__).items():
             variable = re.sub("[-.]", "_", f"DLQ_{place}_{name}".upper())
             if name != "name" and variable in environment:
                 given[name] = _of_text(variable, environment[variable], wanted)
@@ -197,4 +212,4 @@ def _of_text(variable: str, text: str, wanted: Any) -> Any:
     if any(typing.get_origin(option) is tuple for option in options):
         return tuple(item.strip() for item in text.split(",") if item.strip())
     wish = "true or false" if bool in options else "a whole number" if int in options else "set in the file"
-    raise ConfigError(f"{variable} must be {wish}, not {text!r}")
+    raise ConfigError(f"{variable} must be {wish}, not {quote_value(text)}")

@@ -3,7 +3,7 @@
 import re
 
 EVERY = "*"
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']+)'\]")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9}|\*)\]|\['([^']+)'\]")
 
 
 def parse_path(path: str) -> list[str | int]:

@@ -12,7 +12,7 @@ from functools import cache
 
 from dlq.core.errors import ConfigError
 from dlq.core.json_paths import EVERY, parse_path
-from dlq.core.text import encodable
+from dlq.core.text import encodable, quote_value
 
 KeyReader = Callable[[str | None, Mapping[str, str], Mapping[str, str], bytes], str | None]
 """(message id, headers, properties, body) -> business key."""
@@ -34,7 +34,8 @@ def _json(path: str) -> KeyReader:
     steps = parse_path(path)
     if not steps or EVERY in steps:
         raise ConfigError(
-            f'key = "json:{path}" is no path; write it like json:$.order.id or json:$.items[0].sku'
+            f"key = {quote_value(f'json:{path}')} is no path; "
+            "write it like json:$.order.id or json:$.items[0].sku"
         )
 
     def read(
@@ -75,6 +76,6 @@ def key_reader(spec: str | None) -> KeyReader:
     kind, _, argument = (spec or "message_id").partition(":")
     if kind not in _READERS or (kind != "message_id") != bool(argument):
         raise ConfigError(
-            f"key = {spec!r} is unknown; use message_id, header:NAME, property:NAME or json:$.path"
+            f"key = {quote_value(spec)} is unknown; use message_id, header:NAME, property:NAME or json:$.path"
         )
     return _READERS[kind](argument)

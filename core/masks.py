@@ -5,6 +5,7 @@ import re
 from dlq.core.errors import ConfigError
 from dlq.core.json_paths import parse_path
 from dlq.core.settings import Mask
+from dlq.core.text import quote_value
 
 
 def check(place: str, rule: Mask) -> None:
@@ -21,7 +22,9 @@ def steps(path: str, place: str = "mask.json") -> list[str]:
     """`$.card.number`, `$.items[*].email`: names and indices; `*` is every member. Raises ConfigError."""
     found = parse_path(path)
     if not found:
-        raise ConfigError(f"{place} = {path!r} is no path; write it like $.card.number or $.items[*].email")
+        raise ConfigError(
+            f"{place} = {quote_value(path)} is no path; write it like $.card.number or $.items[*].email"
+        )
     return [str(step) for step in found]
 
 
@@ -29,5 +32,5 @@ def compile_pattern(pattern: str, place: str = "mask.pattern") -> re.Pattern[str
     """A pattern's regular expression. Raises ConfigError."""
     try:
         return re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(f"{place} = {pattern!r} is no regular expression: {error}") from error
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{place} = {quote_value(pattern)} is no regular expression: {error}") from error

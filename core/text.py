@@ -14,6 +14,8 @@ _UNSAFE = (
 _ANY = re.compile(f"[{_UNSAFE}{INVISIBLE}]")
 _NO_LAYOUT = re.compile(f"(?![\n\t])[{_UNSAFE}{INVISIBLE}]")
 _MOST_NAMES = 3
+_MOST_TOLD = 200
+"""Characters of a value that an error repeats."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -82,3 +84,11 @@ def list_names(names: Sequence[str]) -> str:
 def shorten(text: str, width: int) -> str:
     """At most `width` characters, the cut marked by an ellipsis."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def quote_value(value: object) -> str:
+    """A value of a configuration for the line that refuses it, cut where it is long."""
+    try:
+        return shorten(repr(value), _MOST_TOLD)
+    except (ValueError, RecursionError):  # more digits, or deeper, than Python writes
+        return f"{type(value).__name__} of a size that cannot be shown"

@@ -1,9 +1,10 @@
 """URLs of the configuration: none may hold a password, and none is shown with what could hide one."""
 
 import re
-from urllib.parse import unquote_plus
+from urllib.parse import unquote_plus, urlsplit
 
 from dlq.core.errors import ConfigError
+from dlq.core.text import quote_value
 
 _USERS = re.compile(r"(?:://|,(?![\w+.-]+://))([^@,]*)@")
 """The user of each host of a list; whatever stands before an `@` counts, for passwords may hold a `/`."""
@@ -17,7 +18,8 @@ _FILES = re.compile(r"(?:file|path)$|^sslkey$")
 
 
 def check(place: str, url: str | None) -> None:
-    """Raises ConfigError for a URL with a password before its host or among its parameters."""
+    """Raises ConfigError for a URL with a password before its host or among its parameters, and for one with
+    an address that no library can connect to: each would end in an error of its own."""
     address, parameters = _parts(url or "")
     users = (found for found in _USERS.findall(address) if not _PORT.fullmatch(found))
     names = (unquote_plus(pair.partition("=")[0]) for pair in re.split("[&;]", parameters))
@@ -25,6 +27,28 @@ def check(place: str, url: str | None) -> None:
         raise ConfigError(
             f"{place} holds a password; put it into password_file, password_command or password_env beside it"
         )
+    _check_addresses(place, url or "")
+
+
+def _check_addresses(place: str, url: str) -> None:
+    try:
+        addresses = urlsplit(url).netloc.rpartition("@")[2].split(",")
+        wrong = next((each for each in addresses if each and not _is_address(each)), None)
+    except ValueError:  # brackets of no IPv6 address, or a sign that would become another
+        wrong = without_password(url)
+    if wrong is not None:
+        raise ConfigError(
+            f"{place}: {quote_value(wrong)} is no host:port; write it like host.example:5672 or [::1]:5672"
+        )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(f"//{text}")
+        (parts.hostname or "").encode("idna")  # what every library does before it looks a name up
+        return parts.port is None or bool(parts.hostname)
+    except ValueError:
+        return False
 
 
 def _is_secret(name: str) -> bool:

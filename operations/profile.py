@@ -9,6 +9,7 @@ from dlq.core import units
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Profile, Settings, Source
 from dlq.core.suggestions import suggest
+from dlq.core.text import quote_value
 from dlq.core.urls import without_password
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _matching(known: Mapping[str, Source], profile: Profile) -> list[Source]:
     for pattern in profile.sources:
         if not any(fnmatchcase(name, pattern) for name in known):
             place = f"profiles.{profile.name}.sources"
-            raise ConfigError(f"{place}: no source matches {pattern!r}{suggest(pattern, known)}")
+            raise ConfigError(f"{place}: no source matches {quote_value(pattern)}{suggest(pattern, known)}")
     return [s for name, s in known.items() if any(fnmatchcase(name, p) for p in profile.sources)]
 
 

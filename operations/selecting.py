@@ -28,7 +28,7 @@ class Selection(NamedTuple):
     @property
     def is_all(self) -> bool:
         """Nothing is given, so no letter is left out."""
-        return self.where is None and not any(self[1:])
+        return not self.sources and all(part is None for part in self._replace(sources=None))
 
     def condition(self, desk: Desk, connection: "duckdb.DuckDBPyConnection") -> str | None:
         """As SQL over the columns of `letters`, with whole ids; None for all. Raises UsageError for what is

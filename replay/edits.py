@@ -143,6 +143,8 @@ def parse(lines: Iterable[bytes], place: str) -> Edits:
         except UsageError as error:
             raise UsageError(f"{place}, line {number}: {error}") from error
         found[record_id] = line
+    if not found:
+        raise UsageError(f"{place} holds no edit: it has no line with a letter; edit lines of `dlq export`")
     return Edits(found)
 
 

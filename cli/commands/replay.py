@@ -123,7 +123,7 @@ def plan(
     asks = apply_now and not yes
     if asks and not context.can_ask:
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
-    changes = edits.read(edit) if edit else edits.NO_EDITS
+    changes = edits.read(edit) if edit is not None else edits.NO_EDITS
     selection = Selection(where, source, since, incident, failure)
     how = Wanted(None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, reason=reason)
     made = make_plan(context.desk_of(as_), PlanWanted(ids or (), selection, how))

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from dlq.core.brokers import Kind
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker, Source
+from dlq.core.text import quote_value
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS = "kafka+ssl"
@@ -43,7 +44,8 @@ def _check(place: str, broker: KafkaBroker) -> None:
     has_password = any((broker.password_file, broker.password_command, broker.password_env))
     if broker.mechanism not in _MECHANISMS:
         raise ConfigError(
-            f"{place}.mechanism = {broker.mechanism!r} is unknown; known are {', '.join(_MECHANISMS)}"
+            f"{place}.mechanism = {quote_value(broker.mechanism)} is unknown; "
+            f"known are {', '.join(_MECHANISMS)}"
         )
     if has_password and broker.user is None:
         raise ConfigError(f'{place} has a password and no user; add user = "..."')

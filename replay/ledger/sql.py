@@ -59,7 +59,7 @@ def server_url(settings: Ledger) -> sa.URL:
     """The URL of a ledger on a server, with driver and password. Raises ConfigError."""
     try:
         url = sa.make_url(settings.url)
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError) as error:  # the second: of a port
         raise ConfigError("ledger.url is no URL; write it like postgresql://user@host/database") from error
     if url.password is not None:
         raise ConfigError(

@@ -30,6 +30,11 @@ WITHOUT = [
     "sqlite:////var/lib/dlq/ledger.db", "", "./archive", "mysql://u@h/db?ssl_ca=/a&ssl_cert=/b&ssl_key=/c",
     "postgresql://u@h/db?sslkey=/k&sslcert=/c", "rediss://h/0?ssl_keyfile=/k", "https://h/?keyspace=a&author=b",
 ]  # fmt: skip
+NO_ADDRESSES = [
+    "[", "[::1", "]", "[::1]:x", "host:x", "host:99999", "host:-1", f"host:{'9' * 5000}", "::1", "a\u2100b",
+    "..", f"{'x' * 300}.example", "é" * 70, ":5672",
+]  # fmt: skip
+"""What urllib, the resolver or a driver would raise an error of its own for."""
 PLACES: dict[str, dict[str, Any]] = {
     "archive": {"archive": "URL"},
     "ledger.url": {"ledger": {"url": "URL"}},
@@ -66,6 +71,15 @@ def test_a_password_is_refused_in_every_url_and_is_not_repeated(place: str, url:
 @pytest.mark.parametrize("url", WITHOUT)
 def test_a_url_without_a_password_is_taken(url: str) -> None:
     urls.check("place", url)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("host", NO_ADDRESSES)
+def test_what_is_no_address_is_refused_in_every_url_in_a_short_line(place: str, host: str) -> None:
+    for url in (f"http://{host}/x", f"http://me@{host}", f"http://good:1,{host}"):
+        with pytest.raises(ConfigError, match=f"^{place}: .* is no host:port; write it like") as refused:
+            parse(filled(PLACES[place], url))
+        assert len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("url", WITH_PASSWORD)

@@ -87,6 +87,14 @@ def test_a_bad_edit_is_a_usage_error_with_its_line(
         edits.read(edit_file(tmp_path, document))
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"  \n\r\n\n"])
+def test_a_file_without_an_edit_is_refused_and_plans_no_other_letter(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "edited.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=r"edited\.jsonl holds no edit"):
+        edits.read(str(file))
+
+
 @pytest.mark.parametrize(
     ("where", "planned"), [(None, [2]), ("advice = 'replay'", [0, 1, 2]), ("advice = 'hold'", [2])]
 )

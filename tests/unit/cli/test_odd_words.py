@@ -1,0 +1,75 @@
+"""What a shell makes of a variable that is not set, and files that only look like a configuration."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.archives import letter, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import command_line, run
+from dlq.operations.selecting import EVERY
+
+TOML = {
+    "a number of 5,000 digits": f"archive = {'9' * 5000}",
+    "a number of 25,000 digits": f"archive = 0x{'f' * 25_000}",
+    "a float of 5,000 digits": f"archive = {'9' * 5000}.0",
+    "lists in lists": f"archive = {'[' * 20_000}",
+    "lists in lists that end": f"archive = {'[' * 900}{']' * 900}",
+    "tables in tables": f"archive = {'{a=' * 20_000}",
+    "tables of tables": f"[analysis.{'a.' * 3000}b]",
+    "a byte-order mark": "\ufeffarchive = 'a'",
+    "NUL": "\0",
+    "a key twice": "archive = 'a'\narchive = 'b'",
+    "a day that is none": "archive = 2020-13-45",
+}
+
+
+@pytest.fixture(autouse=True)
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(1)])
+    return store
+
+
+@pytest.mark.parametrize("text", TOML.values(), ids=TOML)
+def test_what_only_looks_like_a_configuration_is_refused_in_a_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "dlq.toml").write_text(text)
+    assert run(["rules"]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("dlq: dlq.toml")
+    assert said.count("\n") == 1
+    assert len(said) < 500
+
+
+def options(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
+    """Each option of each command that takes a value, as it is typed."""
+    for option in command.params:
+        if option.param_type_name == "option" and not option.is_flag and option.name != "reason":
+            yield (*words, option.opts[-1])
+    for name, each in getattr(command, "commands", {}).items():
+        yield from options(each, *words, name)
+
+
+@pytest.mark.parametrize("words", [*options(command_line())], ids=" ".join)
+def test_an_empty_value_is_refused_and_chooses_nothing(
+    archive: LocalStore, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    before = sorted(archive.list(""))
+    assert run([*words[:-1], f"{words[-1]}=", "x"]) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("dlq: ")
+    assert said.err.count("\n") == 1
+    assert sorted(archive.list("")) == before
+
+
+@pytest.mark.parametrize("given", ["where", "since", "incident", "failure"])
+def test_an_empty_selection_is_not_one_of_all_letters(given: str) -> None:
+    assert EVERY.is_all
+    assert EVERY._replace(sources=[]).is_all
+    assert not EVERY._replace(**{given: ""}).is_all

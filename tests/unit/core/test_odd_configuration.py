@@ -1,0 +1,86 @@
+"""Whatever value a key of the configuration has, it is taken, or refused in one line that names it."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from dlq.core import configuration
+from dlq.core.brokers import kinds
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Evidence, Mask, Profile, Roles, Rule
+
+LONGEST_LINE = 700
+DEEP: list[Any] = []
+for _ in range(5_000):
+    DEEP = [DEEP]
+ODD: tuple[Any, ...] = (
+    *("", " ", "x", "\0", "\n", "\x1b[31m", "\u202e", "(", "*", "[", "%", "a b\"'$", "a" * 5000),
+    *("../x", "\ud800"),
+    *("nan", "inf", "-1s", "1e400s", "٣s", "9" * 30 + "d", "0", "1", "true", "-" + "9" * 30),
+    *(float("nan"), float("inf"), float("-inf"), 0, -1, 1, 2**63, -(2**63), 10**30, 1 << 20_000, 0.0, 1e308),
+    *(True, False, None, [], [[]], [""], ["\0"], ["["], [1], [float("nan")], {}, {"x": 1}, {"": 1}, [{}]),
+    *(DEEP, {"x": DEEP}, {"x": 1 << 20_000}),
+    *(tomllib.loads("x = 1979-05-27")["x"], tomllib.loads("x = 07:32:00")["x"]),
+    *("http://[", "amqp://127.0.0.1:99999/", "amqp://127.0.0.1:x/", "amqp://\0/", "://", "sqlite:", "s3://"),
+    *("redis://127.0.0.1:x/0", "postgresql://[/x", "mysql://127.0.0.1:x/y", "127.0.0.1/33", "::/0"),
+    *("json:$.", f"json:$[{'9' * 5000}]", f"$[{'9' * 5000}]", "header:", "total > 1e999", "(?P<a>x)(?P<a>y)"),
+    *("a{1,99999999999}", "(" * 5000 + ")" * 5000, "(?i", "1 = 1 --"),
+)  # fmt: skip
+BASE: Mapping[str, Any] = {
+    "brokers": {"b": {"kind": "memory"}},
+    "sources": {"o": {"broker": "b", "queue": "q"}},
+}
+NAMED_BY = {"queue": "q", "topic": "t", "group": "g", "transactions": True}
+TABLES: Mapping[str, tuple[type, dict[str, Any]]] = {
+    "evidence": (Evidence, {"kind": "rocketmq-dedup", "url": "redis://127.0.0.1:1/0"}),
+    "profiles": (Profile, {}),
+}
+LISTS: Mapping[str, tuple[type, dict[str, Any]]] = {
+    "mask": (Mask, {}),
+    "rules": (Rule, {"name": "r", "where": "attempts > 1", "cause": "expired"}),
+}
+
+
+def variants(made_as: type, known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The table with each of its keys as each odd value."""
+    for each in fields(made_as):
+        yield from ({**known, each.name: odd} for odd in ODD)
+
+
+def of_brokers() -> Iterator[dict[str, Any]]:
+    for name, kind in kinds().items():
+        broker = {"kind": name}
+        source = {"broker": "b", kind.named_by[0]: NAMED_BY[kind.named_by[0]]}
+        for odd in variants(kind.settings, broker):
+            yield {"brokers": {"b": odd}, "sources": {"o": source}}
+        for odd in variants(kind.source, source):
+            yield {"brokers": {"b": broker}, "sources": {"o": odd}}
+
+
+def of_other_tables() -> Iterator[dict[str, Any]]:
+    for section, (made_as, known) in TABLES.items():
+        yield from ({**BASE, section: {"x": odd}} for odd in variants(made_as, known))
+        yield from ({**BASE, section: {odd: known}} for odd in ODD if isinstance(odd, str))
+    for section, (made_as, known) in LISTS.items():
+        yield from ({**BASE, section: [odd]} for odd in variants(made_as, known))
+    for section, made_as in configuration._SINGLE.items():
+        yield from ({**BASE, section: odd} for odd in variants(made_as, {}))
+    yield from ({"serve": {"roles": odd}} for odd in variants(Roles, {}))
+    yield from ({**BASE, section: odd} for section in configuration._TOP for odd in ODD)
+
+
+@pytest.mark.parametrize("documents", [of_brokers, of_other_tables])
+def test_each_key_takes_each_value_or_refuses_it_in_a_line(documents: Any) -> None:
+    faults = []
+    for document in documents():
+        try:
+            configuration.parse(document)
+        except ConfigError as error:
+            if len(str(error)) > LONGEST_LINE:
+                faults.append(str(error)[:LONGEST_LINE])
+        except Exception as error:  # noqa: BLE001 (what no user should ever see)
+            faults.append(f"{type(error).__name__}: {error}"[:LONGEST_LINE])
+    assert faults == []
