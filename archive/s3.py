@@ -13,18 +13,12 @@ from typing import IO, Any
 
 import fsspec.asyn
 import s3fs
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
 
 from dlq.archive import bounded_json
 from dlq.archive.s3_lock import Lock, locked
-from dlq.archive.s3_session import BoundedSession
+from dlq.archive.s3_session import FAULTS, BoundedSession
 from dlq.archive.store import checked_name
 from dlq.core.errors import ArchiveError, UsageError
-
-_FAULTS = (OSError, BotoCoreError, ClientError, ResponseParserError, ValueError, KeyError)
-"""What s3fs raises for whatever the store, the network or the credentials refuse; the last three for answers
-of no known shape."""
 
 _ONE_PUT = 1 << 30
 """Larger objects go up in parts, and appear when the last part is there."""
@@ -162,7 +156,7 @@ class S3Store:
             return _Object(self.filesystem.open(path, "rb"))
         except FileNotFoundError:
             raise
-        except _FAULTS as error:
+        except FAULTS as error:
             raise OSError(_reason(error)) from error
 
     def _missing(self, name: str) -> UsageError:
@@ -172,7 +166,7 @@ class S3Store:
     def _told(self, doing: str, name: str) -> Iterator[None]:
         try:
             yield
-        except _FAULTS as error:
+        except FAULTS as error:
             raise ArchiveError(
                 f"cannot {doing} {name} in the archive {self.location}: {_reason(error)}"
             ) from error
@@ -199,7 +193,7 @@ class _Object(io.RawIOBase):
     def readinto(self, into: Any) -> int:
         try:
             data = self._file.read(len(into))
-        except _FAULTS as error:
+        except FAULTS as error:
             raise OSError(_reason(error)) from error
         into[: len(data)] = data
         return len(data)

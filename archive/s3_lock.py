@@ -13,13 +13,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from dlq.archive import bounded_json
 from dlq.archive.processes import boot_id, is_running
+from dlq.archive.s3_session import FAULTS
 from dlq.core import documents
 from dlq.core.errors import ArchiveError, Busy
 
@@ -106,7 +108,7 @@ class Lock:
     def keep(self) -> None:
         """Renew it until it is released, or lost."""
         while not self._released.wait(self._lease / 3):
-            with suppress(OSError, BotoCoreError, ClientError):  # the store is away: until the lease ends
+            with suppress(*FAULTS):  # the store is away, or answers oddly: until the lease ends
                 if not self.renew():
                     self._fresh_until = (0.0, 0.0)
                     return
@@ -114,7 +116,7 @@ class Lock:
     def release(self) -> None:
         """Let go of it, unless another may hold it by now."""
         self._released.set()
-        with suppress(ArchiveError, OSError, BotoCoreError, ClientError):  # then its lease ends it
+        with suppress(ArchiveError, *FAULTS):  # then its lease ends it
             self.check()
             self._files.rm_file(self._path)
 
@@ -155,8 +157,9 @@ class Lock:
             holder = documents.build(_Holder, bounded_json.loads(said))
         except ValueError:
             holder = _Holder()
-        moment = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return _StoredLock(holder, head["ETag"], (moment - head["LastModified"]).total_seconds())
+        moment = _of_some_zone(parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"]))
+        age = moment - _of_some_zone(head["LastModified"])
+        return _StoredLock(holder, head["ETag"], age.total_seconds())
 
 
 @contextmanager
@@ -167,6 +170,11 @@ def locked(lock: Lock) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _of_some_zone(moment: datetime) -> datetime:
+    """A time without a zone (`-0000`, or none) is universal."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _describe(holder: _Holder) -> str:

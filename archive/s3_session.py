@@ -8,7 +8,15 @@ import asyncio
 from typing import Any
 
 from aiobotocore.httpsession import AIOHTTPSession
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
+FAULTS = (
+    OSError, BotoCoreError, ClientError, ResponseParserError, ValueError, KeyError, ArithmeticError,
+    RuntimeError,
+)  # fmt: skip
+"""What s3fs raises for whatever the store, the network or the credentials refuse; from the fourth on for
+answers of no known shape, the last two for times that no calendar has."""
 _LARGEST_ANSWER = 8 << 20
 """Bytes of an answer that is no object: a thousand names, or an error."""
 _PATIENCE = 60.0

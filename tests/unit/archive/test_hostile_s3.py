@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 
 from dlq.archive import bounded_json, s3, s3_session
 from dlq.archive.s3 import S3Store
+from dlq.archive.s3_lock import Lock
 from dlq.cli.app import run
 from dlq.core.errors import ArchiveError
 
@@ -216,6 +217,85 @@ def test_a_name_that_leads_elsewhere_is_named_and_not_asked_for(
         assert told.count("\n") == 1, told
         assert "\x1b" not in told
     assert not any(".." in path for path in hostile.seen)
+
+
+TIME = "Mon, 02 Nov 2026 03:12:44 GMT"
+HEAD = {"Date": TIME, "ETag": '"x"', "Last-Modified": TIME}
+TIMES = (
+    None, "", "x", "9" * 5000, "nan", "1e400", "-9223372036854775808", "Mon, 02 Nov 99999999999 03:12:44 GMT",
+    "Mon, 02 Nov 2026 03:12:44 +99999999999",
+)  # fmt: skip
+HEADS = {
+    f"{name} {value}"[:40]: {**HEAD, name: value} for name in ("Date", "Last-Modified") for value in TIMES
+}
+HEADS["no ETag"] = {**HEAD, "ETag": None}
+
+
+def headed(head: Mapping[str, str | None]) -> Answer:
+    """Somebody has the lock, and this is what the store says of it."""
+
+    def answer(request: Request) -> None:
+        if request.command == "PUT":
+            request.tell(b"<Error><Code>PreconditionFailed</Code></Error>", 412)
+            return
+        request.send_response_only(200)
+        for name, value in {**head, "Content-Length": "2"}.items():
+            if value is not None:
+                request.send_header(name, value)
+        request.end_headers()
+        if request.command != "HEAD":
+            request.wfile.write(b"{}")
+
+    return answer
+
+
+@pytest.mark.parametrize("odd", HEADS)
+def test_an_odd_head_of_a_lock_is_said_in_a_line(hostile: HostileStore, store: S3Store, odd: str) -> None:
+    hostile.answer = headed(HEADS[odd])
+    with pytest.raises(ArchiveError, match="cannot lock work in the archive"), store.lock("work"):
+        pass
+    with pytest.raises(ArchiveError, match="cannot read work in the archive"):
+        store.holder("work")
+
+
+@pytest.mark.parametrize("name", ["Date", "Last-Modified"])
+@pytest.mark.parametrize("zone", ["", " -0000"])
+def test_a_time_without_a_zone_is_universal(
+    hostile: HostileStore, store: S3Store, name: str, zone: str
+) -> None:
+    hostile.answer = headed({**HEAD, name: f"Mon, 02 Nov 2026 03:12:44{zone}"})
+    assert store.holder("work") == "another run"
+
+
+@pytest.mark.parametrize("odd", HEADS)
+def test_a_lock_whose_keeper_gets_odd_answers_is_lost_and_ends_nothing(
+    hostile: HostileStore, store: S3Store, odd: str
+) -> None:
+    hostile.answer = lambda request: request.tell(b"", ETag='"x"')
+    lock = Lock(store.filesystem, "letters/path/locks/work", "work", lease=0.3)
+    assert lock._put()
+    hostile.answer = headed(HEADS[odd])
+    keeper = threading.Timer(0, lock.keep)  # what it raises fails the test
+    keeper.start()
+    time.sleep(0.4)
+    lock.release()
+    keeper.join()
+    with pytest.raises(ArchiveError, match="was lost"):
+        lock.check()
+
+
+def test_a_time_of_a_listing_that_no_calendar_has_is_said_in_a_line(
+    hostile: HostileStore, store: S3Store
+) -> None:
+    for odd in filter(None, TIMES):
+        listed = page("path/manifests/a").replace(
+            b"<Size>", b"<LastModified>%b</LastModified><Size>" % odd.encode()
+        )
+        hostile.answer = lambda request, listed=listed: request.tell(listed)  # type: ignore[misc]
+        try:
+            assert store.list("manifests/") == ["manifests/a"]
+        except ArchiveError as error:
+            assert "cannot list manifests/" in str(error)  # noqa: PT017 (either is well)
 
 
 def test_names_outside_of_the_archive_are_not_seen(hostile: HostileStore, store: S3Store) -> None:
