@@ -6,10 +6,11 @@ would hold up for months who looks. So all questions of one look have a time tog
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from dlq.connectors.base import PROOF_SECONDS, Connector
 from dlq.core.errors import BrokerError
@@ -24,7 +25,32 @@ _LOOKS = (
     "find",
 )  # fmt: skip
 """What of a connector asks as often as the broker's answers make it; of `read` its beginning."""
-_until: ContextVar[float] = ContextVar("_until", default=math.inf)
+_TOGETHER = ("preview",)
+"""What is asked once for each letter: all of them together are one look."""
+_QUICK = 0.05
+"""Seconds in which a broker has not been asked, or has answered at once."""
+_LEFT = "_seconds_left_to_look"
+
+
+class _End(NamedTuple):
+    """When a look ends, and how long it may take."""
+
+    at: float = math.inf
+    seconds: float = math.inf
+
+
+_NEVER = _End()
+_until: ContextVar[_End] = ContextVar("_until", default=_NEVER)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """All questions in here are one look of so many seconds, or of what is left of the one around it."""
+    before = _until.set(min(_until.get(), _End(time.monotonic() + seconds, seconds)))
+    try:
+        yield
+    finally:
+        _until.reset(before)
 
 
 def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -32,26 +58,42 @@ def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(look)
     def looked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        before = _until.set(min(_until.get(), time.monotonic() + LOOK_SECONDS))
-        try:
+        with within(LOOK_SECONDS):
             return look(*args, **kwargs)
-        finally:
-            _until.reset(before)
 
     return looked
+
+
+def _bound_together(ask: Callable[..., Any]) -> Callable[..., Any]:
+    """A method all of whose calls that take time are one look, however much is done between them."""
+
+    @wraps(ask)
+    def asked(self: Any, *args: Any) -> Any:
+        left, began = getattr(self, _LEFT, LOOK_SECONDS), time.monotonic()
+        try:
+            with within(left):
+                return ask(self, *args)
+        finally:
+            if (took := time.monotonic() - began) > _QUICK:
+                setattr(self, _LEFT, left - took)
+
+    return asked
 
 
 def bound_looks(connector: _C) -> _C:
     """A class of connectors each of whose looks is bounded."""
     for name in _LOOKS:
         setattr(connector, name, bound_look(getattr(connector, name)))
+    for name in _TOGETHER:
+        setattr(connector, name, _bound_together(getattr(connector, name)))
     return connector
 
 
 def check_time(who: str) -> None:
     """Before a question is asked. Raises BrokerError where the look that it belongs to takes too long."""
-    if time.monotonic() > _until.get():
+    end = _until.get()
+    if time.monotonic() > end.at:
         raise BrokerError(
-            f"{who}: a look takes more than {human_seconds(LOOK_SECONDS)}: it names too much, or answers too "
+            f"{who}: a look takes more than {human_seconds(end.seconds)}: it names too much, or answers too "
             "slowly"
         )

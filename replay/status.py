@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from dlq.archive.store import Store
+from dlq.core.errors import ArchiveError
 from dlq.replay import planfile
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.planfile import Header
@@ -16,11 +17,14 @@ _CHUNK = 5_000
 def counts(store: Store, ledger: Ledger | None, header: Header) -> dict[State, int]:
     """State -> letters of the plan. A letter that another plan sent is in that replay's state.
 
-    Without a ledger nothing was ever sent.
+    Without a ledger nothing was ever sent. Raises ArchiveError for counts that cannot be.
     """
     known = _by_plan_or_key(store, ledger, header) if ledger else {}
     found: dict[State, int] = {state: known.get(state, 0) for state in STATES}
-    found["planned"] += header.letters - sum(found.values())
+    if max(found.values()) > header.letters:
+        raise ArchiveError(f"the ledger counts more replays of plan {header.plan} than it has letters")
+    # While it is counted letters may go from one state to another, and be in both.
+    found["planned"] += max(0, header.letters - sum(found.values()))
     return found
 
 

@@ -14,9 +14,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dlq.connectors import looks
 from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.stomp_connection import Unanswered
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.core.clock import now
+from dlq.core.errors import BrokerError
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 
@@ -26,6 +29,8 @@ _MOST_QUEUES = 20
 """Subscriptions of an address that are asked for one by one; beyond, the address' own count must do."""
 _COUNTING_SECONDS, _POLL_SECONDS = 2.0, 0.05
 """A queue that pages counts what it got a moment after the commit."""
+_ASKING_SECONDS = 60.0
+"""What all questions about a target may take before its first letter, and about all of a transaction."""
 _STARTED, _APART = "started", 5_000
 """When the broker was, in milliseconds of our clock; and how far apart two answers of one run may be."""
 UNKNOWN_TYPE = (
@@ -181,10 +186,14 @@ class Routing:
 
     def begin(self, target: Target) -> str | None:
         """Before a letter goes there: why no queue would get it, and it must not be sent. (Sent all the same,
-        its duplicate id would be used up.)"""
+        its duplicate id would be used up.) Raises Unanswered where that takes too long."""
         if target not in self._nowhere:
-            self._nowhere[target] = self._why_nowhere(target)
-            self._counted = self.counts([target]) | self._counted
+            try:
+                with looks.within(_ASKING_SECONDS):
+                    self._nowhere[target] = self._why_nowhere(target)
+                    self._counted = self.counts([target]) | self._counted
+            except BrokerError as error:
+                raise Unanswered(str(error)) from error
         return self._nowhere[target]
 
     def _why_nowhere(self, target: Target) -> str | None:
@@ -201,10 +210,18 @@ class Routing:
         for number, target in letters:
             numbers.setdefault(target, []).append(number)
         answers: list[Sent] = []
-        for target, own in numbers.items():
-            outcome, why = self._became(target, len(own), self._counted)
-            answers += [Sent(number, outcome, why) for number in own]
+        with looks.within(_ASKING_SECONDS):
+            for target, own in numbers.items():
+                outcome, why = self._told_of(target, len(own))
+                answers += [Sent(number, outcome, why) for number in own]
         return answers
+
+    def _told_of(self, target: Target, sent: int) -> tuple[Outcome, str | None]:
+        """It is committed, so that who takes too long to tell more leaves it in doubt."""
+        try:
+            return self._became(target, sent, self._counted)
+        except BrokerError as error:
+            return "in_doubt", str(error)
 
     def _became(self, target: Target, sent: int, before: Mapping[str, int]) -> tuple[Outcome, str | None]:
         deadline = time.monotonic() + _COUNTING_SECONDS

@@ -11,6 +11,7 @@ from support.brokers.hostile import Harm, amqp, listen, remoting, remoting_frame
 from support.servers.hostile import Server
 
 from dlq.connectors import looks, open_connector
+from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.base import Connector, Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.connectors.kafka.description import KafkaBroker
@@ -101,6 +102,34 @@ def test_every_broker_s_questions_are_within_a_look(kind: str, monkeypatch: pyte
         with pytest.raises(BrokerError, match="a look takes more than"):
             connector.discover()
         connector.close()
+
+
+def test_the_previews_of_very_many_letters_are_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Artemis that is asked about each letter's own target, and answers a little later."""
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(Management, "_send", lambda *_: time.sleep(0.1))
+    monkeypatch.setattr(Management, "_answer", lambda *_: ["q"])
+    with Server(stomp(listen, "never", "ActiveMQ-Artemis/2.56.0")) as server:
+        connector = open_connector(ActiveMQBroker("b", "activemq", f"stomp://{server.address}"))
+        letters = (LETTER._replace(target=Target("queue", f"a{n}::q")) for n in range(1000))
+        with pytest.raises(BrokerError, match=r"b: a look takes more than"):
+            [*map(connector.preview, letters)]
+        assert int(next(letters).target.name.strip("a:q")) < 30
+        connector.close()
+
+
+def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.2)
+
+    class Quick:
+        def preview(self) -> None:
+            looks.check_time("b")
+
+    asked = looks._bound_together(Quick.preview)
+    quick = Quick()
+    began = time.monotonic()
+    while time.monotonic() - began < 0.4:
+        asked(quick)
 
 
 def test_a_look_within_another_has_what_is_left_and_nothing_else_is_one(

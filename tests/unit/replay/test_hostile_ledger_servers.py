@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.replaying import Replaying, fill
 from support.servers.hostile import Server
 from support.servers.hostile_sql import (
     LARGE,
@@ -30,9 +31,10 @@ from dlq.connectors.external_stores import stores
 from dlq.core.errors import ArchiveError, BrokerError
 from dlq.core.settings import Evidence
 from dlq.core.settings import Ledger as Settings
-from dlq.replay import ledger
+from dlq.replay import ledger, planfile, status
 from dlq.replay.ledger import sql
 from dlq.replay.ledger.sql import SqlLedger
+from dlq.replay.states import MAY_SEND_AGAIN, State
 
 PATIENCE = 1.0
 STEERING = b"\x1b[2J" + b"x" * 2**20
@@ -178,3 +180,24 @@ def test_what_no_store_of_evidence_holds_is_said_in_a_line(odd: str, monkeypatch
         with pytest.raises(BrokerError) as refused:
             looks.bound_look(count)()
     check(str(refused.value), words)
+
+
+@pytest.mark.parametrize("state", MAY_SEND_AGAIN)
+def test_counts_beyond_a_plan_s_letters_are_said_in_a_line(
+    replay: Replaying, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 3)
+    header = planfile.load(replay.store, replay.plan())
+    monkeypatch.setattr(replay.ledger, "counts", lambda _plan: {state: 10**18})
+    with pytest.raises(ArchiveError, match="more replays of plan"):
+        status.counts(replay.store, replay.ledger, header)
+
+
+def test_a_letter_that_changes_its_state_while_it_is_counted_is_no_letter_too_many(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 3)
+    header = planfile.load(replay.store, replay.plan())
+    monkeypatch.setattr(replay.ledger, "counts", lambda _plan: {"refused": 1, "confirmed": 1})
+    monkeypatch.setattr(replay.ledger, "states", lambda keys: dict.fromkeys(keys, "confirmed"))
+    assert status.counts(replay.store, replay.ledger, header)["planned"] == 0

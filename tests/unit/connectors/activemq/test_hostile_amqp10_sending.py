@@ -11,6 +11,8 @@ from support.brokers.hostile import openwire, stomp
 from support.brokers.hostile_amqp10 import COMMIT, LETTER, Odd, Taking, attached, became, letter, usual
 from support.servers.hostile import Server
 
+from dlq.connectors import looks
+from dlq.connectors.activemq import artemis_routing
 from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
@@ -19,7 +21,7 @@ from dlq.connectors.activemq.stomp_connection import Unanswered
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.values import NULL, binary, described_value, sequence, string, symbol
-from dlq.connectors.base import SendRequest, Sent
+from dlq.connectors.base import SendRequest, Sent, Target
 from dlq.core.errors import ConnectionLost, DlqError
 
 TIMEOUT = 0.2
@@ -178,3 +180,49 @@ def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest
         assert time.monotonic() - began < 5
     assert isinstance(error, ConnectionLost)
     assert len({one.number for one in sent}) == len(sent) == LETTERS
+
+
+class Slow:
+    """A management of Artemis each of whose answers takes a while."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def _told(self, told: Any) -> Any:
+        looks.check_time("b")
+        time.sleep(self.seconds)
+        return told
+
+    def queues(self) -> list[str]:
+        return self._told(["q"])  # type: ignore[no-any-return]
+
+    def attribute(self, _resource: str, name: str) -> Any:
+        return self._told({"address": "q", "routingType": "ANYCAST"}.get(name, 0))
+
+    def address_settings(self, _address: str) -> Mapping[str, Any]:
+        return self._told({})  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def management(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    monkeypatch.setattr(artemis_routing, "_ASKING_SECONDS", 0.3)
+    return Slow()
+
+
+def test_a_management_that_is_slow_after_a_commit_leaves_letters_in_doubt(management: Slow) -> None:
+    routing = artemis_routing.Routing(management)  # type: ignore[arg-type]
+    targets = [Target("queue", f"a::q{n}") for n in range(9)]
+    routing.begin(targets[0])
+    management.seconds = 0.2
+    began = time.monotonic()
+    answers = routing.answers([*enumerate(targets)])
+    assert time.monotonic() - began < 5
+    assert {(one.outcome, "a look takes more than" in str(one.detail)) for one in answers} == {
+        ("in_doubt", True)
+    }
+
+
+def test_a_management_that_is_slow_before_a_letter_ends_the_sending(management: Slow) -> None:
+    management.seconds = 0.2
+    with pytest.raises(Unanswered, match="a look takes more than"):
+        artemis_routing.Routing(management).begin(Target("queue", "q"))  # type: ignore[arg-type]
