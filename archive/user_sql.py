@@ -21,7 +21,12 @@ _KEYWORD_COLUMNS = {
     re.compile(rf"(?<![\"\w]){name}(?![\"\w])", re.IGNORECASE): f'"{name}"' for name in ("offset", "end")
 }
 _OF_BYTES = re.compile(r"No function matches .*\bBLOB\b")
-_DAMAGE = ("IO Error", "No magic bytes", "Corrupt", "Invalid string encoding found in Parquet")
+_DAMAGE = (
+    "IO Error", "No magic bytes", "Corrupt", "Invalid string encoding found in Parquet",
+    "too small to be a Parquet file", "Footer length error", "don't know what type",
+)  # fmt: skip
+_OF_A_FILE = "Traceback ("
+"""Begins what DuckDB says of an error of a file that is read through Python; the last line is that error."""
 _TOO_MUCH = "Out of Memory Error"
 _PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
 
@@ -140,7 +145,7 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
                 f"this takes more than the 2 GB of memory that looking may have ({_first_line(error)}); ask "
                 "for less at once: fewer rows or columns, or shorter lists and texts"
             ) from error
-        if any(sign in text for sign in _DAMAGE):
+        if any(sign in text for sign in _DAMAGE) or _lines(error)[0].startswith(_OF_A_FILE):
             raise ArchiveError(f"cannot read the archive: {_first_line(error)}") from error
         if text.startswith("Permission Error"):
             raise UsageError(f"only the archive's views can be read: {_first_line(error)}") from error
@@ -168,6 +173,11 @@ def _names(connection: duckdb.DuckDBPyConnection, kind: str) -> Iterable[str]:
 
 def _first_line(error: Exception) -> str:
     """The message without its kind and its picture of the statement."""
-    return _PREFIX.sub(
-        "", next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-    )
+    lines = _lines(error)
+    return lines[-1 if lines[0].startswith(_OF_A_FILE) else 0]
+
+
+def _lines(error: Exception) -> list[str]:
+    """Without blank ones; one at least."""
+    told = [line.strip() for line in _PREFIX.sub("", str(error).lstrip()).splitlines() if line.strip()]
+    return told or ["no reason given"]

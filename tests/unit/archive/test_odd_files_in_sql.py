@@ -1,0 +1,24 @@
+"""What a store gives for a segment, and DuckDB cannot read, is damage: never the fault of who asks."""
+
+import duckdb
+import pytest
+
+from dlq.archive.user_sql import guarded
+from dlq.core.errors import ArchiveError
+
+OF_A_FILE = "Traceback (most recent call last):\n  File 'x.py', line 1\n\nOSError: its size is odd\n"
+SAID = {
+    f"Invalid Input Error: {OF_A_FILE}": "its size is odd",
+    f"Invalid Input Error: \n{OF_A_FILE}": "its size is odd",
+    "Invalid Input Error: File 's3://a/b' too small to be a Parquet file": "too small",
+    "Invalid Input Error: Footer length error in file 's3://a/b'": "Footer length error",
+    "don't know what type: \x0e": "know what type",
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_a_file_that_cannot_be_read_is_damage(said: str) -> None:
+    with pytest.raises(ArchiveError, match=f"cannot read the archive: .*{SAID[said]}") as refused:  # noqa: SIM117
+        with guarded(duckdb.connect()):
+            raise duckdb.InvalidInputException(said)
+    assert "\n" not in str(refused.value)
