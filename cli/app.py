@@ -24,7 +24,7 @@ from dlq.cli.exit import ExitCode, code_of
 from dlq.core.brokers import all_named
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.suggestions import suggest
-from dlq.core.text import for_terminal
+from dlq.core.text import encodable, for_terminal
 
 _COMMANDS = (
     "init", "discover", "doctor", "watch", "pull", "import_", "export", "analyze", "ls", "show", "query",
@@ -43,6 +43,8 @@ _EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. 
 _OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
 _COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color", "--raw"}
 _COMMON_VALUES = {"--config", "--output"}
+_FILES = {"config", "file", "client_log", "body", "out", "edit", "folder"}
+"""What names files, by any bytes that the file system has."""
 _COMMON_SHORT = re.compile(r"-(?=[qvco])([qv]*)(?:([co])=?(.*))?")
 """Short options, glued as everywhere: `-qv`, `-ocsv`, `-o=csv`."""
 
@@ -113,24 +115,30 @@ def command_line() -> Any:
         else:
             app.command(name.strip("_"))(getattr(module, name))
     command = typer.main.get_command(app)
-    _refuse_empty_options(command)
+    _check_words(command)
     return command
 
 
-def _refuse_empty_options(command: Any) -> None:
-    """`--failure "$F"` without F means neither all letters nor none."""
-    for option in command.params:
-        if option.param_type_name == "option" and option.callback is None:
-            option.callback = _not_empty
+def _check_words(command: Any) -> None:
+    """Each value of each option and argument is looked at before the command is."""
+    for word in command.params:
+        if word.callback is None:
+            word.callback = _checked
     for each in getattr(command, "commands", {}).values():
-        _refuse_empty_options(each)
+        _check_words(each)
 
 
-def _not_empty(ctx: typer.Context, option: Any, value: Any) -> Any:
-    is_given = ctx.get_parameter_source(option.name).name == "COMMANDLINE"  # type: ignore[union-attr]
+def _checked(ctx: typer.Context, word: Any, value: Any) -> Any:
+    """`--failure "$F"` without F means neither all letters nor none, and no database takes what is no text.
+    Raises UsageError."""
+    is_given = ctx.get_parameter_source(word.name).name == "COMMANDLINE"  # type: ignore[union-attr]
     values = value if isinstance(value, list | tuple) else (value,)
-    if is_given and "" in values and option.name != "reason":  # which nobody has to give
-        raise UsageError(f"{option.opts[0]} is empty: give it a value, or leave it out")
+    is_option = word.param_type_name == "option"
+    called = word.opts[0] if is_option else word.name.upper().strip("_")
+    if is_option and is_given and "" in values and word.name != "reason":  # which nobody has to give
+        raise UsageError(f"{called} is empty: give it a value, or leave it out")
+    if word.name not in _FILES and any(isinstance(each, str) and each != encodable(each) for each in values):
+        raise UsageError(f"{called} is no UTF-8: what the shell gave holds other bytes")
     return value
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dlq.core.errors import ConfigError
-from dlq.core.text import cell_for_terminal, for_terminal, json_for_terminal
+from dlq.core.text import block_for_terminal, cell_for_terminal, for_terminal, json_for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +102,7 @@ class Context:
     def say(self, text: str) -> None:
         """For people, on stderr; nothing with -q."""
         if not self.quiet:
-            to_stderr(text)
+            to_stderr(block_for_terminal(text))
 
     def complain(self, text: str) -> None:
         """A problem, on stderr, also with -q; what strangers wrote is escaped."""

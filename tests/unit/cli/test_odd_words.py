@@ -68,6 +68,40 @@ def test_an_empty_value_is_refused_and_chooses_nothing(
     assert sorted(archive.list("")) == before
 
 
+FILES = {"file", "client_log", "body", "out", "edit", "folder", "config"}
+
+
+def texts(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
+    """Each option and argument that takes a text which is no file's name, with one that is no UTF-8."""
+    for word in command.params:
+        if word.name not in FILES and word.param_type_name == "argument":
+            yield (*words, "\udcff")
+        elif word.name not in FILES and not word.is_flag:
+            yield (*words, f"{word.opts[-1]}=\udcff", "x")
+    for name, each in getattr(command, "commands", {}).items():
+        yield from texts(each, *words, name)
+
+
+@pytest.mark.parametrize("words", [*texts(command_line())], ids=ascii)
+def test_what_is_no_utf_8_is_refused_in_a_line(
+    archive: LocalStore, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert run(words) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("dlq: ")
+    assert said.err.count("\n") == 1
+
+
+def test_a_file_may_have_any_name_and_steers_no_terminal(
+    archive: LocalStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["export", "a\udcff.jsonl"]) == 0
+    assert (tmp_path / "a\udcff.jsonl").exists()
+    assert run(["report", "--format", "markdown", "--out", "\x1b[31m\u202e.md"]) == 0
+    assert r"report written to \x1b[31m\u202e.md" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("given", ["where", "since", "incident", "failure"])
 def test_an_empty_selection_is_not_one_of_all_letters(given: str) -> None:
     assert EVERY.is_all
