@@ -163,7 +163,7 @@ NOT_AT_ONCE = ("--rate", "2000")
 
 
 @pytest.mark.rocketmq
-@pytest.mark.parametrize("rocket_cluster", ROCKETMQ[:1], indirect=True)
+@pytest.mark.parametrize("rocket_server", ROCKETMQ[:1], indirect=True)
 def test_rocketmq_gets_each_letter_once(rocket: Rocket, tmp_path: Path, book: str) -> None:
     rocket.driver.create_topic(rocket.topic)
     broker, source = f'kind = "rocketmq"\nurl = "{rocket.cluster.url}"\n', f'group = "{rocket.group}"'

@@ -14,7 +14,7 @@ from support.brokers.kafka import install as kafka_install
 from support.brokers.kafka.fixtures import kafka, kafka_node
 from support.brokers.rabbitmq.fixtures import rabbit, rabbit_node, why_missing
 from support.brokers.rocketmq import fixtures as rocketmq_fixtures
-from support.brokers.rocketmq.fixtures import rocket, rocket_cluster
+from support.brokers.rocketmq.fixtures import rocket, rocket_cluster, rocket_server
 from support.servers import ledgers as ledger_servers
 from support.servers import s3_fixtures, worker_python
 from support.servers.redis_server import redis_url
@@ -28,6 +28,7 @@ __all__ = [
     "redis_url",
     "rocket",
     "rocket_cluster",
+    "rocket_server",
     "s3_location",
     "s3_server",
     "stomp",
@@ -40,7 +41,7 @@ _WHY_MISSING: dict[str, Any] = {
     "rabbit_cluster": why_missing,
     "stomp_broker": activemq_fixtures.why_missing,
     "activemq_pair": activemq_fixtures.why_missing,
-    "rocket_cluster": rocketmq_fixtures.why_missing,
+    "rocket_server": rocketmq_fixtures.why_missing,
     "rocket_pair": rocketmq_fixtures.why_missing,
     "rocket_version": rocketmq_fixtures.why_missing,
     "kafka_node": kafka_install.why_missing,
@@ -50,7 +51,7 @@ _WHY_MISSING: dict[str, Any] = {
     "worker_program": worker_python.why_missing,
 }
 _missing: dict[str, int] = {}
-_BROKERS = ("rabbit_node", "stomp_broker", "rocket_cluster", "kafka_node")
+_BROKERS = ("rabbit_node", "stomp_broker", "rocket_server", "kafka_node")
 
 
 @pytest.fixture(scope="session", params=["venv"])

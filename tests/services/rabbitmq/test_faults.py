@@ -235,14 +235,15 @@ def test_the_pull_is_killed_at_each_step(drain: Drains, place: str, when: str) -
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_pull_keeps_what_it_has(drain: Drains, number: signal.Signals) -> None:
-    pull = drain(60_000)
-    running = pull.start()
+    pull = drain(6000)
+    slow = STEP.format(place="manifests.write", before="pass", after="time.sleep(1)")
+    running = pull.start(sys.executable, "-c", slow)
     pull.wait_for_a_manifest(running)
     running.send_signal(number)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "Traceback" not in err
-    pull.finish(60_000)
+    pull.finish(6000)
 
 
 def test_two_pulls_at_once(drain: Drains) -> None:

@@ -244,7 +244,7 @@ def test_activemq(stomp: Place, browser: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.rocketmq
-@pytest.mark.parametrize("rocket_cluster", ROCKETMQ[:1], indirect=True)
+@pytest.mark.parametrize("rocket_server", ROCKETMQ[:1], indirect=True)
 def test_rocketmq(rocket: Rocket, browser: Page, tmp_path: Path) -> None:
     go_the_whole_way(rocketmq_team(rocket), browser, tmp_path)
 

@@ -17,8 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
@@ -136,17 +138,40 @@ class RocketMQ:
         self._spawn(node, "broker.BrokerStartup", "1g", b"boot success")
         self._register(node)
 
+    @contextmanager
+    def in_use(self) -> Iterator[Self]:
+        """For one test. Between tests its brokers stand still: one of 5.x that has nothing to do takes a
+        fifteenth of a core, and its name server may have given it up when it goes on."""
+        went_on = self._send_to_brokers(signal.SIGCONT)
+        self.revive()
+        for node in went_on:
+            self._announce(node)
+            self._register(node)
+        yield self
+        self._send_to_brokers(signal.SIGSTOP)
+
+    def _send_to_brokers(self, what: signal.Signals) -> Sequence[str]:
+        """Those that run."""
+        running = [node for node in self.addresses if node in self._processes]
+        for node in running:
+            self._processes[node].send_signal(what)
+        return running
+
     def _register(self, node: str) -> None:
         """5.x registers at its start only where its connection to the name server is up by then, else 10 s
-        later (BrokerOuterAPI.registerBrokerAll); a permission that is set makes it do so."""
+        later (BrokerOuterAPI.registerBrokerAll)."""
         deadline = time.monotonic() + STARTUP
         while node not in self._registered():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{node} has not registered")
-            link = Link(self.addresses[node], Access())
-            link.call(AdminCode.SET_BROKER_CONFIG, {}, b"brokerPermission=6")
-            link.close()
+            self._announce(node)
             time.sleep(0.05)
+
+    def _announce(self, node: str) -> None:
+        """Let a broker register: a permission that is set makes it do so."""
+        link = Link(self.addresses[node], Access())
+        link.call(AdminCode.SET_BROKER_CONFIG, {}, b"brokerPermission=6")
+        link.close()
 
     def _registered(self) -> Mapping[str, object]:
         link = Link(self.name_server, Access())

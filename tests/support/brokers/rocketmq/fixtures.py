@@ -71,10 +71,17 @@ def connector_of(cluster: RocketMQ, **changes: object) -> RocketConnector:
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
-def rocket_cluster(request: pytest.FixtureRequest) -> Iterator[RocketMQ]:
-    """A cluster of one broker; tests must not kill it."""
+def rocket_server(request: pytest.FixtureRequest) -> Iterator[RocketMQ]:
+    """A cluster of one broker for all tests."""
     with RocketMQ(request.param) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def rocket_cluster(rocket_server: RocketMQ) -> Iterator[RocketMQ]:
+    """A cluster of one broker; tests must not kill it."""
+    with rocket_server.in_use():
+        yield rocket_server
 
 
 @pytest.fixture
