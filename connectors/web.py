@@ -44,7 +44,7 @@ class NoAnswerError(Exception):
     """Nothing of use came back; the text says why, in half a sentence, and holds no secret."""
 
 
-class _Page(NamedTuple):
+class Page(NamedTuple):
     """An answer that is no redirect, whatever its status."""
 
     status: int
@@ -81,7 +81,7 @@ class Site:
         headers: Mapping[str, str],
         body: bytes | None = None,
         slow: bool = False,
-    ) -> _Page:
+    ) -> Page:
         """Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to begin."""
         looks.check_time(self._name)
         until = time.monotonic() + _PATIENCE * self._timeout
@@ -97,7 +97,7 @@ class Site:
 
     def _asked(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, slow: bool
-    ) -> _Page:
+    ) -> Page:
         if self._connection.sock is None:
             self._connection.connect()
         self._connection.sock.settimeout(self._timeout * (_SLOW if slow else 1))
@@ -118,7 +118,7 @@ class Site:
                 f"HTTP {answer.status}, a redirect, which is not followed: it would take the password along; "
                 "write the address that it leads to, if it is yours"
             )
-        return _Page(answer.status, for_terminal(answer.reason), content, _date(answer.headers.get("Date")))
+        return Page(answer.status, for_terminal(answer.reason), content, _date(answer.headers.get("Date")))
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -1,6 +1,7 @@
 """Questions to RabbitMQ's management API: read-only, and every answer may be missing."""
 
 import base64
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -8,9 +9,10 @@ from urllib.parse import quote, urlsplit
 from dlq.connectors.credentials import blanks
 from dlq.connectors.rabbitmq.connection import parameters
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.web import NoAnswerError, Site, document
+from dlq.connectors.web import NoAnswerError, Page, Site, document
 from dlq.core.errors import BrokerError
 
+_MORE_TRIES, _PAUSE = 2, 0.2
 _PORTS = {"http": 15672, "https": 15671}
 _UNAUTHORIZED = (
     "its user needs the tag management, of nodes the tag monitoring, and a right in the virtual host"
@@ -56,7 +58,7 @@ class Management:
         if query:
             address += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         try:
-            answer = self._site.ask("GET", address, self._headers, slow=bool(query))
+            answer = self._ask(address, slow=bool(query))
             self.told_at = None if answer.date is None else int(answer.date.timestamp() * 1000)
             if answer.status == 404:
                 return None
@@ -68,6 +70,16 @@ class Management:
             return document(answer.content)
         except NoAnswerError as error:
             raise ManagementError(f"{self._place} does not answer: {error}") from error
+
+    def _ask(self, address: str, slow: bool) -> Page:
+        """Again after a 500: so RabbitMQ 4.3.6 answers where a queue goes away while it looks."""
+        answer = self._site.ask("GET", address, self._headers, slow=slow)
+        for _ in range(_MORE_TRIES):
+            if answer.status != 500:
+                break
+            time.sleep(_PAUSE)
+            answer = self._site.ask("GET", address, self._headers, slow=slow)
+        return answer
 
     def close(self) -> None:
         """Let go of the connection."""

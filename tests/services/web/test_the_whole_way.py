@@ -210,13 +210,14 @@ def kill_the_apply(folder: Path) -> None:
 
 def reconcile(person: Person, plan: str) -> None:
     """Again, while a busy broker still names the client that is dead among its connections."""
-    for _ in range(4):
+
+    def nothing_is_in_doubt() -> bool:
         person.open(f"/replays/{plan}")
         person.click("Reconcile", "/replays/")
         person.wait_for(r"(?s)\A(?!.*, begun by)")
-        if "nothing is in doubt" in person.open(f"/replays/{plan}"):
-            return
-    raise AssertionError(person.text)
+        return "nothing is in doubt" in person.open(f"/replays/{plan}")
+
+    eventually(nothing_is_in_doubt)
 
 
 def reconcile_and_finish(person: Person, plan: str, consumer: Consumer) -> None:
