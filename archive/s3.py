@@ -14,10 +14,10 @@ from typing import IO, Any
 import fsspec.asyn
 import s3fs
 
-from dlq.archive import bounded_json
 from dlq.archive.s3_lock import Lock, locked
 from dlq.archive.s3_session import FAULTS, BoundedSession
 from dlq.archive.store import checked_name
+from dlq.core import bounded_json
 from dlq.core.errors import ArchiveError, UsageError
 
 _ONE_PUT = 1 << 30

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from dlq.archive import bounded_json
 from dlq.archive.processes import boot_id, is_running
 from dlq.archive.s3_session import FAULTS
-from dlq.core import documents
+from dlq.core import bounded_json, documents
 from dlq.core.errors import ArchiveError, Busy
 
 _LEASE = 60.0

@@ -15,10 +15,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from secrets import token_hex
 from typing import IO, Any, Protocol, TypeVar
 
-from dlq.archive import bounded_json, parquet
+from dlq.archive import parquet
 from dlq.archive.folder import TEMPORARY, Folder
 from dlq.archive.names import check_inside
 from dlq.archive.schema import FORMAT_VERSION
+from dlq.core import bounded_json
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.archive import bounded_json
 from dlq.archive.store import checked_format
+from dlq.core import bounded_json
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError
 

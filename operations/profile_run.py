@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dlq.archive import bounded_json
-from dlq.core import units
+from dlq.core import bounded_json, units
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
 from dlq.core.errors import DlqError, UsageError

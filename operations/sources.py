@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
-from dlq.archive import bounded_json, losses, manifests
+from dlq.archive import losses, manifests
 from dlq.archive.losses import Loss
 from dlq.connectors.base import Inspection
+from dlq.core import bounded_json
 from dlq.core.clock import iso
 from dlq.core.documents import Document
 from dlq.core.errors import DlqError

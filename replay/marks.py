@@ -20,10 +20,10 @@ from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 
-from dlq.archive import bounded_json
 from dlq.archive.folder import Folder
 from dlq.archive.processes import boot_id
 from dlq.archive.store import LocalStore, Store
+from dlq.core import bounded_json
 from dlq.replay.ledger.contract import Ledger, is_dead
 from dlq.replay.states import State
 

@@ -15,11 +15,11 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import IO, Any
 
-from dlq.archive.bounded_json import LARGEST
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, build
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
 from dlq.core import documents
+from dlq.core.bounded_json import LARGEST
 from dlq.core.clock import from_iso
 from dlq.core.errors import ArchiveError, DlqError, UsageError
 from dlq.core.failure_headers import Keep

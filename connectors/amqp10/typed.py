@@ -25,6 +25,7 @@ from dlq.connectors.amqp10.values import (
     symbol,
     to_json,
 )
+from dlq.core import bounded_json
 from dlq.core.clock import from_iso
 
 _INTEGERS: Mapping[str, tuple[int, str]] = {
@@ -34,17 +35,15 @@ _INTEGERS: Mapping[str, tuple[int, str]] = {
 """Type -> its widest constructor, and its form."""
 _REALS: Mapping[str, tuple[int, str]] = {"float": (0x72, "f"), "double": (0x82, "d")}
 _DECIMALS = {"decimal32": (0x74, 4), "decimal64": (0x84, 8), "decimal128": (0x94, 16)}
-_MOST_DEPTH = 32
 
 
-def encode_value(value: Any, like: Value = NOTHING, depth: int = 0) -> bytes:
+def encode_value(value: Any, like: Value = NOTHING) -> bytes:
     """A value as it is encoded; `like` is the one that it replaces. Raises ValueError."""
-    if depth > _MOST_DEPTH:
-        raise ValueError(f"it is nested deeper than {_MOST_DEPTH} levels")
+    bounded_json.check_depth(value)
     if value is None:
         return NULL
     if like.kind in ("list", "map"):
-        return _nested(value, like, depth)
+        return _nested(value, like)
     if like.kind in ("array", "described", "opaque"):
         raise ValueError(f"a value of the type {like.kind} cannot be edited")
     return _SCALARS.get(like.kind, _by_its_own_type)(value, like)
@@ -58,7 +57,7 @@ def _by_its_own_type(value: Any, _like: Value = NOTHING) -> bytes:
     if isinstance(value, float):
         return b"\x82" + struct.pack(">d", value)
     if isinstance(value, dict | list):
-        return _nested(value, Value("map" if isinstance(value, dict) else "list", []), 0)
+        return _nested(value, Value("map" if isinstance(value, dict) else "list", []))
     return string(value)
 
 
@@ -154,27 +153,27 @@ _SCALARS: Mapping[str, Callable[[Any, Value], bytes]] = {
 }
 
 
-def _nested(value: Any, like: Value, depth: int) -> bytes:
+def _nested(value: Any, like: Value) -> bytes:
     wanted, word = (dict, "a map") if like.kind == "map" else (list, "a list")
     if isinstance(value, str):  # as an export shows it
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
+            value = bounded_json.loads(value.encode())
+        except ValueError as error:
             raise ValueError(f"it is {word}, and its new text is no JSON") from error
     if not isinstance(value, wanted):
         raise _wrong(value, word)
-    return _map(value, like, depth) if isinstance(value, dict) else _list(value, like, depth)
+    return _map(value, like) if isinstance(value, dict) else _list(value, like)
 
 
-def _list(value: list[Any], like: Value, depth: int) -> bytes:
+def _list(value: list[Any], like: Value) -> bytes:
     before = [*like.value, *[NOTHING] * (len(value) - len(like.value))]
-    return sequence_of_all([encode_value(one, before[n], depth + 1) for n, one in enumerate(value)])
+    return sequence_of_all([encode_value(one, before[n]) for n, one in enumerate(value)])
 
 
-def _map(value: Mapping[str, Any], like: Value, depth: int) -> bytes:
+def _map(value: Mapping[str, Any], like: Value) -> bytes:
     before = {as_text(key, True): (key, one) for key, one in like.value}
     pairs = []
     for name, one in value.items():
         key, was = before.get(name, (Value("string", name), NOTHING))
-        pairs.append(encode_value(to_json(key, True), key, depth + 1) + encode_value(one, was, depth + 1))
+        pairs.append(encode_value(to_json(key, True), key) + encode_value(one, was))
     return mapping(pairs)

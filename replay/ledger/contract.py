@@ -10,8 +10,8 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from dlq.archive import bounded_json
 from dlq.archive.processes import is_running
+from dlq.core import bounded_json
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event

@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from dlq.connectors.rabbitmq.amqp.fields import SIZES
+from dlq.core import bounded_json
 from dlq.core.clock import from_iso
 
 _INTEGERS = {"b": "b", "B": "B", "s": "h", "U": "h", "u": "H", "I": "i", "i": "I", "l": "q", "L": "q"}
@@ -20,6 +21,7 @@ _u32 = struct.Struct(">I")
 
 def encode_field(value: Any, like: bytes | None = None) -> bytes:
     """A value with the octet of its type before it; `like` is the field it replaces. Raises ValueError."""
+    bounded_json.check_depth(value)
     kind = chr(like[0]) if like else ""
     if value is None:
         return b"V"
@@ -67,7 +69,7 @@ def _real(value: Any) -> float:
         if isinstance(value, bool):
             raise TypeError
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a number, and cannot become {value!r}") from error
 
 
@@ -106,11 +108,12 @@ def _decimal(value: Any, like: bytes | None) -> bytes:
     scale = (like or b"D\0")[1]
     try:
         unscaled = Decimal(str(value)).scaleb(scale)
-    except InvalidOperation as error:
+        whole = int(unscaled)
+    except (InvalidOperation, ValueError, OverflowError) as error:
         raise ValueError(f"it is a decimal number, and cannot become {value!r}") from error
-    if unscaled != int(unscaled):
+    if unscaled != whole:
         raise ValueError(f"it has {scale} decimal places, and cannot become {value!r}")
-    return b"D" + bytes([scale]) + _packed("i", int(unscaled))
+    return b"D" + bytes([scale]) + _packed("i", whole)
 
 
 def _void(value: Any, _like: bytes | None) -> bytes:
@@ -124,8 +127,8 @@ def _nested(kind: str, value: Any, like: bytes) -> bytes:
     wanted, word = (dict, "a table") if kind == "F" else (list, "an array")
     if isinstance(value, str):  # as an export shows it
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
+            value = bounded_json.loads(value.encode())
+        except ValueError as error:
             raise ValueError(f"it is {word}, and its new text is no JSON") from error
     if not isinstance(value, wanted):
         raise ValueError(f"it is {word}, and cannot become {json.dumps(value)[:60]}")

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from support.archives import letter, write_analysis, write_segment
 
-from dlq.archive import analyses, bounded_json, housekeeping, manifests
+from dlq.archive import analyses, housekeeping, manifests
 from dlq.archive.folder import Folder, NotOrdinaryError
 from dlq.archive.names import check_inside
 from dlq.archive.store import LocalStore, Store, open_store
 from dlq.cli.app import run
+from dlq.core import bounded_json
 from dlq.core.errors import ArchiveError
 
 Dlq = Callable[..., tuple[int, str]]

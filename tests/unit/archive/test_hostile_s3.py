@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dlq.archive import bounded_json, s3, s3_session
+from dlq.archive import s3, s3_session
 from dlq.archive.s3 import S3Store
 from dlq.archive.s3_lock import Lock
 from dlq.cli.app import run
+from dlq.core import bounded_json
 from dlq.core.errors import ArchiveError
 
 Answer = Callable[["Request"], None]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dlq.archive import bounded_json, topology
+from dlq.archive import topology
+from dlq.core import bounded_json
 
 KNOWN: dict[str, Any] = {
     "format": 1,

@@ -1,4 +1,4 @@
-"""JSON of an archive, which others may have written: bounded in size and depth before it is worked with."""
+"""JSON that others may have written: bounded in size and depth before it is worked with."""
 
 import json
 from typing import Any
@@ -17,20 +17,21 @@ def loads(data: bytes) -> Any:
         value = json.loads(data)
     except RecursionError as error:
         raise _too_deep() from error
-    if sum(map(data.count, _OPENING)) > _DEEPEST and _is_too_deep(value):
-        raise _too_deep()
+    if sum(map(data.count, _OPENING)) > _DEEPEST:
+        check_depth(value)
     return value
 
 
-def _too_deep() -> ValueError:
-    return ValueError(f"it is nested deeper than {_DEEPEST} levels")
-
-
-def _is_too_deep(value: Any) -> bool:
+def check_depth(value: Any) -> None:
+    """Raises ValueError for what is nested too deep."""
     level = [value]
     for _ in range(_DEEPEST):
         inner = [x.values() if isinstance(x, dict) else x for x in level if isinstance(x, dict | list)]
         level = [item for items in inner for item in items if isinstance(item, dict | list)]
         if not level:
-            return False
-    return True
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested deeper than {_DEEPEST} levels")

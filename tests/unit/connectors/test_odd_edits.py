@@ -1,0 +1,53 @@
+"""Whatever an edit wants of a header, it becomes one, or is refused in words."""
+
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any
+
+import pytest
+
+from dlq.connectors.amqp10 import typed as amqp10
+from dlq.connectors.amqp10.values import NOTHING, Value
+from dlq.connectors.rabbitmq.amqp import typed as amqp
+
+DEEP: tuple[Any, ...] = tuple(
+    reduce(lambda inner, _: hold(inner), range(depth), 1)
+    for depth in (33, 200, 900)
+    for hold in (lambda inner: [inner], lambda inner: {"x": inner})
+)
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 2**63, 2**64, 10**400, 1.5, float("inf"), float("nan"), "", "\ud800", "\0", "inf",
+    "-inf", "nan", "sNaN", "1e400", "9" * 5000, "0x", "[", "[" * 2000, '{"a":' * 40 + "1" + "}" * 40,
+    "-1", "2020-01-01T00:00:00Z", "0001-01-01T00:00:00Z", {}, [], {"": 1}, {"x" * 300: 1}, {"\ud800": 1},
+    [None], "ff" * 16,
+)  # fmt: skip
+FIELDS = {
+    **{chr(code): bytes([code]) + bytes(8) for code in b"bBsUuIilLfdTtV"},
+    **{chr(code): bytes([code]) + bytes(4) for code in b"SxFA"},
+    "D": b"D\1\0\0\0\x0f",
+    "D of places": b"D\xff\0\0\0\0",
+    "a table": b"F\0\0\0\x04\x01xt\1",
+}
+VALUES = {"list": [], "map": [], **dict.fromkeys(amqp10._SCALARS, 0)}
+BEFORE: dict[str, Callable[[Any], bytes]] = {
+    **{f"0-9-1 {kind}": partial(amqp.encode_field, like=like) for kind, like in FIELDS.items()},
+    **{f"1.0 {kind}": partial(amqp10.encode_value, like=Value(kind, was)) for kind, was in VALUES.items()},
+    "0-9-1 nothing": amqp.encode_field,
+    "1.0 nothing": partial(amqp10.encode_value, like=NOTHING),
+}
+
+
+@pytest.mark.parametrize("encode", BEFORE.values(), ids=list(BEFORE))
+def test_an_odd_value_is_encoded_or_refused(encode: Callable[[Any], bytes]) -> None:
+    for value in ODD:
+        try:
+            assert isinstance(encode(value), bytes)
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize("encode", BEFORE.values(), ids=list(BEFORE))
+def test_what_is_nested_deeper_than_a_reader_looks_is_refused(encode: Callable[[Any], bytes]) -> None:
+    for value in DEEP:
+        with pytest.raises(ValueError, match="nested deeper than 32 levels"):
+            encode(value)
