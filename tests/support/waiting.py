@@ -1,7 +1,7 @@
 """Tests wait for what is to happen, not for a time: limits are for what never does, however busy all is."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -18,3 +18,13 @@ def eventually(look: Callable[[], _T]) -> _T:
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.05)
     return found
+
+
+def proven(find: Callable[[], Mapping[int, str]]) -> Mapping[int, str]:
+    """What a search shows once nothing is unknown: a busy broker may still name a client that is dead."""
+
+    def look() -> tuple[Mapping[int, str], ...]:
+        shown = find()
+        return () if "unknown" in shown.values() else (shown,)
+
+    return eventually(look)[0]
