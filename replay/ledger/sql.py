@@ -442,7 +442,8 @@ class SqlLedger:
         """Deletes rows of the state dismissed alone."""
 
         def work(connection: sa.Connection) -> int:
-            return sum(connection.execute(_FORGET, {"keys": some}).rowcount for some in _chunks(keys))
+            found = ((some, connection.execute(_FORGET, {"keys": some})) for some in _chunks(keys))
+            return sum(_changed(done, len(some)) for some, done in found)
 
         return self._database.run(work)
 
@@ -524,9 +525,8 @@ class SqlLedger:
 
     def _resolve(self, connection: sa.Connection, keys: Sequence[str], state: State, why: str) -> int:
         values = {"moment": self._now(connection), "why": why}
-        return sum(
-            connection.execute(_RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
-        )
+        found = ((s, connection.execute(_RESOLVE[state], {"keys": s, **values})) for s in _chunks(keys))
+        return sum(_changed(done, len(some)) for some, done in found)
 
 
 def _check_schema(connection: sa.Connection) -> None:
@@ -584,7 +584,15 @@ def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[
     And a server hears of them at once, see `_speak_simply`.
     """
     every = _ONE_ROW.sub(lambda one: ", ".join([one[0]] * len(rows)), text)
-    return connection.exec_driver_sql(every, tuple(chain.from_iterable(rows))).rowcount
+    return _changed(connection.exec_driver_sql(every, tuple(chain.from_iterable(rows))), len(rows))
+
+
+def _changed(done: sa.CursorResult[Any], most: int) -> int:
+    """How many rows a statement has changed, by what the database says. Raises ValueError where that cannot
+    be."""
+    if not 0 <= done.rowcount <= most:
+        raise ValueError("a count of rows that cannot be")
+    return done.rowcount
 
 
 def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple[Any, ...]]]:

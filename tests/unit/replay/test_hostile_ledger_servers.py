@@ -16,6 +16,7 @@ from support.servers.hostile_sql import (
     WORD,
     Answers,
     described,
+    done,
     failed,
     message,
     mysql,
@@ -56,6 +57,18 @@ def counts(book: SqlLedger) -> object:
 
 def pages(book: SqlLedger) -> object:
     return [*zip(range(9), book.all_rows(), strict=False)]
+
+
+def resolved(book: SqlLedger) -> object:
+    return book.resolve(["k"], "confirmed", "why")
+
+
+def adopted(book: SqlLedger) -> object:
+    return book.adopt([("k", "p", 1, "r", "t", 0, "confirmed", "o", 1, 1, 1, None)])
+
+
+def forgotten(book: SqlLedger) -> object:
+    return book.forget(["k"])
 
 
 def cut_off(peer: socket.socket) -> None:
@@ -101,8 +114,14 @@ POSTGRESQL: Mapping[str, tuple[Answers, Use, str]] = {
     "an error that steers": ({COUNTED: failed(STEERING)}, counts, "failed"),
     "an error without words": ({COUNTED: failed(b"")}, counts, "failed"),
     "no version": ({r"pg_catalog\.version": rows([TEXT], [b"x"])}, counts, NOT_UNDERSTOOD),
+    "more rows than it was asked for": ({"^UPDATE": done(b"UPDATE 2")}, resolved, NOT_UNDERSTOOD),
+    "more new rows than there are": ({"^INSERT": done(b"INSERT 0 2")}, adopted, NOT_UNDERSTOOD),
+    "more rows gone than were named": ({"^DELETE": done(b"DELETE 2")}, forgotten, NOT_UNDERSTOOD),
+    "no count of rows": ({"^UPDATE": done(b"UPDATE")}, resolved, NOT_UNDERSTOOD),
     "a copy instead of rows": ({COUNTED: message(b"H", b"\0\0\0")}, counts, "cannot be reached"),
 }
+MANY = packet(1, b"\0\xfe" + b"\xff" * 8 + b"\0\x02\0\0\0")
+"""2^64 - 1 rows."""
 MYSQL: Mapping[str, tuple[Answers, Use, str]] = {
     "a file of ours": ({COUNTED: packet(1, b"\xfb/etc/passwd")}, counts, NOT_UNDERSTOOD),
     "nothing": ({COUNTED: packet(1, b"")}, counts, NOT_UNDERSTOOD),
@@ -119,6 +138,9 @@ MYSQL: Mapping[str, tuple[Answers, Use, str]] = {
     ),
     "no version": ({"VERSION": mysql_rows([WORD], [b"x"])}, counts, NOT_UNDERSTOOD),
     "an error that steers": ({COUNTED: packet(1, b"\xff\x01\x01#HY000" + STEERING)}, counts, "failed"),
+    "more rows than it was asked for": ({"^UPDATE": MANY}, resolved, NOT_UNDERSTOOD),
+    "more new rows than there are": ({"^INSERT": MANY}, adopted, NOT_UNDERSTOOD),
+    "more rows gone than were named": ({"^DELETE": MANY}, forgotten, NOT_UNDERSTOOD),
     "half an error": ({COUNTED: packet(1, b"\xff")}, counts, NOT_UNDERSTOOD),
 }
 SERVERS = {"postgresql": postgresql, "mysql": mysql}
