@@ -68,6 +68,10 @@ class WindowedPublisher:
         """Write what waits in buffers, and take the answers that are there, waiting at most `wait` seconds
         for the first."""
 
+    def goes_alone(self, letter: Outgoing) -> bool:
+        """Whether it goes while nothing else is in flight. Asked once of each letter."""
+        return letter.record.body_size > self.heavy_bytes
+
     def has_room(self) -> bool:
         """Whether another letter may be given now, as far as the broker and the connection are concerned."""
         return True
@@ -128,7 +132,7 @@ class WindowedPublisher:
                 self._put(letter)
             elif (given := next(outgoing, None)) is None:
                 self._is_over = True
-            elif given.record.body_size > self.heavy_bytes:
+            elif self.goes_alone(given):
                 self._alone.append(given)
             else:
                 self._put(given)

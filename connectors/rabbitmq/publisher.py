@@ -7,8 +7,10 @@ What an answer means here:
     nack                   its queue is full, and rejects what comes     refused
                            its queue failed, or nobody knows why         in_doubt
     channel or connection  alone in flight: by the reply code            refused, in_doubt
-    closed                 else the message that the text names was refused, and the broker ignored all
-                           after it; of those before it nothing is known in_doubt
+    closed                 else one of the messages that the text can mean was refused, and the broker ignored
+                           all after it: so the last of them and all after it were not taken; of those before
+                           it nothing is known, as what they met may be gone since then
+                                                                         refused, in_doubt
     silence, a lost socket nothing is known of those in flight           in_doubt
 """
 
@@ -85,6 +87,8 @@ class RabbitPublisher(WindowedPublisher):
         self._is_down = cache(partial(is_down, broker))
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
         self._failed_queue: str | None = None
+        self._begun: set[str] = set()
+        """Exchanges to which a letter went; the default one is ""."""
 
     def _connected(self, plan: str, unsent_seconds: float) -> DuplexLink:
         choices = named_parameters(self._broker, connection_name(plan))
@@ -113,6 +117,14 @@ class RabbitPublisher(WindowedPublisher):
             Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue, routing_key)
         )
         self._link.put(frames, letter.number)
+
+    def goes_alone(self, letter: Outgoing) -> bool:
+        """So does the first one to an exchange: where that is not there, or may not be written to, only this
+        one is refused, and nothing is in doubt."""
+        exchange = letter.target.name if letter.target.kind == "exchange" else ""
+        is_first = exchange not in self._begun
+        self._begun.add(exchange)
+        return is_first or super().goes_alone(letter)
 
     def has_room(self) -> bool:
         """None while an alarm blocks us, or while the socket takes less than we give."""
@@ -173,20 +185,23 @@ class RabbitPublisher(WindowedPublisher):
         raise refusal(method.reply_code, str(method.reply_text), self._broker)
 
     def _on_channel_close(self, method: Any) -> None:
-        text = for_terminal(str(method.reply_text))
-        if self.is_alone():
-            self._give_up_the_only(method)
-            self._open_again()
-            return
-        found = _OFFENDER.search(str(method.reply_text))
-        ignored = False
-        for entry in self._confirms.give_up():
-            if ignored:
-                self.answers.append(Sent(entry.number, "refused", _NEVER_READ))
-            else:
-                ignored = found is not None and _is_meant(entry, found)
-                self.answers.append(Sent(entry.number, "refused" if ignored else "in_doubt", text))
-        raise refusal(method.reply_code, str(method.reply_text), self._broker)
+        told = _OFFENDER.search(str(method.reply_text))
+        if not self.is_alone():
+            self._give_up_all(told, for_terminal(str(method.reply_text)))
+            raise refusal(method.reply_code, str(method.reply_text), self._broker)
+        self._give_up_the_only(method)
+        if told is not None:  # those behind it would be refused, too
+            raise refusal(method.reply_code, str(method.reply_text), self._broker)
+        self._open_again()
+
+    def _give_up_all(self, told: re.Match[str] | None, text: str) -> None:
+        """An exchange that is gone may have been there for all but the last letter that `told` can mean."""
+        given_up = self._confirms.give_up()
+        meant = [place for place, entry in enumerate(given_up) if told is not None and _is_meant(entry, told)]
+        last = max(meant, default=len(given_up))
+        for place, entry in enumerate(given_up):
+            outcome: Outcome = "in_doubt" if place < last else "refused"
+            self.answers.append(Sent(entry.number, outcome, _NEVER_READ if place > last else text))
 
     def _give_up_the_only(self, method: Any) -> None:
         outcome: Outcome = "refused" if method.reply_code in _UNROUTED else "in_doubt"

@@ -17,6 +17,7 @@ from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.amqp.frames import encode_method
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.connectors.sending import WindowedPublisher
 from dlq.core.errors import ConnectionLost, DlqError
 
 LETTERS = 5
@@ -32,6 +33,7 @@ def letters(body: bytes = b"x") -> Iterator[Outgoing]:
 def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
     monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
     monkeypatch.setattr(RabbitPublisher, "silent_seconds", 1.0)
+    monkeypatch.setattr(RabbitPublisher, "goes_alone", WindowedPublisher.goes_alone)  # all are in flight
 
     def run(harm: Harm, body: bytes = b"x") -> tuple[list[Sent], DlqError | None]:
         sent: list[Sent] = []
@@ -186,3 +188,55 @@ def test_a_confirm_of_what_was_not_written_yet_is_none(
     sent, error = publish(now_and_then(ack(LETTERS, multiple=True)), bytes(2**24))
     assert isinstance(error, ConnectionLost)
     assert {one.outcome for one in sent if one.number >= LETTERS - 2} == {"in_doubt"}
+
+
+GONE = "NOT_FOUND - no exchange 'x' in vhost '/'"
+BY_NAME = {"x": Target("exchange", "x", "k"), "y": Target("exchange", "y", "k")}
+
+
+def to_exchanges(names: str) -> Iterator[Outgoing]:
+    for number, name in enumerate(names):
+        yield Outgoing(number, record(body=b"x"), BY_NAME[name], {"dlq_replay_id": f"k{number}"})
+
+
+def published_to(names: str, harm: Callable[[socket.socket, int], None]) -> tuple[dict[int, str], DlqError]:
+    """`harm` hears how many letters have come."""
+    came, sent = count(1), dict[int, str]()
+    with Server(amqp(lambda peer: harm(peer, next(came)), "Basic.Publish")) as server:
+        broker = RabbitBroker("b", "rabbitmq", f"amqp://u@{server.address}", password_env="HOSTILE")
+        publisher = RabbitPublisher(broker, "plan", 100)
+        with pytest.raises(DlqError) as ended:
+            sent.update((one.number, one.outcome) for one in publisher.publish(to_exchanges(names)))
+        publisher.close()
+    return sent, ended.value
+
+
+def test_an_exchange_that_is_deleted_meanwhile_was_there_for_letters_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker had taken those before the last one, and had not confirmed them yet."""
+    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
+
+    def harm(peer: socket.socket, came: int) -> None:
+        if came <= 2:  # the first one to each
+            peer.sendall(ack(came))
+        if came == 7:
+            peer.sendall(encode_method(1, spec.Channel.Close(404, GONE, 60, 40)))
+
+    sent, error = published_to("xyxxyxy", harm)
+    assert "no exchange 'x'" in str(error)
+    settled = {0: "confirmed", 1: "confirmed"}
+    assert sent == settled | dict.fromkeys((2, 3, 4), "in_doubt") | dict.fromkeys((5, 6), "refused")
+
+
+def test_the_first_letter_to_an_exchange_goes_alone_and_is_all_that_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
+
+    def harm(peer: socket.socket, came: int) -> None:
+        peer.sendall(ack(1) if came == 1 else encode_method(1, spec.Channel.Close(404, GONE, 60, 40)))
+
+    sent, error = published_to("yxxx", harm)
+    assert "no exchange 'x'" in str(error)
+    assert sent == {0: "confirmed", 1: "refused"}
