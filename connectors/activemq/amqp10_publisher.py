@@ -23,10 +23,14 @@ from dlq.connectors.amqp10.values import TRUE, binary, described_value, sequence
 from dlq.connectors.base import Outgoing, Target, Writing
 from dlq.connectors.links import SilentLinkError, name_losses
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost
+from dlq.core.text import for_terminal, shorten
 
 _Told = TypeVar("_Told")
 _CAPABILITIES = {"queue": symbol("queue"), "topic": symbol("topic")}
 _ANCHORING = "0"
+_ROLLED_BACK = ("amqp:transaction:rollback", "amqp:transaction:timeout")
+"""What a commit is rejected with where nothing of it is there (part 4, section 4.5.8). Artemis says "failed"
+of any exception (ProtonTransactionHandler#onMessage), also of one that came behind the commit."""
 
 
 class Amqp10Sender:
@@ -147,14 +151,15 @@ class Amqp10Sender:
         odd = next((outcome for outcome in outcomes if outcome.code != frames.ACCEPTED), None)
         if odd is None:
             return
-        if receipt in self._commits and odd.code != frames.REJECTED:
-            raise ConnectionLost(f"{self.place}: a commit is answered by {odd.code:#x}, which tells nothing")
+        if receipt in self._commits and not (odd.code == frames.REJECTED and odd.condition in _ROLLED_BACK):
+            said = shorten(for_terminal(odd.detail or odd.condition), 300) or f"{odd.code:#x}"
+            raise ConnectionLost(f"{self.place}: a commit is answered by {said}, which tells nothing")
         self._refused[receipt] = self._refusal(odd)
         raise self._refused[receipt]
 
     def _refusal(self, outcome: Outcome) -> BrokerError:
         said = outcome.detail or f"outcome {outcome.code:#x}"
-        error = refusal(self.place, str((outcome.fields or [("",)])[0]), said)
+        error = refusal(self.place, outcome.condition, said)
         meaning = AccessDenied if isinstance(error, AccessDenied) else RolledBack
         return meaning(str(error))
 

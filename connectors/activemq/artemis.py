@@ -14,7 +14,7 @@ from dlq.connectors import looks
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.stomp import encode, headers_of
-from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.stomp_connection import Link, Unanswered
 from dlq.connectors.web import NoAnswerError, document, whole
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
@@ -46,6 +46,8 @@ class Management:
         self._broker = broker
         self._link: Link | None = None
         self._reply = ""
+        self.silences = 0
+        """Questions that were not answered: None tells as much of them as of what is not there."""
 
     def attribute(self, resource: str, name: str) -> Any:
         """The value of an attribute; None when there is no such resource or right."""
@@ -181,7 +183,8 @@ class Management:
             link = self._connected()
             self._send(link, {"reply-to": self._reply, **headers}, parameters)
             return self._answer(link)
-        except BrokerError:
+        except BrokerError:  # on another connection no late answer is taken for that to another question
+            self.silences += 1
             self.close()
             return None
 
@@ -201,13 +204,14 @@ class Management:
         return self._link
 
     def _answer(self, link: Link) -> Any:
+        """Raises Unanswered."""
         deadline = time.monotonic() + _WAIT
         while time.monotonic() < deadline:
             for frame in link.receive(0.02):
                 if frame.command == b"MESSAGE":
                     succeeded = headers_of(frame.head).get("_AMQ_OperationSucceeded") == "true"
                     return _first(frame.body) if succeeded else None
-        return None
+        raise Unanswered(f"{link.place}: its management gave no answer within {_WAIT:g} s")
 
     def close(self) -> None:
         """Leave, and take the queue of the answers away: in Artemis' default configuration it would stay,

@@ -11,8 +11,8 @@ one of a queue (ADDRESS::QUEUE).
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from dlq.connectors import looks
 from dlq.connectors.activemq.artemis import Management
@@ -23,6 +23,8 @@ from dlq.core.errors import BrokerError
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
 _FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
 _MOST_QUEUES = 20
@@ -68,7 +70,8 @@ def _own_kind(record: Record, target: Target) -> str | None:
 
 
 class Routing:
-    """What one Artemis tells of the places that letters go to."""
+    """What one Artemis tells of the places that letters go to. Where it `tells`, and is silent about
+    something, that is no answer: every method raises Unanswered then."""
 
     def __init__(self, management: Management) -> None:
         self._management = management
@@ -88,6 +91,13 @@ class Routing:
             names = self._management.queues()
             self._names, self._has_asked = None if names is None else frozenset(names), True
         return self._names is not None
+
+    def _ask(self, question: Callable[_P, _T], *what: _P.args, **named: _P.kwargs) -> _T:
+        before = self._management.silences
+        told = question(*what, **named)
+        if self._management.silences != before:
+            raise Unanswered("its management, which answered before, does not answer; is it too busy?")
+        return told
 
     def resolve_target(self, target: Target, record: Record) -> Target:
         """The target with the kind, and where its name alone would lead elsewhere the full name, of the queue
@@ -114,7 +124,7 @@ class Routing:
     def is_divert(self, name: str) -> bool:
         """Whether the broker has a divert of that name, which letters name as a queue."""
         if self._diverts is None:
-            told = self._management.attribute("broker", "divertNames") if self.tells else None
+            told = self._ask(self._management.attribute, "broker", "divertNames") if self.tells else None
             self._diverts = frozenset(map(str, told)) if isinstance(told, list) else frozenset()
         return name in self._diverts
 
@@ -151,7 +161,7 @@ class Routing:
     def _drops(self, target: Target) -> bool:
         address = (self._queue_meant(target) or target).name.partition("::")[0]
         if address not in self._dropping:
-            settings = self._management.address_settings(address)
+            settings = self._ask(self._management.address_settings, address)
             self._dropping[address] = settings.get("addressFullMessagePolicy") == "DROP"
         return self._dropping[address]
 
@@ -161,10 +171,10 @@ class Routing:
         return self._kinds[queue]
 
     def _of_queue(self, queue: str, name: str) -> Any:
-        return self._management.attribute(f"queue.{queue}", name)
+        return self._ask(self._management.attribute, f"queue.{queue}", name)
 
     def _of_address(self, address: str, name: str) -> Any:
-        return self._management.attribute(f"address.{address}", name)
+        return self._ask(self._management.attribute, f"address.{address}", name)
 
     def counts(self, targets: Iterable[Target]) -> dict[str, int]:
         """What the broker has counted by now at the places of these targets: a checkpoint for `unproven`."""
@@ -181,7 +191,7 @@ class Routing:
         return found
 
     def _started(self) -> dict[str, int]:
-        up = self._management.attribute("broker", "uptimeMillis")
+        up = self._ask(self._management.attribute, "broker", "uptimeMillis")
         return {_STARTED: now() // 1000 - up} if isinstance(up, int) else {}
 
     def begin(self, target: Target) -> str | None:
@@ -271,8 +281,8 @@ class Routing:
         selector finds what came by AMQP 1.0 (2.56.0)."""
         wanted = {letter.provenance[REPLAY_ID] for letter in letters}
         queues = {queue for letter in letters for queue in self.receivers(letter.target)}
-        listed = (message for queue in queues for message in self._management.messages(queue, "") or ())
-        return wanted & {str(message.get(REPLAY_ID)) for message in listed}
+        listed = (one for queue in queues for one in self._ask(self._management.messages, queue, "") or ())
+        return wanted & {str(one.get(REPLAY_ID)) for one in listed}
 
     def _why_fewer(self, committed: int, before: Mapping[str, int]) -> str | None:
         """By the counts of all places that letters of the plan went to."""

@@ -216,7 +216,7 @@ class Link:
     def _check_silence(self) -> None:
         now = time.monotonic()
         if now - self._heard > _SILENCE:
-            raise ConnectionLost(f"{self.place}: nothing was heard from the broker for {_SILENCE:.0f} s")
+            raise Unanswered(f"{self.place}: nothing was heard from the broker for {_SILENCE:.0f} s")
         if now - self._sent > _OWN_BEAT:
             self.send(b"\n")
 

@@ -68,13 +68,15 @@ class Delivery(NamedTuple):
 
 class Outcome(NamedTuple):
     """What became of a letter that we sent, or of our outcome of one that we got, by its `number`. `fields`
-    are those of the outcome, without types; `of_sent`: it is about what we sent."""
+    are those of the outcome, without types; `of_sent`: it is about what we sent; `condition` and `detail` are
+    AMQP's name of the error that it holds, and its text."""
 
     number: int
     code: int
     detail: str
     fields: Sequence[Any] = ()
     of_sent: bool = True
+    condition: str = ""
 
 
 class Link:
@@ -307,12 +309,12 @@ class Session:
         code, fields = state if isinstance(state, tuple) else (0, [])
         if code == frames.TRANSACTIONAL and len(fields) > 1 and isinstance(fields[1], tuple):
             code, fields = fields[1]
-        detail = _said(fields[0])[1] if fields and isinstance(fields[0], tuple) else ""
+        condition, detail = _said(fields[0] if fields else None)
         of_sent = frame.field(0) is frames.RECEIVER
         awaited = self._awaited[of_sent]
         answered = _within(awaited, first, (frame.number(2, first) - first) % _WRAP + 1)
         awaited.difference_update(answered)
-        self._outcomes += [Outcome(number, code, detail, fields, of_sent) for number in answered]
+        self._outcomes += [Outcome(n, code, detail, fields, of_sent, condition) for n in answered]
 
     def _answer(self, code: int, patience: float | None = None) -> Frame:
         """The next frame with this code; letters and outcomes that come before it are kept."""

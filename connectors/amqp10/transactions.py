@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.session import Outcome, Session
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.links import SilentLinkError
 from dlq.core.text import for_terminal
 
 
@@ -24,7 +24,7 @@ class Transactions:
         outcome = self.outcome_of(self._session.send(self._coordinator, frames.declare()))
         begun = outcome.fields[0] if outcome.code == frames.DECLARED and outcome.fields else None
         if not isinstance(begun, bytes):
-            raise LinkLostError(f"the broker begins no transaction: {for_terminal(outcome.detail)}")
+            raise SilentLinkError(f"the broker begins no transaction: {for_terminal(outcome.detail)}")
         return begun
 
     def end(self, transaction: bytes, fail: bool = False) -> int:

@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 from support.brokers.hostile import openwire, stomp
-from support.brokers.hostile_amqp10 import COMMIT, LETTER, Odd, Taking, attached, became, letter, usual
+from support.brokers.hostile_amqp10 import (
+    COMMIT,
+    DECLARE,
+    LETTER,
+    Odd,
+    Taking,
+    attached,
+    became,
+    letter,
+    usual,
+)
 from support.servers.hostile import Server
 
 from dlq.connectors import looks
-from dlq.connectors.activemq import artemis_routing
+from dlq.connectors.activemq import artemis_routing, stomp_connection
 from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
@@ -109,6 +119,18 @@ WAYS: Mapping[str, tuple[Callable[[ActiveMQBroker], Any], str, Any]] = {
 }
 
 
+def test_who_is_silent_by_stomp_longer_than_its_heart_may_be_is_no_connection_that_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stomp_connection, "_SILENCE", 0.5)
+    with Server(stomp(stopping, "BEGIN")) as server:
+        sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{server.address}", timeout="9s"))
+        sender.send(sender.begin("1"))
+        with pytest.raises(Unanswered, match="nothing was heard"):
+            sender.wait_for(sender.new_receipt())
+        sender.close()
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_socket_that_takes_nothing_more_is_no_connection_that_ended(way: str) -> None:
     make, scheme, behave = WAYS[way]
@@ -119,6 +141,14 @@ def test_a_socket_that_takes_nothing_more_is_no_connection_that_ended(way: str) 
         sender.close()
 
 
+def error(condition: str) -> bytes:
+    return described_value(0x1D, sequence([symbol(condition), string("no")]))
+
+
+def rejected_for(condition: str) -> bytes:
+    return described_value(frames.REJECTED, sequence([error(condition)]))
+
+
 ODD_STATES = {
     "received": described_value(0x23, sequence([])),
     "none": NULL,
@@ -126,6 +156,10 @@ ODD_STATES = {
     "modified": frames.state(frames.MODIFIED),
     "declared": described_value(frames.DECLARED, sequence([binary(b"u")])),
     "unknown": described_value(0x99, sequence([])),
+    "rejected, nothing said": frames.state(frames.REJECTED),
+    "rejected, by some exception": rejected_for("failed"),
+    "rejected, not the user's": rejected_for("amqp:unauthorized-access"),
+    "rolled back, and no rejection": described_value(0x99, sequence([error("amqp:transaction:rollback")])),
 }
 
 
@@ -138,9 +172,9 @@ def test_a_commit_that_is_neither_accepted_nor_rejected_is_in_doubt_and_goes_onc
     assert (broker.commits, broker.sessions) == (1, 1)
 
 
-def test_a_commit_that_is_rejected_is_rolled_back_and_its_letters_are_tried_alone() -> None:
-    why = described_value(0x1D, sequence([symbol("amqp:transaction:rollback"), string("no")]))
-    rejected = described_value(frames.REJECTED, sequence([why]))
+@pytest.mark.parametrize("condition", ["amqp:transaction:rollback", "amqp:transaction:timeout"])
+def test_a_commit_that_is_rolled_back_has_its_letters_tried_alone(condition: str) -> None:
+    rejected = rejected_for(condition)
     commits: list[frames.Frame] = []
 
     def first_fails(_peer: socket.socket, frame: frames.Frame) -> bytes:
@@ -151,6 +185,22 @@ def test_a_commit_that_is_rejected_is_rolled_back_and_its_letters_are_tried_alon
         sent, error = published(server.address)
     assert error is None
     assert [one.outcome for one in sent] == ["confirmed"] * LETTERS
+
+
+NO_TRANSACTION: Mapping[str, Odd] = {
+    "silence": silent,
+    "no id": lambda _peer, frame: became(frame, described_value(frames.DECLARED, sequence([]))),
+    "a rejection": lambda _peer, frame: became(frame, rejected_for("amqp:resource-limit-exceeded")),
+}
+
+
+@pytest.mark.parametrize("answer", NO_TRANSACTION)
+def test_who_begins_no_transaction_is_left_and_refuses_no_letter(answer: str) -> None:
+    with Server(broker := Taking({DECLARE: NO_TRANSACTION[answer]})) as server:
+        sent, error = published(server.address)
+    assert isinstance(error, ConnectionLost)
+    assert not sent
+    assert broker.sessions == 1
 
 
 @pytest.mark.parametrize("more", [True, False])
@@ -184,6 +234,8 @@ def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest
 
 class Slow:
     """A management of Artemis each of whose answers takes a while."""
+
+    silences = 0
 
     def __init__(self) -> None:
         self.seconds = 0.0

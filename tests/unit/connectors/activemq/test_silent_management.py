@@ -1,0 +1,140 @@
+"""An Artemis whose management is silent for a while: that is no answer, nor is a late one another's."""
+
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from support.analyzers.letters import record
+from support.servers.hostile import Server
+
+from dlq.connectors.activemq import artemis, artemis_routing
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.artemis_routing import Routing
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.stomp_connection import Unanswered
+from dlq.connectors.base import Target
+
+TARGET = Target("queue", "a::q")
+ANSWERS: Mapping[str, Any] = {
+    "address": "a",
+    "routingType": "ANYCAST",
+    "unRoutedMessageCount": 0,
+    "routedMessageCount": 0,
+    "messagesAdded": 0,
+    "uptimeMillis": 10**6,
+}
+
+
+class Told(Management):
+    """Nothing has come to its queue, and its address drops what is too much."""
+
+    def __init__(self) -> None:
+        super().__init__(ActiveMQBroker("b", "artemis", "stomp://h"))
+        self.silent: Callable[[str], bool] = lambda _name: False
+
+    def _ask(self, headers: dict[str, str], _parameters: str = "") -> Any:
+        if self.silent(name := headers.get("_AMQ_Attribute", headers.get("_AMQ_OperationName", ""))):
+            self.silences += 1
+            return None
+        if name == "getAddressSettingsAsJSON":
+            return '{"addressFullMessagePolicy": "DROP"}'
+        return ["q"] if name == "queueNames" else ANSWERS.get(name)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    monkeypatch.setattr(artemis_routing, "_COUNTING_SECONDS", 0.1)
+    return Told()
+
+
+def test_what_a_full_address_drops_is_refused(told: Told) -> None:
+    routing = Routing(told)
+    assert routing.begin(TARGET) is None
+    assert [one.outcome for one in routing.answers([(1, TARGET)])] == ["refused"]
+
+
+@pytest.mark.parametrize("name", ["unRoutedMessageCount", "routedMessageCount", "messagesAdded", "uptime"])
+def test_who_is_silent_after_a_commit_has_refused_nothing(told: Told, name: str) -> None:
+    routing = Routing(told)
+    routing.begin(TARGET)
+    told.silent = lambda asked: asked.startswith(name)
+    [answer] = routing.answers([(1, TARGET)])
+    assert answer.outcome == "in_doubt"
+    assert "does not answer" in str(answer.detail)
+
+
+USES: Mapping[str, Callable[[Routing], object]] = {
+    "where it leads": lambda routing: routing.resolve_target(TARGET, record()),
+    "whether it is there": lambda routing: routing.why_missing(TARGET),
+    "who gets it": lambda routing: routing.receivers(TARGET),
+    "what was counted": lambda routing: routing.counts([TARGET]),
+    "what drops": lambda routing: routing.risk(TARGET),
+    "before a letter": lambda routing: routing.begin(TARGET),
+    "what is sent through a divert": lambda routing: routing.is_divert("d"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_silence_is_neither_a_missing_queue_nor_a_count(told: Told, use: str) -> None:
+    routing = Routing(told)
+    assert routing.tells
+    told.silent = lambda _name: True
+    with pytest.raises(Unanswered, match="does not answer"):
+        USES[use](routing)
+    told.silent = lambda _name: False
+    USES[use](routing)
+    assert routing.why_missing(TARGET) is None
+
+
+def test_who_was_never_answered_has_no_right_and_is_told_so_by_nothing(told: Told) -> None:
+    told.silent = lambda _name: True
+    routing = Routing(told)
+    assert not routing.tells
+    assert routing.begin(TARGET) is None
+    assert [one.outcome for one in routing.answers([(1, TARGET)])] == ["confirmed"]
+
+
+def answering_late(peer: socket.socket) -> None:
+    """The first question is answered when the second one comes, and before that."""
+    heard, late = b"", b""
+    while data := peer.recv(2**16):
+        heard += data
+        *frames, heard = heard.split(b"\0")
+        for frame in frames:
+            said = dict(re.findall(rb"\n([^:\n]+):([^\n]*)", frame))
+            if b"CONNECT\n" in frame[:10]:
+                peer.sendall(b"CONNECTED\nversion:1.2\nserver:ActiveMQ-Artemis/2.56.0\n\n\0\n")
+            if b"receipt" in said:
+                peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"])
+            if b"_AMQ_Attribute" in said:
+                token = said[b"reply-to"].rpartition(b".")[2]
+                head = (
+                    b"MESSAGE\nsubscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n\n"
+                )
+                answer = head % token + b'["%b"]' % said[b"_AMQ_Attribute"] + b"\0\n"
+                peer.sendall(late)
+                if said[b"_AMQ_Attribute"] == b"slow":
+                    late = answer
+                else:
+                    time.sleep(0.05)
+                    peer.sendall(answer)
+
+
+def test_a_late_answer_is_none_to_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artemis, "_WAIT", 0.5)
+    with Server(answering_late) as server:
+        management = Management(ActiveMQBroker("b", "artemis", f"stomp://{server.address}"))
+        assert management.attribute("q", "quick") == "quick"
+        assert management.attribute("q", "slow") is None
+        assert management.silences == 1
+        assert management.attribute("q", "quick") == "quick"
+        management.close()
+
+
+def test_a_broker_that_is_not_there_is_silent() -> None:
+    management = Management(ActiveMQBroker("b", "artemis", "stomp://127.0.0.1:1", timeout="200ms"))
+    assert management.attribute("q", "quick") is None
+    assert management.silences == 1
