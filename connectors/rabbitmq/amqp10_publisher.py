@@ -4,13 +4,15 @@ What an outcome means here:
 
     accepted               every queue that it was routed to has it      confirmed
     released               no queue is bound for it                      returned
-    rejected, modified     a queue refused it (full, or it failed)       refused
+    rejected               its queue is full, and rejects what comes     refused
+    rejected, modified     else a queue failed, or one of several is full: others may have it
+                                                                         in_doubt
     silence, a lost socket nothing is known of those in flight           in_doubt
 """
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from urllib.parse import quote
 
 from dlq.connectors import outbound
@@ -24,10 +26,11 @@ from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, p
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of, message_to_send
+from dlq.connectors.rabbitmq.topology import rejects_when_full
 from dlq.connectors.sending import WindowedPublisher
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core import units
-from dlq.core.errors import NotFound
+from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.text import for_terminal
 
 _UNOPENED = (
@@ -38,9 +41,10 @@ _PATIENCE = 0.2
 _MEANS: Mapping[int, tuple[Means, str | None]] = {
     frames.ACCEPTED: ("confirmed", None),
     frames.RELEASED: ("returned", "released by the broker: no queue is bound for it"),
-    frames.REJECTED: ("refused", "rejected by the broker: a target queue is full and rejects, or it failed"),
-    frames.MODIFIED: ("refused", "modified by the broker: a target queue failed"),
+    frames.REJECTED: ("in_doubt", "rejected by the broker: a queue failed, so it may have been stored"),
+    frames.MODIFIED: ("in_doubt", "modified by the broker: a queue failed, so it may have been stored"),
 }
+_FULL: tuple[Means, str] = "refused", "rejected by the broker: its queue is full and rejects what comes"
 _UNKNOWN: tuple[Means, str] = "in_doubt", "an outcome that AMQP 1.0 has not"
 
 
@@ -92,6 +96,7 @@ class _Amqp10Publisher(WindowedPublisher):
         self._numbers: dict[int, int] = {}
         """Number of the delivery that is not answered -> the caller's."""
         self._missing: dict[Target, str] = {}
+        self._rejects_when_full = cache(partial(rejects_when_full, broker))
 
     def _opened(self) -> Session:
         session = open_session(self._broker, self._name, self._unsent_seconds)
@@ -155,14 +160,22 @@ class _Amqp10Publisher(WindowedPublisher):
 
     def _turn(self, wait: float) -> None:
         self._session.turn(wait)
-        for outcome in self._session.outcomes():
-            self._answered(outcome)
+        doubts = [self._answered(outcome) for outcome in self._session.outcomes() if outcome.of_sent]
+        if doubt := next(filter(None, doubts), None):  # what comes behind it would be in doubt, too
+            raise ConnectionLost(f"{self._place}: {doubt}")
 
-    def _answered(self, outcome: Outcome) -> None:
-        means, why = _MEANS.get(outcome.code, _UNKNOWN)
+    def _answered(self, outcome: Outcome) -> str | None:
+        """What is in doubt about a letter, if anything."""
+        number = self._numbers.pop(outcome.number)
+        means, why = self._meant(outcome.code, self.in_flight[number].target)
         detail = f"{why}: {for_terminal(outcome.detail)}" if outcome.detail else why
-        if outcome.of_sent:
-            self.answers.append(Sent(self._numbers.pop(outcome.number), means, detail))
+        self.answers.append(Sent(number, means, detail))
+        return detail if means == "in_doubt" else None
+
+    def _meant(self, code: int, target: Target) -> tuple[Means, str | None]:
+        if code == frames.REJECTED and target.kind == "queue" and self._rejects_when_full(target.name):
+            return _FULL
+        return _MEANS.get(code, _UNKNOWN)
 
     def cut(self) -> None:
         """The kernel drops what it has not sent."""

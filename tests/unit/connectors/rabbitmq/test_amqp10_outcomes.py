@@ -1,0 +1,72 @@
+"""What RabbitMQ's outcomes of AMQP 1.0 mean: refused is only what no queue can have."""
+
+import os
+from collections.abc import Mapping
+
+import pytest
+from support.brokers.hostile_amqp10 import LETTER, Taking, became, letter
+from support.servers.hostile import Server
+
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.values import NULL, described_value, sequence
+from dlq.connectors.base import Sent, Target
+from dlq.connectors.rabbitmq import amqp10_publisher
+from dlq.connectors.rabbitmq.amqp10_publisher import _Amqp10Publisher
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.core.errors import DlqError
+
+LETTERS = 3
+FULL, OTHER, SEVERAL = Target("queue", "full"), Target("queue", "q"), Target("exchange", "full", "k")
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
+    monkeypatch.setattr(amqp10_publisher, "rejects_when_full", lambda _broker, queue: queue == "full")
+
+
+def published(state: bytes, target: Target) -> tuple[list[Sent], DlqError | None]:
+    sent: list[Sent] = []
+    with Server(Taking({LETTER: lambda _peer, frame: became(frame, state)})) as server:
+        broker = RabbitBroker("b", "rabbitmq", f"amqp://u@{server.address}", password_env="HOSTILE")
+        publisher = _Amqp10Publisher(broker, "plan", 1)
+        try:
+            sent += publisher.publish(letter(n)._replace(target=target) for n in range(LETTERS))
+        except DlqError as error:
+            return sent, error
+        finally:
+            publisher.close()
+    return sent, None
+
+
+REFUSED = described_value(frames.REJECTED, sequence([NULL]))
+
+
+def test_what_a_full_queue_rejects_is_refused_and_the_rest_goes_on() -> None:
+    sent, error = published(REFUSED, FULL)
+    assert error is None
+    assert [one.outcome for one in sent] == ["refused"] * LETTERS
+
+
+DOUBTS: Mapping[str, tuple[bytes, Target]] = {
+    "a queue that does not reject": (REFUSED, OTHER),
+    "one queue of several": (REFUSED, SEVERAL),
+    "modified": (frames.state(frames.MODIFIED), FULL),
+    "received": (described_value(0x23, sequence([])), FULL),
+    "unknown": (described_value(0x99, sequence([])), FULL),
+    "none": (NULL, FULL),
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_what_a_queue_may_have_is_in_doubt_and_nothing_more_goes(doubt: str) -> None:
+    sent, error = published(*DOUBTS[doubt])
+    assert "b (" in str(error)
+    assert [(one.number, one.outcome) for one in sent] == [(0, "in_doubt")]
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(frames.ACCEPTED, "confirmed"), (frames.RELEASED, "returned")])
+def test_what_is_taken_or_routed_nowhere(code: int, outcome: str) -> None:
+    sent, error = published(frames.state(code), OTHER)
+    assert error is None
+    assert [one.outcome for one in sent] == [outcome] * LETTERS
