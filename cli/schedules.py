@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from dlq.core.errors import UsageError
 from dlq.core.units import seconds
@@ -15,6 +16,9 @@ KNOWN = ", ".join([*(f"{n}m" for n in _MINUTES), *(f"{n}h" for n in _HOURS), "1d
 """What divides an hour, a day or a week evenly: cron knows nothing else."""
 _NIGHT = 3
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST_NAME = 52
+"""Characters of a CronJob's name: its jobs put eleven behind it."""
+_DIGEST = 8
 _AFTER = 60
 """Seconds after max_time at which the program that started a run ends it."""
 
@@ -144,18 +148,28 @@ def _unit_word(text: str) -> str:
 
 def kubernetes(call: Call) -> str:
     """A CronJob. It expects a config map dlq-config, a secret dlq-secrets, a volume claim dlq-archive."""
-    name = re.sub(r"[^a-z0-9]+", "-", f"dlq-{call.profile}".lower())[:52].strip("-")
     limit = "" if call.max_seconds is None else _DEADLINE.format(seconds=int(call.max_seconds) + _AFTER)
     secrets = _SECRETS if call.secrets else ""
     words = ["/usr/local/bin/dlq", "-c", "/etc/dlq/dlq.toml", "run", call.profile, "--skip-if-busy"]
     return _CRON_JOB.format(
-        name=name,
+        name=_job_name(call.profile),
         schedule=json.dumps(schedule(call.every).cron),
         limit=limit,
         image=json.dumps(call.image),
         command=json.dumps([*words, "--log-format", "json"]),
         secrets=secrets,
     )
+
+
+def _job_name(profile: str) -> str:
+    """A name that Kubernetes takes. Where it is not that of the profile, a digest tells it from others that
+    become alike."""
+    whole = f"dlq-{profile}"
+    name = re.sub(r"[^a-z0-9]+", "-", whole.lower()).strip("-")
+    if name == whole and len(name) <= _LONGEST_NAME:
+        return name
+    digest = sha256(profile.encode()).hexdigest()[:_DIGEST]
+    return f"{name[: _LONGEST_NAME - _DIGEST - 1].rstrip('-')}-{digest}"
 
 
 _DEADLINE = "      activeDeadlineSeconds: {seconds}\n"

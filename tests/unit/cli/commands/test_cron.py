@@ -167,9 +167,36 @@ def test_kubernetes_accepts_the_cron_job(every: str, limit: float | None) -> Non
     text = schedules.kubernetes(call(every, profile="Night.ly_1", secrets=["SHOP_SECRET"], max_seconds=limit))
     job = yaml.safe_load(text)
     kubernetes_validate.validate(job, "1.31", strict=True)
-    assert job["metadata"]["name"] == "dlq-night-ly-1"
+    assert job["metadata"]["name"].startswith("dlq-night-ly-1-")
     assert job["spec"]["concurrencyPolicy"] == "Forbid"
     assert seconds_between_runs(job["spec"]["schedule"]) == {schedules.seconds(every)}
+
+
+LONG = "a" * 48
+ALIKE = [
+    "a.b",
+    "a_b",
+    "a-b",
+    "A-b",
+    "a--b",
+    "a-b-",
+    "a.b_",
+    LONG,
+    f"{LONG}a",
+    f"{LONG}b",
+    f"{LONG[:-1]}.",
+    "9" * 300,
+]
+
+
+def test_profiles_that_become_alike_are_jobs_of_their_own() -> None:
+    jobs = [yaml.safe_load(schedules.kubernetes(call(profile=profile))) for profile in ALIKE]
+    for job in jobs:
+        kubernetes_validate.validate(job, "1.31", strict=True)
+    names = [job["metadata"]["name"] for job in jobs]
+    assert len({*names}) == len(ALIKE)
+    assert all(re.fullmatch("[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) and len(name) <= 52 for name in names)
+    assert (names[ALIKE.index("a-b")], names[ALIKE.index(LONG)]) == ("dlq-a-b", f"dlq-{LONG}")
 
 
 LINE_BREAKS = ["a\n* * * * * evil", "a\rb", "a\0b", "a\x1b[2J", "a\u2028b", "a\udcffb"]
