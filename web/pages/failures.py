@@ -1,5 +1,6 @@
 """Failures: listed, one with its life, and what people say of them."""
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -101,9 +102,13 @@ def _note(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
     return operations.note_failure(desk, one, form.text("text"))
 
 
+_COUNT = re.compile(r"[1-9][0-9]{0,14}")
+"""Of letters: at least one, and no more than can be meant."""
+
+
 def _snooze(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
     letters = form.text("letters")
-    if letters and not (letters.isascii() and letters.isdigit() and int(letters[:12]) > 0):
+    if letters and not _COUNT.fullmatch(letters):
         raise UsageError(f"{letters!r} is no number of letters")
     until = form.text("until") or None
     return operations.snooze_failure(desk, one, until, int(letters) if letters else None, form.text("reason"))

@@ -157,7 +157,8 @@ def test_what_is_said_of_a_failure_stands_in_the_ledger_under_a_proven_name(
 @pytest.mark.parametrize(
     ("action", "fields"),
     [("note", {"text": " "}), ("snooze", {"reason": "x"}), ("snooze", {"until": "3d"}), ("resolve", {}),
-     ("snooze", {"letters": "-1", "reason": "x"}), ("snooze", {"until": "yesterday", "reason": "x"})],
+     ("snooze", {"letters": "-1", "reason": "x"}), ("snooze", {"until": "yesterday", "reason": "x"}),
+     *(("snooze", {"letters": odd, "reason": "x"}) for odd in ("0", "1e3", "٣", "9" * 16, "9" * 5000))],
 )  # fmt: skip
 def test_what_lacks_something_is_refused_and_nothing_is_written(
     serve: Serve, dlq: Any, action: str, fields: dict[str, str]
