@@ -40,7 +40,7 @@ def check(settings: Settings) -> None:
         raise ConfigError("archive is empty; name a folder, or s3://bucket/path")
     _check_urls(settings)
     for broker in settings.brokers.values():
-        _sound(f"brokers.{broker.name}.timeout", units.seconds, broker.timeout)
+        _sound(f"brokers.{broker.name}.timeout", units.wait_seconds, broker.timeout)
         if isinstance(broker.witness, str) and broker.witness != AUTO:
             raise ConfigError(
                 f"brokers.{broker.name}.witness must be true, false or {AUTO!r}, "
@@ -61,10 +61,10 @@ def check(settings: Settings) -> None:
     for state in settings.retain.states:
         _one_of("retain.states", state, RETAIN_STATES)
     _sound("retain.max_size", units.size, settings.retain.max_size)
-    _sound("retain.max_age", units.seconds, settings.retain.max_age)
-    _sound("ledger.lease", units.seconds, settings.ledger.lease)
-    _sound("replay.ramp_wait", units.seconds, settings.replay.ramp_wait)
-    _sound("replay.approval_time", units.seconds, settings.replay.approval_time)
+    _sound("retain.max_age", units.seconds_ahead, settings.retain.max_age)
+    _sound("ledger.lease", units.seconds_ahead, settings.ledger.lease)
+    _sound("replay.ramp_wait", units.seconds_ahead, settings.replay.ramp_wait)
+    _sound("replay.approval_time", units.seconds_ahead, settings.replay.approval_time)
     _check_serve(settings.serve)
 
 
@@ -112,8 +112,8 @@ def _sound(place: str, reader: Callable[[Any], object], value: object) -> None:
 
 def _check_profile(place: str, profile: Profile) -> None:
     _one_of(f"{place}.mode", profile.mode, _MODES)
-    _sound(f"{place}.max_time", units.seconds, profile.max_time)
-    _sound(f"{place}.alarm_timeout", units.seconds, profile.alarm_timeout)
+    _sound(f"{place}.max_time", units.seconds_ahead, profile.max_time)
+    _sound(f"{place}.alarm_timeout", units.wait_seconds, profile.alarm_timeout)
 
 
 def _check_source(place: str, source: Source, settings: Settings) -> None:
@@ -144,4 +144,4 @@ def _check_store(place: str, store: Evidence) -> None:
         )
     if not store.sources:
         raise ConfigError(f"{place}.sources is empty; name sources, or leave it out for all")
-    _sound(f"{place}.window", units.seconds, store.window)
+    _sound(f"{place}.window", units.seconds_ahead, store.window)

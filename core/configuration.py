@@ -157,7 +157,7 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
         if origin is tuple and isinstance(value, list | tuple | str):
             items = [value] if isinstance(value, str) else value
             if all(isinstance(item, str) for item in items):
-                return tuple(items)
+                return tuple(_without_nul(place, item) for item in items)
         elif origin in (dict, Mapping) or origin is Mapping.__class__:
             pass
         elif (
@@ -165,11 +165,11 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
             and isinstance(value, origin)
             and not (origin is int and isinstance(value, bool))
         ):
-            return value
+            return _without_nul(place, value) if isinstance(value, str) else value
     if isinstance(value, Mapping) and any(
         typing.get_origin(o) is not None and issubclass(typing.get_origin(o), Mapping) for o in options
     ):
-        return {str(key): _as_text(f"{place}.{key}", each) for key, each in value.items()}
+        return {_without_nul(place, key): _as_text(f"{place}.{key}", each) for key, each in value.items()}
     names = " or ".join(_WORDS[typing.get_origin(o) or o] for o in options if o is not type(None))
     raise ConfigError(f"{place} must be {names}, not {quote_value(value)}")
 
@@ -178,7 +178,14 @@ def _as_text(place: str, value: Any) -> str:
     """A value of a table that takes any, as Spark reads it. Raises ConfigError."""
     if not isinstance(value, str | bool | int | float) or (isinstance(value, int) and abs(value) >> 64):
         raise ConfigError(f"{place} must be text, a number, or true or false, not {quote_value(value)}")
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else _without_nul(place, str(value))
+
+
+def _without_nul(place: str, text: str) -> str:
+    """No kernel takes NUL in the name of a file or in a program's argument. Raises ConfigError."""
+    if "\0" in text:
+        raise ConfigError(f"{place}: {quote_value(text)} holds NUL, which nothing here may")
+    return text
 
 
 def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

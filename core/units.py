@@ -17,6 +17,8 @@ _BYTES = {
     "MIB": 2**20,
     "GIB": 2**30,
 }
+_CENTURY = 100 * 365 * 86_400.0
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 3600.0
 _LARGEST = 2.0**63
 """Seconds or bytes."""
 MOST = 10**15
@@ -31,6 +33,24 @@ def seconds(text: str | float) -> float:
     if match is None or unit not in _SECONDS or (found := float(match[1]) * _SECONDS[unit]) >= _LARGEST:
         told = shorten(str(text), 80)
         raise UsageError(f"{told!r} is no duration; write a number and one of {', '.join(_SECONDS)}, e.g. 5m")
+    return found
+
+
+def seconds_ahead(text: str | float) -> float:
+    """`seconds` until something ends, or since: no calendar knows when it is more than a few thousand years.
+    Raises UsageError."""
+    found = seconds(text)
+    if found > _CENTURY:
+        raise UsageError(f"{text!r} is longer than a century")
+    return found
+
+
+def wait_seconds(text: str | float) -> float:
+    """`seconds` of a wait for an answer: drivers take none of nothing, and none of days. Raises
+    UsageError."""
+    found = seconds(text)
+    if not _SHORTEST_WAIT <= found <= _LONGEST_WAIT:
+        raise UsageError(f"{text!r} is no wait for an answer; it takes 1ms at least, and 1h at most")
     return found
 
 

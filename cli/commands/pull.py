@@ -61,7 +61,7 @@ def pull(
     context: Context = ctx.obj
     if mode not in (None, "copy", "drain"):
         raise UsageError(f"--mode is copy or drain, not {mode!r}")
-    seconds = None if max_time is None else units.seconds(max_time)
+    seconds = None if max_time is None else units.seconds_ahead(max_time)
     wanted = PullWanted(
         sources or (), mode, limit, seconds, force, include_empty, parallel, analyze=not no_analyze
     )

@@ -14,7 +14,7 @@ from dlq.cli.context import Context, wants_no_escapes
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
-from dlq.core.units import MOST, human_seconds, seconds
+from dlq.core.units import MOST, human_seconds, seconds_ahead
 
 _ALL = "\x1b[H\x1b[J"
 """Go to the first line, and make the screen empty."""
@@ -43,7 +43,7 @@ def watch(
     from dlq.operations.watching import Watching
 
     context: Context = ctx.obj
-    pause = seconds(every)
+    pause = seconds_ahead(every)
     if pause <= 0:
         raise UsageError(f"--every {every}: it must be longer than nothing")
     with Watching(context.desk, sources or ()) as watching, _screen(context):

@@ -62,6 +62,8 @@ _SILENT = logging.getLogger(f"{__name__}.library")
 """It would write to standard error what `noted` is told of anyway."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
+_LONGEST_REQUEST = 300_000
+"""Milliseconds; librdkafka takes no more, and asks again."""
 _LARGEST_ANSWER = 1_000_000_000
 """Bytes; a record may be as large as its topic lets it. Another protocol's answer reads as more."""
 _NO_KAFKA = re.compile(r"(\S+:\d+)/(\w+): .*?Invalid response size (\d+)")
@@ -260,13 +262,13 @@ def _settings(broker: KafkaBroker) -> dict[str, Any]:
     protocol = {("kafka", False): "PLAINTEXT", ("kafka", True): "SASL_PLAINTEXT", (TLS, False): "SSL"}.get(
         (scheme, secret is not None), "SASL_SSL"
     )
-    timeout = int(seconds(broker.timeout) * 1000)
+    timeout = max(1000, int(seconds(broker.timeout) * 1000))
     settings: dict[str, Any] = {
         "bootstrap.servers": servers.strip("/"),
         "client.id": _READER,
         "security.protocol": protocol,
-        "socket.timeout.ms": max(1000, timeout),
-        "socket.connection.setup.timeout.ms": max(1000, timeout),
+        "socket.timeout.ms": min(timeout, _LONGEST_REQUEST),
+        "socket.connection.setup.timeout.ms": timeout,
         "reconnect.backoff.max.ms": 1000,
         "log_level": 0,
     }

@@ -84,3 +84,47 @@ def test_each_key_takes_each_value_or_refuses_it_in_a_line(documents: Any) -> No
         except Exception as error:  # noqa: BLE001 (what no user should ever see)
             faults.append(f"{type(error).__name__}: {error}"[:LONGEST_LINE])
     assert faults == []
+
+
+SOURCE = {"broker": "b", "queue": "a\0b"}
+WITH_NUL: tuple[Mapping[str, Any], ...] = (
+    {"archive": "a\0b"},
+    {"sources": {"o": SOURCE}},
+    {"spark": {"conf": {"x": "a\0b"}}},
+    {"spark": {"conf": {"a\0b": "x"}}},
+    {"mask": [{"pattern": "a\0b"}]},
+    *({"profiles": {"x": {name: ["/bin/true", "a\0b"]}}} for name in ("on_alarm", "report", "fail_on")),
+    {"profiles": {"x": {"metrics": "a\0b"}}},
+)
+
+
+@pytest.mark.parametrize("document", WITH_NUL, ids=str)
+def test_what_no_kernel_takes_as_a_name_is_refused_at_once(document: Mapping[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="holds NUL"):
+        configuration.parse({**BASE, **document})
+
+
+FAR: tuple[Mapping[str, Any], ...] = (
+    {"profiles": {"x": {"max_time": "36501d"}}},
+    {"ledger": {"lease": "36501d"}},
+    {"retain": {"max_age": "36501d"}},
+    {"replay": {"ramp_wait": "36501d"}},
+    {"replay": {"approval_time": "36501d"}},
+    {"evidence": {"x": {**TABLES["evidence"][1], "window": "36501d"}}},
+)
+
+
+@pytest.mark.parametrize("document", FAR, ids=str)
+def test_what_lies_beyond_every_calendar_is_refused(document: Mapping[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="'36501d' is longer than a century"):
+        configuration.parse({**BASE, **document})
+
+
+@pytest.mark.parametrize("kind", [*kinds(), None])
+@pytest.mark.parametrize("wait", ["0s", "0.5ms", "2h", "25d", "99999999999w"])
+def test_a_wait_that_no_driver_takes_is_refused(kind: str | None, wait: str) -> None:
+    place = "profiles.x.alarm_timeout" if kind is None else "brokers.b.timeout"
+    document = {"profiles": {"x": {"alarm_timeout": wait}}} if kind is None else {}
+    broker = {"kind": "memory"} if kind is None else {"kind": kind, "timeout": wait}
+    with pytest.raises(ConfigError, match=f"^{place}: "):
+        configuration.parse({"brokers": {"b": broker}, **document})

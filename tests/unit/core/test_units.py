@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dlq.core.errors import UsageError
-from dlq.core.units import seconds, size
+from dlq.core.units import seconds, seconds_ahead, size, wait_seconds
 
 
 def test_a_number_and_a_unit_are_read() -> None:
@@ -13,7 +13,7 @@ def test_a_number_and_a_unit_are_read() -> None:
     assert (size("2GB"), size("1KiB"), size("9")) == (2_000_000_000, 1024, 9)
 
 
-@pytest.mark.parametrize("read", [seconds, size])
+@pytest.mark.parametrize("read", [seconds, seconds_ahead, size, wait_seconds])
 @pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "1e9", f"{'9' * 400}", "٣x"])
 def test_what_is_no_number_or_larger_than_anything_is_refused_in_a_short_line(
     read: Callable[[str], float], text: str
@@ -23,7 +23,16 @@ def test_what_is_no_number_or_larger_than_anything_is_refused_in_a_short_line(
     assert len(str(raised.value)) < 200
 
 
-@pytest.mark.parametrize(("read", "text"), [(seconds, "99999999999999999w"), (size, "99999999TB")])
+@pytest.mark.parametrize(
+    ("read", "text"), [(seconds, "99999999999999999w"), (seconds_ahead, "36501d"), (size, "99999999TB")]
+)
 def test_more_than_calendars_and_disks_know_is_refused(read: Callable[[str], float], text: str) -> None:
     with pytest.raises(UsageError):
         read(text)
+
+
+@pytest.mark.parametrize("text", ["0s", "0.9ms", "61m", "2d"])
+def test_a_wait_that_drivers_do_not_take_is_refused(text: str) -> None:
+    assert (wait_seconds("1ms"), wait_seconds("1h")) == (0.001, 3600.0)
+    with pytest.raises(UsageError, match=f"'{text}' is no wait for an answer"):
+        wait_seconds(text)
