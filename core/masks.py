@@ -7,6 +7,8 @@ from dlq.core.json_paths import parse_path
 from dlq.core.settings import Mask
 from dlq.core.text import quote_value
 
+_COLUMNS = ("cause", "source", "queue", "key", "record_id")
+
 
 def check(place: str, rule: Mask) -> None:
     """Raises ConfigError for a rule that says nothing, or several things at once."""
@@ -15,7 +17,14 @@ def check(place: str, rule: Mask) -> None:
     if rule.json is not None:
         steps(rule.json, f"{place}.json")
     if rule.pattern is not None:
-        compile_pattern(rule.pattern, f"{place}.pattern")
+        _check_pattern(f"{place}.pattern", rule.pattern)
+
+
+def _check_pattern(place: str, pattern: str) -> None:
+    """Names of columns are masked, too: what finds something in each leaves nothing to be read."""
+    found = compile_pattern(pattern, place)
+    if found.search("") or all(map(found.search, _COLUMNS)):
+        raise ConfigError(f"{place} = {quote_value(pattern)} finds something in every text; say less")
 
 
 def steps(path: str, place: str = "mask.json") -> list[str]:

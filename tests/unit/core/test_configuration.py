@@ -17,6 +17,10 @@ def sources(**changes: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "place"),
     [
+        *(
+            ({"mask": [{"pattern": odd}]}, r"mask\[0\].pattern = .* finds something in every text; say less")
+            for odd in ("", ".", r"\w+", "[a-z]+", r"\b", "$", r"(?s).*", r"\d*")
+        ),
         ({"mask": [{"header": "x"}, {"pattern": "("}]}, r"mask\[1\].pattern = '\(' is no regular expression"),
         ({"mask": [{"json": "card"}]}, r"mask\[0\].json = 'card' is no path"),
         ({"mask": [{}]}, r"mask\[0\] needs exactly one of header, json, pattern"),
