@@ -121,7 +121,7 @@ def applying(
     Raises UsageError for a plan that lacks a consent, or for a plan or an archive that was changed, Busy
     when the plan is being applied, and from `send` BrokerError when a broker can't be reached at all.
     """
-    header = check_plan(store, settings, plan, ledger)
+    header, sums = _check_bound_plan(store, settings, plan, ledger)
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
@@ -141,7 +141,9 @@ def applying(
             unsent = UNSENT_SHARE * lease if is_server(settings.ledger) else UNSENT_SECONDS
             window = settings.replay.window or connector.window
             targets = settings.replay.targets
-            sender = _Sender(header, window, ledger, claims, loader, changes, run, stop, targets, unsent)
+            sender = _Sender(
+                header, sums, window, ledger, claims, loader, changes, run, stop, targets, unsent
+            )
             sender.send(store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
@@ -157,7 +159,13 @@ def applying(
 def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | None) -> Header:
     """The header of a plan that may be applied. Raises UsageError for one that lacks a consent, sends where
     nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody consented."""
-    header = planfile.load_checked(store, plan)
+    return _check_bound_plan(store, settings, plan, ledger)[0]
+
+
+def _check_bound_plan(
+    store: Store, settings: Settings, plan: str, ledger: Ledger | None
+) -> tuple[Header, planfile.Sums]:
+    header, sums = planfile.load_bound(store, plan)
     if approvals.is_needed(header, settings.replay) and not (
         ledger and status.has_ended(store, ledger, header)
     ):
@@ -169,7 +177,7 @@ def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | Non
                 f"{', '.join(settings.replay.targets)} alone"
             )
     _check_bound(store, plan)
-    return header
+    return header, sums
 
 
 def _check_bound(store: Store, plan: str) -> None:
@@ -210,6 +218,7 @@ class _Sender:
     def __init__(
         self,
         header: Header,
+        sums: planfile.Sums,
         window: int,
         ledger: Ledger,
         claims: Callable[[], Claims],
@@ -221,7 +230,8 @@ class _Sender:
         unsent_seconds: float,
     ) -> None:
         self._targets, self._unsent_seconds = targets, unsent_seconds
-        self._header, self._loader, self._changes, self._run = header, loader, changes, run
+        self._header, self._sums = header, sums
+        self._loader, self._changes, self._run = loader, changes, run
         self._ledger, self._new_claims, self._claims = ledger, claims, claims()
         self._deaths: Counter[int] = Counter()
         self._answered_before = -1
@@ -242,7 +252,7 @@ class _Sender:
         Where nobody tells, it stays in doubt, and the rest goes.
         """
         plan = self._header.plan
-        own = (letter for letter in planfile.letters(store, plan) if letter.broker == broker)
+        own = (one for one in planfile.letters(store, plan, self._sums) if one.broker == broker)
         letters = _with_bounds(own, lambda new: self._keep_bounds(store, broker, connector.bounds(new)))
         while lost := self._send_some(letters, store, broker, connector, progress):
             again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)

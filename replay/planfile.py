@@ -33,6 +33,9 @@ _EDITS_SUFFIX = ".edits.jsonl"
 _BOUNDS_SUFFIX = ".bounds.json"
 _RAMP_SUFFIX = ".ramp.json"
 _COPY_BYTES = 2**20
+Sums = Sequence[bytes]
+"""The digest of each MiB of a plan's lines: who reads them again after they were checked, and perhaps
+approved, may be given others."""
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
 _fields = itemgetter(*Letter._fields[1:-2])
@@ -207,14 +210,24 @@ def load(store: Store, plan: str) -> Header:
 
 def load_checked(store: Store, plan: str) -> Header:
     """The header of a plan that nobody has changed; raises UsageError when somebody has."""
+    return load_bound(store, plan)[0]
+
+
+def load_bound(store: Store, plan: str) -> tuple[Header, Sums]:
+    """The same, and what its letters are known by when they are read again."""
     with store.open(name_of(plan)) as file:
         header = _header(plan, file.readline(LARGEST))
-        running = sha256()
+        running, sums = sha256(), list[bytes]()
         while piece := file.read(_COPY_BYTES):
             running.update(piece)
+            sums.append(sha256(piece).digest())
     if _digest(header, running) != header.digest:
-        raise UsageError(f"plan {plan} was changed after it was made; make a new one with `dlq replay plan`")
-    return header
+        raise _changed(plan)
+    return header, sums
+
+
+def _changed(plan: str) -> UsageError:
+    return UsageError(f"plan {plan} was changed after it was made; make a new one with `dlq replay plan`")
 
 
 def list_makers(store: Store) -> Iterator[Event]:
@@ -227,11 +240,12 @@ def list_makers(store: Store) -> Iterator[Event]:
                 yield Event(plan, at, header.actor, plan, "plan", header.digest, why)
 
 
-def letters(store: Store, plan: str) -> Iterator[Letter]:
-    """The letters of a plan in its order, read line by line. Raises ArchiveError where a line is damaged."""
+def letters(store: Store, plan: str, sums: Sums | None = None) -> Iterator[Letter]:
+    """The letters of a plan in its order, read line by line. Raises ArchiveError where a line is damaged, and
+    UsageError before the first letter that is not what was there when `sums` were taken."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
-        for number, line in enumerate(file):
+        for number, line in enumerate(file if sums is None else _lines_of(file, plan, sums)):
             try:
                 found, _ = _scan(line.decode(), 0)
                 fields = (number, *_fields(found), _target(*found["target"]), found.get("content", ""))
@@ -240,6 +254,18 @@ def letters(store: Store, plan: str) -> Iterator[Letter]:
                 yield Letter._make(fields)
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
+
+
+def _lines_of(file: IO[bytes], plan: str, sums: Sums) -> Iterator[bytes]:
+    rest = b""
+    for known in sums:
+        piece = file.read(_COPY_BYTES)
+        if sha256(piece).digest() != known:
+            raise _changed(plan)
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
 def _to_line(letter: Letter) -> bytes:

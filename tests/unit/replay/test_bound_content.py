@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from support.archives import letter, parquet
 from support.replaying import Replaying, fill, judge
 
 from dlq.archive import manifests, schema, segments
+from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.replay import planfile
@@ -126,3 +128,35 @@ def test_a_plan_that_goes_where_the_configuration_forbids_is_not_applied(replay:
 def test_a_target_is_read_as_it_is_printed(target: tuple[str, ...]) -> None:
     wanted = planfile.Target(*target)
     assert target_named(str(wanted)) == wanted
+
+
+@pytest.mark.parametrize("change", [reversed, lambda lines: lines[:1] * 3, lambda lines: lines[:2]])
+def test_a_plan_that_is_changed_behind_its_check_sends_nothing(
+    change: Any, replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may give one plan to who checks it, and another one to who sends it."""
+    fill(replay.store, 3)
+    plan, checked = replay.plan(), planfile.load_bound
+
+    def load_bound(store: LocalStore, name: str) -> tuple[planfile.Header, planfile.Sums]:
+        found = checked(store, name)
+        path = Path(store.location, planfile.name_of(name))
+        head, *lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join([head, *change(lines)]))
+        return found
+
+    monkeypatch.setattr(planfile, "load_bound", load_bound)
+    with pytest.raises(UsageError, match=f"plan {plan} was changed after it was made"):
+        replay.apply(plan)
+    assert replay.queue.arrived() == []
+
+
+def test_letters_that_are_checked_are_those_of_the_plan(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planfile, "_COPY_BYTES", 100)
+    fill(replay.store, 3)
+    plan = replay.plan()
+    _, sums = planfile.load_bound(replay.store, plan)
+    assert len(sums) > 3
+    assert [*planfile.letters(replay.store, plan, sums)] == [*planfile.letters(replay.store, plan)]
