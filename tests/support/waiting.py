@@ -16,7 +16,7 @@ def eventually(look: Callable[[], _T]) -> _T:
     deadline = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
+        time.sleep(0.1)
     return found
 
 
