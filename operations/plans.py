@@ -243,7 +243,7 @@ def why_not_apply(desk: Desk, plan: str) -> DlqError | None:
     """What an apply of this plan would be refused for now, before a broker is asked; None: nothing."""
     try:
         with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
-            header = check_plan(desk.store, desk.settings, plan, book)
+            header = check_plan(desk.store, desk.settings, plan, book).header
         Loader(desk.store).check(header.segments, plan)
         holder = desk.store.holder(f"plan-{plan}")
         return Busy(f"plan-{plan} is locked by {holder}") if holder else None

@@ -35,9 +35,10 @@ def ramp_plan(desk: Desk, prefix: str, max_share: float) -> Applied:
     more than this share (0 to 1) died again is the last. Raises as `apply_plan`, and UsageError for a source
     that can't be watched."""
     plan = planfile.find(desk.store, prefix)
-    header = planfile.load_checked(desk.store, plan)
+    checked = planfile.check(desk.store, plan)
+    header = checked.header
     look = partial(_look_again, desk, _sources(desk, header), plan)
-    places = places_of(desk.store, plan)
+    places = places_of(checked.letters())
     stop, line = Stop(desk.store, plan), line_of(desk, plan)
     tell = partial(_tell, line)
     with open_brokers(desk) as brokers:

@@ -121,7 +121,8 @@ def applying(
     Raises UsageError for a plan that lacks a consent, or for a plan or an archive that was changed, Busy
     when the plan is being applied, and from `send` BrokerError when a broker can't be reached at all.
     """
-    header, sums = _check_bound_plan(store, settings, plan, ledger)
+    checked = check_plan(store, settings, plan, ledger)
+    header = checked.header
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
@@ -141,9 +142,7 @@ def applying(
             unsent = UNSENT_SHARE * lease if is_server(settings.ledger) else UNSENT_SECONDS
             window = settings.replay.window or connector.window
             targets = settings.replay.targets
-            sender = _Sender(
-                header, sums, window, ledger, claims, loader, changes, run, stop, targets, unsent
-            )
+            sender = _Sender(checked, window, ledger, claims, loader, changes, run, stop, targets, unsent)
             sender.send(store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
@@ -156,16 +155,11 @@ def applying(
         yield send
 
 
-def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | None) -> Header:
-    """The header of a plan that may be applied. Raises UsageError for one that lacks a consent, sends where
+def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | None) -> planfile.Checked:
+    """A plan that may be applied. Raises UsageError for one that lacks a consent, sends where
     nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody consented."""
-    return _check_bound_plan(store, settings, plan, ledger)[0]
-
-
-def _check_bound_plan(
-    store: Store, settings: Settings, plan: str, ledger: Ledger | None
-) -> tuple[Header, planfile.Sums]:
-    header, sums = planfile.load_bound(store, plan)
+    checked = planfile.check(store, plan)
+    header = checked.header
     if approvals.is_needed(header, settings.replay) and not (
         ledger and status.has_ended(store, ledger, header)
     ):
@@ -176,15 +170,16 @@ def _check_bound_plan(
                 f"plan {plan} sends to {target}, and [replay] targets lets letters go to "
                 f"{', '.join(settings.replay.targets)} alone"
             )
-    _check_bound(store, plan)
-    return header, sums
+    _check_bound(checked)
+    return checked
 
 
-def _check_bound(store: Store, plan: str) -> None:
+def _check_bound(plan: planfile.Checked) -> None:
     """Raises UsageError for a plan of an older dlq: nothing says what its letters were."""
-    if any(not letter.content for letter in islice(planfile.letters(store, plan), 1)):
+    if any(not letter.content for letter in islice(plan.letters(), 1)):
         raise UsageError(
-            f"plan {plan} binds no content of its letters, as an older dlq made it; make a new one"
+            f"plan {plan.header.plan} binds no content of its letters, as an older dlq made it; "
+            "make a new one"
         )
 
 
@@ -217,8 +212,7 @@ class _Sender:
 
     def __init__(
         self,
-        header: Header,
-        sums: planfile.Sums,
+        plan: planfile.Checked,
         window: int,
         ledger: Ledger,
         claims: Callable[[], Claims],
@@ -230,7 +224,8 @@ class _Sender:
         unsent_seconds: float,
     ) -> None:
         self._targets, self._unsent_seconds = targets, unsent_seconds
-        self._header, self._sums = header, sums
+        self._plan = plan
+        self._header = header = plan.header
         self._loader, self._changes, self._run = loader, changes, run
         self._ledger, self._new_claims, self._claims = ledger, claims, claims()
         self._deaths: Counter[int] = Counter()
@@ -252,7 +247,7 @@ class _Sender:
         Where nobody tells, it stays in doubt, and the rest goes.
         """
         plan = self._header.plan
-        own = (one for one in planfile.letters(store, plan, self._sums) if one.broker == broker)
+        own = (one for one in self._plan.letters() if one.broker == broker)
         letters = _with_bounds(own, lambda new: self._keep_bounds(store, broker, connector.bounds(new)))
         while lost := self._send_some(letters, store, broker, connector, progress):
             again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)
@@ -268,7 +263,7 @@ class _Sender:
         if bounds and not planfile.bounds_of(store, plan, broker):
             entries = chain.from_iterable(self._ledger.entries(plan, state) for state in _UNPROVEN)
             doubtful = {entry.number for entry in entries}
-            letters = planfile.letters(store, plan) if doubtful else ()
+            letters = self._plan.letters() if doubtful else ()
             if lost := sum(one.broker == broker and one.number in doubtful for one in letters):
                 raise UsageError(_NO_BOUNDS.format(plan, lost, broker))
         planfile.keep_bounds(store, plan, broker, bounds)

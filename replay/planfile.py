@@ -33,9 +33,6 @@ _EDITS_SUFFIX = ".edits.jsonl"
 _BOUNDS_SUFFIX = ".bounds.json"
 _RAMP_SUFFIX = ".ramp.json"
 _COPY_BYTES = 2**20
-Sums = Sequence[bytes]
-"""The digest of each MiB of a plan's lines: who reads them again after they were checked, and perhaps
-approved, may be given others."""
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
 _fields = itemgetter(*Letter._fields[1:-2])
@@ -210,11 +207,25 @@ def load(store: Store, plan: str) -> Header:
 
 def load_checked(store: Store, plan: str) -> Header:
     """The header of a plan that nobody has changed; raises UsageError when somebody has."""
-    return load_bound(store, plan)[0]
+    return check(store, plan).header
 
 
-def load_bound(store: Store, plan: str) -> tuple[Header, Sums]:
-    """The same, and what its letters are known by when they are read again."""
+@dataclass(frozen=True)
+class Checked:
+    """A plan that nobody had changed when it was checked, and perhaps approved."""
+
+    store: Store
+    header: Header
+    sums: Sequence[bytes]
+    """The digest of each MiB of its lines: who reads them again may be given others."""
+
+    def letters(self) -> Iterator[Letter]:
+        """Its letters in order. Raises UsageError before the first that is not what was checked."""
+        return letters(self.store, self.header.plan, self.sums)
+
+
+def check(store: Store, plan: str) -> Checked:
+    """As `load_checked`, with the letters."""
     with store.open(name_of(plan)) as file:
         header = _header(plan, file.readline(LARGEST))
         running, sums = sha256(), list[bytes]()
@@ -223,7 +234,7 @@ def load_bound(store: Store, plan: str) -> tuple[Header, Sums]:
             sums.append(sha256(piece).digest())
     if _digest(header, running) != header.digest:
         raise _changed(plan)
-    return header, sums
+    return Checked(store, header, sums)
 
 
 def _changed(plan: str) -> UsageError:
@@ -240,9 +251,9 @@ def list_makers(store: Store) -> Iterator[Event]:
                 yield Event(plan, at, header.actor, plan, "plan", header.digest, why)
 
 
-def letters(store: Store, plan: str, sums: Sums | None = None) -> Iterator[Letter]:
-    """The letters of a plan in its order, read line by line. Raises ArchiveError where a line is damaged, and
-    UsageError before the first letter that is not what was there when `sums` were taken."""
+def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Iterator[Letter]:
+    """The letters of a plan in its order, read line by line; with `sums`, those of `Checked`. Raises
+    ArchiveError where a line is damaged."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
         for number, line in enumerate(file if sums is None else _lines_of(file, plan, sums)):
@@ -256,7 +267,7 @@ def letters(store: Store, plan: str, sums: Sums | None = None) -> Iterator[Lette
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
 
 
-def _lines_of(file: IO[bytes], plan: str, sums: Sums) -> Iterator[bytes]:
+def _lines_of(file: IO[bytes], plan: str, sums: Sequence[bytes]) -> Iterator[bytes]:
     rest = b""
     for known in sums:
         piece = file.read(_COPY_BYTES)

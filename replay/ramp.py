@@ -5,14 +5,13 @@ handful of letters, one that is not there with a single one, and a healthy one g
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dlq.archive.store import Store
-from dlq.replay import planfile
 from dlq.replay.apply import Run, Send
 from dlq.replay.consumed import MISSING, Consumed, Standing, age, how_far_consumed, in_words, progress
 from dlq.replay.destinations import Destination
+from dlq.replay.letters import Letter
 
 _GROWTH = 10
 _NAP_SECONDS = 0.2
@@ -100,9 +99,9 @@ def _name(done: Ramp) -> str:
     return f"step {number} of {max(number, steps)}: {run.sent + run.skipped:,} of {run.total:,} sent"
 
 
-def places_of(store: Store, plan: str) -> set[Destination]:
-    """Where the letters of a plan go: pairs of a broker's name and a target. Raises as `planfile.letters`."""
-    return {(letter.broker, letter.target) for letter in planfile.letters(store, plan)}
+def places_of(letters: Iterable[Letter]) -> set[Destination]:
+    """Where the letters of a plan go: pairs of a broker's name and a target."""
+    return {(letter.broker, letter.target) for letter in letters}
 
 
 class _Watched:

@@ -19,7 +19,7 @@ from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Entry, Ledger
 from dlq.replay.letters import make_outgoing
 from dlq.replay.load import Loader
-from dlq.replay.planfile import Header
+from dlq.replay.planfile import Checked
 from dlq.replay.states import State
 
 _SHORTEST_PREFIX = 8
@@ -71,14 +71,15 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
 
     A broker that can't be asked is a note of the result: the operator's decision counts without it.
     """
-    header = planfile.load_checked(store, plan)
+    checked = planfile.check(store, plan)
+    header = checked.header
     with store.lock(f"plan-{plan}"):
         by_marks = marks.expire(store, ledger, plan)
         resolved = Resolved(sent=by_marks["confirmed"], not_sent=by_marks["planned"])
         doubtful = ledger.entries(plan, "in_doubt")
         named = _named(doubtful + ledger.entries(plan, "held"), decision)
         if doubtful:
-            _by_proof(store, header, brokers, ledger, doubtful, resolved)
+            _by_proof(checked, brokers, ledger, doubtful, resolved)
         who = decision.who or actor()
         for state, keys in named.items():
             resolved.count(state, ledger.resolve(keys, state, f"decided by {who}"))
@@ -110,35 +111,34 @@ def _one(entries: Sequence[Entry], prefix: str) -> Entry:
 
 
 def _by_proof(
-    store: Store,
-    header: Header,
+    plan: Checked,
     brokers: Brokers,
     ledger: Ledger,
     doubtful: Sequence[Entry],
     resolved: Resolved,
 ) -> None:
     since = min(entry.sent_at for entry in doubtful)
-    back = came_back.find_among(store, {entry.key for entry in doubtful}, since)
+    back = came_back.find_among(plan.store, {entry.key for entry in doubtful}, since)
     resolved.count(
         "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
     )
     open_still = {entry.number: entry.sent_at for entry in doubtful if entry.key not in back}
-    found = _on_brokers(store, header, brokers, open_still, _confirmed(ledger, header), resolved.notes)
+    confirmed = _confirmed(ledger, plan.header.plan)
+    found = _on_brokers(plan, brokers, open_still, confirmed, resolved.notes)
     for presence, state in _SHOWN:
         keys = [entry.key for entry in doubtful if found.get(entry.number) == presence]
         resolved.count(state, ledger.resolve(keys, state, f"the broker shows that it was {presence}"))
 
 
-def _confirmed(ledger: Ledger, header: Header) -> Mapping[int, int]:
+def _confirmed(ledger: Ledger, plan: str) -> Mapping[int, int]:
     """number -> when it was sent, of the last letters that brokers confirmed by themselves: what was resolved
     otherwise says how."""
-    last = ledger.entries(header.plan, "confirmed", _LAST)
+    last = ledger.entries(plan, "confirmed", _LAST)
     return {entry.number: entry.sent_at for entry in last if not entry.detail}
 
 
 def _on_brokers(
-    store: Store,
-    header: Header,
+    plan: Checked,
     brokers: Brokers,
     doubtful: Mapping[int, int],
     confirmed: Mapping[int, int],
@@ -149,17 +149,18 @@ def _on_brokers(
     A broker that shows nothing of what it had confirmed has lost it, or lies.
     """
     found: dict[int, Presence] = {}
-    known = _last_of_each_broker(store, header, confirmed) if doubtful else {}
-    for broker, letters in _outgoing(store, header, doubtful, notes).items():
+    name = plan.header.plan
+    known = _last_of_each_broker(plan, confirmed) if doubtful else {}
+    for broker, letters in _outgoing(plan, doubtful, notes).items():
         try:
-            before = planfile.bounds_of(store, header.plan, broker)
+            before = planfile.bounds_of(plan.store, name, broker)
             since = min(doubtful.values())
-            proof = brokers.get(broker).find(Search(header.plan, letters, since, before))
+            proof = brokers.get(broker).find(Search(name, letters, since, before))
             shown, doubts = dict(proof.shown), [*proof.doubts]
             sure = known.get(broker, []) if "not_sent" in shown.values() else []
             if sure:  # asked by itself: what a broker counts may be of the letters that it is asked of
                 since = min(confirmed[letter.number] for letter in sure)
-                proof = brokers.get(broker).find(Search(header.plan, sure, since, before))
+                proof = brokers.get(broker).find(Search(name, sure, since, before))
             denied = [one.record.record_id for one in sure if proof.shown.get(one.number) == "not_sent"]
             if denied:
                 shown = {number: "sent" if was == "sent" else "unknown" for number, was in shown.items()}
@@ -173,26 +174,22 @@ def _on_brokers(
     return found
 
 
-def _last_of_each_broker(
-    store: Store, header: Header, confirmed: Mapping[int, int]
-) -> Mapping[str, list[Outgoing]]:
+def _last_of_each_broker(plan: Checked, confirmed: Mapping[int, int]) -> Mapping[str, list[Outgoing]]:
     """Those that are in the archive still."""
     last: dict[str, deque[int]] = {}
-    for letter in planfile.letters(store, header.plan):
+    for letter in plan.letters():
         if letter.number in confirmed:
             last.setdefault(letter.broker, deque(maxlen=_WITNESSES)).append(letter.number)
     try:
-        return _outgoing(store, header, {number for some in last.values() for number in some}, [])
+        return _outgoing(plan, {number for some in last.values() for number in some}, [])
     except DlqError:
         return {}
 
 
-def _outgoing(
-    store: Store, header: Header, numbers: Collection[int], notes: list[str]
-) -> dict[str, list[Outgoing]]:
+def _outgoing(plan: Checked, numbers: Collection[int], notes: list[str]) -> dict[str, list[Outgoing]]:
     """The letters of each broker, as they were sent."""
-    letters = [x for x in planfile.letters(store, header.plan) if x.number in numbers] if numbers else []
-    records, changes = Loader(store).records(letters), edits.load(store, header)
+    letters = [x for x in plan.letters() if x.number in numbers] if numbers else []
+    records, changes = Loader(plan.store).records(letters), edits.load(plan.store, plan.header)
     by_broker: dict[str, list[Outgoing]] = {}
     for letter, record in zip(letters, records, strict=True):
         planned = content.restore_planned(letter, record, letter.record_id in changes.changed)
@@ -200,6 +197,6 @@ def _outgoing(
             notes.append(f"letter {letter.record_id} is not what was planned: somebody changed the archive")
             continue
         by_broker.setdefault(letter.broker, []).append(
-            make_outgoing(letter, changes.apply(planned or record), header.keep_headers)
+            make_outgoing(letter, changes.apply(planned or record), plan.header.keep_headers)
         )
     return by_broker

@@ -136,19 +136,38 @@ def test_a_plan_that_is_changed_behind_its_check_sends_nothing(
 ) -> None:
     """A store may give one plan to who checks it, and another one to who sends it."""
     fill(replay.store, 3)
-    plan, checked = replay.plan(), planfile.load_bound
+    plan = replay.plan()
+    _change_behind_the_check(change, monkeypatch)
+    with pytest.raises(UsageError, match=f"plan {plan} was changed after it was made"):
+        replay.apply(plan)
+    assert replay.queue.arrived() == []
 
-    def load_bound(store: LocalStore, name: str) -> tuple[planfile.Header, planfile.Sums]:
-        found = checked(store, name)
+
+def test_a_plan_that_is_changed_behind_its_check_proves_nothing(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another letter under the number of one that is in doubt was not sent indeed."""
+    fill(replay.store, 3)
+    replay.queue.fate = lambda number: "in_doubt" if number == 0 else "confirmed"
+    plan = replay.plan(witness=True)
+    replay.apply(plan)
+    _change_behind_the_check(reversed, monkeypatch)
+    with pytest.raises(UsageError, match=f"plan {plan} was changed after it was made"):
+        replay.reconcile(plan)
+    assert replay.states(plan) == {"in_doubt": 1, "confirmed": 2}
+
+
+def _change_behind_the_check(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = planfile.check
+
+    def check(store: LocalStore, name: str) -> planfile.Checked:
+        found = honest(store, name)
         path = Path(store.location, planfile.name_of(name))
         head, *lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join([head, *change(lines)]))
         return found
 
-    monkeypatch.setattr(planfile, "load_bound", load_bound)
-    with pytest.raises(UsageError, match=f"plan {plan} was changed after it was made"):
-        replay.apply(plan)
-    assert replay.queue.arrived() == []
+    monkeypatch.setattr(planfile, "check", check)
 
 
 def test_letters_that_are_checked_are_those_of_the_plan(
@@ -157,6 +176,6 @@ def test_letters_that_are_checked_are_those_of_the_plan(
     monkeypatch.setattr(planfile, "_COPY_BYTES", 100)
     fill(replay.store, 3)
     plan = replay.plan()
-    _, sums = planfile.load_bound(replay.store, plan)
-    assert len(sums) > 3
-    assert [*planfile.letters(replay.store, plan, sums)] == [*planfile.letters(replay.store, plan)]
+    checked = planfile.check(replay.store, plan)
+    assert len(checked.sums) > 3
+    assert [*checked.letters()] == [*planfile.letters(replay.store, plan)]

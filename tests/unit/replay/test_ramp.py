@@ -17,7 +17,7 @@ from dlq.core.clock import now
 from dlq.core.errors import HarmRefused
 from dlq.core.provenance import REPLAY_ID, REPLAY_LAP
 from dlq.operations import ramping
-from dlq.replay import came_back
+from dlq.replay import came_back, planfile
 from dlq.replay.apply import applying
 from dlq.replay.consumed import Standing
 from dlq.replay.destinations import Destination
@@ -71,7 +71,7 @@ def climb(
         brokers(replay.config, replay.queue) as opened,
         applying(replay.store, replay.config, plan, opened, replay.ledger, stop) as send,
     ):
-        return ramp(send, watch, plan, total, places_of(replay.store, plan))
+        return ramp(send, watch, plan, total, places_of(planfile.letters(replay.store, plan)))
 
 
 def test_a_healthy_consumer_gets_all_in_growing_steps(replay: Replaying) -> None:
