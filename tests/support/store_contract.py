@@ -71,16 +71,17 @@ class StoreContract:
     def test_nobody_is_busy_for_who_looks(self, opening: Opening) -> None:
         ended = threading.Event()
 
-        def look() -> None:
+        def look(store: Store) -> None:
             while not ended.is_set():
-                opening().holder("work")
+                store.holder("work")
 
-        lookers = [threading.Thread(target=look) for _ in range(2)]
+        lookers = [threading.Thread(target=look, args=(opening(),)) for _ in range(2)]
         for looker in lookers:
             looker.start()
         try:
+            store = opening()
             for _ in range(20):
-                with opening().lock("work"):
+                with store.lock("work"):
                     pass
         finally:
             ended.set()
