@@ -10,12 +10,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlq.connectors.credentials import password_of
+from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, reason_of
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
 
-_PATIENCE = {"connect_timeout": 10}
+_ANSWER_SECONDS = 300.0
+"""There may be no index by which it finds an application's rows."""
 _COLUMNS = ("application_name", "topic", "tag", "msg_uniq_key", "status", "expire_time")
 _ROWS = 5000
 
@@ -41,11 +43,14 @@ def _engine(settings: Evidence) -> sa.Engine:
     try:
         url = sa.make_url(settings.url)
         url = url.set(drivername=DRIVERS[url.drivername], password=password_of(place, settings))
-        return sa.create_engine(url, connect_args={} if url.drivername == "sqlite" else _PATIENCE)
+        engine = sa.create_engine(url)
     except (sa.exc.ArgumentError, ValueError) as error:
         raise ConfigError(f"{place}.url is no URL; write it like postgresql://user@host/database") from error
     except ImportError as error:
         raise ConfigError(f"{place} needs a database driver: pip install 'dlq[postgres,mysql]'") from error
+    if engine.dialect.name != "sqlite":
+        sql_patience.bound(engine, _ANSWER_SECONDS)
+    return engine
 
 
 def _query(settings: Evidence) -> sa.Select[Any]:

@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from dlq.archive.schema import REPLAYS
 from dlq.connectors.credentials import password_of
+from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, ODD, reason_of
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
@@ -43,6 +44,8 @@ _SQLITE_SETTINGS = (
 _PATIENCE_SECONDS = 60.0
 """How long a server may be away: a restart, not an outage."""
 _LONGEST_PAUSE = 2.0
+_ANSWER_SECONDS = 60.0
+"""For one answer, and so much more as another host may keep its locks."""
 _ON_MARIADB = "SET @dlq = 1 /*M!100300 , SESSION idle_transaction_timeout = {:d} */"
 """MySQL, which has no such setting, reads a comment."""
 _END_WHEN_IDLE = {
@@ -132,6 +135,7 @@ def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
         )
         if engine.dialect.name == "postgresql":
             sa.event.listen(engine, "do_connect", _speak_simply)
+        sql_patience.bound(engine, _ANSWER_SECONDS + idle_seconds)
         sa.event.listen(engine, "connect", _telling(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
         return engine
     engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECONDS})

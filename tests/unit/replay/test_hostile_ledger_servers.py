@@ -1,13 +1,15 @@
 """Ledgers' servers, and SQL stores of evidence, whose answers no database gives: one line each, soon."""
 
+import itertools
 import socket
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.replaying import Replaying, fill
-from support.servers.hostile import Server
+from support.servers.hostile import Behaviour, Server
 from support.servers.hostile_sql import (
     LARGE,
     LIST,
@@ -23,13 +25,15 @@ from support.servers.hostile_sql import (
     mysql_rows,
     packet,
     postgresql,
+    row,
     rows,
 )
 
 from dlq.archive.store import LocalStore
 from dlq.connectors import looks
-from dlq.connectors.external_stores import stores
-from dlq.core.errors import ArchiveError, BrokerError
+from dlq.connectors.external_stores import sql as evidence_sql
+from dlq.connectors.external_stores import sql_patience, stores
+from dlq.core.errors import ArchiveError, BrokerError, LedgerUnreachable
 from dlq.core.settings import Evidence
 from dlq.core.settings import Ledger as Settings
 from dlq.replay import ledger, planfile, status
@@ -168,6 +172,86 @@ def check(said: str, words: str) -> None:
     assert words in said
     assert "\n" not in said
     assert len(said) < 1000
+
+
+def silent(peer: socket.socket) -> None:
+    """Whatever comes, it says nothing."""
+    while peer.recv(2**16):
+        pass
+
+
+def dripping(peer: socket.socket) -> None:
+    peer.sendall(described(TEXT, NUMBER))
+    while True:
+        peer.sendall(b"D")
+        time.sleep(0.05)
+        peer.sendall(row(b"sending", b"1")[1:])
+
+
+def endless(peer: socket.socket) -> None:
+    peer.sendall(described(TEXT, NUMBER))
+    while True:
+        peer.sendall(row(b"sending", b"1") * 10_000)
+
+
+def endless_of_mysql(peer: socket.socket, pause: float = 0.0) -> None:
+    peer.sendall(mysql_rows([WORD, LARGE])[:-9])
+    for first in itertools.count(5, 100):
+        peer.sendall(b"".join(packet(n % 256, b"\x07sending\x011") for n in range(first, first + 100)))
+        time.sleep(pause)
+
+
+def dripping_of_mysql(peer: socket.socket) -> None:
+    endless_of_mysql(peer, 0.05)
+
+
+SLOW = "no whole answer came within|timed out|cannot be reached"
+HUGE = "its answer takes more than"
+WITHOUT_END: Mapping[tuple[str, str], tuple[Behaviour, float, str]] = {
+    ("postgresql", "silent from the first"): (silent, 1.0, SLOW),
+    ("postgresql", "silent to a question"): (postgresql({COUNTED: silent}), 1.0, SLOW),
+    ("postgresql", "silent to a commit"): (postgresql({"COMMIT": silent}), 1.0, SLOW),
+    ("postgresql", "dripping"): (postgresql({COUNTED: dripping}), 1.0, SLOW),
+    ("postgresql", "rows without end"): (postgresql({COUNTED: endless}), 60.0, HUGE),
+    ("mysql", "silent from the first"): (silent, 1.0, SLOW),
+    ("mysql", "silent to a question"): (mysql({COUNTED: silent}), 1.0, SLOW),
+    ("mysql", "silent to a commit"): (mysql({"COMMIT": silent}), 1.0, SLOW),
+    ("mysql", "dripping"): (mysql({COUNTED: dripping_of_mysql}), 1.0, SLOW),
+    ("mysql", "rows without end"): (mysql({COUNTED: endless_of_mysql}), 60.0, HUGE),
+}
+
+
+@pytest.mark.parametrize(("kind", "how"), WITHOUT_END)
+def test_who_says_nothing_or_goes_on_for_ever_is_left(
+    kind: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behave, seconds, words = WITHOUT_END[kind, how]
+    monkeypatch.setattr(sql, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(sql, "_ANSWER_SECONDS", seconds)
+    monkeypatch.setattr(sql_patience, "_TO_CONNECT", 2)
+    monkeypatch.setattr(sql_patience, "_LARGEST_ANSWER", 32 << 20)
+    with Server(behave) as server:
+        settings = Settings(url=f"{kind}://u@{server.address}/d", lease="1s")
+        with (
+            pytest.raises(LedgerUnreachable, match=words) as refused,
+            ledger.opened(settings, LocalStore(str(tmp_path))) as book,
+        ):
+            counts(book)
+    check(str(refused.value), "")
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("how", ["at once", "to a question"])
+def test_a_store_of_evidence_that_says_nothing_is_left(
+    kind: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence_sql, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(sql_patience, "_TO_CONNECT", 2)
+    behave = silent if how == "at once" else SERVERS[kind]({"FETCH|dedup": silent})
+    with Server(behave) as server:
+        evidence = Evidence("e", "rocketmq-dedup", f"{kind}://u@{server.address}/d", ("*",))
+        with pytest.raises(BrokerError, match="failed: "):
+            list(stores.read(evidence))
 
 
 EVIDENCE: Mapping[str, tuple[str, Answers, str]] = {
