@@ -15,6 +15,7 @@ from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, build
 from dlq.core import documents
 from dlq.core.clock import iso, now
+from dlq.core.errors import ArchiveError
 
 _FOLDER = "losses/"
 _NAMED = 5
@@ -95,6 +96,8 @@ def read_losses(store: Store, source: str | None = None) -> list[Loss]:
     found: dict[str, list[Loss]] = {}
     names = [name for name in store.list(_FOLDER) if name.endswith(".json")]
     contents = store.get_many(names)
+    if missing := sorted(set(names) - contents.keys()):
+        raise ArchiveError(f"the archive {store.location} lists {missing[0]!r}, which is not there")
     for name in sorted(names):
         event = build(name, contents[name], _made)
         if source in (None, event.source):

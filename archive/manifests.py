@@ -20,6 +20,9 @@ from dlq.archive.store import Store, build
 from dlq.core import documents
 from dlq.core.errors import ArchiveError
 
+_ATTEMPTS = 20
+"""Nobody replaces manifests so often while they are read, but a store may list what it has not."""
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -112,12 +115,14 @@ def list_committed(
 def _all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Manifest]:
     """Every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
     known: dict[str, Manifest | None] = {}
-    while True:
+    for _ in range(_ATTEMPTS):
         names = [name for name in store.list("manifests/") if name.endswith(".json")]
         new = store.get_many([name for name in names if name not in known])
         known |= {name: _read(name, data, damaged) for name, data in new.items()}
         if all(name in known for name in names):
             return {name: manifest for name in names if (manifest := known[name])}
+    gone = next(name for name in names if name not in known)
+    raise ArchiveError(f"the archive {store.location} lists {gone!r}, which is not there")
 
 
 def _read(name: str, data: bytes, damaged: dict[str, ArchiveError] | None) -> Manifest | None:

@@ -6,6 +6,7 @@ Credentials, endpoint and region come from where every AWS tool looks: `AWS_*` v
 
 import asyncio
 import io
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from secrets import token_hex
@@ -29,6 +30,10 @@ _MOST_NAMES = 1_000_000
 """Of a listing: a larger one has no end, or nobody could work with it."""
 _MOST_BARREN = 100
 """Pages of a listing that bring no name."""
+_LONGEST_KEY = 1024
+"""By S3's own rule; longer ones would only take memory."""
+_LISTING_SECONDS = 900.0
+"""In which the largest listing comes several times over."""
 
 
 class S3Store:
@@ -101,10 +106,13 @@ class S3Store:
         bucket, _, above = f"{self._root}/".partition("/")
         names: set[str] = set()
         barren, asked = 0, {"Bucket": bucket, "Prefix": above + prefix}
+        until = time.monotonic() + _LISTING_SECONDS
         with self._told("list", prefix):
-            while barren <= _MOST_BARREN and len(names) <= _MOST_NAMES:
+            while barren <= _MOST_BARREN and len(names) <= _MOST_NAMES and time.monotonic() < until:
                 page, known = self.filesystem.call_s3("list_objects_v2", **asked), len(names)
-                keys = (str(found["Key"]) for found in page.get("Contents", ()))
+                keys = [str(found["Key"]) for found in page.get("Contents", ())]
+                if any(len(key) > _LONGEST_KEY for key in keys):
+                    raise OSError(f"the store lists a name of more than {_LONGEST_KEY:,} characters")
                 names.update(key.removeprefix(above) for key in keys if key.startswith(above + prefix))
                 if not page.get("IsTruncated"):
                     return sorted(name for name in names if not name.endswith("/"))

@@ -116,6 +116,10 @@ ODD: dict[str, Answer] = {
     "new names for ever": lambda request: request.tell(
         page(*(f"path/manifests/{next(numbers)}.json" for _ in range(500)), token=f"t{next(numbers)}")
     ),
+    "a new name now and then": lambda request: request.tell(
+        page(f"path/manifests/{next(numbers)}.json", token=f"t{next(numbers)}")
+    ),
+    "names that are too long": lambda request: request.tell(page("path/manifests/" + "x" * 1025)),
     "a size that is none": lambda request: request.tell(page("path/a").replace(b"<Size>1", b"<Size>x")),
     "bytes that drip": lambda request: request.tell_for_ever(b" ", 0.05),
     "less than it says": lambda request: request.tell(page("path/a"), length=10**6),
@@ -130,6 +134,7 @@ COMMANDS = [["ls"], ["verify"], ["report"], ["analyze"], ["replay", "plan"]]
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_session, "_PATIENCE", 1.0)
     monkeypatch.setattr(s3, "_MOST_NAMES", 5000)
+    monkeypatch.setattr(s3, "_LISTING_SECONDS", 5.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -297,6 +302,24 @@ def test_a_time_of_a_listing_that_no_calendar_has_is_said_in_a_line(
             assert store.list("manifests/") == ["manifests/a"]
         except ArchiveError as error:
             assert "cannot list manifests/" in str(error)  # noqa: PT017 (either is well)
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize("folder", ["manifests", "losses"])
+def test_what_is_listed_and_not_there_is_said_in_a_line(
+    hostile: HostileStore, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: Request) -> None:
+        if "list-type" not in request.path:
+            request.tell(b"<Error><Code>NoSuchKey</Code></Error>", 404)
+        else:
+            request.tell(page(f"path/{folder}/a.json") if folder in request.path else page())
+
+    hostile.answer = answer
+    assert run(["verify"]) == 3
+    told = capsys.readouterr().err
+    assert f"lists '{folder}/a.json', which is not there" in told
+    assert told.count("\n") == 1
 
 
 def test_names_outside_of_the_archive_are_not_seen(hostile: HostileStore, store: S3Store) -> None:
