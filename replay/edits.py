@@ -6,6 +6,7 @@ change; a line that changes nothing is no edit.
 
 import difflib
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -16,7 +17,7 @@ from dlq.archive.store import Store
 from dlq.connectors.file import lines_of, open_binary
 from dlq.connectors.interchange.format import body_of, parse_line, to_text
 from dlq.core.brokers import kind_of, resolve
-from dlq.core.errors import UsageError
+from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.replay.load import Loader
@@ -24,6 +25,8 @@ from dlq.replay.planfile import Header, edits_name, letters
 
 _MOST_DIFF_LINES = 20
 _MOST_LETTERS = 50
+_LARGEST = 2 * 2**30
+"""Bytes of all edits of a plan, which are in memory at once."""
 
 
 class Edits:
@@ -162,6 +165,11 @@ def load(store: Store, header: Header) -> Edits:
     if header.edits is None:
         return NO_EDITS
     with store.open(edits_name(header.plan)) as file:
+        if file.seek(0, os.SEEK_END) > _LARGEST:
+            raise ArchiveError(
+                f"{edits_name(header.plan)} in the archive is larger than {_LARGEST >> 30} GiB"
+            )
+        file.seek(0)
         content = file.read()
     if sha256(content).hexdigest() != header.edits:
         raise UsageError(f"the edits of plan {header.plan} were changed after it was made; make a new plan")

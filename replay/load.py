@@ -66,11 +66,11 @@ class Loader:
         return found
 
     def _of_segment(self, stem: str, letters: Sequence[Located]) -> list[Record]:
-        if self._manifests[stem].stem != self._stem:
+        if self._manifest(stem).stem != self._stem:
             self._load(stem)
         if stem in self._rewritten:
             return self._by_id(letters)
-        if letters[-1].row >= self._table.num_rows:
+        if max(letter.row for letter in letters) >= self._table.num_rows:
             raise ArchiveError(f"segment {stem} has fewer rows than the plan names")
         records = list(to_records(_rows(self._table, letters)))
         for letter, record in zip(letters, records, strict=True):
@@ -78,13 +78,18 @@ class Loader:
                 raise ArchiveError(f"row {letter.row} of segment {stem} is not the letter {letter.record_id}")
         return records
 
+    def _manifest(self, stem: str) -> Manifest:
+        if stem not in self._manifests:
+            raise ArchiveError(f"segment {stem}, of which letters are named, is not in the archive")
+        return self._manifests[stem]
+
     def _load(self, stem: str) -> None:
         try:
-            self._table = self._read(self._manifests[stem])
+            self._table = self._read(self._manifest(stem))
         except ArchiveError:
             self._look()  # `dlq retain` may have written it again meanwhile
-            self._table = self._read(self._manifests[stem])
-        self._stem = self._manifests[stem].stem
+            self._table = self._read(self._manifest(stem))
+        self._stem = self._manifest(stem).stem
 
     def _by_id(self, letters: Sequence[Located]) -> list[Record]:
         """Compaction has moved the rows, so that only their ids still say where they are."""

@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import sha256
 from operator import itemgetter
 from typing import IO, Any
 
+from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, build
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
@@ -33,10 +34,15 @@ _EDITS_SUFFIX = ".edits.jsonl"
 _BOUNDS_SUFFIX = ".bounds.json"
 _RAMP_SUFFIX = ".ramp.json"
 _COPY_BYTES = 2**20
+_LONGEST_LINE = 4 * 2**20
+"""Bytes of a letter in a plan: names, digests and a target."""
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
 _fields = itemgetter(*Letter._fields[1:-2])
 _TYPES = (int, str, str, int, str, str, int, Target, str)
+_LAP, _ROW = map(Letter._fields.index, ("lap", "row"))
+_MOST_LAPS = 2**31 - 1
+"""A ledger has 32 bits for it."""
 _TYPED = tuple[int, str, str, int, str, str, int, Any, str]
 """The fields of a letter; checked the slow way where types differ, or there may be half a character."""
 
@@ -228,12 +234,15 @@ def check(store: Store, plan: str) -> Checked:
     """As `load_checked`, with the letters."""
     with store.open(name_of(plan)) as file:
         header = _header(plan, file.readline(LARGEST))
-        running, sums = sha256(), list[bytes]()
-        while piece := file.read(_COPY_BYTES):
+        running, sums, lines = sha256(), list[bytes](), 0
+        for piece in _pieces(file, plan):
             running.update(piece)
             sums.append(sha256(piece).digest())
+            lines += piece.count(b"\n")
     if _digest(header, running) != header.digest:
         raise _changed(plan)
+    if lines != header.letters:
+        raise ArchiveError(f"plan {plan} is damaged: it says {header.letters} letters, and has {lines}")
     return Checked(store, header, sums)
 
 
@@ -256,23 +265,43 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
     ArchiveError where a line is damaged."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
-        for number, line in enumerate(file if sums is None else _lines_of(file, plan, sums)):
+        pieces = _pieces(file, plan) if sums is None else _known(file, plan, sums)
+        for number, line in enumerate(_lines_of(pieces)):
             try:
                 found, _ = _scan(line.decode(), 0)
                 fields = (number, *_fields(found), _target(*found["target"]), found.get("content", ""))
                 if tuple(map(type, fields)) != _TYPES or b"\\ud" in line.lower():
                     documents.value(_TYPED, fields)
+                if not (0 <= fields[_LAP] <= _MOST_LAPS and 0 <= fields[_ROW] < MOST_ROWS):
+                    raise ValueError("a trip or a row that cannot be")
                 yield Letter._make(fields)
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
 
 
-def _lines_of(file: IO[bytes], plan: str, sums: Sequence[bytes]) -> Iterator[bytes]:
-    rest = b""
+def _pieces(file: IO[bytes], plan: str) -> Iterator[bytes]:
+    """The rest of a plan. Raises ArchiveError for a line without an end, which would take all memory."""
+    length = 0
+    while piece := file.read(_COPY_BYTES):
+        *whole, last = piece.rsplit(b"\n", 1)
+        length = len(last) if whole else length + len(last)
+        if length > _LONGEST_LINE:
+            raise ArchiveError(f"plan {plan} is damaged: a line has more than {_LONGEST_LINE >> 20} MiB")
+        yield piece
+
+
+def _known(file: IO[bytes], plan: str, sums: Sequence[bytes]) -> Iterator[bytes]:
+    """The rest of a plan that was looked through already."""
     for known in sums:
         piece = file.read(_COPY_BYTES)
         if sha256(piece).digest() != known:
             raise _changed(plan)
+        yield piece
+
+
+def _lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")
         yield from whole
     if rest:
@@ -296,4 +325,11 @@ def _digest(header: Header, lines: Any) -> str:
 
 
 def _header(plan: str, line: bytes) -> Header:
-    return build(name_of(plan), line, partial(documents.build, Header))
+    return build(name_of(plan), line, _made)
+
+
+def _made(document: Mapping[str, Any]) -> Header:
+    header = documents.build(Header, document)
+    if header.letters < 0 or (header.rate is not None and header.rate <= 0):
+        raise ValueError("letters must be 0 at least, and a rate more than 0")
+    return header

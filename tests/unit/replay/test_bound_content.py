@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from support.replaying import Replaying, fill, judge
 
 from dlq.archive import manifests, schema, segments
 from dlq.archive.store import LocalStore
-from dlq.core.errors import UsageError
+from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
 from dlq.replay import planfile
 from dlq.replay.content import SENT_COLUMNS, digest
@@ -179,3 +180,37 @@ def test_letters_that_are_checked_are_those_of_the_plan(
     checked = planfile.check(replay.store, plan)
     assert len(checked.sums) > 3
     assert [*checked.letters()] == [*planfile.letters(replay.store, plan)]
+
+
+HUGE = 10**30
+CANNOT_BE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "no rate": ({"rate": 0.0}, {}),
+    "a rate below zero": ({"rate": -1.0}, {}),
+    "fewer letters": ({"letters": 1}, {}),
+    "letters below zero": ({"letters": -5}, {}),
+    "very many letters": ({"letters": 10**18}, {}),
+    "a row below zero": ({}, {"row": -1}),
+    "a huge row": ({}, {"row": HUGE}),
+    "a row behind the end": ({}, {"row": 5}),
+    "a trip below zero": ({}, {"lap": -1}),
+    "a huge trip": ({}, {"lap": HUGE}),
+    "a segment that is none": ({}, {"segment": "none"}),
+}
+
+
+@pytest.mark.parametrize("odd", CANNOT_BE)
+def test_a_plan_with_a_digest_of_its_own_that_says_what_cannot_be_sends_nothing(
+    replay: Replaying, odd: str
+) -> None:
+    fill(replay.store, 3)
+    name = planfile.name_of(plan := replay.plan())
+    told, letter_ = CANNOT_BE[odd]
+    first, *lines = (json.loads(line) for line in replay.store.get(name).splitlines())
+    lines[0] |= letter_
+    whole = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    header = replace(planfile.load(replay.store, plan), **told)
+    first |= {**told, "digest": planfile._digest(header, sha256(whole))}
+    replay.store.put(name, json.dumps(first).encode() + b"\n" + whole)
+    with pytest.raises((ArchiveError, UsageError), match=r"is damaged|has fewer rows|not in the archive"):
+        replay.apply(plan)
+    assert not replay.queue.arrived()

@@ -12,7 +12,7 @@ from support.replaying import fill, judge
 from dlq.connectors.interchange.format import line_of, masked_line
 from dlq.connectors.rabbitmq.amqp import edits as amqp_edit
 from dlq.connectors.rabbitmq.amqp import table
-from dlq.core.errors import UsageError
+from dlq.core.errors import ArchiveError, UsageError
 from dlq.replay import edits, planfile
 from dlq.replay.plan import Wanted
 
@@ -62,6 +62,16 @@ def test_a_line_of_export_that_changes_nothing_keeps_the_property_block(
 ) -> None:
     [before] = fill(plan.store, 1, headers={"x-death": '[{"count": 1}]'}, raw_properties=b"block")
     assert edits.read(edit_file(tmp_path, line_of(before))).apply(before) == before
+
+
+def test_edits_that_fill_the_memory_are_refused(
+    plan: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [before] = fill(plan.store, 1)
+    header = plan(Wanted(edits=edits.read(edit_file(tmp_path, line_of(before) | {"body_text": "new"}))))
+    monkeypatch.setattr(edits, "_LARGEST", 10)
+    with pytest.raises(ArchiveError, match="is larger than"):
+        edits.load(plan.store, header)
 
 
 def test_changed_edits_are_refused(plan: Planning, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The file of a plan: nobody can change it unseen, and its name finds it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from support.replaying import fill
 
 from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
 from dlq.replay import planfile
+from dlq.replay.letters import Letter
 from dlq.replay.plan import Wanted
 
 
@@ -90,3 +92,27 @@ def test_what_a_ramp_is_said_to_be_is_read_or_named_as_damage(plan: Planning, st
     plan.store.put("plans/p.ramp.json", json.dumps(document).encode())
     with pytest.raises(ArchiveError, match=r"p\.ramp\.json"):
         planfile.ramp_of(plan.store, "p")
+
+
+def test_a_line_without_an_end_takes_no_memory(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planfile, "_LONGEST_LINE", 2**20)
+    fill(plan.store, 3)
+    header = plan()
+    whole = plan.store.get(planfile.name_of(header.plan))
+    plan.store.put(planfile.name_of(header.plan), whole + bytes(3 * 2**20))
+    for look in (lambda: planfile.load_checked(plan.store, header.plan), lambda: [*letters(plan, header)]):
+        with pytest.raises(ArchiveError, match="a line has more than 1 MiB"):
+            look()
+
+
+def letters(plan: Planning, header: planfile.Header) -> Iterator[Letter]:
+    return planfile.letters(plan.store, header.plan)
+
+
+def test_lines_over_several_pieces_are_read_whole(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(plan.store, 20)
+    header = plan()
+    before = [*letters(plan, header)]
+    for size in (1, 7, 100, 1000):
+        monkeypatch.setattr(planfile, "_COPY_BYTES", size)
+        assert [*letters(plan, header)] == before
