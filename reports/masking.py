@@ -86,6 +86,9 @@ _OUR_IDS = {
     "incident_id", "duplicate_group", "body_sha256", "pull_id",
     "plan", "analysis", "last",
 }  # fmt: skip
+_OUR_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_OF_STRANGERS = {"stripped", "targets", "told_by_letters", "audience", "warnings"}
+"""Of a plan: what has names that letters or brokers gave."""
 _ID = re.compile(r"[0-9a-zT_-]+")
 """Digests and names of our own making: long runs of digits that no rule should spoil."""
 
@@ -211,7 +214,7 @@ class Masker:
 
     def _document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         return _named(
-            (self.text(name), value if name in _OUR_IDS and _is_id(value) else self._member(name, value))
+            (self._name(name), value if name in _OUR_IDS and _is_id(value) else self._member(name, value))
             for name, value in document.items()
             if name not in _LEFT_OUT
         )
@@ -335,7 +338,14 @@ class Masker:
             return [self._inside(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
 
+    def _name(self, name: str) -> str:
+        """Programs and pages look for the names that are ours: a pattern of the user's leaves them."""
+        is_ours = _OUR_NAME.fullmatch(name) and not any(found.search(name) for found, _ in _BUILT_IN)
+        return name if is_ours else self.text(name)
+
     def _member(self, name: str, value: Any) -> Any:
+        if name in _OF_STRANGERS and isinstance(value, Mapping):
+            return _named((self.text(one), self._value(item)) for one, item in value.items())
         if name in ("headers", "properties") and isinstance(value, Mapping):
             return _named((self.text(header), self._header(header, item)) for header, item in value.items())
         if name.endswith("base64") and isinstance(value, str):

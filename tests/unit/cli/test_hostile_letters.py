@@ -149,3 +149,26 @@ def test_a_masked_body_is_written_masked(dlq: Dlq, tmp_path: Path) -> None:
 
 def test_a_body_goes_to_standard_output(dlq: Dlq) -> None:
     assert dlq([letter(1, body=MAIL)], "show", letter(1).record_id, "--body", "-") == (0, MAIL.decode(), "")
+
+
+NAMES = ("cause|letters|record_id|counts", "source|dead_at|advice|state|headline", "[a-z]{5}$|^.{8}$")
+"""Patterns of `[[mask]]` that find something in names of ours."""
+
+
+@pytest.mark.parametrize("pattern", NAMES)
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["report", "--mask", "--format", kind] for kind in ("terminal", "markdown", "html", "json")),
+        ["export", "--mask", "-"],
+        ["export", "--mask", "b.zip"],
+        ["-o", "json", "show", "--mask", letter(1).record_id],
+        ["-o", "table", "show", "--mask", "--explain", letter(1).record_id],
+    ],
+    ids=" ".join,
+)
+def test_a_pattern_masks_texts_and_no_name_of_ours(dlq: Dlq, pattern: str, command: list[str]) -> None:
+    Path("dlq.toml").write_text(f"[[mask]]\npattern = '{pattern}'\n")
+    words = [*command, "--out", "report"] if "html" in command else command
+    code, _, err = dlq([letter(1, body=MAIL)], *words)
+    assert (code, "unexpected" in err) == (0, False), err

@@ -36,6 +36,20 @@ def test_personal_data_is_found_in_any_surrounding(canary: str, around: str) -> 
     assert canary not in Masker().text(around.format(canary))
 
 
+def test_names_that_letters_or_brokers_gave_are_masked() -> None:
+    masker = Masker([Mask(pattern="jane")])
+    plan = {name: {"jane": 1, "of jane": 2} for name in ("stripped", "targets", "audience", "warnings")}
+    assert masker.document({**plan, "headers": {"jane": "jane"}}) == {
+        **{name: {"[masked]": 1, "of [masked]": 2} for name in plan},
+        "headers": {"[masked]": "[masked]"},
+    }
+    assert masker.document({"jane": "jane", "Jane jane": {"joe@example.com": 1}}) == {
+        "jane": "[masked]",
+        "Jane [masked]": {"[email]": 1},
+    }
+    assert masker.document({"sk_live_0123456789": 1}) == {"[token]": 1}
+
+
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_is_not_personal_stays(text: str) -> None:
     assert Masker().text(text) == text
