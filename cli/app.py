@@ -43,6 +43,11 @@ _EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. 
 _OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
 _COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color", "--raw"}
 _COMMON_VALUES = {"--config", "--output"}
+_NO_ROOM = {
+    errno.ENOSPC: "no space is left on the device",
+    errno.EDQUOT: "the quota of disk space is used up",
+    errno.EFBIG: "a file may not be so large",
+}
 _FILES = {"config", "file", "client_log", "body", "out", "edit", "folder"}
 """What names files, by any bytes that the file system has."""
 _COMMON_SHORT = re.compile(r"-(?=[qvco])([qv]*)(?:([co])=?(.*))?")
@@ -225,9 +230,7 @@ def _run(arguments: Sequence[str], outputs: select.poll) -> int:
         _drop_stdout()
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
-        return (
-            _full(error) if getattr(error, "errno", None) == errno.ENOSPC else _unexpected(error, arguments)
-        )
+        return _full(error) if getattr(error, "errno", None) in _NO_ROOM else _unexpected(error, arguments)
     return int(result) if isinstance(result, int) else ExitCode.DONE
 
 
@@ -274,7 +277,8 @@ def _full(error: Exception) -> ExitCode:
     _drop_stdout()
     name = getattr(error, "filename", None)
     place = f"for {name}" if name else "where the output goes"
-    return _complain(f"no space is left on the device {place}: make room, and run it again", ExitCode.PARTLY)
+    why = _NO_ROOM[getattr(error, "errno", 0)]
+    return _complain(f"{why} {place}: make room, and run it again", ExitCode.PARTLY)
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
@@ -283,8 +287,10 @@ def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
 
     if {"-v", "--verbose"} & set(hoist(arguments)):
         traceback.print_exception(error)
-    with tempfile.NamedTemporaryFile("w", prefix="dlq-error-", suffix=".txt", delete=False) as file:
-        traceback.print_exception(error, file=file)
-    return _complain(
-        f"unexpected {type(error).__name__}: {error}; the details are in {file.name}", ExitCode.UNEXPECTED
-    )
+    kept = "there is no room for the details, which -v shows"
+    with suppress(OSError):
+        whole = traceback.format_exception(error)
+        with tempfile.NamedTemporaryFile(prefix="dlq-error-", suffix=".txt", delete=False) as file:
+            file.write("".join(whole).encode("utf-8", "backslashreplace"))
+        kept = f"the details are in {file.name}"
+    return _complain(f"unexpected {type(error).__name__}: {error}; {kept}", ExitCode.UNEXPECTED)

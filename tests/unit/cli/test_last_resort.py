@@ -1,0 +1,49 @@
+"""Whatever a command ends with, it is said in a line."""
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from dlq.cli import app
+
+
+class Failing:
+    """A command line that ends with this error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def main(self, *_: object, **__: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_no_room_for_what_is_written_is_told_in_a_line(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app, "command_line", lambda: Failing(OSError(number, os.strerror(number), "x")))
+    monkeypatch.setattr(app, "_drop_stdout", lambda: None)
+    assert app.run(["ls"]) == 3
+    said = capsys.readouterr().err
+    assert said.endswith("for x: make room, and run it again\n")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["here", "nowhere"])
+def test_what_nobody_expected_is_a_line_whatever_it_holds_and_wherever_it_may_be_kept(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / place))
+    (tmp_path / "here").mkdir()
+    monkeypatch.setattr(app, "command_line", lambda: Failing(ValueError("\udcff\x1b[2J")))
+    assert app.run(["ls"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("dlq: unexpected ValueError: ")
+    assert "\x1b" not in said
+    assert said.count("\n") == 1
+    kept = [file.read_text() for file in (tmp_path / "here").glob("dlq-error-*")]
+    assert len(kept) == (place == "here")
+    assert all("Traceback" in text and "\\udcff" in text for text in kept)
