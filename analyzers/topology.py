@@ -19,7 +19,6 @@ from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
 from dlq.core import clock
-from dlq.core.errors import ArchiveError
 from dlq.core.settings import Settings
 
 _OP_BATCH_MS = 3000
@@ -28,8 +27,7 @@ _OP_BATCH_MS = 3000
 def facts(store: Store, settings: Settings) -> Facts:
     """The newest facts of each source, and what the configuration says of it."""
     newest: dict[str, Mapping[str, Any]] = {}
-    for name in store.list("topology/"):
-        document = of_pull.read(name, store.get(name))
+    for _, document in of_pull.read_each(store, store.list("topology/")):
         newest[str(document.get("source"))] = document
     told: dict[str, tuple[str, ...]] = {
         s.name: () for s in settings.sources.values() if getattr(s, "alternate_exchange", False)
@@ -61,11 +59,7 @@ def _of_each(newest: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Ma
 def node_facts(store: Store) -> dict[str, dict[str, Node]]:
     """Source -> node -> the newest facts."""
     newest: dict[str, dict[str, Node]] = {}
-    for name in sorted(store.list("topology/")):
-        try:
-            document = of_pull.read(name, store.get(name))
-        except ArchiveError:
-            continue
+    for name, document in of_pull.read_each(store, store.list("topology/"), but_damaged=True):
         looked_at = _moment(name.rpartition("/")[2])
         of_source = newest.setdefault(str(document.get("source")), {})
         of_source.update(_of_document(document, looked_at))

@@ -14,7 +14,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.retention import Choice, choose
 from dlq.archive.store import LocalStore, Store
 from dlq.core.clock import now
-from dlq.core.errors import ArchiveError, Busy
+from dlq.core.errors import Busy
 from dlq.core.settings import Retain
 
 _UNFINISHED_AFTER = timedelta(days=1)
@@ -49,11 +49,7 @@ def _of_analyses(store: Store, keep: int) -> Iterator[str]:
 def _of_topology(store: Store) -> Iterator[str]:
     """Only the newest facts of a source, and of each of its nodes, are ever looked at."""
     seen: set[tuple[str, str]] = set()
-    for name in reversed(store.list("topology/")):
-        try:
-            document = of_pull.read(name, store.get(name))
-        except ArchiveError:
-            continue
+    for name, document in of_pull.read_each(store, reversed(store.list("topology/")), but_damaged=True):
         source, brokers = str(document.get("source")), document.get("brokers")
         about = {(source, ""), *((source, str(node)) for node in brokers or () if isinstance(brokers, dict))}
         if about <= seen:

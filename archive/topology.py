@@ -1,13 +1,13 @@
 """What pulls learned of their brokers: `topology/<pull>.json`, of which each broker says what it can."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dlq.archive.store import checked_format
+from dlq.archive.store import Store, checked_format
 from dlq.core import bounded_json
 from dlq.core.documents import value
-from dlq.core.errors import ArchiveError
+from dlq.core.errors import ArchiveError, UsageError
 
 _KNOWN: Mapping[str, Any] = {
     "source": str,
@@ -50,6 +50,23 @@ def _is_readable(key: str, found: Any) -> bool:
 
 def _encoded(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, default=str, indent=1).encode()
+
+
+def read_each(
+    store: Store, names: Iterable[str], but_damaged: bool = False
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(name, what that pull learned), one after the other. One that is gone was removed since it was listed,
+    as newer pulls say the same. Raises as `read`, or leaves out what is damaged."""
+    for name in names:
+        try:
+            data = store.get(name)
+        except UsageError:
+            continue
+        try:
+            yield name, read(name, data)
+        except ArchiveError:
+            if not but_damaged:
+                raise
 
 
 def read(name: str, data: bytes) -> Mapping[str, Any]:

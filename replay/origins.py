@@ -20,8 +20,7 @@ class Origins:
     def __init__(self, store: Store) -> None:
         """Raises ArchiveError, FormatTooNew."""
         self._newest: dict[str, Mapping[str, Any]] = {}
-        for name in store.list("topology/"):
-            document = of_pull.read(name, store.get(name))
+        for _, document in of_pull.read_each(store, store.list("topology/")):
             self._newest[str(document.get("source"))] = document
 
     def are_borne_out(self, record: Record, target: Target) -> bool:

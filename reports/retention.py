@@ -11,7 +11,6 @@ from dlq.archive import topology as of_pull
 from dlq.archive.store import Store
 from dlq.archive.user_sql import run
 from dlq.core.brokers import kinds
-from dlq.core.errors import ArchiveError
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,11 +44,8 @@ def _limits(store: Store) -> dict[str, tuple[str, int]]:
     """source -> why and after how many milliseconds its broker deletes, by the latest pull of each."""
     limits: dict[str, tuple[str, int]] = {}
     seen: set[str] = set()
-    for name in sorted(store.list("topology/"), reverse=True)[:_NEWEST]:
-        try:
-            topology = of_pull.read(name, store.get(name))
-        except ArchiveError:  # of a damaged one nothing is known
-            continue
+    newest = store.list("topology/")[: -_NEWEST - 1 : -1]
+    for _, topology in of_pull.read_each(store, newest, but_damaged=True):
         source = str(topology.get("source"))
         if source not in seen:
             seen.add(source)

@@ -1,11 +1,18 @@
 """What a pull learned of its broker is kept as far as it can be read again: a broker may tell anything."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dlq.archive import topology
+from dlq.analyzers.topology import facts, node_facts
+from dlq.archive import housekeeping, topology
+from dlq.archive.store import LocalStore
 from dlq.core import bounded_json
+from dlq.core.settings import Settings
+from dlq.replay.origins import Origins
+from dlq.reports import retention
 
 KNOWN: dict[str, Any] = {
     "format": 1,
@@ -35,3 +42,24 @@ def test_more_than_can_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(bounded_json, "LARGEST", 900)
     data = topology.encode({**KNOWN, **{f"a{n}": "x" * 100 for n in range(20)}})
     assert topology.read("topology/p.json", data)["reads"] == {"queue": "q"}
+
+
+LOOKS: dict[str, Callable[[LocalStore], object]] = {
+    "facts": lambda store: facts(store, Settings()).delivery_limits,
+    "nodes": node_facts,
+    "origins": lambda store: Origins(store)._newest,
+    "limits": retention._limits,
+    "clutter": lambda store: [*housekeeping._of_topology(store)],
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_what_is_removed_while_somebody_looks_is_passed_over(
+    look: Callable[[LocalStore], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("topology/2.json", topology.encode(KNOWN))
+    known = look(store)
+    names = ["topology/1.json", "topology/2.json"]
+    monkeypatch.setattr(LocalStore, "list", lambda _store, _prefix: names)
+    assert look(store) == known
