@@ -87,8 +87,10 @@ _OUR_IDS = {
     "plan", "analysis", "last",
 }  # fmt: skip
 _OUR_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_OF_STRANGERS = {"stripped", "targets", "told_by_letters", "audience", "warnings"}
-"""Of a plan: what has names that letters or brokers gave."""
+_OF_STRANGERS = {
+    "stripped", "targets", "told_by_letters", "audience", "warnings", "still_queued", "brokers", "rows",
+}  # fmt: skip
+"""Of a plan, and of what SQL found: what has names that letters, brokers or people gave."""
 _ID = re.compile(r"[0-9a-zT_-]+")
 """Digests and names of our own making: long runs of digits that no rule should spoil."""
 
@@ -331,7 +333,7 @@ class Masker:
     def _inside(self, value: Any) -> Any:
         if isinstance(value, dict):
             return _named(
-                (self.text(name), _secret(item) if _SECRET_NAME.search(name) else self._inside(item))
+                (self.text(name), self._secret(item) if _SECRET_NAME.search(name) else self._inside(item))
                 for name, item in value.items()
             )
         if isinstance(value, list):
@@ -344,29 +346,44 @@ class Masker:
         return name if is_ours else self.text(name)
 
     def _member(self, name: str, value: Any) -> Any:
-        if name in _OF_STRANGERS and isinstance(value, Mapping):
-            return _named((self.text(one), self._value(item)) for one, item in value.items())
+        if name in _OF_STRANGERS:
+            return self._of_strangers(value)
         if name in ("headers", "properties") and isinstance(value, Mapping):
             return _named((self.text(header), self._header(header, item)) for header, item in value.items())
         if name.endswith("base64") and isinstance(value, str):
             return self._base64(value)
         return self._value(value)
 
+    def _of_strangers(self, value: Any) -> Any:
+        """No name in it is ours, however deep."""
+        if isinstance(value, Mapping):
+            return _named(
+                (self.text(name), item if _is_own_id(name, item) else self._of_strangers(item))
+                for name, item in value.items()
+            )
+        return [self._of_strangers(one) for one in value] if _is_list(value) else self._value(value)
+
     def _value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
             return self._document(value)
-        if isinstance(value, list | tuple):
-            return [self._value(item) for item in value]
-        return value
+        return [self._value(item) for item in value] if _is_list(value) else value
 
     def _header(self, name: str, value: Any) -> Any:
         if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
             return _MASKED
         if _SECRET_NAME.search(name):
-            return _secret(value)
+            return self._secret(value)
         return self._member(name, value) if isinstance(value, str) else self._nested(value)
+
+    def _secret(self, value: Any) -> Any:
+        """What stands by the name of a secret: its shape, and nothing that is in it but names."""
+        if isinstance(value, dict):
+            return _named((self.text(name), self._secret(item)) for name, item in value.items())
+        if isinstance(value, list):
+            return [self._secret(item) for item in value]
+        return value if value in (None, "") or isinstance(value, bool) else "[token]"
 
     def _nested(self, value: Any) -> Any:
         """A header that is no text: masked like the JSON text that it was."""
@@ -392,15 +409,6 @@ def describe_withheld(withheld: int) -> str:
     """How much was withheld, for people."""
     what = "1 place was" if withheld == 1 else f"{withheld} places were"
     return f"{what} withheld: no plain text, or more hidden than --mask looks into; without it all is there"
-
-
-def _secret(value: Any) -> Any:
-    """What stands by the name of a secret: its shape, and nothing that is in it but names."""
-    if isinstance(value, dict):
-        return {name: _secret(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_secret(item) for item in value]
-    return value if value in (None, "") or isinstance(value, bool) else "[token]"
 
 
 def _may_be_json(text: str) -> bool:
@@ -443,7 +451,15 @@ def _is_plain(name: str, value: Any) -> bool:
     return value is None or isinstance(value, int | float) or (name in _OUR_IDS and _is_id(value))
 
 
+def _is_own_id(name: str, value: Any) -> bool:
+    return name in _OUR_IDS and isinstance(value, str) and _is_id(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
 def _is_id(value: Any) -> bool:
-    if isinstance(value, list | tuple):
+    if _is_list(value):
         return all(_is_id(item) for item in value)
     return isinstance(value, str) and _ID.fullmatch(value) is not None

@@ -38,7 +38,8 @@ def test_personal_data_is_found_in_any_surrounding(canary: str, around: str) -> 
 
 def test_names_that_letters_or_brokers_gave_are_masked() -> None:
     masker = Masker([Mask(pattern="jane")])
-    plan = {name: {"jane": 1, "of jane": 2} for name in ("stripped", "targets", "audience", "warnings")}
+    names = ("stripped", "targets", "audience", "warnings", "still_queued", "brokers")
+    plan = {name: {"jane": 1, "of jane": 2} for name in names}
     assert masker.document({**plan, "headers": {"jane": "jane"}}) == {
         **{name: {"[masked]": 1, "of [masked]": 2} for name in plan},
         "headers": {"[masked]": "[masked]"},
@@ -48,6 +49,21 @@ def test_names_that_letters_or_brokers_gave_are_masked() -> None:
         "Jane [masked]": {"[email]": 1},
     }
     assert masker.document({"sk_live_0123456789": 1}) == {"[token]": 1}
+
+
+def test_names_that_sql_makes_of_values_are_masked_and_ids_stay() -> None:
+    record_id = "4111111111111111" * 2
+    found = {"rows": [{"jane": 1, "record_id": record_id, "h": {"jane": [{"jane": "jane"}]}}]}
+    shown = {"[masked]": 1, "record_id": record_id, "h": {"[masked]": [{"[masked]": "[masked]"}]}}
+    assert Masker([Mask(pattern="jane")]).document(found) == {"rows": [shown]}
+
+
+def test_names_below_the_name_of_a_secret_are_masked() -> None:
+    header = {"x-token": {"joe@example.com": [{"jane": "hush"}]}}
+    body = json.dumps({"token": {"joe@example.com": 1, "of jane": True}})
+    masked = Masker([Mask(pattern="jane")]).document({"headers": header, "body_text": body})
+    assert masked["headers"] == {"x-token": {"[email]": [{"[masked]": "[token]"}]}}
+    assert json.loads(masked["body_text"]) == {"token": {"[email]": "[token]", "of [masked]": True}}
 
 
 @pytest.mark.parametrize("text", HARMLESS)
