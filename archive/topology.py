@@ -7,7 +7,7 @@ from typing import Any
 from dlq.archive.store import Store, checked_format
 from dlq.core import bounded_json
 from dlq.core.documents import value
-from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
 
 _KNOWN: Mapping[str, Any] = {
     "source": str,
@@ -59,14 +59,16 @@ def read_each(
     as newer pulls say the same. Raises as `read`, or leaves out what is damaged."""
     for name in names:
         try:
-            data = store.get(name)
+            found = read(name, store.get(name))
+        except FormatTooNew:
+            raise
         except UsageError:
             continue
-        try:
-            yield name, read(name, data)
         except ArchiveError:
             if not but_damaged:
                 raise
+            continue
+        yield name, found
 
 
 def read(name: str, data: bytes) -> Mapping[str, Any]:

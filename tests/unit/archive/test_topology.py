@@ -1,5 +1,6 @@
 """What a pull learned of its broker is kept as far as it can be read again: a broker may tell anything."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from dlq.analyzers.topology import facts, node_facts
 from dlq.archive import housekeeping, topology
 from dlq.archive.store import LocalStore
 from dlq.core import bounded_json
+from dlq.core.errors import FormatTooNew
 from dlq.core.settings import Settings
 from dlq.replay.origins import Origins
 from dlq.reports import retention
@@ -63,3 +65,27 @@ def test_what_is_removed_while_somebody_looks_is_passed_over(
     names = ["topology/1.json", "topology/2.json"]
     monkeypatch.setattr(LocalStore, "list", lambda _store, _prefix: names)
     assert look(store) == known
+
+
+@pytest.mark.parametrize("look", [LOOKS[name] for name in ("nodes", "limits", "clutter")])
+@pytest.mark.parametrize(
+    "put",
+    [lambda path: os.mkfifo(path), lambda path: path.mkdir(), lambda path: path.write_text("{")],
+    ids=["pipe", "folder", "no JSON"],
+)
+def test_what_cannot_be_read_is_passed_over_where_what_is_damaged_is(
+    look: Callable[[LocalStore], object], put: Callable[[Path], object], tmp_path: Path
+) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("topology/2.json", topology.encode(KNOWN))
+    known = look(store)
+    put(tmp_path / "topology" / "1.json")
+    assert look(store) == known
+
+
+@pytest.mark.parametrize("look", [LOOKS[name] for name in ("facts", "nodes", "origins", "limits", "clutter")])
+def test_what_a_newer_dlq_wrote_is_said(look: Callable[[LocalStore], object], tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("topology/2.json", topology.encode({**KNOWN, "format": 99}))
+    with pytest.raises(FormatTooNew):
+        look(store)
