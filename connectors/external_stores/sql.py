@@ -49,7 +49,7 @@ def _engine(settings: Evidence) -> sa.Engine:
     except ImportError as error:
         raise ConfigError(f"{place} needs a database driver: pip install 'dlq[postgres,mysql]'") from error
     if engine.dialect.name != "sqlite":
-        sql_patience.bound(engine, _ANSWER_SECONDS)
+        sql_patience.bound_answers(engine, _ANSWER_SECONDS)
     return engine
 
 

@@ -22,7 +22,7 @@ _LOST = 2013
 """MySQL's number for it, by which SQLAlchemy gives the connection up."""
 
 
-def bound(engine: sa.Engine, seconds: float) -> None:
+def bound_answers(engine: sa.Engine, seconds: float) -> None:
     """An answer by this engine comes within so many seconds, or the connection is lost."""
     sa.event.listen(engine, "do_connect", _CONNECT[engine.dialect.name](seconds))
 

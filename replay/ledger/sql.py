@@ -135,7 +135,7 @@ def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
         )
         if engine.dialect.name == "postgresql":
             sa.event.listen(engine, "do_connect", _speak_simply)
-        sql_patience.bound(engine, _ANSWER_SECONDS + idle_seconds)
+        sql_patience.bound_answers(engine, _ANSWER_SECONDS + idle_seconds)
         sa.event.listen(engine, "connect", _telling(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
         return engine
     engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECONDS})
