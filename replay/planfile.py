@@ -5,6 +5,7 @@ needs no more memory than one of ten.
 """
 
 import json
+import math
 import mmap
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -330,6 +331,6 @@ def _header(plan: str, line: bytes) -> Header:
 
 def _made(document: Mapping[str, Any]) -> Header:
     header = documents.build(Header, document)
-    if header.letters < 0 or (header.rate is not None and header.rate <= 0):
-        raise ValueError("letters must be 0 at least, and a rate more than 0")
+    if header.letters < 0 or not (header.rate is None or 0 < header.rate < math.inf):
+        raise ValueError("letters must be 0 at least, and a rate more than 0 and finite")
     return header

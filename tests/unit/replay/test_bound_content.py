@@ -186,6 +186,8 @@ HUGE = 10**30
 CANNOT_BE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no rate": ({"rate": 0.0}, {}),
     "a rate below zero": ({"rate": -1.0}, {}),
+    "a rate that is no number": ({"rate": float("nan")}, {}),
+    "a rate without end": ({"rate": float("inf")}, {}),
     "fewer letters": ({"letters": 1}, {}),
     "letters below zero": ({"letters": -5}, {}),
     "very many letters": ({"letters": 10**18}, {}),
