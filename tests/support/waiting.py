@@ -20,6 +20,16 @@ def eventually(look: Callable[[], _T]) -> _T:
     return found
 
 
+def settled(look: Callable[[], _T], seconds: float = 1.0) -> _T:
+    """What `look` returns once it has said the same twice, so many seconds apart."""
+    before = look()
+    while True:
+        time.sleep(seconds)
+        if (found := look()) == before:
+            return found
+        before = found
+
+
 def proven(find: Callable[[], Mapping[int, str]]) -> Mapping[int, str]:
     """What a search shows once nothing is unknown: a busy broker may still name a client that is dead."""
 

@@ -40,6 +40,7 @@ public class RocketPush {
     private static void send() throws Exception {
         var producer = new DefaultMQProducer("shop");
         producer.setNamesrvAddr(Lab.URL);
+        producer.setSendMsgTimeout(100_000);
         producer.start();
         for (String letter : Lab.LETTERS) {
             String topic = letter.startsWith("suspended.") ? "amounts" : "orders";
@@ -55,6 +56,8 @@ public class RocketPush {
         consumer.setNamesrvAddr(Lab.URL);
         consumer.setInstanceName(group);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMqClientApiTimeout(100_000);
+        consumer.setPollNameServerInterval(1000);
         consumer.setMaxReconsumeTimes(2);
         consumer.setSuspendCurrentQueueTimeMillis(50);
         consumer.setPersistConsumerOffsetInterval(100);

@@ -34,7 +34,7 @@ public class RocketSpring {
 
     private static void send() throws Exception {
         var producer = new DefaultMQProducer("spring-shop");
-        producer.setSendMsgTimeout(20_000);
+        producer.setSendMsgTimeout(100_000);
         producer.setMqClientApiTimeout(20_000);
         producer.setNamesrvAddr(Lab.URL);
         producer.start();

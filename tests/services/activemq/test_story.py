@@ -19,7 +19,7 @@ import pytest
 from support import preloaded
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import settings_of
-from support.waiting import eventually
+from support.waiting import eventually, settled
 
 from dlq.connectors.activemq.jolokia import Jolokia
 
@@ -81,10 +81,10 @@ def depths(broker: ActiveMq) -> dict[str, int]:
     return {name: facts.depth for name, facts in Jolokia(settings_of(broker), artemis=False).queues().items()}
 
 
-def wait_until_quiet(broker: ActiveMq) -> None:
+def wait_until_quiet(broker: ActiveMq, consumer: "Consumer") -> None:
     """Everything is taken, some of it by the dead-letter queue."""
     eventually(lambda: depths(broker).get("orders") == 0 and depths(broker).get(DLQ, 0) > 0)
-    time.sleep(1)
+    settled(lambda: (depths(broker), consumer.effects()))
 
 
 class Consumer:
@@ -134,7 +134,7 @@ def test_a_burst_is_explained_and_only_what_was_never_processed_goes_back(
 
 
 def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
-    wait_until_quiet(broker)
+    wait_until_quiet(broker, consumer)
     [pulled] = dlq(tmp_path, "pull", "dead", "--mode", "drain")["sources"]
     said = dlq(tmp_path, "analyze", "--client-log", str(consumer.log))
     assert said["causes"] == {"suppressed_duplicate": pulled["captured"]}
@@ -169,9 +169,8 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     assert applied["states"]["confirmed"] == len(never)
     assert f"dlq.replay.{plan['plan']}" not in depths(broker), "its markers go with the plan"
     eventually(lambda: depths(broker).get("orders") == 0)
-    time.sleep(1)
 
-    effects = consumer.effects()
+    effects = settled(consumer.effects)
     assert sorted(effects) == list(range(150)), "nothing is lost: the living connection took the replays"
     assert set(effects.values()) == {1}, "and nothing was done twice"
 
@@ -189,7 +188,7 @@ def test_after_two_cuts_a_retry_of_all_loses_nothing_and_doubles_just_what_was_d
 
 
 def retry_all(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
-    wait_until_quiet(broker)
+    wait_until_quiet(broker, consumer)
     before = consumer.effects()
     dlq(tmp_path, "pull", "dead", "--mode", "drain")
     seen = {int(row["key"]) for row in rows(tmp_path, "SELECT key FROM letters")}
@@ -199,9 +198,8 @@ def retry_all(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
     plan = dlq(tmp_path, "replay", "plan", "--where", "true", "--any-advice")
     assert dlq(tmp_path, "replay", "apply", plan["plan"])["states"]["confirmed"] == len(seen)
     eventually(lambda: depths(broker).get("orders") == 0)
-    time.sleep(1)
 
-    after = consumer.effects()
+    after = settled(consumer.effects)
     assert set(after) == set(range(150)), "nothing is lost"
     assert after - before == Counter(seen), "and each letter was done once more, done before or not"
 

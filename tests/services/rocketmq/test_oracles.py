@@ -11,7 +11,7 @@ import pytest
 from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import compiled
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Outgoing, SendRequest
 
@@ -25,18 +25,21 @@ public class Letters {
     public static void main(String[] arguments) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("java");
         producer.setNamesrvAddr(arguments[0]);
-        producer.setSendMsgTimeout(30000);
+        producer.setSendMsgTimeout(100000);
         producer.setCompressMsgBodyOverHowmuch(1000);
         producer.start();
         byte[] large = new byte[20000];
         for (int i = 0; i < large.length; i++) large[i] = (byte) (i / 100);
-        for (byte[] body : new byte[][] {{0, 1, (byte) 255, 0}, large}) {
-            Message message = new Message(arguments[1], "tag", "k1 k2", body);
-            message.putUserProperty("user", "\\u65e5\\u672c");
-            message.setFlag(7);
-            System.out.println("sent " + producer.send(message).getMsgId());
+        try {
+            for (byte[] body : new byte[][] {{0, 1, (byte) 255, 0}, large}) {
+                Message message = new Message(arguments[1], "tag", "k1 k2", body);
+                message.putUserProperty("user", "\\u65e5\\u672c");
+                message.setFlag(7);
+                System.out.println("sent " + producer.send(message).getMsgId());
+            }
+        } finally {
+            producer.shutdown();
         }
-        System.exit(0);
     }
 }
 """
@@ -47,8 +50,7 @@ def run_java(rocket: Rocket, source: str, name: str, *arguments: str) -> str:
     cluster = rocket.cluster
     classes = compiled({name: source}, f"{cluster.jars}/*")
     command = cluster.java(name, cluster.name_server, *arguments, classes=str(classes))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    return done.stdout + done.stderr
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
 
 
 def test_what_the_java_producer_wrote_is_read_byte_by_byte(rocket: Rocket) -> None:

@@ -1,6 +1,5 @@
 """Reading the transactions of real RocketMQ brokers, in such numbers and states as production has."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,7 +82,7 @@ def test_half_messages_that_lie_in_rocksdb_alone_make_a_reading_incomplete(rocke
         driver, connector = Driver(cluster.addresses["broker-a"]), connector_of(cluster)
         driver.create_topic(TOPIC)
         driver.half(TOPIC, b"x")
-        time.sleep(1)
+        eventually(lambda: has_rocksdb or driver.end(HALF))
         seen, inspection = read_all(connector, REQUEST), connector.inspect(REQUEST.source)
         connector.close()
     assert any(record.dead_letter_queue == HALF for record in seen.records) != has_rocksdb
@@ -103,7 +102,6 @@ def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
         driver.finish_at_once(driver.half(TOPIC, b"x"), commit=True)
         driver.finish_at_once(driver.half(TOPIC, b"y", keyless), commit=False)
         eventually(lambda: driver.end(OP_TOPIC) and driver.end(TOPIC))
-        time.sleep(1)
         pull(store, connector, REQUEST.source, PullOptions("drain"))
         connector.close()
     preloaded.analyze(store.location)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pika
 from support.brokers.rabbitmq.fixtures import Rabbit
-from support.waiting import eventually
+from support.waiting import eventually, settled
 
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.management import Management, ManagementError
@@ -92,11 +92,7 @@ def replay_ids(rabbit: Rabbit, queue: str) -> list[str]:
 
 
 def settled_depth(rabbit: Rabbit, queue: str) -> int:
-    before = -1
-    while before != (depth := rabbit.depth(queue)):
-        before = depth
-        time.sleep(0.3)
-    return depth
+    return settled(lambda: rabbit.depth(queue))
 
 
 def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:

@@ -30,6 +30,8 @@ public class RocketFailing {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments[2] + "-" + how);
         consumer.setNamesrvAddr(arguments[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMqClientApiTimeout(100000);  // as the producers': a broker on a loaded machine is slow
+        consumer.setPollNameServerInterval(1000);
         consumer.setMaxReconsumeTimes(1);
         consumer.setSuspendCurrentQueueTimeMillis(200);
         consumer.subscribe(arguments[1], "*");

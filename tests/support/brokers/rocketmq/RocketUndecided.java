@@ -9,7 +9,7 @@ public class RocketUndecided {
     public static void main(String[] arguments) throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer("undecided");
         producer.setNamesrvAddr(arguments[0]);
-        producer.setSendMsgTimeout(30000);  // a broker on a loaded machine may take more than the default, 3 s
+        producer.setSendMsgTimeout(100000);  // a broker on a loaded machine may take more than the default, 3 s
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {

@@ -61,8 +61,8 @@ _CONFIGURATION: Mapping[str, object] = {
     "diskMaxUsedSpaceRatio": 95,
     "timerWheelEnable": "false",
     "messageDelayLevel": " ".join(["1s"] * 18),
-    "waitTimeMillsInSendQueue": 2000,
-    "osPageCacheBusyTimeOutMills": 5000,
+    "waitTimeMillsInSendQueue": 60_000,
+    "osPageCacheBusyTimeOutMills": 60_000,
     "fileReservedTime": 72,
     "transactionTimeOut": 500,
     "transactionCheckInterval": 500,
@@ -193,6 +193,7 @@ class RocketMQ:
             *_OPEN,
             *home,
             "-Dtls.server.mode=disabled",  # to make a certificate takes a third of a start
+            "-Drocketmq.client.rebalance.waitInterval=1000",  # ms; a round that fails is made up for soon
             *self.jvm,
             "-cp",
             path,
