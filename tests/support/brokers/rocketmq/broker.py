@@ -24,7 +24,7 @@ from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, AdminCode
+from support.brokers.rocketmq.driver import CHECK_MAX, OP_BATCH_INTERVAL_MS, AdminCode
 from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
 from support.jvm import QUICK, compiled
@@ -66,7 +66,7 @@ _CONFIGURATION: Mapping[str, object] = {
     "fileReservedTime": 72,
     "transactionTimeOut": 500,
     "transactionCheckInterval": 500,
-    "transactionCheckMax": 2,
+    "transactionCheckMax": CHECK_MAX,
     "transactionOpBatchInterval": OP_BATCH_INTERVAL_MS,
     "transactionMetricFlushInterval": 200,  # 5.x waits for the first flush without sleeping, 10 s if not told
 }

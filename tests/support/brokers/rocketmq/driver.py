@@ -33,6 +33,8 @@ class AdminCode(IntEnum):
 
 OP_BATCH_INTERVAL_MS = 100
 """Of the brokers of the tests; a reading waits for so long."""
+CHECK_MAX = 2
+"""Of the same: a half message is discarded instead of the third check."""
 
 
 def unique_key() -> str:
@@ -251,6 +253,15 @@ class Driver:
         finally:
             self.set("transactionOpMsgMaxSize", 4096)
             self.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
+
+    @contextmanager
+    def asking_for_ever(self) -> Iterator[None]:
+        """No check is the last meanwhile: a producer on a loaded machine may take long to answer."""
+        self.set("transactionCheckMax", 1_000_000)
+        try:
+            yield
+        finally:
+            self.set("transactionCheckMax", CHECK_MAX)
 
 
 class Half:
