@@ -91,7 +91,12 @@ def _check_urls(settings: Settings) -> None:
     for store in settings.evidence.values():
         urls.check(f"evidence.{store.name}.url", store.url)
     for profile in settings.profiles.values():
-        urls.check(f"profiles.{profile.name}.metrics_otlp", profile.metrics_otlp)
+        check_collector(f"profiles.{profile.name}.metrics_otlp", profile.metrics_otlp)
+
+
+def check_collector(place: str, url: str | None) -> None:
+    """Raises ConfigError for what is no address of a collector of metrics."""
+    urls.check(place, url, "a header by the variable OTEL_EXPORTER_OTLP_HEADERS")
 
 
 def _one_of(place: str, value: str | None, known: Iterable[str]) -> None:

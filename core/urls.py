@@ -15,18 +15,18 @@ _SECRET = re.compile(
 """Names of parameters, in lower case and without `_`, `-` and `.`."""
 _FILES = re.compile(r"(?:file|path)$|^sslkey$")
 """Those that name a file, such as libpq's passfile and sslkey."""
+_BESIDE = "password_file, password_command or password_env beside it"
 
 
-def check(place: str, url: str | None) -> None:
-    """Raises ConfigError for a URL with a password before its host or among its parameters, and for one with
-    an address that no library can connect to: each would end in an error of its own."""
+def check(place: str, url: str | None, instead: str = _BESIDE) -> None:
+    """Raises ConfigError for a URL with a password before its host or among its parameters, where `instead`
+    says what it belongs into, and for one with an address that no library can connect to: each would end in
+    an error of its own."""
     address, parameters = _parts(url or "")
     users = (found for found in _USERS.findall(address) if not _PORT.fullmatch(found))
     names = (unquote_plus(pair.partition("=")[0]) for pair in re.split("[&;]", parameters))
     if any(":" in user for user in users) or any(map(_is_secret, names)):
-        raise ConfigError(
-            f"{place} holds a password; put it into password_file, password_command or password_env beside it"
-        )
+        raise ConfigError(f"{place} holds a password; put it into {instead}")
     _check_addresses(place, url or "")
 
 

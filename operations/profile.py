@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 from dlq.core import units
+from dlq.core.checks import check_collector
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Profile, Settings, Source
 from dlq.core.suggestions import suggest
@@ -101,7 +103,10 @@ def _report(profile: Profile, text: str) -> tuple[str, str]:
 
 
 def _collector(url: str | None) -> str | None:
-    if url is not None and not url.startswith(("http://", "https://")):
+    if url is None:
+        return None
+    check_collector("metrics_otlp", url)
+    if not url.startswith(("http://", "https://")) or not urlsplit(url).hostname:
         raise UsageError(
             f"metrics_otlp = {without_password(url)!r} is no URL; write it like http://127.0.0.1:4318"
         )

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _SHORTEST = 5.0
 """Seconds that a hook has even when the run's time is over: an alarm must get out."""
+_COLLECTOR_SECONDS = 30.0
+"""For a collector of metrics, whatever it answers and for how long: the alarm comes after it."""
 _PULLS_END, _PULLS_STOP, _ANALYSIS_STOP = 0.6, 0.75, 0.95
 """Shares of max_time: pulls finish what they hold, pulls are stopped, the analysis is stopped."""
 _STATE_FORMAT = 1
@@ -284,7 +286,9 @@ class _Run:
         if self._task.otlp is not None:
             from dlq.reports.metrics_otlp import send
 
-            send(gathered, self._task.otlp, metrics.began(self._desk.store), facts.finished)
+            began = metrics.began(self._desk.store)
+            with time_limit(_COLLECTOR_SECONDS, "the collector's answer does not end"):
+                send(gathered, self._task.otlp, began, facts.finished)
             self._log("metrics_written", to="OTLP")
 
     def _alarm(self) -> None:

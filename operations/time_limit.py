@@ -11,6 +11,7 @@ from dlq.core.errors import DlqError
 from dlq.core.units import human_seconds
 
 _SHORTEST = 0.05
+_NO_TIME = "no time is left (max_time)"
 
 
 class OutOfTime(DlqError):
@@ -34,20 +35,21 @@ class Clock:
 
     def out_of_time(self) -> OutOfTime:
         """The error that says that the time is over."""
-        return _out_of_time(self.elapsed)
+        return _out_of_time(self.elapsed, _NO_TIME)
 
     def seconds_left(self, share: float = 1.0) -> float | None:
         """Seconds until this share of the time is over, never less than 0; None without an end."""
         return None if self._total is None else max(0.0, self._total * share - self.elapsed)
 
 
-def _out_of_time(seconds: float) -> OutOfTime:
-    return OutOfTime(f"stopped: no time is left (max_time), after {human_seconds(seconds)}")
+def _out_of_time(seconds: float, why: str) -> OutOfTime:
+    return OutOfTime(f"stopped: {why}, after {human_seconds(seconds)}")
 
 
 @contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise OutOfTime in the middle of the block when it takes longer. For the main thread only."""
+def time_limit(seconds: float | None, why: str = _NO_TIME) -> Iterator[None]:
+    """Raise OutOfTime, which says why, in the middle of the block when it takes longer. For the main thread
+    only."""
     if seconds is None:
         yield
         return
@@ -60,7 +62,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     try:
         yield
     except _Alarm as alarm:
-        raise _out_of_time(seconds) from alarm
+        raise _out_of_time(seconds, why) from alarm
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dlq.core.errors import UsageError
@@ -19,7 +19,8 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     """Send them once to the collector at `url` (http://host:4318). Times are seconds since the epoch.
 
     `started` is when the archive began: its counters count from there, not from the start of this
-    process. Raises UsageError when the SDK is missing or the collector does not take them.
+    process. Raises UsageError when the SDK is missing or the collector does not take them. One whose answer
+    goes on for ever has to be left by the caller.
     """
     try:
         import requests
@@ -35,15 +36,31 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     points = [_converted(metric, int(started * 1e9), int(now * 1e9)) for metric in metrics if metric.samples]
     resource = Resource.create({"service.name": "dlq"})
     scope = Scope(InstrumentationScope("dlq"), points, "")
-    session = requests.Session()
-    session.max_redirects = 0  # the user's headers (keys among them) are for this address alone
-    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT, session=session)
+    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT, session=_session(requests))
     try:
         result = exporter.export(MetricsData([ResourceMetrics(resource, [scope], "")]))
     finally:
         exporter.shutdown()
     if result is not MetricExportResult.SUCCESS:
         raise UsageError(f"the collector at {urlsplit(url).hostname} did not take the metrics")
+
+
+def _session(requests: Any) -> Any:
+    class HeadAlone(requests.Session):  # type: ignore[misc]
+        """Reads no body, however large, and goes nowhere else: the user's headers (keys among them) are for
+        this address alone."""
+
+        def send(self, request: Any, **options: Any) -> Any:
+            answer = super().send(request, **{**options, "stream": True})
+            answer.close()
+            if 300 <= answer.status_code < 400:  # which the exporter takes for a success
+                raise requests.TooManyRedirects
+            return answer
+
+        def get_redirect_target(self, _answer: Any) -> None:
+            """There is none."""
+
+    return HeadAlone()
 
 
 def _endpoint(url: str) -> str:

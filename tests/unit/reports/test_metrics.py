@@ -3,6 +3,7 @@
 import gzip
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -169,3 +170,36 @@ def test_a_collector_that_leads_elsewhere_is_not_followed(store: LocalStore, col
             )
         thread.join()
     assert collector.requests == []
+
+
+@pytest.mark.parametrize("status", [200, 307, 500])
+def test_no_body_of_a_collector_is_read(store: LocalStore, status: int) -> None:
+    sent = []
+    is_over = threading.Event()
+
+    class Giant(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", str(2**40))
+            self.end_headers()
+            try:
+                while len(sent) < 500:
+                    self.wfile.write(bytes(2**20))
+                    sent.append(1)
+            except OSError:
+                is_over.set()
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Giant) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with nullcontext() if status == 200 else pytest.raises(UsageError, match="did not take"):
+            metrics_otlp.send(metrics.gather(store, None, FACTS), url, 1.0, 2.0)
+        thread.join()
+    assert is_over.is_set()
+    assert len(sent) < 50

@@ -1,10 +1,17 @@
 """The alarm of a run: a command that gets JSON, and that may fail as it likes."""
 
 import json
+import socket
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 from support.running import SECRET_BODY, Team
+
+from dlq.operations import profile_run
 
 
 def test_the_alarm_gets_json_on_stdin_and_no_shell(team: Team, tmp_path: Path) -> None:
@@ -57,3 +64,48 @@ def test_a_hook_that_is_not_there_is_one_line_and_the_alarm_stays(team: Team) ->
     done = team.run()
     assert done.code == 5
     assert "on_alarm: /nowhere/hook does not start: No such file" in done.err
+
+
+def go_on_for_ever(asked: socket.socket) -> None:
+    while True:
+        asked.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        time.sleep(0.01)
+
+
+def drip(asked: socket.socket) -> None:
+    asked.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    while True:
+        asked.sendall(b"x")
+        time.sleep(0.05)
+
+
+@contextmanager
+def collector(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The URL of one that answers so until it is hung up on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError), server.accept()[0] as asked:
+                asked.recv(65536)
+                answer(asked)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize("answer", [go_on_for_ever, drip])
+def test_a_collector_whose_answer_never_ends_keeps_no_alarm_back(
+    team: Team, monkeypatch: pytest.MonkeyPatch, answer: Callable[[socket.socket], None]
+) -> None:
+    monkeypatch.setattr(profile_run, "_COLLECTOR_SECONDS", 2.0)
+    with collector(answer) as url:
+        team.profile(
+            f'fail_on = ["total > 0"]\non_alarm = ["/usr/bin/touch", "told"]\nmetrics_otlp = "{url}"'
+        )
+        team.put(1)
+        done = team.run()
+    assert done.code == 5
+    assert "metrics: stopped: the collector's answer does not end, after 2s" in done.err
+    assert Path("told").exists()

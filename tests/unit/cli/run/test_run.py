@@ -111,6 +111,24 @@ def test_a_mistake_in_a_profile_is_found_before_anything_is_done(
     assert team.broker.depth("orders.dlq") == 1
 
 
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("here", "metrics_otlp = 'here' is no URL"),
+        ("http://", "metrics_otlp = 'http://' is no URL"),
+        ("http://[", "metrics_otlp: 'http://[' is no host:port"),
+        ("http://me:geheim@collector", "metrics_otlp holds a password"),
+    ],
+)
+def test_an_address_of_a_collector_that_is_none_is_refused_before_anything_is_done(
+    team: Team, url: str, expected: str
+) -> None:
+    done = team.run("--metrics-otlp", url)
+    assert (done.code, done.out) == (2, "")
+    assert expected in done.err
+    assert "geheim" not in done.err
+
+
 def test_a_second_run_says_who_is_at_work(team: Team) -> None:
     with team.store.lock("profile-nightly"):
         busy, skipped = team.run(), team.run("--skip-if-busy")
