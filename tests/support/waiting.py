@@ -9,6 +9,8 @@ _T = TypeVar("_T")
 PATIENCE = 120.0
 STARTUP = 240.0
 """Of a broker or a server; less than a test may take."""
+SOON = 30.0
+"""For what would go on for ever, or for minutes, if nothing ended it."""
 
 
 def eventually(look: Callable[[], _T]) -> _T:

@@ -3,6 +3,8 @@
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,7 +79,7 @@ def test_a_cluster_of_very_many_slow_brokers_is_left(look: str, rocketmq: Connec
     began = time.monotonic()
     with pytest.raises(BrokerError, match="b: a look takes more than"):
         LOOKS[look](rocketmq)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 BROKERS: Mapping[str, tuple[Harm, Callable[[str], Any]]] = {
@@ -119,7 +121,8 @@ def test_the_previews_of_very_many_letters_are_one_look(monkeypatch: pytest.Monk
 
 
 def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.2)
+    ticks = count()
+    monkeypatch.setattr(looks, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
 
     class Quick:
         def preview(self) -> None:
@@ -127,8 +130,7 @@ def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.
 
     asked = looks._bound_together(Quick.preview)
     quick = Quick()
-    began = time.monotonic()
-    while time.monotonic() - began < 0.4:
+    while next(ticks) / 100 < 2 * looks.LOOK_SECONDS:
         asked(quick)
 
 

@@ -20,6 +20,7 @@ from support.brokers.hostile_amqp10 import (
     usual,
 )
 from support.servers.hostile import Server
+from support.waiting import SOON
 
 from dlq.connectors import looks
 from dlq.connectors.activemq import artemis_routing, stomp_connection
@@ -103,7 +104,7 @@ def test_who_does_nothing_is_left_and_no_letter_goes_alone(harm: str) -> None:
     with Server(broker := Taking({what: odd})) as server:
         began = time.monotonic()
         sent, error = published(server.address, body=body)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < SOON
     assert isinstance(error, ConnectionLost)
     assert {one.outcome for one in sent} == {"in_doubt"}
     assert broker.sessions == 1
@@ -227,7 +228,7 @@ def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest
     with Server(Taking({LETTER: ending})) as server:
         began = time.monotonic()
         sent, error = published(server.address)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < SOON
     assert isinstance(error, ConnectionLost)
     assert len({one.number for one in sent}) == len(sent) == LETTERS
 
