@@ -26,6 +26,8 @@ from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 _TELLS_NOTHING = (errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system says that cannot set room aside, where the C library does not write it instead."""
 _ATTEMPTS = 5
+HELD = "/proc/self/fd/"
+"""Behind it: the descriptor of a file that this process holds open, whatever its name becomes."""
 _A_LOOK = 0.02
 """Seconds in which whoever only looks at a lock has let go of it."""
 _BY_SPARK = "analyses"
@@ -197,7 +199,7 @@ class LocalStore:
                 if error.errno != errno.EMFILE or not _allow_more_files():
                     raise
                 file = self.folder.open(self._inside(name))
-        return f"/proc/self/fd/{until.enter_context(file).fileno()}"
+        return f"{HELD}{until.enter_context(file).fileno()}"
 
     def prove_room(self, size: int) -> None:
         name = f"segments/{TEMPORARY}{token_hex(12)}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from dlq.archive.store import HELD
 from dlq.core import clock
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.suggestions import suggest
@@ -147,6 +148,11 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
             ) from error
         if any(sign in text for sign in _DAMAGE) or _lines(error)[0].startswith(_OF_A_FILE):
             raise ArchiveError(f"cannot read the archive: {_first_line(error)}") from error
+        if text.startswith("Permission Error") and HELD in text:
+            raise ArchiveError(
+                "a file of the archive was moved while it was looked at: run it again; if it says so again, "
+                "somebody exchanges files there"
+            ) from error
         if text.startswith("Permission Error"):
             raise UsageError(f"only the archive's views can be read: {_first_line(error)}") from error
         raise UsageError(_told(text, connection) or f"SQL: {_first_line(error)}") from error

@@ -26,7 +26,7 @@ import pyarrow as pa
 from dlq.archive import analyses, manifests, scratch, user_sql
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
-from dlq.archive.store import Store
+from dlq.archive.store import HELD, Store
 from dlq.core.errors import ArchiveError
 from dlq.core.text import sql_literal
 
@@ -113,7 +113,10 @@ def connect(
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
-    connection.execute("SET allowed_paths = ?", [files])
+    """DuckDB resolves a name when it is allowed, and again whenever it opens it: for a file that we hold open
+    and another has removed since, as `retain` does, the kernel tells another name."""
+    removed = [f"{os.readlink(file)} (deleted)" for file in files if file.startswith(HELD)]
+    connection.execute("SET allowed_paths = ?", [[*files, *removed]])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 

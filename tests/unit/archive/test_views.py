@@ -268,3 +268,22 @@ def test_no_progress_is_drawn_between_the_data_where_python_runs_without_a_scrip
     )
     run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
     assert run.stdout == b"(False,)\n"
+
+
+@pytest.mark.parametrize("view", ["letters", "verdicts"])
+def test_what_is_removed_while_somebody_looks_is_seen_to_the_end(store: LocalStore, view: str) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    write_analysis(store, "a1", [{"record_id": letter(1).record_id, "cause": "unknown"}])
+    connection = views.connect(store)
+    for name in store.list(""):
+        store.delete(name)
+    found = user_sql.run(connection, f"SELECT record_id, cause FROM {view}").rows
+    assert list(found) == [(letter(1).record_id, "unknown")]
+
+
+def test_what_is_moved_while_somebody_looks_is_said_in_a_line(store: LocalStore) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    connection = views.connect(store)
+    Path(store.location).rename(f"{store.location}.moved")
+    with pytest.raises(ArchiveError, match="was moved while it was looked at"):
+        list(user_sql.run(connection, "SELECT record_id FROM letters").rows)
