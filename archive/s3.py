@@ -221,4 +221,4 @@ async def _start_of(body: Any, most: int) -> bytes:
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"its answer lacks {error}"
-    return (str(error) or type(error).__name__).splitlines()[0][:500]
+    return " ".join(str(error).split())[:500] or type(error).__name__

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import dropwhile
 from typing import Any, NamedTuple
 
 import duckdb
@@ -27,7 +28,10 @@ _DAMAGE = (
     "too small to be a Parquet file", "Footer length error", "don't know what type",
 )  # fmt: skip
 _OF_A_FILE = "Traceback ("
-"""Begins what DuckDB says of an error of a file that is read through Python; the last line is that error."""
+"""Begins what DuckDB says of an error of a file that is read through Python: lines that are indented, that
+error, and DuckDB's picture of the statement."""
+_PICTURE = re.compile(r"^LINE \d+: ", re.MULTILINE)
+_LONGEST_REASON = 500
 _TOO_MUCH = "Out of Memory Error"
 _PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
 
@@ -179,8 +183,15 @@ def _names(connection: duckdb.DuckDBPyConnection, kind: str) -> Iterable[str]:
 
 def _first_line(error: Exception) -> str:
     """The message without its kind and its picture of the statement."""
-    lines = _lines(error)
-    return lines[-1 if lines[0].startswith(_OF_A_FILE) else 0]
+    first = _lines(error)[0]
+    return _raised(str(error)) if first.startswith(_OF_A_FILE) else first
+
+
+def _raised(text: str) -> str:
+    """The error that a traceback ends with, of however many lines it is."""
+    told = _PICTURE.split(text.rpartition(_OF_A_FILE)[2])[0].splitlines()[1:]
+    message = dropwhile(lambda line: not line.strip() or line[0].isspace(), told)
+    return " ".join(" ".join(message).split())[:_LONGEST_REASON] or "no reason given"
 
 
 def _lines(error: Exception) -> list[str]:

@@ -8,10 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support.archives import letter, write_segment
 
 from dlq.archive import s3, s3_session
 from dlq.archive.s3 import S3Store
 from dlq.archive.s3_lock import Lock
+from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.core import bounded_json
 from dlq.core.errors import ArchiveError
@@ -302,6 +304,45 @@ def test_a_time_of_a_listing_that_no_calendar_has_is_said_in_a_line(
             assert store.list("manifests/") == ["manifests/a"]
         except ArchiveError as error:
             assert "cannot list manifests/" in str(error)  # noqa: PT017 (either is well)
+
+
+UNREADABLE: dict[str, tuple[bytes, str]] = {
+    "a length that is none": (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "Content-Length"),
+    "two lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\n", "Content-Length"),
+    "pieces of no length": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "HTTPClientError",
+    ),
+    "no answer": (b"", "Connection was closed"),
+}
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize("how", UNREADABLE)
+def test_why_a_segment_cannot_be_read_is_said(
+    hostile: HostileStore, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer, why = UNREADABLE[how]
+    write_segment(LocalStore(str(tmp_path)), "p-0", [letter(1)])
+    manifest = (tmp_path / "manifests" / "p-0.json").read_bytes()
+
+    def tell(request: Request) -> None:
+        if "list-type" in request.path:
+            request.tell(page("path/manifests/p-0.json") if "manifests" in request.path else page())
+        elif request.path.endswith("p-0.json"):
+            request.tell(manifest)
+        elif request.path.endswith(".parquet"):
+            request.wfile.write(answer)
+        else:
+            request.tell(b"<Error><Code>NoSuchKey</Code></Error>", 404)
+
+    hostile.answer = tell
+    assert run(["ls"]) == 3
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1, told
+    assert told.startswith("dlq: cannot read the archive: "), told
+    assert why in told
+    assert "^^" not in told
 
 
 @pytest.mark.usefixtures("configured")
