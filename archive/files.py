@@ -5,8 +5,10 @@ go under a random name that nobody can have taken before, with its rights from t
 replaces a link and never follows it.
 """
 
+import errno
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,8 @@ from dlq.archive.folder import PRIVATE, Folder
 SHARED = 0o666
 """Less the umask: for what everybody may read."""
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/null", "/dev/fd/", "/proc/self/fd/")
+_READER_SECONDS = 10.0
+"""How long a pipe may have nobody who reads it."""
 
 
 @contextmanager
@@ -26,19 +30,47 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     A pipe of the user's own, as `>(gzip)` makes one, is written as it is. Raises OSError.
     """
     if _is_stream(path):
-        with open(path, "wb") as pipe:
+        with _opened(path) as pipe:
             yield pipe
         return
+    if not Path(path).name:  # `.` and `/`
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     with Folder(Path(path).parent).replacing(Path(path).name, mode) as file:
         yield file
 
 
 def _is_stream(path: str | Path) -> bool:
     """Another's pipe is none: it is replaced like any other name. A device, as root could replace one, is."""
-    if str(path).startswith(_STREAMS):
-        return True
     try:
-        found = os.lstat(path)
+        return str(path).startswith(_STREAMS) or _is_pipe_or_device(os.lstat(path))
     except OSError:
         return False
+
+
+def _is_pipe_or_device(found: os.stat_result) -> bool:
     return stat.S_ISCHR(found.st_mode) or (stat.S_ISFIFO(found.st_mode) and found.st_uid == os.geteuid())
+
+
+def _opened(path: str | Path) -> BinaryIO:
+    """A pipe or a device as it is, where nobody has exchanged it since it was looked at."""
+    is_given = str(path).startswith(_STREAMS)
+    descriptor = _descriptor(path, os.O_TRUNC if is_given else os.O_NOFOLLOW)
+    if not is_given and not _is_pipe_or_device(os.fstat(descriptor)):
+        os.close(descriptor)
+        raise OSError(0, "somebody exchanged it meanwhile")
+    os.set_blocking(descriptor, True)
+    return open(descriptor, "wb")
+
+
+def _descriptor(path: str | Path, flags: int) -> int:
+    """To open a pipe for writing would wait for a reader without end."""
+    until = time.monotonic() + _READER_SECONDS
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(0, f"it is a pipe that nobody reads, for {_READER_SECONDS:g} s") from error
+        time.sleep(0.05)

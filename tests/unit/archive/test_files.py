@@ -15,7 +15,7 @@ from dlq.archive import files, folder
 from dlq.archive.store import LocalStore
 from dlq.archive.views import connect
 from dlq.cli.app import run
-from dlq.core.errors import ArchiveError
+from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Ledger
 from dlq.replay.ledger import opened
 from dlq.reports.files import write_text
@@ -117,6 +117,41 @@ def test_a_pipe_of_the_users_own_is_written_to(tmp_path: Path) -> None:
         write_text(str(pipe), "text")
         assert reader.communicate()[0] == b"text"
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_READER_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_pipe_that_nobody_reads_holds_up_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="a pipe that nobody reads"):
+        write_text(str(tmp_path / "pipe"), "text")
+    reader, writer = os.pipe()  # as `>(false)` leaves it
+    os.close(reader)
+    with pytest.raises(UsageError, match="Broken pipe"):
+        write_text(f"/dev/fd/{writer}", "text")
+    os.close(writer)
+
+
+def test_what_a_pipe_was_exchanged_for_is_not_written(
+    tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_is_stream", lambda _path: True)
+    (tmp_path / "link").symlink_to(victim)
+    os.link(victim, tmp_path / "other")
+    for name in ("link", "other"):
+        with pytest.raises(UsageError, match="cannot write"):
+            write_text(str(tmp_path / name), "text")
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("place", [".", "/", ".."])
+def test_a_folder_is_not_written(place: str) -> None:
+    with pytest.raises(UsageError, match=f"cannot write {place}: .*(directory|busy)"):
+        write_text(place, "text")
 
 
 def rights(path: Path) -> int:
