@@ -132,13 +132,26 @@ def _copy(file: IO[bytes], to: Path) -> None:
             at += sent
 
 
-def _check(folder: Folder, path: Path) -> None:
-    """Raises ArchiveError where this is no ledger of ours, or a file lies beside it that ours never has."""
+def check_opened(opened: Path, path: Path) -> None:
+    """What SQLite has `opened` for `path`, all links resolved, before it reads anything of it.
+
+    Raises ArchiveError where somebody has put a link there since `_check`, or a journal beside it."""
+    if opened != Path(os.path.realpath(path.parent), path.name):
+        raise ArchiveError(f"the ledger {path} was exchanged for a link, and links are not followed")
+    _check_journal(Folder(path.parent), path)
+
+
+def _check_journal(folder: Folder, path: Path) -> None:
     if folder.has(f"{path.name}{_NEVER_THERE}"):
         raise ArchiveError(
             f"beside the ledger {path} lies a journal, {path.name}{_NEVER_THERE}, which a ledger of dlq "
             "never has: somebody put it there. Ask where this archive comes from; without it, it can be read"
         )
+
+
+def _check(folder: Folder, path: Path) -> None:
+    """Raises ArchiveError where this is no ledger of ours, or a file lies beside it that ours never has."""
+    _check_journal(folder, path)
     with folder.open(path.name) as file:
         header = file.read(_HEADER)
     if not header.startswith(_MAGIC) or header[_MODES] != b"\2\2":

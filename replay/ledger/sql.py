@@ -29,6 +29,7 @@ from dlq.core.failures import Event
 from dlq.core.settings import Ledger
 from dlq.core.suggestions import suggest
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
+from dlq.replay.ledger.file import check_opened
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, State
 
@@ -139,6 +140,7 @@ def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
         sa.event.listen(engine, "connect", _telling(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
         return engine
     engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECONDS})
+    sa.event.listen(engine, "connect", _checking(Path(str(engine.url.database))))
     sa.event.listen(engine, "connect", _open_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -159,6 +161,17 @@ def _telling(setting: str) -> Callable[[Any, object], None]:
         connection.commit()
 
     return tell
+
+
+def _checking(path: Path) -> Callable[[Any, object], None]:
+    """Looks at what SQLite has opened for `path`; to tell that, it reads nothing of it."""
+
+    def check(connection: Any, _record: object) -> None:
+        _, _, opened = connection.execute("PRAGMA database_list").fetchone()
+        if opened:  # none has a name in memory
+            check_opened(Path(opened), path)
+
+    return check
 
 
 def _open_sqlite(connection: Any, _record: object) -> None:

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from support.archives import letter, write_segment
 
 from dlq.archive.store import LocalStore
@@ -19,7 +21,7 @@ from dlq.cli.app import run
 from dlq.connectors.base import Target
 from dlq.core.errors import ArchiveError
 from dlq.core.settings import Ledger
-from dlq.replay.ledger import as_arrow, opened
+from dlq.replay.ledger import as_arrow, opened, sql
 from dlq.replay.ledger.contract import Result
 from dlq.replay.letters import Letter
 
@@ -93,6 +95,35 @@ def test_a_forged_journal_deletes_no_file(dlq: Dlq, file: Path, tmp_path: Path, 
     Path(f"{file}-journal").write_bytes(forged_journal(file, victim))
     code, said = dlq(*command)
     assert (code, victim.exists(), "ledger.db-journal" in said) == (3, True, True)
+
+
+def put_journal(file: Path, outside: Path) -> None:
+    Path(f"{file}-journal").write_bytes(forged_journal(file, outside))
+
+
+def put_link(file: Path, outside: Path) -> None:
+    file.unlink()
+    file.symlink_to(outside)
+
+
+@pytest.mark.parametrize("put", [put_journal, put_link])
+def test_what_is_put_there_after_it_was_looked_at_changes_nothing_outside(
+    dlq: Dlq, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path, Path], None]
+) -> None:
+    outside, engine = tmp_path / "precious.db", sql._engine
+    shutil.copy(file, outside)
+    before = outside.read_bytes()
+
+    def exchanging(url: sa.URL, *more: Any) -> sa.Engine:
+        if url.database == str(file):
+            put(file, outside)
+        return engine(url, *more)
+
+    monkeypatch.setattr(sql, "_engine", exchanging)
+    code, said = dlq("dismiss", f"{1:032x}", "--reason", "x")
+    assert (code, said.count("\n")) == (3, 1), said
+    assert outside.read_bytes() == before
+    assert [path.name for path in tmp_path.glob("precious*")] == ["precious.db"]
 
 
 def test_the_forged_journal_does_what_it_is_feared_for(file: Path, tmp_path: Path) -> None:
