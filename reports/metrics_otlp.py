@@ -36,23 +36,31 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     points = [_converted(metric, int(started * 1e9), int(now * 1e9)) for metric in metrics if metric.samples]
     resource = Resource.create({"service.name": "dlq"})
     scope = Scope(InstrumentationScope("dlq"), points, "")
-    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT, session=_session(requests))
+    session = _session(requests)
+    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT, session=session)
     try:
         result = exporter.export(MetricsData([ResourceMetrics(resource, [scope], "")]))
     finally:
         exporter.shutdown()
     if result is not MetricExportResult.SUCCESS:
-        raise UsageError(f"the collector at {urlsplit(url).hostname} did not take the metrics")
+        raise UsageError(f"the collector at {urlsplit(url).hostname} did not take the metrics{session.why}")
 
 
 def _session(requests: Any) -> Any:
     class HeadAlone(requests.Session):  # type: ignore[misc]
         """Reads no body, however large, and goes nowhere else: the user's headers (keys among them) are for
-        this address alone."""
+        this address alone. `why`: what came of it, without the address, in which a key may be."""
+
+        why = ""
 
         def send(self, request: Any, **options: Any) -> Any:
-            answer = super().send(request, **{**options, "stream": True})
+            try:
+                answer = super().send(request, **{**options, "stream": True})
+            except OSError as error:
+                self.why = f": {_innermost(error)}"
+                raise
             answer.close()
+            self.why = f": HTTP {answer.status_code}"
             if 300 <= answer.status_code < 400:  # which the exporter takes for a success
                 raise requests.TooManyRedirects
             return answer
@@ -61,6 +69,13 @@ def _session(requests: Any) -> Any:
             """There is none."""
 
     return HeadAlone()
+
+
+def _innermost(error: BaseException) -> str:
+    """What all the others are about."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return str(getattr(error, "verify_message", "") or getattr(error, "strerror", "") or type(error).__name__)
 
 
 def _endpoint(url: str) -> str:

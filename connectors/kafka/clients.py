@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from dlq.connectors.credentials import blanks, password
 from dlq.connectors.kafka.description import TLS, KafkaBroker
-from dlq.connectors.kafka.link import Access
+from dlq.connectors.kafka.link import Access, Link
 from dlq.connectors.tls import client_context
 from dlq.core.errors import (
     AccessDenied,
@@ -70,8 +70,10 @@ _NO_KAFKA = re.compile(r"(\S+:\d+)/(\w+): .*?Invalid response size (\d+)")
 """What the library says of an answer that is none of Kafka's; its size is the answer's first four bytes."""
 _AT = re.compile(r"(?:\w+://)?(\S+:\d+)/\d+: ")
 """Which broker the library speaks of, where the cluster has named it: by a number, not as `bootstrap`."""
-_WHEN = re.compile(r" \(after \d+ms in state .*")
-"""What the library adds of its own state."""
+_WHEN = re.compile(r" \(after \d+ms in state .*|: broker certificate could not be verified.*")
+"""What the library adds of its own state, and of its own settings."""
+_UNVERIFIED = re.compile(r"(?:\w+://)?\[?([^\s/\]]+)\]?:(\d+)/\w+: .*certificate verify failed")
+"""What it says of a certificate that it does not take: of whom, and not why."""
 
 
 def _translated(
@@ -169,6 +171,8 @@ class Clients:
         """What to do about an error."""
         if error.code() in _LOGIN:
             return f"{_HINTS[error.code()]}{blanks(self._broker)}"
+        if why := self._unverified(str(error.str())):
+            return f"{why}; {_hint(error)}"
         found = _AT.match(str(error.str()))
         if found and error.code() in _NO_ANSWER and found[1] not in self._bootstrap:
             return (
@@ -176,6 +180,16 @@ class Clients:
                 "that name"
             )
         return _hint(error)
+
+    def _unverified(self, said: str) -> str:
+        """What is wrong with a broker's certificate: it is asked for it again, and gets no password."""
+        if (found := _UNVERIFIED.search(said)) is None:
+            return ""
+        try:
+            Link(found[1], int(found[2]), self.access._replace(mechanism=None)).close()
+        except ConnectionLost as error:
+            return str(getattr(error.__cause__, "verify_message", ""))
+        return ""
 
     def silence(self) -> ConnectionLost:
         """Nothing came for as long as `timeout`."""

@@ -10,11 +10,13 @@ from support.servers.hostile import Server, answering, certificate, speaking_tls
 
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.activemq.stomp_connection import Link as StompLink
+from dlq.connectors.kafka.cluster import Cluster as KafkaCluster
+from dlq.connectors.kafka.description import KafkaBroker
 from dlq.connectors.rabbitmq.connection import connect
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.core.brokers import kind_of
 from dlq.core.configuration import parse
-from dlq.core.errors import BrokerError, ConfigError, Unreachable
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Broker
 
 KINDS: dict[str, tuple[str, Callable[[Broker], object]]] = {
@@ -54,6 +56,25 @@ def test_an_authority_that_is_not_trusted_is_told_nothing(kind: str, tmp_path: P
         pytest.raises(BrokerError, match=r"(?i)TLS failed: self.signed.*is ca_file right"),
     ):
         KINDS[kind][1](broker_of(kind, server.address))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_trusted", "why"),
+    [
+        ("DNS:elsewhere.example", True, "IP address mismatch"),
+        ("IP:127.0.0.1", False, "self-signed certificate"),
+    ],
+)
+def test_kafka_says_what_a_certificate_lacks(tmp_path: Path, name: str, is_trusted: bool, why: str) -> None:
+    pem = certificate(tmp_path, name)
+    files = {"ca_file": str(pem)} if is_trusted else {}
+    with Server(answering(b"", b"s3cret"), tls=speaking_tls(pem)) as server:
+        broker = KafkaBroker(
+            "b", "kafka", f"kafka+ssl://{server.address}", user="u", password_env="TLS", timeout="2s", **files
+        )
+        with pytest.raises(AccessDenied, match=f"certificate verify failed; {why}.*; look at ca_file"):
+            KafkaCluster(broker).names()
+        assert not server.heard
 
 
 def test_rocketmq_without_the_check_of_names_still_wants_the_authority(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 from support.archives import letter
+from support.servers.hostile import Server, answering, certificate, speaking_tls
 
 from dlq.archive import segments
 from dlq.archive.store import LocalStore
@@ -145,10 +146,21 @@ def test_a_collector_gets_the_same_numbers(store: LocalStore, collector: Collect
 @pytest.mark.parametrize("status", [400, 401])
 def test_a_collector_that_refuses_is_one_line(store: LocalStore, collector: Collector, status: int) -> None:
     collector.status = status
-    with pytest.raises(UsageError, match="did not take"):
+    with pytest.raises(UsageError, match=rf"at 127\.0\.0\.1 did not take the metrics: HTTP {status}$"):
         metrics_otlp.send(
             metrics.gather(store, None, FACTS), f"http://dlq:hush@127.0.0.1:{collector.server_port}", 1.0, 2.0
         )
+
+
+def test_why_a_collector_cannot_be_asked_is_said(store: LocalStore, tmp_path: Path) -> None:
+    gathered, pem = metrics.gather(store, None, FACTS), certificate(tmp_path, "IP:127.0.0.1")
+    with (
+        Server(answering(b""), tls=speaking_tls(pem)) as server,
+        pytest.raises(UsageError, match=r"did not take the metrics: self-signed certificate$"),
+    ):
+        metrics_otlp.send(gathered, f"https://dlq:hush@{server.address}", 1.0, 2.0)
+    with pytest.raises(UsageError, match=r"did not take the metrics: Connection refused$"):
+        metrics_otlp.send(gathered, "http://dlq:hush@127.0.0.1:1", 1.0, 2.0)
 
 
 def test_a_collector_that_leads_elsewhere_is_not_followed(store: LocalStore, collector: Collector) -> None:
