@@ -69,8 +69,8 @@ def _descriptor(path: str | Path, flags: int) -> int:
         try:
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)
         except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(os.stat(path).st_mode):
+                raise  # also of a terminal that a process without one asks for
             if time.monotonic() > until:
                 raise OSError(0, f"it is a pipe that nobody reads, for {_READER_SECONDS:g} s") from error
         time.sleep(0.05)

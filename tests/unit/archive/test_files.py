@@ -1,6 +1,7 @@
 """What `dlq` writes stands there whole, for whom it is meant, and never where another user points."""
 
 import os
+import socket
 import stat
 import subprocess
 import tempfile
@@ -134,6 +135,13 @@ def test_a_pipe_that_nobody_reads_holds_up_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Broken pipe"):
         write_text(f"/dev/fd/{writer}", "text")
     os.close(writer)
+
+
+def test_only_a_pipe_is_waited_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as nobody:
+        nobody.bind(str(tmp_path / "s"))
+        with pytest.raises(OSError, match="No such device"):  # as of /dev/tty where there is no terminal
+            files._descriptor(tmp_path / "s", 0)
 
 
 def test_what_a_pipe_was_exchanged_for_is_not_written(
