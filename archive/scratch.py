@@ -45,8 +45,12 @@ def _remove(pid: int) -> None:
 
 
 def _sweep() -> None:
-    """Remove the folders of this user's processes that are no more."""
-    for entry in os.scandir(tempfile.gettempdir()):
+    """Remove the folders of this user's processes that are no more, where the user may see what is there."""
+    try:
+        entries = list(os.scandir(tempfile.gettempdir()))
+    except PermissionError:
+        return
+    for entry in entries:
         if not entry.name.startswith(_PREFIX):
             continue
         with suppress(OSError):

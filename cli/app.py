@@ -48,6 +48,8 @@ _NO_ROOM = {
     errno.EDQUOT: "the quota of disk space is used up",
     errno.EFBIG: "a file may not be so large",
 }
+_NOWHERE = "No usable temporary directory"
+"""What `tempfile` says on a host with nothing but file systems that can only be read."""
 _FILES = {"config", "file", "client_log", "body", "out", "edit", "folder"}
 """What names files, by any bytes that the file system has."""
 _COMMON_SHORT = re.compile(r"-(?=[qvco])([qv]*)(?:([co])=?(.*))?")
@@ -230,7 +232,7 @@ def _run(arguments: Sequence[str], outputs: select.poll) -> int:
         _drop_stdout()
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
-        return _full(error) if getattr(error, "errno", None) in _NO_ROOM else _unexpected(error, arguments)
+        return _last_resort(error, arguments)
     return int(result) if isinstance(result, int) else ExitCode.DONE
 
 
@@ -271,6 +273,14 @@ def _complain(text: str, code: ExitCode) -> ExitCode:
         sys.stderr.write(f"dlq: {for_terminal(text)}\n")
         sys.stderr.flush()
     return code
+
+
+def _last_resort(error: Exception, arguments: Sequence[str]) -> ExitCode:
+    if getattr(error, "errno", None) in _NO_ROOM:
+        return _full(error)
+    if isinstance(error, FileNotFoundError) and _NOWHERE in str(error):
+        return _complain(f"{error.strerror}: set TMPDIR to a folder that can be written", ExitCode.USAGE)
+    return _unexpected(error, arguments)
 
 
 def _full(error: Exception) -> ExitCode:

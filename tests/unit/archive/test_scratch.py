@@ -36,6 +36,16 @@ def made(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
+def test_a_folder_that_may_only_be_written_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refused(_place: str) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(scratch, "_kept", {})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "scandir", refused)
+    assert scratch.folder().parent == tmp_path
+
+
 def test_it_is_gone_at_the_end(made: Callable[[str], Path], tmp_path: Path) -> None:
     made("")
     assert list(tmp_path.iterdir()) == []

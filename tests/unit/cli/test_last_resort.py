@@ -6,7 +6,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.archives import letter, write_segment
 
+from dlq.archive import scratch
+from dlq.archive.store import LocalStore
 from dlq.cli import app
 
 
@@ -29,6 +32,20 @@ def test_no_room_for_what_is_written_is_told_in_a_line(
     assert app.run(["ls"]) == 3
     said = capsys.readouterr().err
     assert said.endswith("for x: make room, and run it again\n")
+    assert said.count("\n") == 1
+
+
+def test_a_host_without_a_folder_for_temporary_files_is_told_how_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_segment(LocalStore(str(tmp_path / "archive")), "p-0", [letter(1)])
+    monkeypatch.setattr(scratch, "_kept", {})
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/none"])
+    assert app.run(["ls"]) == 2
+    said = capsys.readouterr().err
+    assert "set TMPDIR to a folder that can be written" in said
     assert said.count("\n") == 1
 
 
