@@ -7,11 +7,12 @@ needs no more memory than one of ten.
 import json
 import math
 import mmap
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from operator import itemgetter
 from typing import IO, Any
@@ -27,6 +28,7 @@ from dlq.core.errors import ArchiveError, DlqError, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.failures import Event
 from dlq.core.suggestions import find_by_prefix
+from dlq.core.text import quote_value
 from dlq.replay.letters import Letter
 
 _FOLDER = "plans/"
@@ -35,13 +37,17 @@ _EDITS_SUFFIX = ".edits.jsonl"
 _BOUNDS_SUFFIX = ".bounds.json"
 _RAMP_SUFFIX = ".ramp.json"
 _COPY_BYTES = 2**20
-_LONGEST_LINE = 4 * 2**20
-"""Bytes of a letter in a plan: names, digests and a target."""
+_LONGEST_LINE = 2**20
+"""Bytes of a letter in a plan: names, digests and a target. A ledger takes no longer texts."""
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,63}")
+"""A plan's: it stands in commands to be copied and in names of queues, and a ledger has room for 64."""
+_KEY = re.compile(r"[0-9a-f]{32}")
+"""As `dlq.replay.letters.replay_key` makes it; it goes along with the letter, and so does the record id."""
+_LONGEST_ID = 64
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
 _fields = itemgetter(*Letter._fields[1:-2])
 _TYPES = (int, str, str, int, str, str, int, Target, str)
-_LAP, _ROW = map(Letter._fields.index, ("lap", "row"))
 _MOST_LAPS = 2**31 - 1
 """A ledger has 32 bits for it."""
 _TYPED = tuple[int, str, str, int, str, str, int, Any, str]
@@ -51,6 +57,9 @@ _TYPED = tuple[int, str, str, int, str, str, int, Any, str]
 @lru_cache(maxsize=1024)
 def _target(*parts: str) -> Target:
     return Target(*documents.value(tuple[str, ...], parts))
+
+
+_printed = lru_cache(maxsize=1024)(str)
 
 
 @dataclass(frozen=True)
@@ -105,11 +114,10 @@ def edits_name(plan: str) -> str:
 
 
 def ids(store: Store) -> list[str]:
-    """The ids of all plans, oldest first."""
+    """The ids of all plans, oldest first. A file whose name is no id is no plan."""
     names = (name.removeprefix(_FOLDER) for name in store.list(_FOLDER))
-    return sorted(
-        n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX) and not n.endswith(_EDITS_SUFFIX)
-    )
+    stems = (n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX) and not n.endswith(_EDITS_SUFFIX))
+    return sorted(filter(_ID.fullmatch, stems))
 
 
 def find(store: Store, prefix: str) -> str:
@@ -227,8 +235,17 @@ class Checked:
     """The digest of each MiB of its lines: who reads them again may be given others."""
 
     def letters(self) -> Iterator[Letter]:
-        """Its letters in order. Raises UsageError before the first that is not what was checked."""
-        return letters(self.store, self.header.plan, self.sums)
+        """Its letters in order. Raises UsageError before the first that is not what was checked, ArchiveError
+        before one that goes where the header does not say: that is what people look at, and approve."""
+        header = self.header
+        for letter in letters(self.store, header.plan, self.sums):
+            if letter.broker not in header.brokers or _printed(letter.target) not in header.targets:
+                place = f"{letter.target} on {letter.broker}"
+                raise ArchiveError(
+                    f"plan {header.plan} is damaged at line {letter.number + 2}: it goes to {place}, "
+                    "which its first line does not name"
+                )
+            yield letter
 
 
 def check(store: Store, plan: str) -> Checked:
@@ -273,11 +290,22 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
                 fields = (number, *_fields(found), _target(*found["target"]), found.get("content", ""))
                 if tuple(map(type, fields)) != _TYPES or b"\\ud" in line.lower():
                     documents.value(_TYPED, fields)
-                if not (0 <= fields[_LAP] <= _MOST_LAPS and 0 <= fields[_ROW] < MOST_ROWS):
-                    raise ValueError("a trip or a row that cannot be")
-                yield Letter._make(fields)
+                letter = Letter._make(fields)
+                if len(line) > _LONGEST_LINE or not _can_be(letter):
+                    raise ValueError("what no dlq writes")
+                yield letter
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
+
+
+def _can_be(letter: Letter) -> bool:
+    return (
+        0 <= letter.lap <= _MOST_LAPS
+        and 0 <= letter.row < MOST_ROWS
+        and _KEY.fullmatch(letter.key) is not None
+        and len(letter.record_id) <= _LONGEST_ID
+        and letter.record_id.isprintable()
+    )
 
 
 def _pieces(file: IO[bytes], plan: str) -> Iterator[bytes]:
@@ -326,11 +354,13 @@ def _digest(header: Header, lines: Any) -> str:
 
 
 def _header(plan: str, line: bytes) -> Header:
-    return build(name_of(plan), line, _made)
+    return build(name_of(plan), line, partial(_made, plan))
 
 
-def _made(document: Mapping[str, Any]) -> Header:
+def _made(plan: str, document: Mapping[str, Any]) -> Header:
     header = documents.build(Header, document)
+    if header.plan != plan:
+        raise ValueError(f"it says that it is plan {quote_value(header.plan)}")
     if header.letters < 0 or not (header.rate is None or 0 < header.rate < math.inf):
         raise ValueError("letters must be 0 at least, and a rate more than 0 and finite")
     return header

@@ -54,8 +54,8 @@ HEADER = {
     "edits": None, "digest": "x", "actor": "ann", "reason": "y",
 }  # fmt: skip
 LETTER = {
-    "record_id": letter(1).record_id, "key": "k", "lap": 1, "broker": "shop", "segment": "p-0", "row": 0,
-    "target": ["queue", "orders", ""],
+    "record_id": letter(1).record_id, "key": "ab" * 16, "lap": 1, "broker": "shop", "segment": "p-0",
+    "row": 0, "target": ["queue", "orders", ""],
 }  # fmt: skip
 TOPOLOGY = {
     "format": 1, "source": "orders", "broker": "shop", "reads": {"queue": "orders.dlq"},

@@ -197,6 +197,15 @@ CANNOT_BE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a trip below zero": ({}, {"lap": -1}),
     "a huge trip": ({}, {"lap": HUGE}),
     "a segment that is none": ({}, {"segment": "none"}),
+    "another plan": ({"plan": "20260101T000000-abcdef"}, {}),
+    "a name that is none": ({"plan": "x; reboot"}, {}),
+    "no key": ({}, {"key": ""}),
+    "a key that would be more than a key": ({}, {"key": f"{'a' * 30}\x02b"}),
+    "a key that no ledger takes": ({}, {"key": "a" * (2**20 + 1)}),
+    "a record that would be more than one": ({}, {"record_id": "a\x02DELAY\x013"}),
+    "a record that no ledger takes": ({}, {"record_id": "a" * 65}),
+    "a target that nobody was told of": ({}, {"target": ["queue", "elsewhere", ""]}),
+    "a broker that nobody was told of": ({}, {"broker": "elsewhere"}),
 }
 
 

@@ -73,6 +73,15 @@ def test_every_plan_is_a_new_file_and_is_found_by_its_beginning(plan: Planning) 
         planfile.find(plan.store, "../../etc/passwd")
 
 
+@pytest.mark.parametrize("name", ["x; reboot", "-h", "a b", "below/x", "é", "a" * 65, ""])
+def test_a_file_whose_name_would_be_more_than_a_name_is_no_plan(plan: Planning, name: str) -> None:
+    """It stands in commands to be copied."""
+    fill(plan.store, 1)
+    header = plan()
+    plan.store.put(planfile.name_of(name), plan.store.get(planfile.name_of(header.plan)))
+    assert planfile.ids(plan.store) == [header.plan]
+
+
 def test_how_far_a_ramp_is_can_be_read_by_others(plan: Planning) -> None:
     assert planfile.ramp_of(plan.store, "p") == {}
     steps = [
