@@ -152,6 +152,7 @@ def preview(letter: Outgoing) -> SendPreview:
     kept, stripped = _own(record, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
     why_not = {
+        _ODD_PROPERTIES: not _are_separable(message_of(letter).properties),
         f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}": size > _PROPERTIES_ROOM,
         f"its body of {record.body_size} bytes is more than a frame holds": record.body_size > _BODY_ROOM,
         "it is a batch that cannot be taken apart": (record.flags or 0) & BATCH == BATCH,
@@ -162,6 +163,13 @@ def preview(letter: Outgoing) -> SendPreview:
 
 
 preview_unasked = preview
+_ODD_PROPERTIES = "a property holds what separates properties (U+0001 in a name, U+0002); change it by --edit"
+
+
+def _are_separable(properties: Mapping[str, str]) -> bool:
+    """Whether a broker reads these properties and no others: texts that came without a block may hold
+    anything, such as a property that would hold the letter back."""
+    return not any("\x02" in name or "\x01" in name or "\x02" in value for name, value in properties.items())
 
 
 def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> list[str]:

@@ -51,6 +51,27 @@ def sent(letter: Record, kind: str = "topic") -> Any:
     return message_of(Outgoing(0, letter, Target(kind, "orders" if kind == "topic" else "pay"), PROVENANCE))
 
 
+@pytest.mark.parametrize(
+    "properties", [{"KEYS": "a\x02DELAY\x013"}, {"DELAY\x013": ""}, {"a\x02DELAY": "3"}, {"\x02": ""}]
+)
+def test_a_property_that_would_be_several_is_not_sent(properties: dict[str, str]) -> None:
+    """Without a block, as `dlq import` takes it, a text may hold what separates properties."""
+    letter = record()._replace(raw_properties=None, properties={"TAGS": "x", **properties})
+    told = preview(Outgoing(0, letter, Target("topic", "orders"), PROVENANCE)).problem
+    assert "what separates properties" in (told or "")
+
+
+def test_a_topic_that_would_be_a_property_is_not_sent_either() -> None:
+    letter = record(origin="orders\x02DELAY\x013")
+    told = preview(Outgoing(0, letter, Target("group", "pay"), PROVENANCE)).problem
+    assert "what separates properties" in (told or "")
+
+
+def test_a_value_may_hold_what_ends_a_name() -> None:
+    letter = record(properties={"KEYS": "a\x01b"})
+    assert preview(Outgoing(0, letter, Target("topic", "orders"), PROVENANCE)).problem is None
+
+
 def test_only_what_identifies_the_message_goes_along() -> None:
     own = dict.fromkeys(
         (
