@@ -6,6 +6,7 @@ two lines that no letter can know, as data: a letter that gives orders is quoted
 
 import inspect
 import json
+import logging
 import secrets
 import sys
 import traceback
@@ -186,7 +187,23 @@ def make_server(seat: _Seat, without: Collection[str] = ()) -> MCPServer:
     tools = [
         _made(tool, seat, reads) for some, reads in _TOOLS for tool in some if tool.__name__ not in without
     ]
+    _log_plainly()
     return MCPServer("dlq", instructions=_INSTRUCTIONS, tools=tools, log_level="ERROR")
+
+
+class _Plain(logging.Handler):
+    """What libraries log, each in one line that steers no terminal: agents choose names that stand in it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Without a traceback: what was asked has its answer."""
+        sys.stderr.write(f"dlq: {for_terminal(shorten(record.getMessage(), _LONGEST_TEXT))}\n")
+
+
+def _log_plainly() -> None:
+    """Where nobody handles what is logged the SDK would draw it, tracebacks and texts as they are."""
+    logs = logging.getLogger()
+    if not logs.handlers:
+        logs.addHandler(_Plain(logging.ERROR))
 
 
 _TOOLS = ((READING, True), (PROPOSING, False))

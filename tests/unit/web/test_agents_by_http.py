@@ -1,6 +1,7 @@
 """Agents at the page's server: who asks is proven without a cookie, and roles say what they may propose."""
 
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -71,6 +72,19 @@ def test_a_proxy_says_for_whom_an_agent_proposes(serve: Serve) -> None:
 def test_nobody_else_gets_in(serve: Serve, headers: dict[str, str], status: int) -> None:
     browser = serve()  # its cookie, which any site makes a browser send, opens nothing here
     assert ask(browser, "tools/list", **headers).status_code == status
+
+
+def test_what_the_sdk_logs_is_a_line_that_steers_no_terminal(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent that obeys a letter may choose a name."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    browser = serve(enter=False)
+    told = ask(browser, "prompts/get", {"name": "\x1b]0;owned\x07\n\u202e"}, **bearer(browser)).json()
+    assert "Unknown prompt" in told["error"]["message"]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("dlq: ")
+    assert line.isprintable()
 
 
 def test_what_is_too_large_or_no_request_is_refused(serve: Serve) -> None:
