@@ -143,6 +143,8 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """
     try:
         yield
+    except OverflowError as error:  # of an interval of millennia
+        raise UsageError("SQL: a value is larger than can be shown; cast it, e.g. to varchar") from error
     except (duckdb.Error, OSError) as error:
         text = str(error)
         if _TOO_MUCH in text:

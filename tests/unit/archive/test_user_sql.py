@@ -1,6 +1,7 @@
+import duckdb
 import pytest
 
-from dlq.archive.user_sql import condition, single_select
+from dlq.archive.user_sql import condition, run, single_select
 from dlq.core.errors import UsageError
 
 
@@ -31,3 +32,9 @@ def test_another_mistake_gets_no_hint(sql: str) -> None:
 def test_what_is_right_stays_as_it_is() -> None:
     sql = 'select "offset", case when true then 1 end from records limit 5 offset 1'
     assert single_select(sql) == sql
+
+
+@pytest.mark.parametrize("value", ["to_days(1000000000)", "[interval 2000000000 month]"])
+def test_an_interval_that_python_does_not_know_is_a_mistake_in_a_line(value: str) -> None:
+    with duckdb.connect() as connection, pytest.raises(UsageError, match="larger than can be shown"):
+        list(run(connection, f"select {value}").rows)
