@@ -1,7 +1,8 @@
 """Shell completion: names that the configuration and the archive's folders tell at once.
 
 Completing must never be slow, connect to anything, or print an error: whatever goes wrong, nothing is
-offered. Only an archive in a local folder is looked into.
+offered. Only an archive in a local folder is looked into; a shell takes what is offered as it is, so nothing
+is that could be more than a word.
 """
 
 import re
@@ -20,6 +21,8 @@ LS_COLUMNS = (
 )  # fmt: skip
 """As `dlq.archive.views` has them, which takes too long to import here; a test compares them."""
 
+_WORD = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
+
 Completer = Callable[[typer.Context, str], list[str]]
 
 
@@ -28,7 +31,8 @@ def _completer(names: Callable[[Context], Iterable[str]]) -> Completer:
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
-            known = sorted(set(names(Context(ctx.find_root().params.get("config")))))
+            found = names(Context(ctx.find_root().params.get("config")))
+            known = sorted({name for name in found if _WORD.fullmatch(name)})
         except Exception:  # noqa: BLE001 (a shell that completes is no place for an error)
             return []
         before, word = _split(incomplete)

@@ -62,6 +62,17 @@ def test_sources_profiles_plans_and_analyses_are_known() -> None:
     assert offered(completion.analyses, "2026") == ["20260102T000000-000001.1"]
 
 
+@pytest.mark.parametrize("name", ["$(reboot)", "`x`", "a b", "a;b", "-h", "x'y", "a\nb", "\\x"])
+def test_what_could_be_more_than_a_word_is_not_offered(folder: Path, name: str) -> None:
+    """Who may write into an archive gives files their names, and a shell takes what is offered as it is."""
+    archive = folder / "archive"
+    (archive / "plans" / f"{name}.jsonl").touch()
+    (archive / "analyses" / name).mkdir()
+    (archive / "analyses" / name / "analysis.json").touch()
+    assert offered(completion.plans, "") == ["p-1", "p-2"]
+    assert offered(completion.analyses, "") == ["20260102T000000-000001.1"]
+
+
 def test_columns_complete_the_last_word() -> None:
     assert offered(completion.columns, "cause,exception") == ["cause,exception_class"]
     assert "body_sha256" in offered(completion.columns, "body_")
