@@ -112,6 +112,11 @@ def list_committed(
     return (m for m in found if m.stem not in replaced and source in (None, m.source))
 
 
+def are_committed(store: Store, some: Iterable[Manifest]) -> bool:
+    """Whether all of these still count: none was written again with others since it was read."""
+    return {m.stem for m in some} <= {m.stem for m in list_committed(store, damaged={})}
+
+
 def _all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Manifest]:
     """Every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
     known: dict[str, Manifest | None] = {}

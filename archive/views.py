@@ -13,7 +13,7 @@ archive's committed files are open to it, and the configuration is locked.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -65,6 +65,7 @@ Queued = Mapping[str, Collection[str]]
 _SEGMENTS = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
 _NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source"
 """Letters of which nothing says when they died come last."""
+_ATTEMPTS = 20
 _BATCH_ROWS = 10_000
 MEMORY = "2GB"
 """Beyond this DuckDB spills into its temporary folder: looking must not starve the host."""
@@ -91,8 +92,7 @@ def connect(
     connection, held = _configured(store, memory), ExitStack()
     finalize(connection, held.close)
     lend = partial(store.lend, until=held)
-    committed = [m for m in manifests.list_committed(store) if m.rows]
-    files = {m.stem: lend(m.segment) for m in committed}
+    committed, files = _lent_segments(store, lend)
     segments, former = [*files.values()], [*map(lend, earlier)]
     tables = {name: [*map(lend, chosen.tables.get(name, ()) if chosen else ())] for name in analyses.TABLES}
     with user_sql.guarded(connection):
@@ -110,6 +110,20 @@ def connect(
         _letters(connection, _still_queued(connection, left))
         _lock(connection, [*segments, *former, *chain.from_iterable(tables.values())])
     return connection
+
+
+def _lent_segments(store: Store, lend: Callable[[str], str]) -> tuple[Sequence[Manifest], Mapping[str, str]]:
+    """(the manifests of segments with letters, the file of each by its stem): looked for again where one was
+    compacted between our look and its opening."""
+    for _ in range(_ATTEMPTS):
+        committed = [m for m in manifests.list_committed(store) if m.rows]
+        try:
+            return committed, {m.stem: lend(m.segment) for m in committed}
+        except ArchiveError as error:
+            is_gone = isinstance(error.__cause__, FileNotFoundError)
+            if not is_gone or manifests.are_committed(store, committed):
+                raise
+    raise ArchiveError(f"the segments of the archive {store.location} change all the time: run it again")
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:

@@ -29,6 +29,7 @@ from dlq.replay import still_queued
 
 _OPEN = ("sending", "in_doubt")
 _NAMED = 3
+_ATTEMPTS = 20
 _NO_IDS = pa.array([], pa.string())
 _READ = ("record_id", "body", "body_sha256")
 _NO_SOURCE = "(unknown)"
@@ -87,12 +88,18 @@ class _Replays:
 
 
 def verify(store: Store, settings: Settings) -> list[Books]:
-    """The books of every source. Raises FormatTooNew, ArchiveError, UsageError without the ledger."""
-    replays = _Replays(ledgers.as_arrow(settings.ledger, store))
-    found = _look(store)
-    for loss in losses.open_ones(store):
-        found[loss.source].lost.append(loss)
-    return [_books(store, settings, source, of_it, replays) for source, of_it in sorted(found.items())]
+    """The books of every source; anew where segments were written again while they were read. Raises
+    FormatTooNew, ArchiveError, UsageError without the ledger."""
+    for _ in range(_ATTEMPTS):
+        replays = _Replays(ledgers.as_arrow(settings.ledger, store))
+        found = _look(store)
+        for loss in losses.open_ones(store):
+            found[loss.source].lost.append(loss)
+        books = [_books(store, settings, source, of_it, replays) for source, of_it in sorted(found.items())]
+        read = [manifest for of_it in found.values() for manifest in of_it.manifests]
+        if not any(each.problems for each in books) or manifests.are_committed(store, read):
+            break
+    return books
 
 
 @dataclass

@@ -1,12 +1,13 @@
 """Compaction: segments are written again, and every letter stays what it was, whatever crashes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.retaining import Shop
 
-from dlq.archive import housekeeping, segments
+from dlq.archive import housekeeping, manifests, segments, user_sql, views
+from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError, Busy
 
@@ -128,3 +129,42 @@ def test_a_pull_between_look_and_do_wins(shop: Shop) -> None:
     housekeeping.do(shop.store, work)
     assert all(manifest.settled for manifest in shop.committed)
     assert len(shop.ids) == 3
+
+
+def compact_meanwhile(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, just after somebody has looked which segments there are."""
+    listed, done = manifests.list_committed, []
+
+    def listing(*words: Any, **more: Any) -> Iterator[Manifest]:
+        found = list(listed(*words, **more))
+        if not done and len(found) > 1:
+            done.append(True)
+            shop.retain(compact=True)
+        return iter(found)
+
+    monkeypatch.setattr(manifests, "list_committed", listing)
+
+
+def test_who_looks_while_segments_become_one_sees_all_letters(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.runs(*((f"{n}",) for n in range(3)))
+    compact_meanwhile(shop, monkeypatch)
+    found = user_sql.run(views.connect(shop.store), "SELECT count(*) FROM letters")
+    assert list(found.rows) == [(3,)]
+
+
+def test_books_balance_while_segments_become_one(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.runs(*((f"{n}",) for n in range(3)))
+    compact_meanwhile(shop, monkeypatch)
+    books = shop.books
+    assert (books.captured, books.balanced, books.notes) == (3, True, [])
+
+
+def test_a_segment_that_is_gone_is_named_at_once(shop: Shop) -> None:
+    shop.runs(("a",), ("b",))
+    gone = next(iter(shop.committed))
+    shop.store.delete(gone.segment)
+    with pytest.raises(ArchiveError, match="No such file"):
+        views.connect(shop.store)
+    assert shop.books.problems == [f"segment {gone.stem} cannot be read"]
