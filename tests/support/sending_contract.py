@@ -277,8 +277,8 @@ class SendingContract:
         cut = Interrupted(place)
         doubtful = cut.those("in_doubt")
         search = Search(cut.plan, doubtful, cut.since, cut.before)
-        find = lambda: place.connector.find(search).shown  # noqa: E731
-        found = find() if place.not_found == "unknown" else proven(find)
+        find = lambda: place.connector.find(search)  # noqa: E731
+        found = find().shown if place.not_found == "unknown" else proven(find)
         assert set(found.values()) <= {"sent", place.not_found}
         there = set(
             wait_for(place, ids_of([letter for letter in doubtful if found[letter.number] == "sent"]))

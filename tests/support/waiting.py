@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from dlq.connectors.base import Presence, Proof
+
 _T = TypeVar("_T")
 
 PATIENCE = 120.0
@@ -32,11 +34,10 @@ def settled(look: Callable[[], _T], seconds: float = 1.0) -> _T:
         before = found
 
 
-def proven(find: Callable[[], Mapping[int, str]]) -> Mapping[int, str]:
+def proven(find: Callable[[], Proof]) -> Mapping[int, Presence]:
     """What a search shows once nothing is unknown: a busy broker may still name a client that is dead."""
-
-    def look() -> tuple[Mapping[int, str], ...]:
-        shown = find()
-        return () if "unknown" in shown.values() else (shown,)
-
-    return eventually(look)[0]
+    deadline = time.monotonic() + PATIENCE
+    while "unknown" in (found := find()).shown.values():
+        assert time.monotonic() < deadline, found.doubts
+        time.sleep(0.1)
+    return found.shown
