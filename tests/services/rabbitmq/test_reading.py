@@ -18,6 +18,7 @@ from support.brokers.rabbitmq.fixtures import (
     request,
 )
 from support.connector_contract import Place, ReadingContract, drained, letters
+from support.waiting import eventually
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, proven_depth, pull
@@ -108,6 +109,7 @@ def test_letters_that_a_gone_consumer_held_are_waited_for(rabbit: Rabbit) -> Non
     holder = rabbit.connect()
     holder.basic_consume(queue, lambda *_: None)
     rabbit.wait_for(queue, 0)
+    eventually(lambda: dict(rabbit.node.api("GET", "queues", rabbit.vhost, queue)).get("messages") == 25)
     gone = threading.Timer(1.0, holder.connection.close)
     gone.start()
     assert len(drain(rabbit, queue)) == 25

@@ -34,6 +34,9 @@ PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management
 _LOCAL_ONLY = "-kernel inet_dist_use_interface {127,0,0,1}"
 _AT_REST = "+sbwt none +sbwtdcpu none +sbwtdio none"
 """Schedulers that have nothing to do wait instead of spinning."""
+_COUNTING = "-rabbit core_metrics_gc_interval 86400000"
+"""What a client sent just before it died is counted, however late that is collected (rabbit_core_metrics_gc
+forgets the counters of dead channels, every two minutes if not told)."""
 _CALLS = 3
 _CONFIGURATION = """\
 vm_memory_high_watermark.absolute = 2GB
@@ -106,7 +109,7 @@ class Node:
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{_LOCAL_ONLY} {_AT_REST}",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{_LOCAL_ONLY} {_AT_REST} {_COUNTING}",
             "RABBITMQ_MNESIA_BASE": str(folder["mnesia"]),
             "RABBITMQ_LOG_BASE": str(folder["log"]),
             "RABBITMQ_PID_FILE": str(self.folder / "pid"),
