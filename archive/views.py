@@ -28,7 +28,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
 from dlq.archive.store import HELD, Store
 from dlq.core.errors import ArchiveError
-from dlq.core.text import sql_literal
+from dlq.core.text import for_terminal, sql_literal
 
 LS_COLUMNS = (
     "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
@@ -126,13 +126,21 @@ def _lent_segments(store: Store, lend: Callable[[str], str]) -> tuple[Sequence[M
     raise ArchiveError(f"the segments of the archive {store.location} change all the time: run it again")
 
 
-def _lock(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
+def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     """DuckDB resolves a name when it is allowed, and again whenever it opens it: for a file that we hold open
-    and another has removed since, as `retain` does, the kernel tells another name."""
-    removed = [f"{os.readlink(file)} (deleted)" for file in files if file.startswith(HELD)]
+    and another has removed since, as `retain` does, the kernel tells another name. Raises ArchiveError where
+    somebody has put a link at one of these names, which would be allowed to lead anywhere."""
+    ours = [os.readlink(file) if file.startswith(HELD) else file for file in files]
+    removed = [f"{name} (deleted)" for name, file in zip(ours, files, strict=True) if file != name]
     connection.execute("SET allowed_paths = ?", [[*files, *removed]])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+    allowed = connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()
+    if strange := {name for (name,) in allowed} - {*ours, *removed}:
+        raise ArchiveError(
+            f"in the archive lies a link to {for_terminal(min(strange))} by the name of a file that was "
+            "removed, and links are not followed"
+        )
 
 
 def _configured(store: Store, memory: str) -> duckdb.DuckDBPyConnection:

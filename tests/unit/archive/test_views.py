@@ -270,6 +270,12 @@ def test_no_progress_is_drawn_between_the_data_where_python_runs_without_a_scrip
     assert run.stdout == b"(False,)\n"
 
 
+def segment_of(store: LocalStore) -> str:
+    """The name of its only segment."""
+    [manifest] = manifests.list_committed(store)
+    return manifest.segment
+
+
 @pytest.mark.parametrize("view", ["letters", "verdicts"])
 def test_what_is_removed_while_somebody_looks_is_seen_to_the_end(store: LocalStore, view: str) -> None:
     write_segment(store, "p-0", [letter(1)])
@@ -287,3 +293,11 @@ def test_what_is_moved_while_somebody_looks_is_said_in_a_line(store: LocalStore)
     Path(store.location).rename(f"{store.location}.moved")
     with pytest.raises(ArchiveError, match="was moved while it was looked at"):
         list(user_sql.run(connection, "SELECT record_id FROM letters").rows)
+
+
+def test_no_link_at_the_name_of_what_was_removed_is_allowed(store: LocalStore, tmp_path: Path) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    (tmp_path / "private").write_text("s3cret")
+    Path(store.location, f"{segment_of(store)} (deleted)").symlink_to(tmp_path / "private")
+    with pytest.raises(ArchiveError, match=r"a link to .*private by the name of a file that was removed"):
+        views.connect(store)
