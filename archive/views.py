@@ -13,6 +13,7 @@ archive's committed files are open to it, and the configuration is locked.
 """
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from functools import partial
@@ -67,6 +68,8 @@ _NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id
 """Letters of which nothing says when they died come last."""
 _ATTEMPTS = 20
 _BATCH_ROWS = 10_000
+_NOT_AS_GIVEN = re.compile(r"[\\\ud800-\udfff]")
+"""What DuckDB turns into `/` in a path, and what is no UTF-8, which it does not take."""
 MEMORY = "2GB"
 """Beyond this DuckDB spills into its temporary folder: looking must not starve the host."""
 
@@ -132,11 +135,18 @@ def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     somebody has put a link at one of these names, which would be allowed to lead anywhere."""
     ours = [os.readlink(file) if file.startswith(HELD) else file for file in files]
     removed = [f"{name} (deleted)" for name, file in zip(ours, files, strict=True) if file != name]
+    if _NOT_AS_GIVEN.search("".join(ours)):
+        removed = []
     connection.execute("SET allowed_paths = ?", [[*files, *removed]])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+    if removed:
+        _check_allowed(connection, {*ours, *removed})
+
+
+def _check_allowed(connection: duckdb.DuckDBPyConnection, given: Set[str]) -> None:
     allowed = connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()
-    if strange := {name for (name,) in allowed} - {*ours, *removed}:
+    if strange := {name for (name,) in allowed} - given:
         raise ArchiveError(
             f"in the archive lies a link to {for_terminal(min(strange))} by the name of a file that was "
             "removed, and links are not followed"

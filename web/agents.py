@@ -11,7 +11,7 @@ import secrets
 import sys
 import traceback
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
@@ -196,7 +196,8 @@ class _Plain(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Without a traceback: what was asked has its answer."""
-        sys.stderr.write(f"dlq: {for_terminal(shorten(record.getMessage(), _LONGEST_TEXT))}\n")
+        with suppress(Exception):  # who logs, is not to fail by it
+            sys.stderr.write(f"dlq: {for_terminal(shorten(record.getMessage(), _LONGEST_TEXT))}\n")
 
 
 def _log_plainly() -> None:

@@ -72,7 +72,7 @@ _AT = re.compile(r"(?:\w+://)?(\S+:\d+)/\d+: ")
 """Which broker the library speaks of, where the cluster has named it: by a number, not as `bootstrap`."""
 _WHEN = re.compile(r" \(after \d+ms in state .*|: broker certificate could not be verified.*")
 """What the library adds of its own state, and of its own settings."""
-_UNVERIFIED = re.compile(r"(?:\w+://)?\[?([^\s/\]]+)\]?:(\d+)/\w+: .*certificate verify failed")
+_UNVERIFIED = re.compile(r"(?:\w+://)?\[?([^\s/\]]+)\]?:(\d{1,5})/\w+: .*certificate verify failed")
 """What it says of a certificate that it does not take: of whom, and not why."""
 
 
@@ -183,12 +183,15 @@ class Clients:
 
     def _unverified(self, said: str) -> str:
         """What is wrong with a broker's certificate: it is asked for it again, and gets no password."""
-        if (found := _UNVERIFIED.search(said)) is None:
+        found = _UNVERIFIED.search(said) if self.access.tls else None
+        if found is None or self.why_not_allowed(found[1], int(found[2])):
             return ""
         try:
             Link(found[1], int(found[2]), self.access._replace(mechanism=None)).close()
         except ConnectionLost as error:
             return str(getattr(error.__cause__, "verify_message", ""))
+        except (ValueError, OverflowError):  # no name that a host has, no port
+            return ""
         return ""
 
     def silence(self) -> ConnectionLost:

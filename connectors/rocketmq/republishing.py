@@ -5,6 +5,7 @@ DELAY and the timer's own hold it back, REAL_TOPIC and the like are the broker's
 for consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -39,6 +40,7 @@ _PROPERTIES_ROOM = 32_600
 """Brokers add up to 110 bytes of their own."""
 _BODY_ROOM = 16 * 2**20 - 2**18
 """A larger frame closes the connection without an answer. Properties take up to six times as much in it."""
+_FLAG = re.compile(r"-?[0-9]{1,10}")
 _MAGIC = {0: b"\x78", 1: b"\x04\x22\x4d\x18", 2: b"\x28\xb5\x2f\xfd", 3: b"\x78"}
 _SYSTEM = (HALF, OP_TOPIC, DISCARDED)
 
@@ -111,22 +113,33 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
 
 
 def message_of(outgoing: Outgoing) -> Message:
-    """The letter as it is sent. The body goes as stored, with its compression bits and no other flag."""
+    """The letter as it is sent. The body goes as stored, with its compression bits and no other flag. Raises
+    ValueError for a flag that is no number."""
     record, target = outgoing.record, outgoing.target
-    kept = _own(record, outgoing.keep_headers)[0]
-    kept.setdefault(UNIQUE_KEY, outgoing.provenance[REPLAY_ID].upper())
     is_group = target.kind == "group"
-    if is_group:
-        kept["RETRY_TOPIC"] = record.origin or ""
-    kept.update(outgoing.provenance)
     return Message(
         f"{RETRY}{target.name}" if is_group else target.name,
         record.body,
-        kept,
+        _properties_to_send(outgoing),
         _compression(record),
         int(record.headers.get("flag", 0)),
         16 if is_group else None,
     )
+
+
+def _properties_to_send(outgoing: Outgoing) -> dict[str, str]:
+    record = outgoing.record
+    kept = _own(record, outgoing.keep_headers)[0]
+    kept.setdefault(UNIQUE_KEY, outgoing.provenance[REPLAY_ID].upper())
+    if outgoing.target.kind == "group":
+        kept["RETRY_TOPIC"] = record.origin or ""
+    return {**kept, **outgoing.provenance}
+
+
+def _has_flag(record: Record) -> bool:
+    """Whether its flag is a number of 32 bits: what was imported, or edited, may say anything."""
+    flag = str(record.headers.get("flag", 0))
+    return _FLAG.fullmatch(flag) is not None and -(2**31) <= int(flag) < 2**31
 
 
 def _compression(record: Record) -> int:
@@ -152,7 +165,8 @@ def preview(letter: Outgoing) -> SendPreview:
     kept, stripped = _own(record, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
     why_not = {
-        _ODD_PROPERTIES: not _are_separable(message_of(letter).properties),
+        _ODD_PROPERTIES: not _are_separable(_properties_to_send(letter)),
+        "its flag is no number of 32 bits; change it by --edit": not _has_flag(record),
         f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}": size > _PROPERTIES_ROOM,
         f"its body of {record.body_size} bytes is more than a frame holds": record.body_size > _BODY_ROOM,
         "it is a batch that cannot be taken apart": (record.flags or 0) & BATCH == BATCH,

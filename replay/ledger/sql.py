@@ -7,6 +7,7 @@ anything is sent, and what became of it is written together with the next claim.
 
 import json
 import math
+import os
 import re
 import sqlite3
 import time
@@ -28,6 +29,7 @@ from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.failures import Event
 from dlq.core.settings import Ledger
 from dlq.core.suggestions import suggest
+from dlq.core.text import for_terminal
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
 from dlq.replay.ledger.file import check_opened
 from dlq.replay.letters import Letter
@@ -125,7 +127,8 @@ class Database:
         return ArchiveError(f"the ledger {self._shown_url()} {said}; is it the right server?")
 
     def _shown_url(self) -> str:
-        return self.engine.url.set(query={}).render_as_string()
+        url = self.engine.url
+        return url.set(query={}, database=for_terminal(url.database or "")).render_as_string()
 
 
 def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
@@ -167,7 +170,9 @@ def _checking(path: Path) -> Callable[[Any, object], None]:
     """Looks at what SQLite has opened for `path`; to tell that, it reads nothing of it."""
 
     def check(connection: Any, _record: object) -> None:
+        connection.text_factory = os.fsdecode  # a path may be no UTF-8
         _, _, opened = connection.execute("PRAGMA database_list").fetchone()
+        connection.text_factory = str
         if opened:  # none has a name in memory
             check_opened(Path(opened), path)
 

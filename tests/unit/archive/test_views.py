@@ -1,5 +1,6 @@
 """Looking at an archive: what counts, what wins, and what the SQL of users may not do."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -293,6 +294,14 @@ def test_what_is_moved_while_somebody_looks_is_said_in_a_line(store: LocalStore)
     Path(store.location).rename(f"{store.location}.moved")
     with pytest.raises(ArchiveError, match="was moved while it was looked at"):
         list(user_sql.run(connection, "SELECT record_id FROM letters").rows)
+
+
+@pytest.mark.parametrize("name", ["a\\b", os.fsdecode(b"\xffd"), "x (deleted)", "s3:"])
+def test_an_archive_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    store = LocalStore(str(tmp_path / name))
+    write_segment(store, "p-0", [letter(1)])
+    found = user_sql.run(views.connect(store), "SELECT record_id FROM letters").rows
+    assert list(found) == [(letter(1).record_id,)]
 
 
 def test_no_link_at_the_name_of_what_was_removed_is_allowed(store: LocalStore, tmp_path: Path) -> None:

@@ -126,6 +126,11 @@ def test_what_is_put_there_after_it_was_looked_at_changes_nothing_outside(
     assert [path.name for path in tmp_path.glob("precious*")] == ["precious.db"]
 
 
+def test_a_ledger_may_lie_in_a_folder_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+    with opened(Ledger(), LocalStore(str(tmp_path / os.fsdecode(b"\xffd")))) as ledger:
+        assert not ledger.states(["0" * 32])
+
+
 def test_the_forged_journal_does_what_it_is_feared_for(file: Path, tmp_path: Path) -> None:
     victim = tmp_path / "precious"
     victim.write_text("precious")

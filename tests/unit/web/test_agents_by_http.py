@@ -87,6 +87,14 @@ def test_what_the_sdk_logs_is_a_line_that_steers_no_terminal(
     assert line.isprintable()
 
 
+def test_who_logs_does_not_fail_by_it(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    browser = serve(enter=False)
+    assert ask(browser, "tools/list", **bearer(browser)).status_code == 200
+    monkeypatch.setattr("sys.stderr", None)
+    logging.getLogger().error("%s of %s", "one")
+
+
 def test_what_is_too_large_or_no_request_is_refused(serve: Serve) -> None:
     browser = serve(enter=False)
     asked = {"name": "query", "arguments": {"sql": "x" * 70_000}}

@@ -67,6 +67,19 @@ def test_a_topic_that_would_be_a_property_is_not_sent_either() -> None:
     assert "what separates properties" in (told or "")
 
 
+@pytest.mark.parametrize("flag", ["abc", "", "9" * 5_000, "2147483648", "\uff12", " 1", "1.0"])
+def test_a_flag_that_is_none_leaves_its_letter_out(flag: str) -> None:
+    told = preview(Outgoing(0, record(headers={"flag": flag}), Target("topic", "orders"), PROVENANCE)).problem
+    assert "no number of 32 bits" in (told or "")
+
+
+@pytest.mark.parametrize("flag", ["0", "-2147483648", "2147483647", 7])
+def test_a_flag_goes_along(flag: Any) -> None:
+    letter = record(headers={"flag": flag})
+    assert preview(Outgoing(0, letter, Target("topic", "orders"), PROVENANCE)).problem is None
+    assert sent(letter).flag == int(flag)
+
+
 def test_a_value_may_hold_what_ends_a_name() -> None:
     letter = record(properties={"KEYS": "a\x01b"})
     assert preview(Outgoing(0, letter, Target("topic", "orders"), PROVENANCE)).problem is None
