@@ -116,24 +116,20 @@ def message_of(outgoing: Outgoing) -> Message:
     """The letter as it is sent. The body goes as stored, with its compression bits and no other flag. Raises
     ValueError for a flag that is no number."""
     record, target = outgoing.record, outgoing.target
+    kept = _own(record, outgoing.keep_headers)[0]
+    kept.setdefault(UNIQUE_KEY, outgoing.provenance[REPLAY_ID].upper())
     is_group = target.kind == "group"
+    if is_group:
+        kept["RETRY_TOPIC"] = record.origin or ""
+    kept.update(outgoing.provenance)
     return Message(
         f"{RETRY}{target.name}" if is_group else target.name,
         record.body,
-        _properties_to_send(outgoing),
+        kept,
         _compression(record),
         int(record.headers.get("flag", 0)),
         16 if is_group else None,
     )
-
-
-def _properties_to_send(outgoing: Outgoing) -> dict[str, str]:
-    record = outgoing.record
-    kept = _own(record, outgoing.keep_headers)[0]
-    kept.setdefault(UNIQUE_KEY, outgoing.provenance[REPLAY_ID].upper())
-    if outgoing.target.kind == "group":
-        kept["RETRY_TOPIC"] = record.origin or ""
-    return {**kept, **outgoing.provenance}
 
 
 def _has_flag(record: Record) -> bool:
@@ -164,8 +160,9 @@ def preview(letter: Outgoing) -> SendPreview:
     properties = _properties_of(record)
     kept, stripped = _own(record, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
+    topic = (record.origin or "") if target.kind == "group" else ""
     why_not = {
-        _ODD_PROPERTIES: not _are_separable(_properties_to_send(letter)),
+        _ODD_PROPERTIES: not _are_separable({**kept, **provenance, "RETRY_TOPIC": topic}),
         "its flag is no number of 32 bits; change it by --edit": not _has_flag(record),
         f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}": size > _PROPERTIES_ROOM,
         f"its body of {record.body_size} bytes is more than a frame holds": record.body_size > _BODY_ROOM,
