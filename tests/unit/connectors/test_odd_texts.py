@@ -20,7 +20,8 @@ PREVIEWS: Mapping[str, tuple[Target, Callable[[Outgoing], SendPreview]]] = {
 }
 NAMES = (
     "flag", "priority", "expires", "expiration", "timestamp", "persistent", "type", "correlation-id",
-    "headers", "content-length", "AMQ_SCHEDULED_DELAY", "partition", "DELAY", "RECONSUME_TIME", "x-death", "sysFlag",
+    "headers", "content-length", "AMQ_SCHEDULED_DELAY", "partition", "DELAY", "RECONSUME_TIME",
+    "x-death", "sysFlag",
 )  # fmt: skip
 ODD = ("abc", "", "9" * 5_000, "\uff12", "1e999", "\x02", "-")
 
