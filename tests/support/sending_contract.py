@@ -14,9 +14,20 @@ from typing import Any
 
 import pytest
 from support.servers import outage
-from support.waiting import PATIENCE, proven
+from support.waiting import PATIENCE
 
-from dlq.connectors.base import Outgoing, Publisher, Search, SendRequest, Sent, Target, Writing, keep_no_mark
+from dlq.connectors.base import (
+    Outgoing,
+    Presence,
+    Proof,
+    Publisher,
+    Search,
+    SendRequest,
+    Sent,
+    Target,
+    Writing,
+    keep_no_mark,
+)
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
@@ -127,6 +138,15 @@ def wait_for(place: SendingPlace, ids: set[str]) -> list[str]:
         assert time.monotonic() < deadline, f"{len(ids - set(there))} confirmed letters did not arrive"
         time.sleep(0.1)
     return there
+
+
+def proven(find: Callable[[], Proof]) -> Mapping[int, Presence]:
+    """What a search shows once nothing is unknown: a busy broker may still name a client that is dead."""
+    deadline = time.monotonic() + PATIENCE
+    while "unknown" in (found := find()).shown.values():
+        assert time.monotonic() < deadline, found.doubts
+        time.sleep(0.1)
+    return found.shown
 
 
 def ids_of(letters: list[Outgoing]) -> set[str]:

@@ -1,10 +1,8 @@
 """Tests wait for what is to happen, not for a time: limits are for what never does, however busy all is."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
-
-from dlq.connectors.base import Presence, Proof
 
 _T = TypeVar("_T")
 
@@ -32,12 +30,3 @@ def settled(look: Callable[[], _T], seconds: float = 1.0) -> _T:
         if (found := look()) == before:
             return found
         before = found
-
-
-def proven(find: Callable[[], Proof]) -> Mapping[int, Presence]:
-    """What a search shows once nothing is unknown: a busy broker may still name a client that is dead."""
-    deadline = time.monotonic() + PATIENCE
-    while "unknown" in (found := find()).shown.values():
-        assert time.monotonic() < deadline, found.doubts
-        time.sleep(0.1)
-    return found.shown

@@ -34,7 +34,8 @@ from support.brokers.rabbitmq.letters import (
     until_it_ends,
     wait_until_the_node_is_no_newcomer,
 )
-from support.waiting import eventually, proven
+from support.sending_contract import proven
+from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Search, SendRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
