@@ -119,6 +119,9 @@ _DAMAGED = "left out as risky: its body is not what was captured; dlq verify sho
 _ORIGIN = ("origin_kind", "origin", "origin_exchange", "origin_routing_key")
 _CHOSEN = ("record_id", "advice", *_ORIGIN, "replay_state")
 """What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
+_LONGEST_NAME = 2**16
+"""Characters: no broker has a target with such a name, which would keep it from being asked about others."""
+_NO_NAME = f"left out: the name of its target is longer than any can be ({_LONGEST_NAME:,} characters)"
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
 
@@ -221,6 +224,9 @@ class _Planner:
     ) -> _Candidate | None:
         broker = self._brokers.name_for(record.source, record.broker)
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
+        if target is not None and len(str(target)) > _LONGEST_NAME:
+            self._tally.warn(_NO_NAME)
+            target = None
         if broker is None or target is None:
             nowhere = "no_target" if broker else "no_broker"
             self._tally.left_out[_advised_against(record.record_id, advice, wanted) or nowhere] += 1

@@ -203,9 +203,16 @@ class Draft:
         return _digest(header, self._digest)
 
     def commit(self, store: Store, header: Header) -> None:
-        """Write the plan, durably, under a name that no other plan has."""
+        """Write the plan, durably, under a name that no other plan has. Raises UsageError where its first
+        line would name more than is read of one."""
+        first = json.dumps({"format": FORMAT_VERSION, **asdict(header)}).encode() + b"\n"
+        if len(first) > LARGEST:
+            raise UsageError(
+                f"a plan of {header.letters:,} letters to {len(header.targets):,} different targets is too "
+                "large: make it of fewer, with --limit or --where"
+            )
         with tempfile.TemporaryFile() as whole:
-            whole.write(json.dumps({"format": FORMAT_VERSION, **asdict(header)}).encode() + b"\n")
+            whole.write(first)
             self._spool.seek(0)
             while piece := self._spool.read(_COPY_BYTES):
                 whole.write(piece)

@@ -98,6 +98,27 @@ def test_a_letter_without_origin_has_no_target(plan: Planning) -> None:
     assert plan(Wanted(any_advice=True, to="queue:elsewhere")).targets == {"queue:elsewhere": 1}
 
 
+def test_a_name_that_no_target_can_have_leaves_out_its_letter_alone(plan: Planning) -> None:
+    known = [letter(1), letter(2, origin="q" * 2**20)]
+    segments.commit(plan.store, "orders", "p", 0, "copy", known, {})
+    header = plan(Wanted(any_advice=True))
+    assert (header.left_out, ids(plan, header)) == ({"no_target": 1}, [known[0].record_id])
+    assert "left out: the name of its target is longer than any can be (65,536 characters)" in header.warnings
+    assert planfile.load_checked(plan.store, header.plan).letters == 1
+
+
+def test_a_plan_whose_first_line_would_be_too_long_to_be_read_is_not_made(
+    plan: Planning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planfile, "LARGEST", 4096)
+    known = [letter(n, origin=f"orders.{n}.{'x' * 100}") for n in range(40)]
+    segments.commit(plan.store, "orders", "p", 0, "copy", known, {})
+    with pytest.raises(UsageError, match="a plan of 40 letters to 40 different targets is too large"):
+        plan(Wanted(any_advice=True))
+    assert planfile.ids(plan.store) == []
+    assert plan(Wanted(any_advice=True, limit=1)).letters == 1
+
+
 def test_a_letter_of_an_unknown_broker_is_left_out(plan: Planning) -> None:
     lost = letter(1, source="gone", broker="gone")
     segments.commit(plan.store, "gone", "p", 0, "copy", [lost], {})
