@@ -160,11 +160,12 @@ class Interrupted:
     def __init__(self, place: SendingPlace, keep_open: bool = False) -> None:
         assert place.cutting is not None
         place.before_proof()
-        self.plan, self.since = new_plan(), now()
+        self.plan = new_plan()
         self.given: list[Outgoing] = []
         with place.cutting() as (connector, cut):
             self.publisher = place.publisher(self.plan, connector)
             self.before = {**self.publisher.anchor, **connector.bounds([place.target])}
+            self.since = now()
             self.answers, self.error = said(self.publisher, self._letters(place, cut))
             self.after, self.error_after = (
                 said(self.publisher, iter([place.outgoing(9999, self.plan)])) if keep_open else ([], None)
