@@ -33,7 +33,9 @@ from dlq.core.settings import (
 from dlq.core.suggestions import suggest
 from dlq.core.text import quote_value, shorten
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+LONGEST_NAME = 100
+"""Characters: of brokers and sources there are files and locks, and no file system has room for 256."""
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 _NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": Evidence, "profiles": Profile}
 _LISTED: Mapping[str, type] = {"rules": Rule, "mask": Mask}
 _SINGLE: Mapping[str, type] = {
@@ -112,7 +114,7 @@ def _table(place: str, value: Any) -> Mapping[str, Any]:
 def _build(place: str, made_as: type, table: Any, name: str | None = None) -> Any:
     known = {f.name: f for f in fields(made_as) if f.name != "name" or name is None}
     hints = _hints(made_as)
-    values: dict[str, Any] = {} if name is None else {"name": _checked_name(place, name)}
+    values: dict[str, Any] = {} if name is None else {"name": check_name(f"[{place}]", name)}
     for key, value in _table(place, table).items():
         if key not in known:
             raise ConfigError(
@@ -142,10 +144,12 @@ def _of_others(place: str, key: str) -> str | None:
     return f"{place}.{key} is for {' and '.join(owners)} alone; take it out" if owners else None
 
 
-def _checked_name(place: str, name: str) -> str:
+def check_name(place: str, name: str) -> str:
+    """`name`, where a broker, a source, a store or a profile may be called so; raises ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"[{shorten(place, _LONGEST_PLACE)}]: a name has letters, digits, '.', '_' and '-' only"
+            f"{shorten(place, _LONGEST_PLACE)}: a name has letters, digits, '.', '_' and '-' only, and "
+            f"{LONGEST_NAME} of them at most"
         )
     return name
 

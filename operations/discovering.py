@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dlq.connectors.base import DeadLetterPlace
 from dlq.core.brokers import kind_of
 from dlq.core.clock import iso
+from dlq.core.configuration import LONGEST_NAME
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.settings import Settings
 from dlq.core.suggestions import suggest
@@ -17,6 +18,7 @@ from dlq.operations.desk import Desk
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 """What the name of a source has none of."""
+_LONGEST = LONGEST_NAME - len("-9999")
 _HALF, _QUOTED = re.compile("[\ud800-\udfff]"), '"\\\\'
 Places = Mapping[str, Sequence[DeadLetterPlace]]
 """Broker -> what was found there."""
@@ -114,5 +116,5 @@ def _in_toml(value: str | bool) -> str:
 def _free_name(place: DeadLetterPlace, taken: set[str]) -> str:
     """A name for a source, from that of its queue or group."""
     said = "transactions" if place.kind == "transactions" else str(next(iter(place.source.values())))
-    name = _NO_NAME.sub("-", said).strip("._-") or "letters"
+    name = _NO_NAME.sub("-", said)[:_LONGEST].strip("._-") or "letters"
     return next(one for one in (name, *(f"{name}-{n}" for n in range(2, 10_000))) if one not in taken)

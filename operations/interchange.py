@@ -1,7 +1,6 @@
 """Letters from files into the archive, and from the archive into files."""
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from dlq.connectors.file import FileConnector
 from dlq.connectors.interchange.format import line_of, masked_line
 from dlq.connectors.interchange.prints import reader_of
 from dlq.core.brokers import resolve
+from dlq.core.configuration import check_name
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -62,8 +62,7 @@ def import_file(
 ) -> Imported:
     """Add the letters of a JSONL file (`-`: of standard input), or of what the program `printed_by` printed.
     The listener hears of each line that is refused. Raises UsageError."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", source):
-        raise UsageError(f"--source {source!r}: letters, digits, '.', '_' and '-' only")
+    check_name(f"--source {source!r}", source)
     if file.endswith(".zip"):
         raise UsageError(f"{file} is a bundle: unzip it, and import its letters.jsonl")
     place = desk.settings.sources.get(source) or Source(source, broker="import")

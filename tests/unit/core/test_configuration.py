@@ -39,5 +39,12 @@ def test_what_means_nothing_is_named_with_its_place(data: dict[str, Any], place:
         parse(data)
 
 
+@pytest.mark.parametrize("section", ["brokers", "sources", "evidence", "profiles"])
+@pytest.mark.parametrize("name", ["../x", "", "-x", "a b", "naïve", "x\n", "x" * 101])
+def test_a_name_that_no_file_may_have_is_refused(section: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"a name has letters, digits, '\.', '_' and '-' only, and 100"):
+        parse({section: {name: {}}})
+
+
 def test_an_empty_configuration_is_sound() -> None:
     assert parse({}).archive == "./archive"

@@ -158,3 +158,5 @@ def test_a_file_goes_out_and_comes_in_again(pulled: Desk, tmp_path: Path, notes:
     assert (done.document["records"], done.document["refused"], done.twins) == (5, 1, 5)
     assert done.code is ExitCode.PARTLY
     assert any("line 6" in problem for problem in notes.problems)
+    with pytest.raises(UsageError, match=r"--source 'x+': a name has letters, digits"):
+        import_file(pulled, str(tmp_path / "out.jsonl"), "x" * 150)

@@ -51,6 +51,18 @@ def test_a_configuration_is_made_from_what_a_broker_holds(dlq: Dlq, url: str) ->
     assert dlq("pull", "orders.dlq")[0] == 0
 
 
+def test_queues_with_the_longest_names_get_sources_that_can_be_pulled(dlq: Dlq, url: str) -> None:
+    queues = [f"{'orders-' * 35}{n}.dlq" for n in range(3)]
+    for queue in queues:
+        broker_at(url).declare(queue)
+    assert dlq("init", "--url", url)[0] == 0
+    made = tomllib.loads(Path("dlq.toml").read_text())["sources"]
+    names = [name for name, source in made.items() if source["queue"] in queues]
+
+    assert (len(names), max(map(len, names)) <= 100) == (3, True)
+    assert [dlq("pull", name)[0] for name in names] == [0, 0, 0]
+
+
 def test_what_is_configured_is_not_added_again(dlq: Dlq, url: str) -> None:
     dlq("init", "--url", url)
     broker_at(url).declare("new.dlq")
