@@ -10,6 +10,7 @@ from support.servers.hostile import Server, answering, certificate, speaking_tls
 
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.activemq.stomp_connection import Link as StompLink
+from dlq.connectors.kafka.clients import Clients
 from dlq.connectors.kafka.cluster import Cluster as KafkaCluster
 from dlq.connectors.kafka.description import KafkaBroker
 from dlq.connectors.rabbitmq.connection import connect
@@ -75,6 +76,20 @@ def test_kafka_says_what_a_certificate_lacks(tmp_path: Path, name: str, is_trust
         with pytest.raises(AccessDenied, match=f"certificate verify failed; {why}.*; look at ca_file"):
             KafkaCluster(broker).names()
         assert not server.heard
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_asked"), [((), True), (("127.0.0.*",), True), (("shop.example",), False)]
+)
+def test_kafka_asks_no_host_for_its_certificate_that_the_configuration_does_not_name(
+    tmp_path: Path, hosts: tuple[str, ...], is_asked: bool
+) -> None:
+    shown = speaking_tls(certificate(tmp_path, "DNS:elsewhere.example"))
+    with Server(lambda peer: None, tls=shown) as server:
+        broker = KafkaBroker("b", "kafka", "kafka+ssl://bootstrap.example:9093", timeout="2s", hosts=hosts)
+        said = f"ssl://{server.address}/bootstrap: SSL handshake failed: certificate verify failed"
+        assert Clients(broker)._unverified(said) == ("self-signed certificate" if is_asked else "")
+        assert server.connections == is_asked
 
 
 def test_rocketmq_without_the_check_of_names_still_wants_the_authority(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.servers.hostile import Server, certificate
 
 from dlq.archive.store import LocalStore
-from dlq.core.errors import DlqError
+from dlq.core.errors import DlqError, LedgerUnreachable
 from dlq.core.settings import Ledger
 from dlq.replay import ledger
 
@@ -83,3 +83,14 @@ def test_a_server_without_tls_gets_no_password(
         assert hostile.connections > 0
     assert PASSWORD.encode() not in heard
     assert PASSWORD not in str(refused.value)
+
+
+def test_the_name_of_a_database_steers_no_terminal(tmp_path: Path) -> None:
+    with Server(lambda peer: None) as closing:
+        settings = Ledger(url=f"postgresql://u@{closing.address}/d%1B[2J")
+        with (
+            pytest.raises(LedgerUnreachable, match="cannot be reached") as refused,
+            ledger.opened(settings, LocalStore(str(tmp_path / "archive"))),
+        ):
+            pass
+    assert str(refused.value).isprintable()
