@@ -8,6 +8,7 @@ from dlq.archive.user_sql import run
 from dlq.core.errors import UsageError
 from dlq.core.identity import ID_HEX_DIGITS
 from dlq.core.suggestions import find_by_prefix
+from dlq.core.text import sql_literal
 
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 _COMPARED = re.compile(
@@ -45,7 +46,7 @@ def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 
     def whole(text: re.Match[str]) -> str:
         is_whole = len(text[1]) == ID_HEX_DIGITS and _PREFIX.fullmatch(text[1])
-        return text[0] if is_whole or not text[1] else f"'{record_id(connection, text[1])}'"
+        return text[0] if is_whole or not text[1] else sql_literal(record_id(connection, text[1]))
 
     return _COMPARED.sub(lambda compared: _LITERAL.sub(whole, compared[0]), sql)
 

@@ -160,6 +160,26 @@ def test_ids_and_options_exclude_each_other(dlq: Dlq) -> None:
     assert "chosen with --source stock, not both" in err
 
 
+@pytest.mark.parametrize(
+    ("odd", "asked"),
+    [
+        ("feedface' or record_id > '", ("ls", "--where", "record_id = 'feedface'")),
+        (
+            "feedface') or (record_id > '",
+            ("ls", "--source", "orders", "--where", "record_id in ('feedface')"),
+        ),
+        ("feedface' or record_id > '", ("query", "select * from ls where record_id = 'feedface'")),
+    ],
+)
+def test_a_letter_whose_id_is_sql_stands_for_itself_alone(
+    dlq: Dlq, tmp_path: Path, odd: str, asked: Sequence[str]
+) -> None:
+    write_segment(LocalStore(str(tmp_path / "archive")), "r-0", [letter(5, record_id=odd)])
+    _code, out, _err = dlq(*asked)
+
+    assert [json.loads(line)["record_id"] for line in out.splitlines()] == [odd]
+
+
 def test_query_takes_short_ids_too(dlq: Dlq) -> None:
     _code, out, _err = dlq("query", "select source from letters where record_id = 'cccccccc'")
 
