@@ -10,11 +10,13 @@ import logging
 import secrets
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
+from anyio import CapacityLimiter, to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
@@ -53,6 +55,8 @@ _MOST_MEMBERS = 200
 """Of one object."""
 _LONGEST_NAME = 256
 """Characters of a member's name."""
+_threads = CapacityLimiter(4)
+"""Tools at work at once, on threads of their own: others wait without one, and pages have theirs."""
 _INSTRUCTIONS = (
     "dlq shows why messages died in dead-letter queues, and puts them back exactly once. You read and "
     "propose; a person decides: you cannot send, pull, approve or dismiss. Start with overview, then failure "
@@ -233,20 +237,12 @@ def _without_titles(schema: Any) -> Any:
     return [_without_titles(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., str]:
+def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., Awaitable[str]]:
     """A tool without its desk, which answers with fenced text."""
 
-    def call(context: Context, **given: Any) -> str:
-        desk = seat(_name_of(context))
-        masker = Masker(desk.settings.mask)
-        try:
-            _check_length(given)
-            return fence(cut(masker.document(tool(desk, **given))), masker.withheld)
-        except DlqError as error:
-            raise ToolError(_fence_error(masker.text(str(error)))) from error
-        except Exception as error:  # the SDK would write it as it is
-            sys.stderr.write(block_for_terminal(traceback.format_exc()))
-            raise ToolError("this failed: what dlq wrote on standard error says why") from error
+    async def call(context: Context, **given: Any) -> str:
+        answer = partial(_answer, tool, seat, _name_of(context), given)
+        return await to_thread.run_sync(answer, limiter=_threads)
 
     hints = get_type_hints(tool, include_extras=True)
     own = [one.replace(annotation=hints[one.name]) for one in inspect.signature(tool).parameters.values()][1:]
@@ -256,6 +252,20 @@ def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., str]:
     call.__annotations__ = {**{one.name: hints[one.name] for one in own}, "context": Context, "return": str}
     call.__signature__ = inspect.Signature([*kinds, where], return_annotation=str)  # type: ignore[attr-defined]
     return call
+
+
+def _answer(tool: Callable[..., Document], seat: _Seat, agent: str, given: Mapping[str, Any]) -> str:
+    """What a tool says, fenced. Raises ToolError."""
+    desk = seat(agent)
+    masker = Masker(desk.settings.mask)
+    try:
+        _check_length(given)
+        return fence(cut(masker.document(tool(desk, **given))), masker.withheld)
+    except DlqError as error:
+        raise ToolError(_fence_error(masker.text(str(error)))) from error
+    except Exception as error:  # the SDK would write it as it is
+        sys.stderr.write(block_for_terminal(traceback.format_exc()))
+        raise ToolError("this failed: what dlq wrote on standard error says why") from error
 
 
 def _check_length(given: Mapping[str, Any]) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import Client
 from mcp_types import Implementation
@@ -17,7 +20,7 @@ from dlq.archive.store import LocalStore
 from dlq.core.configuration import parse
 from dlq.core.errors import UsageError
 from dlq.operations import proposals
-from dlq.operations.agent_query import COLUMNS
+from dlq.operations.agent_query import COLUMNS, QueryResult
 from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.plans import PlanWanted, show_plan, why_not_apply
 from dlq.replay import ledger
@@ -67,6 +70,15 @@ def desk(tmp_path: Path) -> Desk:
     verdicts = [{"record_id": one.record_id, "fingerprint": FAILURE, **said} for one in letters]
     write_analysis(store, "20260101T000000", verdicts)
     return open_desk(settings, Notes())
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a tool is given, it connects to nobody."""
+    asked: list[object] = []
+    monkeypatch.setattr(socket.socket, "connect", lambda _socket, address: asked.append(address))
+    yield
+    assert asked == []
 
 
 def talk(desk: Desk, script: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -230,6 +242,9 @@ def test_pages_of_letters_go_on_by_their_key(desk: Desk) -> None:
         "attach '/tmp/x.db'",
         "select 1; select 2",
         "set memory_limit = '9GB'",
+        "select * from enable_logging(storage='file', storage_path='/tmp/x')",
+        "select * from enable_profiling(save_location='/tmp/x.json')",
+        "select * from read_duckdb('/tmp/x.db')",
     ],
 )
 def test_sql_reaches_nothing_that_letters_hold(desk: Desk, sql: str) -> None:
@@ -313,6 +328,36 @@ def test_sql_that_finds_very_long_texts_is_refused_before_they_are_masked(desk: 
 def test_a_tool_is_given_no_very_long_text(desk: Desk) -> None:
     assert "at most 65,536 characters" in call(desk, "letters", source="x" * 70_000)[1]
     assert "at most 65,536 characters" in call(desk, "propose_plan", reason="x", ids=["a" * 32] * 3_000)[1]
+
+
+def test_what_agents_ask_takes_no_thread_of_those_that_make_pages(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    may_end = threading.Event()
+
+    def wait(*_given: object) -> QueryResult:
+        begun.append(1)
+        assert may_end.wait(60)
+        return QueryResult([], False)
+
+    async def script(client: Client) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(60):
+                tasks.start_soon(client.call_tool, "query", {"sql": "select 1"})
+            try:
+                with anyio.fail_after(30):
+                    while len(begun) < 4:
+                        await anyio.sleep(0.01)
+                    await client.list_tools()  # so all that was asked before has arrived
+                    assert await anyio.to_thread.run_sync(lambda: "a page") == "a page"
+                    assert len(begun) == 4
+            finally:
+                may_end.set()
+
+    monkeypatch.setattr("dlq.web.agents.run_agents_query", wait)
+    talk(desk, script)
+    assert len(begun) == 60
 
 
 def test_a_letter_whose_id_is_sql_is_explained_all_the_same(desk: Desk) -> None:
