@@ -123,15 +123,22 @@ class Look:
         moment = self._look()
         with self._lock:
             making = self._making[moment, name]
-        with making:
+        try:
+            with making:
+                return self._find_or_make(moment, name, make)
+        finally:  # who waits has it; of what cannot be made, anybody's words, nothing stays
             with self._lock:
-                known = self._kept.get(name) if moment is self._moment else None
-            if known is not None:
-                return cast(_T, known[0])
-            with self.open() as desk:
-                made = make(desk)
-            self._put(moment, name, made)
-            return made
+                self._making.pop((moment, name), None)
+
+    def _find_or_make(self, moment: _Moment, name: Hashable, make: Callable[[Desk], _T]) -> _T:
+        with self._lock:
+            known = self._kept.get(name) if moment is self._moment else None
+        if known is not None:
+            return cast(_T, known[0])
+        with self.open() as desk:
+            made = make(desk)
+        self._put(moment, name, made)
+        return made
 
     def _put(self, moment: _Moment, name: Hashable, made: Any) -> None:
         """What was made of an archive that has changed since is nobody's any more."""

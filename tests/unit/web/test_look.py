@@ -10,6 +10,7 @@ from support.archives import letter, write_segment
 from support.consoles import Browser, Serve
 
 from dlq.archive.store import LocalStore
+from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
 from dlq.web.look import _AT_ONCE, Look
 from dlq.web.pages import books
@@ -125,6 +126,17 @@ def test_what_is_changed_while_somebody_looks_is_looked_at_again(
     with meanwhile(before, lambda: look.keep("n", lambda _desk: 1)):
         look.forget()
     assert next(moments, None) is None, "it was read twice"
+
+
+def test_nothing_stays_of_what_could_not_be_made(look: Look) -> None:
+    def refuse(_desk: Desk) -> None:
+        raise UsageError("there is no such letter")
+
+    for number in range(3):
+        with pytest.raises(UsageError):
+            look.keep(("count", number, "any text" * 8_000), refuse)
+    assert look.keep("n", lambda _desk: 1) == 1
+    assert len(look._making) == 0
 
 
 def test_a_look_within_a_look_is_a_mistake(look: Look) -> None:
