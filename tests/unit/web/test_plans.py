@@ -78,9 +78,11 @@ def test_a_plan_without_consent_is_not_applied_and_the_button_says_so(browser: B
 
 def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser: Browser) -> None:
     plan = make_plan(browser, {"id": IDS[0]})
-    wrong = browser.post(f"/plans/{plan}/approve", {"digest": "0" * 64}, "/plans/new", **BOB)
-    assert wrong.status_code == 409
     digest = digest_of(browser, plan, BOB)
+    others: list[dict[str, str]] = [{}, *({"digest": one} for one in ("", "0" * 64, digest[:8], plan))]
+    for wrong in others:
+        answer = browser.post(f"/plans/{plan}/approve", wrong, "/plans/new", **BOB)
+        assert (answer.status_code, "not the one that was shown" in answer.text) == (409, True)
     assert (
         browser.post(
             f"/plans/{plan}/approve", {"digest": digest, "reason": "seen"}, "/plans/new", **BOB
@@ -91,6 +93,10 @@ def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser:
     given = ledger.events(settings, store)[-1]
     assert (given.action, given.actor, given.value) == ("approve", "bob@example.com [proven]", digest)
     assert "is not approved" not in browser.get(f"/plans/{plan}", **BOB).text
+    for wrong in others:
+        answer = browser.post(f"/plans/{plan}/apply", wrong, "/plans/new", **BOB)
+        assert (answer.status_code, "not the one that was shown" in answer.text) == (409, True)
+    assert browser.console.jobs.list_all() == []
 
 
 def draft(browser: Browser) -> dict[str, str | list[str]]:
