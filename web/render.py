@@ -25,11 +25,14 @@ _STATIC: Mapping[str, tuple[str, str, str]] = {
 """Name in an address -> the package and the file that it is, and its type."""
 
 
-@cache
 def read_static(name: str) -> tuple[bytes, str] | None:
     """The bytes and the type of a file that pages load; None where there is no such."""
-    if name not in _STATIC:
-        return None
+    return _load(name) if name in _STATIC else None
+
+
+@cache
+def _load(name: str) -> tuple[bytes, str]:
+    """Of names of ours alone: one that a stranger thinks of would stay here."""
     package, path, kind = _STATIC[name]
     return files(package).joinpath(path).read_bytes(), kind
 

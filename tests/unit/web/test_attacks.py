@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 import time
 from html.parser import HTMLParser
 
@@ -122,6 +123,22 @@ def test_no_address_leads_to_a_file(serve: Serve, path: str) -> None:
     answer = serve().get(path)
     assert answer.status_code in (400, 404)
     assert "root:" not in answer.text
+
+
+def test_no_name_that_a_stranger_thinks_of_stays_here(serve: Serve) -> None:
+    def count_kept() -> int:
+        modules = [module for name, module in [*sys.modules.items()] if name.startswith("dlq.web")]
+        caches = [one for module in modules for one in vars(module).values() if hasattr(one, "cache_info")]
+        return sum(one.cache_info().currsize for one in caches)
+
+    stranger = serve(enter=False)
+    assert stranger.get("/static/style.css").status_code == 200
+    assert stranger.get("/none").status_code == 401
+    before = count_kept()
+    for number in range(5):
+        assert stranger.get(f"/static/{number}{'x' * 9_000}").status_code == 404
+        assert stranger.get(f"/{number}{'x' * 9_000}").status_code == 401
+    assert count_kept() == before
 
 
 def test_a_page_that_fails_steers_no_terminal(
