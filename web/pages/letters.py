@@ -12,6 +12,7 @@ from dlq.core.causes import TRANSACTION_STATES, cause_in_words
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
+from dlq.core.text import sql_literal
 from dlq.operations.desk import Desk
 from dlq.operations.dismissing import dismiss_letters, reopen_letters
 from dlq.operations.letters import LettersWanted, count_letters, list_letters, preview_body, show_letter
@@ -209,7 +210,7 @@ def show_draft(ask: Ask) -> Response:
     record_id = _note_look(ask, "to edit it")
     with ask.console.look.open() as desk:
         found = show_letter(desk, record_id)
-    only = f"record_id = '{record_id[:12]}'"
+    only = f"record_id = {sql_literal(record_id[:12])}"
     return ask.page(
         "edit",
         [f"dlq export --where {shlex.quote(only)} edited.jsonl", "dlq replay plan --edit edited.jsonl"],
