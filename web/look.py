@@ -144,7 +144,7 @@ class Look:
         """What was made of an archive that has changed since is nobody's any more."""
         with self._lock:
             if len(self._kept) >= _MOST_KEPT:
-                self._drop()
+                self._kept.clear()
             if moment is self._moment:
                 self._kept[name] = (made,)
 
@@ -187,13 +187,9 @@ class Look:
                     continue
                 if self._moment is None or found != self._moment:
                     self._moment, self._idle = found, None
-                    self._drop()
+                    self._kept.clear()
                 self._looked_at = at
                 return self._moment
-
-    def _drop(self) -> None:
-        self._kept.clear()
-        self._making.clear()
 
     def _read_moment(self) -> _Moment:
         store = self._desk.store
