@@ -115,6 +115,7 @@ _LEFT_OUT_BY_STATE: Mapping[State, str] = {
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 """Said of letters that were taken in without the word that it is mended."""
 _KNOWN = "known to the ledger: apply sends only what the broker did not take before"
+_ODD = "left out as risky: its id, its row or its trips are none that dlq gives a letter"
 _DAMAGED = "left out as risky: its body is not what was captured; dlq verify shows the damage"
 _ORIGIN = ("origin_kind", "origin", "origin_exchange", "origin_routing_key")
 _CHOSEN = ("record_id", "advice", *_ORIGIN, "replay_state")
@@ -299,6 +300,9 @@ class _Planner:
 
     def _risk(self, candidate: _Candidate, wanted: Wanted) -> str | None:
         letter = candidate.letter
+        if not planfile.can_hold(letter):
+            self._tally.warn(_ODD)
+            return "risky"
         if sha256(candidate.record.body).hexdigest() != candidate.record.body_sha256:
             self._tally.warn(_DAMAGED)
             return "risky"

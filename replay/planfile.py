@@ -298,14 +298,15 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
                 if tuple(map(type, fields)) != _TYPES or b"\\ud" in line.lower():
                     documents.value(_TYPED, fields)
                 letter = Letter._make(fields)
-                if len(line) > _LONGEST_LINE or not _can_be(letter):
+                if len(line) > _LONGEST_LINE or not can_hold(letter):
                     raise ValueError("what no dlq writes")
                 yield letter
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
 
 
-def _can_be(letter: Letter) -> bool:
+def can_hold(letter: Letter) -> bool:
+    """Whether a plan can name it: another is not read back."""
     return (
         0 <= letter.lap <= _MOST_LAPS
         and 0 <= letter.row < MOST_ROWS

@@ -107,6 +107,14 @@ def test_a_name_that_no_target_can_have_leaves_out_its_letter_alone(plan: Planni
     assert planfile.load_checked(plan.store, header.plan).letters == 1
 
 
+@pytest.mark.parametrize("odd", ["f" * 65, "feedface\n", "feedface\x1b[2J"])
+def test_an_id_that_no_plan_can_hold_leaves_out_its_letter_alone(plan: Planning, odd: str) -> None:
+    known = [letter(1), letter(2, record_id=odd)]
+    segments.commit(plan.store, "orders", "p", 0, "copy", known, {})
+    header = plan(Wanted(any_advice=True))
+    assert (header.left_out, ids(plan, header)) == ({"risky": 1}, [known[0].record_id])
+
+
 def test_a_plan_whose_first_line_would_be_too_long_to_be_read_is_not_made(
     plan: Planning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
