@@ -4,7 +4,6 @@ What a replay's states are is made up here, and news come fifty times as fast as
 many of them as minutes of a real one, which other tests follow.
 """
 
-import itertools
 import os
 import threading
 import tomllib
@@ -17,7 +16,7 @@ import pytest
 import uvicorn
 from support.servers.chromium import Page, chromium
 from support.serving import run, write_archive
-from support.waiting import eventually
+from support.waiting import eventually, settled
 
 from dlq.core.configuration import parse
 from dlq.replay.states import STATES
@@ -30,6 +29,8 @@ from dlq.web.server import make_console
 EVERY, LETTERS = 0.02, 40
 EARLY, LATE = 40, 240
 """So many news have come."""
+_goes_on = threading.Event()
+"""What the page follows."""
 _COUNT = """
     window.news = 0;
     const seen = new MutationObserver(() => { window.news += 1; });
@@ -53,12 +54,17 @@ class Held(NamedTuple):
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
     """A server in this process, whose news come fast."""
-    sent = itertools.count()
+    sent = 0
+
+    def count_own(*_: object) -> dict[str, int]:
+        nonlocal sent
+        sent += _goes_on.is_set()
+        return {**dict.fromkeys(STATES, 0), "confirmed": sent}
+
+    _goes_on.set()
     monkeypatch.setattr(live, "_EVERY", EVERY)
     monkeypatch.setattr(replays, "_tell_who", lambda *_: "dlq replay apply, begun by ann")
-    monkeypatch.setattr(
-        replays, "_count_own", lambda *_: {**dict.fromkeys(STATES, 0), "confirmed": next(sent)}
-    )
+    monkeypatch.setattr(replays, "_count_own", count_own)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     write_archive(tmp_path, LETTERS)
     settings = parse(tomllib.loads((tmp_path / "dlq.toml").read_text()))
@@ -75,14 +81,18 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]
 
 
 def measure(page: Page) -> Held:
-    """After whatever is garbage is gone."""
+    """While no news come, as what each replaces is there until it is collected."""
+    _goes_on.clear()
+    settled(lambda: page.run("window.news"))
     page.call("HeapProfiler.collectGarbage")
     found = {one["name"]: int(one["value"]) for one in page.call("Performance.getMetrics")["metrics"]}
     process = psutil.Process()
-    return Held(
+    held = Held(
         found["Nodes"], found["JSEventListeners"], found["JSHeapUsedSize"],
         process.num_fds(), live._open, process.memory_info().rss,
     )  # fmt: skip
+    _goes_on.set()
+    return held
 
 
 def test_a_page_that_is_followed_for_long_keeps_its_size(served: Console, tmp_path: Path) -> None:
@@ -97,8 +107,8 @@ def test_a_page_that_is_followed_for_long_keeps_its_size(served: Console, tmp_pa
         eventually(lambda: page.run("window.news") > EARLY)
         early = measure(page)
         eventually(lambda: page.run("window.news") > LATE)
-        late = measure(page)
-        assert late.nodes - early.nodes < LATE - EARLY, "what one of them replaced may still be there"
+        # A browser collects a document as a whole, and not always at the first call.
+        late = eventually(lambda: found if (found := measure(page)).nodes < early.nodes + 10 else None)
         assert late.listeners <= early.listeners
         assert late.heap - early.heap < 2**19
         assert late.descriptors <= early.descriptors + 2, "of its own requests"
