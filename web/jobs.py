@@ -87,15 +87,19 @@ class Jobs:
         return job
 
     def list_all(self) -> list[Job]:
-        """The newest first; older ones are removed beyond a number."""
+        """The newest first; beyond a number those are removed that are over."""
         self._reap()
         try:
             names = sorted((path.name for path in self._folder.glob("*.json")), reverse=True)
         except OSError:
             return []
-        found = [job for name in names[:_KEPT] if (job := self._read(name.removesuffix(".json")))]
-        for name in names[_KEPT:]:
-            self._remove(name.removesuffix(".json"))
+        found = []
+        for at, name in enumerate(name.removesuffix(".json") for name in names):
+            job = self._read(name)
+            if job and (at < _KEPT or self.is_running(job)):
+                found.append(job)
+            elif at >= _KEPT:
+                self._remove(name)
         return found
 
     def find(self, name: str) -> Job:
