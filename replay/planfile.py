@@ -243,15 +243,18 @@ class Checked:
 
     def letters(self) -> Iterator[Letter]:
         """Its letters in order. Raises UsageError before the first that is not what was checked, ArchiveError
-        before one that goes where the header does not say: that is what people look at, and approve."""
-        header = self.header
-        for letter in letters(self.store, header.plan, self.sums):
-            if letter.broker not in header.brokers or _printed(letter.target) not in header.targets:
-                place = f"{letter.target} on {letter.broker}"
+        before one that goes where the header does not say, or says that fewer go: that is what people look
+        at, and approve."""
+        plan, targets, brokers = self.header.plan, dict(self.header.targets), dict(self.header.brokers)
+        for letter in letters(self.store, plan, self.sums):
+            target, broker = _printed(letter.target), letter.broker
+            if targets.get(target, 0) < 1 or brokers.get(broker, 0) < 1:
                 raise ArchiveError(
-                    f"plan {header.plan} is damaged at line {letter.number + 2}: it goes to {place}, "
-                    "which its first line does not name"
+                    f"plan {plan} is damaged at line {letter.number + 2}: more letters go to {target} on "
+                    f"{broker} than its first line says"
                 )
+            targets[target] -= 1
+            brokers[broker] -= 1
             yield letter
 
 

@@ -214,14 +214,42 @@ def test_a_plan_with_a_digest_of_its_own_that_says_what_cannot_be_sends_nothing(
     replay: Replaying, odd: str
 ) -> None:
     fill(replay.store, 3)
-    name = planfile.name_of(plan := replay.plan())
-    told, letter_ = CANNOT_BE[odd]
+    plan = replay.plan()
+    forge_plan(replay, plan, *CANNOT_BE[odd])
+    with pytest.raises((ArchiveError, UsageError), match=r"is damaged|has fewer rows|not in the archive"):
+        replay.apply(plan)
+    assert not replay.queue.arrived()
+
+
+def forge_plan(replay: Replaying, plan: str, told: dict[str, Any], letter_: dict[str, Any]) -> None:
+    """Change the first line and the first letter of a plan, and give it a digest that fits."""
+    name = planfile.name_of(plan)
     first, *lines = (json.loads(line) for line in replay.store.get(name).splitlines())
     lines[0] |= letter_
     whole = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     header = replace(planfile.load(replay.store, plan), **told)
     first |= {**told, "digest": planfile._digest(header, sha256(whole))}
     replay.store.put(name, json.dumps(first).encode() + b"\n" + whole)
-    with pytest.raises((ArchiveError, UsageError), match=r"is damaged|has fewer rows|not in the archive"):
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"targets": {"queue:orders": 1, "queue:payments": 2}},
+        {"targets": {"queue:orders": 1}},
+        {"brokers": {"shop": 1, "other": 2}},
+        {"targets": {"queue:orders": 0}},
+        {"targets": {"queue:orders": -3}},
+    ],
+)
+def test_no_more_letters_go_to_a_place_than_a_forged_plan_says(
+    replay: Replaying, told: dict[str, dict[str, int]]
+) -> None:
+    fill(replay.store, 3)
+    plan = replay.plan()
+    header = planfile.load(replay.store, plan)
+    assert (header.targets, header.brokers) == ({"queue:orders": 3}, {"shop": 3})
+    forge_plan(replay, plan, told, {})
+    with pytest.raises(ArchiveError, match="more letters go to queue:orders on shop than its first line"):
         replay.apply(plan)
-    assert not replay.queue.arrived()
+    assert len(replay.queue.arrived()) <= 1
