@@ -7,6 +7,7 @@ the next one: a process holds a lock on its folder for as long as it lives.
 import atexit
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 from contextlib import suppress
@@ -26,6 +27,12 @@ def folder(name: str = "") -> Path:
         atexit.register(_remove, os.getpid())
     above = _kept[os.getpid()][0]
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=above)) if name else above
+
+
+def choose_name(prefix: str) -> Path:
+    """Of a folder below that of this process, which a library makes once it needs it, and removes. Raises
+    OSError."""
+    return folder() / f"{prefix}-{secrets.token_hex(8)}"
 
 
 def _made() -> tuple[Path, int]:

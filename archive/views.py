@@ -158,7 +158,7 @@ def _configured(store: Store, memory: str) -> duckdb.DuckDBPyConnection:
         config={
             "memory_limit": memory,
             "threads": min(8, os.cpu_count() or 1),
-            "temp_directory": str(scratch.folder("duckdb")),
+            "temp_directory": str(scratch.choose_name("duckdb")),
             "python_enable_replacements": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

@@ -6,7 +6,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -193,6 +193,17 @@ def test_a_folder_that_the_archive_makes_is_its_owners_alone(tmp_path: Path) -> 
     LocalStore(str(tmp_path / "above" / "archive")).put("a/b/c", b"")
     made = [tmp_path / "above" / name for name in ("", "archive", "archive/a", "archive/a/b")]
     assert [rights(folder) for folder in made] == [0o700] * 4
+
+
+def test_nothing_is_left_of_a_look_that_has_ended(shared: Path) -> None:
+    """A server looks for weeks."""
+    with closing(connect(LocalStore(str(shared)), memory="64MB")) as connection:
+        spilled = Path(connection.sql("select current_setting('temp_directory')").fetchall()[0][0])
+        assert not spilled.exists()
+        rows = connection.execute("select md5(range::text) from range(2000000) order by 1")
+        rows.fetchone()
+        assert list(spilled.iterdir())
+    assert not spilled.exists()
 
 
 def test_what_looking_spills_is_not_in_a_folder_that_others_read(shared: Path) -> None:
