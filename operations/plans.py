@@ -23,6 +23,7 @@ from dlq.replay.load import Loader
 from dlq.replay.plan import Wanted, make
 from dlq.replay.planfile import Header
 from dlq.replay.states import STATES, State
+from dlq.reports.masking import Masker
 
 COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")
 """Of a plan in a list."""
@@ -181,18 +182,18 @@ def _describe_plan(desk: Desk, header: Header, edited: int) -> Document:
     }
 
 
-def show_plan(desk: Desk, prefix: str) -> Document:
+def show_plan(desk: Desk, prefix: str, masker: Masker | None = None) -> Document:
     """The plan whose id begins so, as it was told when it was made, and: when that was, of which letters,
     where to and how (`created_at, where, to, rate, any_advice, keep_headers, witness`), what its edits change
-    (`differences`), and who said what of it (`history`). Raises UsageError for none, several, or one that
-    somebody has changed."""
+    (`differences`, masked by `masker`), and who said what of it (`history`). Raises UsageError for none,
+    several, or one that somebody has changed."""
     header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
-    changes = edits.load(desk.store, header)
+    changes, mask = edits.load(desk.store, header), dict if masker is None else masker.document
     asked = ("created_at", "where", "to", "rate", "any_advice", "keep_headers", "witness")
     return {
         **_describe_plan(desk, header, len(changes.changed)),
         **{name: getattr(header, name) for name in asked},
-        "differences": list(edits.differences(desk.store, header, changes)),
+        "differences": list(edits.differences(desk.store, header, changes, mask)),
         "history": [
             {"at": iso(one.at), "actor": one.actor, "action": one.action, "reason": one.reason}
             for one in ledger.events(desk.settings.ledger, desk.store)

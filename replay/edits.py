@@ -4,10 +4,11 @@ A line names its letter by `record.record_id`. What the line holds and the archi
 change; a line that changes nothing is no edit.
 """
 
+import base64
 import difflib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
@@ -27,6 +28,8 @@ _MOST_DIFF_LINES = 20
 _MOST_LETTERS = 50
 _LARGEST = 2 * 2**30
 """Bytes of all edits of a plan, which are in memory at once."""
+_Mask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""What may be shown of a letter: of its `headers`, `properties` and `body_base64`."""
 
 
 class Edits:
@@ -176,8 +179,9 @@ def load(store: Store, header: Header) -> Edits:
     return parse(content.splitlines(keepends=True), edits_name(header.plan))
 
 
-def differences(store: Store, header: Header, changes: Edits) -> Iterator[str]:
-    """What the edits of a plan change, letter by letter, in lines that are safe for a terminal."""
+def differences(store: Store, header: Header, changes: Edits, mask: _Mask = dict) -> Iterator[str]:
+    """What the edits of a plan change, letter by letter, in lines that are safe for a terminal and hold what
+    `mask` lets be shown: from the lines themselves nobody can tell what is a header, or JSON."""
     if header.edits is None:
         return
     loader = Loader(store)
@@ -185,29 +189,42 @@ def differences(store: Store, header: Header, changes: Edits) -> Iterator[str]:
     for letter in islice(edited, _MOST_LETTERS):
         [before] = loader.records([letter])
         yield letter.record_id
-        yield from (f"  {line}" for line in difference(before, changes.apply(before)))
+        yield from (f"  {line}" for line in difference(before, changes.apply(before), mask))
 
 
-def difference(before: Record, after: Record) -> list[str]:
-    """What an edit changes, in lines that are safe for a terminal."""
-    lines = _map_difference("header", before.headers, after.headers)
-    lines += _map_difference("property", before.properties, after.properties)
+def difference(before: Record, after: Record, mask: _Mask = dict) -> list[str]:
+    """What an edit changes, in lines as of `differences`."""
+    lines = [
+        *_map_difference("header", before.headers, after.headers, mask),
+        *_map_difference("property", before.properties, after.properties, mask),
+    ]
     if before.body != after.body:
         lines.append(f"body: {len(before.body)} -> {len(after.body)} bytes")
-        lines += _body_difference(before.body, after.body)
+        lines += _body_difference(_body_shown(before.body, mask), _body_shown(after.body, mask))
     return lines
 
 
-def _map_difference(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    return [
-        f"{kind} {for_terminal(name)}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
-        for name in changed
-    ]
+def _map_difference(
+    kind: str, before: Mapping[str, str], after: Mapping[str, str], mask: _Mask
+) -> Iterator[str]:
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            (shown, old), (_, new) = (_entry_shown(name, some.get(name), mask) for some in (before, after))
+            yield f"{kind} {shown}: {old} -> {new}"
 
 
-def _shown(value: str | None) -> str:
-    return "(none)" if value is None else for_terminal(value)
+def _entry_shown(name: str, value: str | None, mask: _Mask) -> tuple[str, str]:
+    """A header's name, and its value. A property is masked as a header is."""
+    found = mask({"headers": {name: value or ""}})["headers"]
+    shown, text = next(iter(found.items())) if isinstance(found, Mapping) else (found, found)
+    return for_terminal(str(shown)), "(none)" if value is None else for_terminal(str(text))
+
+
+def _body_shown(body: bytes, mask: _Mask) -> bytes:
+    found = mask({"body_base64": base64.b64encode(body).decode()})["body_base64"]
+    with suppress(ValueError):
+        return base64.b64decode(found)
+    return b""
 
 
 def _body_difference(before: bytes, after: bytes) -> list[str]:

@@ -144,7 +144,7 @@ def plan_status(desk: Desk, plan: str = "") -> Document:
     """How far a plan is, and what it holds; without a name all plans."""
     if not plan:
         return {"plans": [*list_plans(desk).plans][::-1]}
-    shown = show_plan(desk, plan)
+    shown = show_plan(desk, plan, Masker(desk.settings.mask))
     return {**shown, **read_replay_status(desk, shown["plan"], judge=False)}
 
 

@@ -38,7 +38,7 @@ def show_now(ask: Ask) -> Response:
         failures=ask.mask_all(list_every(ask)[:_FAILURES]),
         sources=_list_sources(ask, document),
         asked=ask.console.depths.asked_at,
-        replays=look.keep("open replays", _list_open_replays),
+        replays=ask.mask_all(look.keep("open replays", _list_open_replays)),
         running=ask.console.jobs.list_running(),
         incidents=incidents,
         words=words,
@@ -66,7 +66,7 @@ def _list_sources(ask: Ask, document: Mapping[str, Any]) -> list[dict[str, Any]]
         depth, note = ask.console.depths.find(row["source"])
         known = {"depth": depth, "depth_at": ask.console.depths.asked_at} if depth is not None else {}
         of_report = told.get(row["source"], {"still_queued": 0, "last": None, "broker_kind": row["kind"]})
-        rows.append({**row, **of_report, "letters": row["letters"], **known, "note": note})
+        rows.append({**row, **of_report, "letters": row["letters"], **known, "note": ask.masker().text(note)})
     return rows
 
 

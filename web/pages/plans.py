@@ -46,7 +46,7 @@ def list_page(ask: Ask) -> Response:
 def show_page(ask: Ask) -> Response:
     """One plan: which letters, where to, what is left out and why, and who may carry it out."""
     desk = ask.desk(proven=True)
-    document = show_plan(desk, ask.names["plan"])
+    document = show_plan(desk, ask.names["plan"], ask.masker())
     plan, after = document["plan"], _read_number(ask.query.get("after", ""))
     letters = list(list_plan_letters(desk, plan, PAGE, after))
     last = letters[-1]["number"] if letters else -1
@@ -63,8 +63,8 @@ def show_page(ask: Ask) -> Response:
         following=make_address(f"/plans/{plan}", after=str(last)) if more else "",
         shown=f"{letters[0]['number'] + 1:,} to {last + 1:,} of {document['selected']:,}" if letters else "",
         approval=ask.console.settings.replay.approval or is_agent(document["actor"] or ""),
-        why_not_apply=str(refused or ""),
-        why_not_approve=str(alone or ""),
+        why_not_apply=ask.masker().text(str(refused or "")),
+        why_not_approve=ask.masker().text(str(alone or "")),
         left_out=LEFT_OUT,
     )
 

@@ -13,8 +13,10 @@ from dlq.connectors.interchange.format import line_of, masked_line
 from dlq.connectors.rabbitmq.amqp import edits as amqp_edit
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.settings import Mask
 from dlq.replay import edits, planfile
 from dlq.replay.plan import Wanted
+from dlq.reports.masking import Masker
 
 
 def edit_file(tmp_path: Path, *documents: dict[str, object]) -> str:
@@ -149,3 +151,22 @@ def test_what_a_property_of_jms_cannot_be_is_refused_naming_it(kind: str, value:
     line = json.dumps({**line_of(record), "headers": {"amount": value}}).encode()
     with pytest.raises(UsageError, match="header 'amount'"):
         edits.parse([line], "edited").apply(record)
+
+
+def test_what_an_edit_changes_is_shown_as_far_as_it_may_be() -> None:
+    masker = Masker((Mask(header="x-customer*"), Mask(json="$.name")))
+    before = letter(1, headers={"x-customer": "Jane Doe", "password": "one two"}, body=b'{"name": "Jane"}')
+    after = before._replace(
+        headers={"password": "three four", "to ann@example.com": "x"}, body=b'{"name": "Ann", "n": 1}'
+    )
+    assert edits.difference(before, after, masker.document) == [
+        "header password: [token] -> [token]",
+        "header to [email]: (none) -> x",
+        "header x-customer: [masked] -> (none)",
+        "body: 16 -> 23 bytes",
+        "@@ -1 +1 @@",
+        '-{"name": "[masked]"}',
+        '+{"name": "[masked]", "n": 1}',
+    ]
+    packed = before._replace(body=b"\x1f\x8b"), before._replace(body=b"\xff\xfe\xff")
+    assert edits.difference(*packed, masker.document) == ["body: 2 -> 3 bytes"]

@@ -6,9 +6,10 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus, urlencode
 
 import pytest
-from support.archives import letter, write_segment
+from support.archives import letter, write_analysis, write_segment
 from support.consoles import Browser, Serve
 
 from dlq.archive.store import LocalStore
@@ -188,6 +189,27 @@ CANARY = "jane.doe@example.com"
 @pytest.mark.parametrize("path", [*LISTS, FAILURE, LETTER, "/letters?text=jane"])
 def test_personal_data_is_masked_on_every_page(serve: Serve, path: str) -> None:
     assert CANARY not in serve().get(path).text.replace('value="jane', "")
+
+
+def test_no_address_of_a_page_says_what_is_masked(serve: Serve, store: LocalStore) -> None:
+    rows = [
+        {
+            "unique_key": f"{number:02} of {CANARY}",
+            "state": "pending",
+            "checks": 1,
+            "record_ids": [f"{number:032x}"],
+        }
+        for number in range(60)
+    ]
+    write_analysis(store, "20260202T000000", [], transactions=rows)
+    browser = serve()
+    first = browser.get("/transactions").text
+    assert CANARY not in html.unescape(unquote_plus(first))
+    (following,) = re.findall(r'rel="next" href="([^"]*)"', first)
+    second = browser.get(html.unescape(following)).text
+    assert "51 to 60 of 60" in second
+    guess = browser.get(f"/transactions?{urlencode({'after': rows[49]['unique_key']})}").text
+    assert "1 to 50 of 60" in guess, "who guesses what is masked is told nothing"
 
 
 def test_to_show_a_letter_as_it_is_is_a_right_of_its_own_that_the_audit_tells(serve: Serve, dlq: Any) -> None:

@@ -1,6 +1,7 @@
 """Plans by the page: made, edited, approved by somebody else, and what is shown of them."""
 
 import html
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 from support.consoles import Browser, Serve
 
 from dlq.connectors.memory import broker_at
+from dlq.operations.desk import Notes, open_desk
 from dlq.replay import ledger, planfile
+from dlq.web import agents
 
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]
 ADA, BOB = {"x-forwarded-user": "ada"}, {"x-forwarded-user": "bob@example.com"}
@@ -121,6 +124,51 @@ def test_a_letter_is_edited_before_its_replay_and_the_plan_shows_the_difference(
     assert "1 letter, 1 of them edited" in text
     assert "body: 44 -> 39 bytes" in text
     assert "ann@example.com" not in text, "differences are masked, too"
+
+
+def test_what_an_edit_changes_is_masked_as_the_letter_is(serve: Serve, tmp_path: Path) -> None:
+    url = f"memory://{tmp_path}/broker.db"
+    for queue in ("orders", "orders.dlq"):
+        broker_at(url).declare(queue)
+    browser = serve(
+        brokers={"shop": {"kind": "memory", "url": url}},
+        sources={"orders": {"broker": "shop", "queue": "orders.dlq"}},
+        mask=[{"header": "x-customer"}, {"json": "$.mail"}],
+    )
+    fields = {
+        "header_name": ["x-customer", "trace"],
+        "header_value": ["Jane Roe", "t-2"],
+        "body": '{"order": 2, "mail": "Jane Roe"}',
+    }
+    answer = browser.post(f"{LETTER}/edit", fields, "/plans/new")
+    assert answer.status_code == 303, answer.text
+    page = html.unescape(browser.get(answer.headers["location"]).text)
+    assert "header x-customer: [masked] -> [masked]" in page
+    assert "header trace: t-1 -> t-2" in page
+    desk = open_desk(browser.console.settings, Notes(), "agent x for ann")
+    told = agents.plan_status(desk, answer.headers["location"].removeprefix("/plans/"))
+    for shown in (page, json.dumps(told)):
+        assert "Jane" not in shown
+        assert "jane.doe" not in shown
+
+
+def test_where_letters_go_is_masked_wherever_it_is_shown(serve: Serve, tmp_path: Path) -> None:
+    url = f"memory://{tmp_path}/broker.db"
+    for queue in ("of jane.doe@example.com", "orders.dlq"):
+        broker_at(url).declare(queue)
+    there = {
+        "brokers": {"shop": {"kind": "memory", "url": url}},
+        "sources": {"orders": {"broker": "shop", "queue": "orders.dlq"}},
+    }
+    browser = serve(**there)
+    answer = browser.post("/plans", {"id": IDS[0], "to": "queue:of jane.doe@example.com"}, "/plans/new")
+    plan = answer.headers["location"]
+    narrow = serve(**there, replay={"targets": ["orders*"]})
+    assert "lets letters go to orders*" in html.unescape(narrow.get(plan).text)
+    for path in ("/", "/plans", plan, plan.replace("plans", "replays")):
+        for one in (browser, narrow):
+            assert "jane.doe" not in one.get(path).text, path
+    assert "queue:of [email]" in browser.get("/").text
 
 
 def test_a_form_that_changes_nothing_makes_no_plan(browser: Browser) -> None:
