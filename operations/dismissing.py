@@ -11,6 +11,8 @@ from dlq.operations.selecting import Selection, choose
 from dlq.operations.views import open_views
 from dlq.replay import dismissals, ledger
 
+_LONGEST = 2_000
+"""Characters of a reason: each letter keeps it."""
 _OPEN = ("returned", "refused", "planned", None)
 """What the ledger says of letters that may be closed: of others a replay has an effect, or may have."""
 _Counts = dict[str, int]
@@ -63,9 +65,13 @@ def reopen_losses(desk: Desk, sources: Collection[str]) -> _Counts:
 
 
 def _check_reason(reason: str) -> None:
-    """Raises UsageError for none."""
+    """Raises UsageError for none, and for what no ledger should keep with each letter."""
     if not reason.strip():
         raise UsageError('say why they need no replay: --reason "…"')
+    if len(reason) > _LONGEST:
+        raise UsageError(
+            f"at most {_LONGEST:,} characters, please: put the rest into a ticket, and its address here"
+        )
 
 
 def _check_lost(desk: Desk, sources: Collection[str]) -> None:
