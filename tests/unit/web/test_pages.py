@@ -155,6 +155,37 @@ def test_what_is_said_of_a_failure_stands_in_the_ledger_under_a_proven_name(
     assert state in browser.get(FAILURE, **ada).text
 
 
+def hidden(page: str) -> dict[str, str]:
+    """What the form of a page brings back unseen."""
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
+    return {name: html.unescape(value) for name, value in found if name != "form_token"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"where": "cause = 'application_error'\r\nand attempts is null"},
+        {"key": "a\u200bb"},
+        {"where": "key <> 'a\tb\x1b'", "text": "\u202e\\n"},
+    ],
+)
+def test_what_is_done_is_done_to_the_letters_that_were_chosen(serve: Serve, asked: dict[str, str]) -> None:
+    browser = serve()
+    for path in ("/letters", "/plans/new"):
+        assert hidden(browser.get(f"{path}?{urlencode(asked)}").text) == asked, path
+    first = {"where": "cause = 'application_error'\r\nand fingerprint like 'b%'"}
+    again = hidden(browser.get(f"/letters?{urlencode(first)}").text)
+    browser.post("/letters/chosen", {**again, "act": "dismiss", "reason": "x"})
+    assert ids_on(browser.get("/letters?replay_state=dismissed").text) == IDS[3:]
+
+
+def test_a_reason_that_each_letter_would_keep_is_short(serve: Serve, dlq: Any) -> None:
+    sent = {"act": "dismiss", "id": IDS[:2], "reason": "x" * 2_001}
+    answer = serve().post("/letters/chosen", sent)
+    assert (answer.status_code, "at most 2,000 characters" in answer.text) == (409, True)
+    assert said_of(dlq) == []
+
+
 @pytest.mark.parametrize(
     ("action", "fields"),
     [("note", {"text": " "}), ("snooze", {"reason": "x"}), ("snooze", {"until": "3d"}), ("resolve", {}),
