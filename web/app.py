@@ -78,7 +78,8 @@ async def _show(console: Console, request: Request, person: Person, form: Form) 
     if found.right not in rights:
         return _tell(ask, 403, ask.barrier(found.right))
     try:
-        return await run_in_threadpool(found.page, ask)
+        async with console.turns.find(person.name, found.page):
+            return await run_in_threadpool(found.page, ask)
     except DlqError as error:
         usage = 409 if request.method == "POST" else 404 if found.names else 400
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), usage)

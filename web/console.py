@@ -1,12 +1,14 @@
 """What every page is given: the archive, who asks, what they may, and how an answer is made."""
 
+import asyncio
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
@@ -24,6 +26,8 @@ from dlq.web.people import Person, Right, Sessions
 from dlq.web.render import render
 
 _MOST_NEWS = 5
+_AT_ONCE = 4
+"""Of one page, for one person."""
 _LARGEST_KNOWN, _MOST_KNOWN = 8_192, 2_000
 """Characters of a masked document that is kept, and how many are."""
 _NEEDS: Mapping[str, str] = {
@@ -56,6 +60,18 @@ class _Depths:
         return self._found.get(source, (None, ""))
 
 
+class _Turns:
+    """Of one page that somebody asks for again and again, so many are made at once; the others wait without a
+    thread, which all pages of all people share."""
+
+    def __init__(self) -> None:
+        self._taken: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+
+    def find(self, name: str, page: Callable[..., Response]) -> asyncio.Semaphore:
+        """To be held while the page is made for this person."""
+        return self._taken.setdefault((name, page), asyncio.Semaphore(_AT_ONCE))
+
+
 @dataclass
 class Console:
     """All that lives as long as the server. Nothing here has to survive it."""
@@ -71,6 +87,7 @@ class Console:
     """Session -> what became of what they did last, until it is shown."""
     masked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """A document as JSON -> what pages show of it."""
+    turns: _Turns = field(default_factory=_Turns)
 
 
 @dataclass(frozen=True)
@@ -113,11 +130,12 @@ class Ask:
         text, known = json.dumps(document, default=str), self.console.masked
         if len(text) > _LARGEST_KNOWN:
             return self.masker().document(document)
-        if text not in known:
+        found = known.get(text)  # others forget all of it at any moment
+        if found is None:
             if len(known) >= _MOST_KNOWN:
                 known.clear()
-            known[text] = self.masker().document(document)
-        return known[text]
+            found = known[text] = self.masker().document(document)
+        return found
 
     def mask_all(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`mask` of each."""

@@ -1,17 +1,20 @@
 """One who asks for something long does not keep the others from looking, and nobody sees what is over."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from httpx2 import ASGITransport, AsyncClient
 from support.archives import letter, write_segment
 from support.consoles import Browser, Serve
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
+from dlq.web.app import make_app
 from dlq.web.look import _AT_ONCE, Look
 from dlq.web.pages import books
 
@@ -144,3 +147,39 @@ def test_a_look_within_a_look_is_a_mistake(look: Look) -> None:
         pass
     with look.open() as desk:
         assert desk.views is not None
+
+
+def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow({"balanced": True, "sources": []})
+    monkeypatch.setattr(books, "verify_books", slow)
+    app = make_app(serve(enter=False, serve={"proxies": ["127.0.0.1"]}).console, log=False)
+
+    async def ask_all() -> list[int]:
+        asking = AsyncClient(transport=ASGITransport(app), base_url="http://127.0.0.1:8080")
+        async with asking, asyncio.timeout(2 * _SECONDS):
+            ask = lambda path, who: asking.get(path, headers={"x-forwarded-user": who})  # noqa: E731
+            again = [asyncio.create_task(ask("/books", "ada")) for _ in range(80)]
+            while not slow.begun.is_set():
+                await asyncio.sleep(0.01)
+            others = [await asyncio.wait_for(ask("/audit", who), _SECONDS / 2) for who in ("ada", "bob")]
+            slow.may_end.set()
+            return [answer.status_code for answer in [*others, *await asyncio.gather(*again)]]
+
+    assert asyncio.run(ask_all()) == [200] * 82
+    assert slow.times == 1
+
+
+class Forgetful(dict[str, dict[str, Any]]):
+    """What another page empties as soon as something is in it."""
+
+    def __setitem__(self, name: str, value: dict[str, Any]) -> None:
+        super().__setitem__(name, value)
+        self.clear()
+
+
+def test_a_page_is_made_while_another_forgets_what_was_masked(serve: Serve) -> None:
+    browser = serve()
+    browser.console.masked = Forgetful()
+    assert browser.get("/letters").status_code == 200
