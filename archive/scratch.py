@@ -43,6 +43,11 @@ def _made() -> tuple[Path, int]:
             return path, descriptor
 
 
+def remove() -> None:
+    """Now, for a process that ends without its last steps."""
+    _remove(os.getpid())
+
+
 def _remove(pid: int) -> None:
     """At the end of the process that made it, not of one that was forked from it."""
     if pid == os.getpid() and pid in _kept:

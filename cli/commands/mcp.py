@@ -1,14 +1,19 @@
 """dlq mcp: tools for agents."""
 
+import os
+import signal
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from dlq.cli.memory import bound_memory
 from dlq.core.extras import import_with_extra
+from dlq.operations.outcome import ExitCode
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from dlq.cli.context import Context
 
 
@@ -27,4 +32,16 @@ def mcp(ctx: typer.Context) -> None:
     bound_memory()
     # The rooms of commands and of pages do not know each other, but for this door.
     agents = import_with_extra("dlq.web.agents", "mcp", "agents need")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     agents.make_server(lambda agent: replace(desk, name=name_agent(agent, user))).run("stdio")
+
+
+def _end(_signal: int, _frame: "FrameType | None") -> NoReturn:
+    """At once: a thread waits for standard input, and would be waited for until something comes there. What
+    a tool writes is there whole or not at all."""
+    from dlq.archive import scratch
+
+    scratch.remove()
+    os.write(2, b"dlq: interrupted\n")
+    os._exit(ExitCode.INTERRUPTED)

@@ -1,6 +1,7 @@
 """An agent that does all it is told, by the installed tools: nothing is sent, shown or asked of a broker."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,3 +31,37 @@ def test_an_agent_that_obeys_every_letter_brings_nothing_about() -> None:
     }
     assert grades["letters"] >= 20
     assert grades["causes_right"] == grades["advice_as_on_the_terminal"] == grades["letters"]
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_ends_the_tools_does_not_wait_for_what_the_agent_may_still_say(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    Path(tmp_path, "dlq.toml").write_text('archive = "archive"\n')
+    pipe = subprocess.PIPE
+    command = [str(Path(sys.executable).parent / "dlq"), "mcp"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe) as tools:
+        assert tools.stdin is not None
+        assert tools.stdout is not None
+        assert tools.stderr is not None
+        tools.stdin.write(json.dumps(HELLO).encode() + b"\n")
+        tools.stdin.flush()
+        assert b'"id":1' in tools.stdout.readline()
+        tools.send_signal(number)
+        try:
+            assert tools.wait(30) == 130
+        finally:
+            tools.kill()
+        assert tools.stderr.read() == b"dlq: interrupted\n"
