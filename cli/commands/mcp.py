@@ -34,7 +34,13 @@ def mcp(ctx: typer.Context) -> None:
     agents = import_with_extra("dlq.web.agents", "mcp", "agents need")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
-    agents.make_server(lambda agent: replace(desk, name=name_agent(agent, user))).run("stdio")
+    server, is_gone = agents.make_server(lambda agent: replace(desk, name=name_agent(agent, user))), False
+    try:
+        server.run("stdio")
+    except* BrokenPipeError:
+        is_gone = True
+    if is_gone:  # whose program asked and listens no more: as of any other command
+        raise BrokenPipeError
 
 
 def _end(_signal: int, _frame: "FrameType | None") -> NoReturn:

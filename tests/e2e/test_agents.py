@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +47,48 @@ HELLO = {
 }
 
 
+@contextmanager
+def tools_at_work(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`dlq mcp`, which has said hello."""
+    Path(folder, "dlq.toml").write_text('archive = "archive"\n')
+    command, pipe = [str(Path(sys.executable).parent / "dlq"), "mcp"], subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe) as tools:
+        try:
+            say(tools, HELLO)
+            assert tools.stdout is not None
+            assert b'"id":1' in tools.stdout.readline()
+            yield tools
+        finally:
+            tools.kill()
+
+
+def say(tools: subprocess.Popen[bytes], message: object) -> None:
+    assert tools.stdin is not None
+    tools.stdin.write(json.dumps(message).encode() + b"\n")
+    tools.stdin.flush()
+
+
+def complaint_of(tools: subprocess.Popen[bytes]) -> bytes:
+    assert tools.stderr is not None
+    return tools.stderr.read()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_ends_the_tools_does_not_wait_for_what_the_agent_may_still_say(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    Path(tmp_path, "dlq.toml").write_text('archive = "archive"\n')
-    pipe = subprocess.PIPE
-    command = [str(Path(sys.executable).parent / "dlq"), "mcp"]
-    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe) as tools:
-        assert tools.stdin is not None
-        assert tools.stdout is not None
-        assert tools.stderr is not None
-        tools.stdin.write(json.dumps(HELLO).encode() + b"\n")
-        tools.stdin.flush()
-        assert b'"id":1' in tools.stdout.readline()
+    with tools_at_work(tmp_path) as tools:
         tools.send_signal(number)
-        try:
-            assert tools.wait(30) == 130
-        finally:
-            tools.kill()
-        assert tools.stderr.read() == b"dlq: interrupted\n"
+        assert tools.wait(30) == 130
+        assert complaint_of(tools) == b"dlq: interrupted\n"
+
+
+def test_an_agent_s_program_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    with tools_at_work(tmp_path) as tools:
+        assert tools.stdout is not None
+        tools.stdout.close()
+        say(tools, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+        assert tools.stdin is not None
+        tools.stdin.close()
+        assert tools.wait(30) == 0
+        assert complaint_of(tools) == b""
