@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
+from hashlib import sha256
 
 from dlq.core.clock import from_iso, iso, now
 from dlq.core.documents import Document
@@ -51,14 +52,17 @@ def show_failure(desk: Desk, prefix: str) -> Document:
     return tell_failure(_gather(desk), prefix)
 
 
-def assign_failure(desk: Desk, prefix: str, owner: str, reason: str = "") -> Document:
-    """Say who works on a failure, `""`: nobody; the failure as it stands then. Raises UsageError."""
-    return _add(desk, prefix, "assign", owner, reason)
+def assign_failure(
+    desk: Desk, prefix: str, owner: str, reason: str = "", proposal: str | None = None
+) -> Document:
+    """Say who works on a failure, `""`: nobody; the failure as it stands then. Who carries out a `proposal`
+    says it once, however many do at once. Raises UsageError."""
+    return _add(desk, prefix, "assign", owner, reason, proposal)
 
 
-def note_failure(desk: Desk, prefix: str, text: str) -> Document:
-    """Write something down for the others. Raises UsageError."""
-    return _add(desk, prefix, "note", "", _needed(text, "a note says something"))
+def note_failure(desk: Desk, prefix: str, text: str, proposal: str | None = None) -> Document:
+    """Write something down for the others; a `proposal` as `assign_failure`. Raises UsageError."""
+    return _add(desk, prefix, "note", "", _needed(text, "a note says something"), proposal)
 
 
 def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | None, reason: str) -> Document:
@@ -112,7 +116,9 @@ def _gather(desk: Desk) -> list[Row]:
         return gather(connection, events, now())
 
 
-def _add(desk: Desk, prefix: str, action: Action, value: str, reason: str) -> Document:
+def _add(
+    desk: Desk, prefix: str, action: Action, value: str, reason: str, proposal: str | None = None
+) -> Document:
     given = [encodable(text.strip()) for text in (value, reason, desk.actor)]
     if any(len(text) > _LONGEST for text in given):
         raise UsageError(
@@ -125,9 +131,15 @@ def _add(desk: Desk, prefix: str, action: Action, value: str, reason: str) -> Do
         if action == "assign" and before["owner"] not in (None, value):
             desk.listener.complain(f"until now it was assigned to {before['owner']}")
         with ledger.opened(desk.settings.ledger, desk.store) as book:
-            book.append([make_event(now(), who, before["fingerprint"], action, value, reason)])
+            event = make_event(now(), who, before["fingerprint"], action, value, reason)
+            book.append([event if proposal is None else event._replace(id=_id_of_deed(proposal))])
             events = book.events()
         return tell_failure(gather(connection, events, now()), before["fingerprint"])
+
+
+def _id_of_deed(proposal: str) -> str:
+    """Of what carries a proposal out: no ledger keeps two events of one id."""
+    return sha256(f"carried out {proposal}".encode()).hexdigest()[:32]
 
 
 def tell_failure(rows: Sequence[Row], prefix: str) -> Document:

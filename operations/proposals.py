@@ -128,10 +128,10 @@ def carry_out(desk: Desk, failure: str, proposal: str) -> str:
         raise UsageError(f"{found.done_by} has done that already")
     action, value, reason = found.deed
     if action == "note":
-        note_failure(desk, failure, reason)
+        note_failure(desk, failure, reason, proposal)
         return "The note is written down."
     if action == "assign":
-        assign_failure(desk, failure, value, reason)
+        assign_failure(desk, failure, value, reason, proposal)
         return f"It is assigned to {value}."
     closed = dismiss_letters(desk, [], Selection(failure=failure), reason)
     return f"{closed['dismissed']:,} dismissed; {closed['known']:,} were left alone."

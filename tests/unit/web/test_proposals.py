@@ -2,7 +2,9 @@
 
 import html
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 
 import pytest
 from support.consoles import Browser, Serve
@@ -10,6 +12,7 @@ from support.consoles import Browser, Serve
 from dlq.archive.store import LocalStore
 from dlq.core.clock import now
 from dlq.core.failures import make_event
+from dlq.operations import proposals
 from dlq.operations.desk import Desk
 from dlq.operations.failures import note_failure
 from dlq.operations.proposals import propose_dismissal, propose_note
@@ -59,6 +62,25 @@ def test_a_note_is_written_by_who_carries_it_out_and_waits_no_more(
     assert said(agent) == [told]
     assert "Proposed by agents" not in browser.get(PAGE, **ADA).text
     assert carry_out(browser, proposal["proposal"]) == 409
+    assert len(said(agent)) == 1
+
+
+@pytest.mark.parametrize("owner", [None, "bob"])
+def test_two_who_carry_it_out_at_once_say_it_once(
+    browser: Browser, agent: Desk, owner: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposal, both = propose_note(agent, FAILURE, "the gateway is down", owner)["proposal"], Barrier(2)
+    look = proposals.list_proposals
+
+    def see_that_it_waits(desk: Desk, failure: str) -> list[proposals.Proposal]:
+        found = look(desk, failure)
+        both.wait(30)
+        return found
+
+    monkeypatch.setattr(proposals, "list_proposals", see_that_it_waits)
+    with ThreadPoolExecutor(2) as at_once:
+        doing = [at_once.submit(proposals.carry_out, agent, FAILURE, proposal) for _ in range(2)]
+        assert all(one.result(60) for one in doing)
     assert len(said(agent)) == 1
 
 
