@@ -11,7 +11,8 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import chain
 from urllib.parse import unquote_to_bytes
 
 from dlq.core.invisible import INVISIBLE
@@ -37,6 +38,8 @@ _AS_BASE32 = str.maketrans("0123456789ABCDEFGHIJKLMNOPQRSTUV", "ABCDEFGHIJKLMNOP
 _ASCII = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 _ODD = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\t\n\r\x20-\x7e]")
+_HIGH = re.compile(r"[\x80-\xff]{2,}")
+_WIDE = (("utf-8", 0), ("utf-16-le", 0), ("utf-16-be", 0), ("utf-16-le", 1), ("utf-16-be", 1))
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
 _DOTS = dict.fromkeys("\u3002\uff61\u2024", ".")
 _WIDE_PERCENT = re.compile(r"%u([0-9A-Fa-f]{4})")
@@ -54,7 +57,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 _PARTS = re.compile(r"[-_/+]")
 _SHORT_WORDS, _SHORTEST_PART = 3.25, 6
 """Letters that the words of a name have on average, at least; those of 24 in 25 random texts have fewer."""
-_WORK = 6
+_WORK = 8
 """How much longer than a text all that is within it may be: base64 in base64 and so on makes three times."""
 
 
@@ -65,23 +68,30 @@ class Beyond(Exception):
 def layers(text: str) -> Iterator[str]:
     """The texts within a text, and within those. Raises Beyond where they are more than a text of its length
     has."""
-    left, waiting = _WORK * len(text) + 4096, [text]
+    left, waiting, known = _WORK * len(text) + 4096, [text], {text}
     while waiting:
         for inner in _decoded(waiting.pop()):
+            if inner in known:
+                continue
             left -= len(inner)
             if left < 0:
                 raise Beyond
+            known.add(inner)
             yield inner
             waiting.append(inner)
 
 
 def _decoded(text: str) -> Iterator[str]:
-    plain = _spelled_out(text)
-    if plain != text:
-        if _holds_packed(plain.encode("latin-1", "replace")):
+    for plain in dict.fromkeys(_spelled_out(text)):
+        if plain == text:
+            continue
+        data = plain.encode("latin-1", "replace")
+        if _holds_packed(data):
             raise Beyond
         yield plain
-    if "\\" in text and (styled := _CSS.sub(_of_css, text)) not in (text, plain):
+        if wide := _wide_text_in(data):
+            yield wide
+    if "\\" in text and (styled := _CSS.sub(_of_css, text)) != text:
         yield styled
     for data in _bytes_in(text):
         if _begins_packed(data):
@@ -90,18 +100,38 @@ def _decoded(text: str) -> Iterator[str]:
             yield found
 
 
-def _spelled_out(text: str) -> str:
-    """Without what is written in another way than it reads."""
+def _spelled_out(text: str) -> Iterator[str]:
+    """Without what is written in another way than it reads, step by step: what one step leaves may be
+    something else for the next, as the sign in `card=4111` is the beginning of a byte in quoted-printable."""
     if not text.isascii() or "\x1b" in text or _CONTROL.search(text):
         text = _ODD.sub(lambda odd: _alike(odd[0]), text)
+    whole = text
     if "&" in text:
         text = html.unescape(_ENTITY.sub(_of_entity, text))
     if "%" in text:
-        text = _WIDE_PERCENT.sub(lambda code: chr(int(code[1], 16)), text)
-        text = _decoded_bytes(unquote_to_bytes(text.encode("utf-8", "surrogatepass")))
+        text = _of_percent(text)
+    yield text
     if "=" in text:
-        text = _PRINTABLE.sub(lambda code: bytes.fromhex(code[1] or "").decode("latin-1"), text)
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+        text = _of_printable(text)
+        yield text
+    if "&" in whole and "=" in whole:  # a soft break within an entity
+        yield _of_printable(_of_percent(whole))
+    if "\\" in text:
+        yield _as_utf8(_ESCAPE.sub(_unescaped, text))
+
+
+def _of_percent(text: str) -> str:
+    text = _WIDE_PERCENT.sub(lambda code: chr(int(code[1], 16)), text)
+    return _decoded_bytes(unquote_to_bytes(text.encode("utf-8", "surrogatepass")))
+
+
+def _of_printable(text: str) -> str:
+    return _as_utf8(_PRINTABLE.sub(lambda code: bytes.fromhex(code[1] or "").decode("latin-1"), text))
+
+
+def _as_utf8(text: str) -> str:
+    """Runs of bytes that are characters of UTF-8 as those."""
+    return text if text.isascii() else _HIGH.sub(lambda run: _decoded_bytes(run[0].encode("latin-1")), text)
 
 
 def _decoded_bytes(data: bytes) -> str:
@@ -186,7 +216,27 @@ def _text_in(data: bytes) -> str:
     if (text := text_of(data)) is not None:
         return text if len(text) >= _SHORTEST else ""
     narrow = data.replace(b"\0", b"")  # UTF-16 and UTF-32 have zeros between Latin letters
-    return "\n".join(run[0].decode("ascii") for run in _ASCII.finditer(narrow))
+    return "\n".join([*(run[0].decode("ascii") for run in _ASCII.finditer(narrow)), *_wide_runs(data)])
+
+
+def _wide_text_in(data: bytes) -> str:
+    """What bytes say as UTF-16 or UTF-8, where they have some that no text has."""
+    return "\n".join(_wide_runs(data)) if text_of(data) is None else ""
+
+
+def _wide_runs(data: bytes) -> Iterator[str]:
+    """Runs in bytes, wherever they begin, of letters that look like ASCII, or like nothing."""
+    for encoding, start in _WIDE:
+        runs = _folding().findall(data[start:].decode(encoding, "replace"))
+        yield from (run for run in runs if not run.isascii())  # else the bytes themselves tell it
+
+
+@cache
+def _folding() -> re.Pattern[str]:
+    """Some characters in a row that `_alike` leaves as ASCII, makes ASCII or takes away."""
+    digits = "".join(filter(str.isdigit, map(chr, chain(range(0x80, 0xD800), range(0xE000, 0x10000)))))
+    odd = rf"{re.escape(digits)}\uff01-\uff5e\u200b-\u200f\u2060-\u2064\u2010-\u2015\u2212\ufeff{INVISIBLE}"
+    return re.compile(rf"[\t\n\r\x20-\x7e{odd}]{{{_SHORTEST},}}")
 
 
 def text_of(data: bytes) -> str | None:

@@ -327,6 +327,13 @@ def test_no_number_of_layers_passes(deep: int) -> None:
     assert body.decode() not in Masker().text(f"seen {body.decode()}")
 
 
+WIDE_CARD = "４" + 15 * "１"
+
+
+def by_byte(form: str, data: bytes) -> str:
+    return "".join(map(form.format, data))
+
+
 SPELLED: Mapping[str, str] = {
     "percent": MAIL.replace("@", "%40").replace(".", "%2E"),
     "all by percent": "".join(f"%{ord(c):02x}" for c in MAIL),
@@ -394,6 +401,22 @@ SPELLED: Mapping[str, str] = {
     "base64 cut by commas": ", ".join(textwrap.wrap(base64.b64encode(MAIL.encode()).decode(), 6)),
     "zlib in entities": "".join(f"&#{c};" for c in zlib.compress(MAIL.encode())),
     "gzip in entities": "".join(f"&#x{c:x};" for c in gzip.compress(MAIL.encode())),
+    "a card behind a sign of a URL within a URL": "https://a.example/?next=%2Fpay%3Fcard%3D4111111111111111",
+    "a card behind a sign by percent, and another": "card%3D%34111111111111111",
+    "a card in wide digits in quoted-printable": by_byte("={:02X}", WIDE_CARD.encode()),
+    "a card in wide digits in escapes of bytes": by_byte("\\x{:02x}", WIDE_CARD.encode()),
+    "a card in wide digits in octal escapes": by_byte("\\{:03o}", WIDE_CARD.encode()),
+    "a card in wide digits in UTF-16 in hexadecimal": WIDE_CARD.encode("utf-16-be").hex(),
+    "a card in wide digits in UTF-16 by percent": by_byte("%{:02X}", WIDE_CARD.encode("utf-16-le")),
+    "a card in wide digits in UTF-16 in lines of base64": "\n".join(
+        textwrap.wrap(base64.b64encode(WIDE_CARD.encode("utf-16")).decode(), 8)
+    ),
+    "a card in wide digits in hexadecimal glued to a digit": "d" + WIDE_CARD.encode().hex(),
+    "nothing between in UTF-16 in hexadecimal": "\u200b".join(MAIL).encode("utf-16-le").hex(),
+    "CSS's escapes by percent": by_byte("%{:02X}", b"jane.doe\\40 example.com"),
+    "CSS's escapes in quoted-printable": "jane.doe=5C40 example.com",
+    "a soft break in an entity": "jane.doe&#6=\n4;example.com",
+    "escapes in UTF-16 by percent": by_byte("%{:02X}", "jane.doe\\u0040example.com".encode("utf-16-be")),
     "a password in a URL": "amqp://jane:hunter2@broker:5672",
     "a password in XML": "<password>hunter2</password>",
     "a password in Ruby": "'password' => 'hunter2'",
