@@ -33,7 +33,14 @@ error, and DuckDB's picture of the statement."""
 _PICTURE = re.compile(r"^LINE \d+: ", re.MULTILINE)
 _LONGEST_REASON = 500
 _TOO_MUCH = "Out of Memory Error"
+_MISSING = ("FileNotFoundError", "No files found that match the pattern")
+_SOUGHT_BELOW = re.compile(r'Cannot access file "(.+)/\*\*/\*\.parquet"')
+"""What DuckDB takes for a folder where a file that it may read is gone."""
 _PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
+
+
+class Gone(ArchiveError):
+    """A file of the archive was removed while it was looked at."""
 
 
 class Rows(NamedTuple):
@@ -152,6 +159,10 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
                 f"this takes more than the 2 GB of memory that looking may have ({_first_line(error)}); ask "
                 "for less at once: fewer rows or columns, or shorter lists and texts"
             ) from error
+        if _is_gone(text, connection):
+            raise Gone(
+                "a file of the archive was removed while it was looked at, as `dlq retain` does: run it again"
+            ) from error
         if any(sign in text for sign in _DAMAGE) or _lines(error)[0].startswith(_OF_A_FILE):
             raise ArchiveError(f"cannot read the archive: {_first_line(error)}") from error
         if text.startswith("Permission Error") and HELD in text:
@@ -162,6 +173,18 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         if text.startswith("Permission Error"):
             raise UsageError(f"only the archive's views can be read: {_first_line(error)}") from error
         raise UsageError(_told(text, connection) or f"SQL: {_first_line(error)}") from error
+
+
+def _is_gone(text: str, connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a file that the archive names is missing. One that is held open here never is; in an object
+    store nobody can hold any."""
+    if any(sign in text for sign in _MISSING):
+        return True
+    sought = _SOUGHT_BELOW.search(text)
+    if sought is None:
+        return False
+    allowed = connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()
+    return (sought[1],) in allowed
 
 
 def _told(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:

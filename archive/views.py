@@ -25,6 +25,7 @@ import duckdb
 import pyarrow as pa
 
 from dlq.archive import analyses, manifests, scratch, user_sql
+from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
 from dlq.archive.store import HELD, Store
@@ -90,13 +91,54 @@ def connect(
     AUDIT) is what people said of failures and plans; `queued` says which letters are still_queued. Beyond
     `memory` DuckDB spills. Times come back in UTC. Raises UsageError, ArchiveError, FormatTooNew.
     """
-    chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
-    earlier = analyses.load(store, before).tables["verdicts"] if before else ()
-    connection, held = _configured(store, memory), ExitStack()
-    finalize(connection, held.close)
-    lend = partial(store.lend, until=held)
-    committed, files = _lent_segments(store, lend)
-    segments, former = [*files.values()], [*map(lend, earlier)]
+    for _ in range(_ATTEMPTS):
+        committed = [m for m in manifests.list_committed(store) if m.rows]
+        chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
+        looked_at = _LookedAt(committed, chosen, analyses.load(store, before) if before else None)
+        connection, held = _configured(store, memory), ExitStack()
+        finalize(connection, held.close)
+        try:
+            _fill(connection, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
+        except ArchiveError as error:
+            connection.close()
+            if not _is_gone(error) or _is_still_there(store, looked_at):
+                raise
+        else:
+            return connection
+    raise ArchiveError(f"the segments of the archive {store.location} change all the time: run it again")
+
+
+class _LookedAt(NamedTuple):
+    """What of an archive a connection shows: its segments with letters, an analysis, and one before that."""
+
+    committed: Sequence[Manifest]
+    chosen: Analysis | None
+    before: Analysis | None
+
+
+def _is_gone(error: ArchiveError) -> bool:
+    return isinstance(error, user_sql.Gone) or isinstance(error.__cause__, FileNotFoundError)
+
+
+def _is_still_there(store: Store, looked_at: _LookedAt) -> bool:
+    """Whether the archive still names these files, so that one that is gone is missing."""
+    used = {one.analysis for one in (looked_at.chosen, looked_at.before) if one}
+    return used <= {*analyses.ids(store)} and manifests.are_committed(store, looked_at.committed)
+
+
+def _fill(
+    connection: duckdb.DuckDBPyConnection,
+    lend: Callable[[str], str],
+    looked_at: _LookedAt,
+    replays: pa.Table | None,
+    audit: pa.Table | None,
+    queued: Queued,
+) -> None:
+    """Make the views, and lock the connection."""
+    committed, chosen, before = looked_at
+    files = {m.stem: lend(m.segment) for m in committed}
+    segments = [*files.values()]
+    former = [*map(lend, before.tables["verdicts"] if before else ())]
     tables = {name: [*map(lend, chosen.tables.get(name, ()) if chosen else ())] for name in analyses.TABLES}
     with user_sql.guarded(connection):
         _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
@@ -109,24 +151,16 @@ def connect(
         _given(connection, "replays", REPLAYS if replays is None else replays)
         _audit(connection, audit)
         _judged(connection, chosen.analysis if chosen else None)
-        left = {files[stem]: out for stem, out in (queued or {}).items() if stem in files}
+        left = {files[m.stem]: out for m in committed if (out := _taken_out(m, queued)) is not None}
         _letters(connection, _still_queued(connection, left))
         _lock(connection, [*segments, *former, *chain.from_iterable(tables.values())])
-    return connection
 
 
-def _lent_segments(store: Store, lend: Callable[[str], str]) -> tuple[Sequence[Manifest], Mapping[str, str]]:
-    """(the manifests of segments with letters, the file of each by its stem): looked for again where one was
-    compacted between our look and its opening."""
-    for _ in range(_ATTEMPTS):
-        committed = [m for m in manifests.list_committed(store) if m.rows]
-        try:
-            return committed, {m.stem: lend(m.segment) for m in committed}
-        except ArchiveError as error:
-            is_gone = isinstance(error.__cause__, FileNotFoundError)
-            if not is_gone or manifests.are_committed(store, committed):
-                raise
-    raise ArchiveError(f"the segments of the archive {store.location} change all the time: run it again")
+def _taken_out(manifest: Manifest, queued: Queued) -> Collection[str] | None:
+    """The letters of a segment that left their queue, of one that was written again since `queued` was asked,
+    too; None where none lies there."""
+    known = [queued[stem] for stem in (manifest.stem, *manifest.replaces) if stem in queued]
+    return set().union(*known) if known else None
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:

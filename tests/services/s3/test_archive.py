@@ -17,7 +17,7 @@ from support.servers.s3_server import S3Server
 from support.servers.spark_cluster import SparkCluster
 from support.store_contract import Opening, StoreContract
 
-from dlq.archive import s3_lock
+from dlq.archive import manifests, s3_lock, user_sql, views
 from dlq.archive.s3 import S3Store
 from dlq.archive.store import open_store
 from dlq.cli.app import run
@@ -177,7 +177,7 @@ class House:
 
     def __init__(self, folder: Path, archive: str) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder = folder
+        self.folder, self.archive = folder, archive
         few = "\n".join(f'"{name}" = "{value}"' for name, value in QUICK.items())
         text = CONFIGURATION.format(archive=archive, folder=folder, few=few, java=JAVA)
         (folder / "dlq.toml").write_text(text)
@@ -260,6 +260,57 @@ def test_sql_of_users_reaches_neither_the_bucket_nor_the_machine(house: House, s
     for place in (f"{s3_location}/segments/**", f"{s3_location}/manifests/*", "/etc/hostname"):
         with pytest.raises(AssertionError, match="only the archive's views can be read"):
             house("query", f"select * from read_text('{place}')")
+
+
+@pytest.fixture
+def parted(house: House) -> House:
+    """Its letters lie in two segments."""
+    for letters in ([], ORDERS[:1]):
+        house.broker.put("orders.dlq", *letters)
+        house("pull", "--no-analyze")
+    return house
+
+
+def compact(house: House) -> None:
+    """The two become one, and are removed."""
+    assert house("retain", "--compact", "--apply")["segments_before"] == 2
+
+
+def test_who_looks_at_what_is_compacted_between_look_and_opening_sees_all(
+    parted: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, done = manifests.list_committed, []
+
+    def listing(*words: Any, **more: Any) -> Any:
+        found = list(listed(*words, **more))
+        if not done:
+            done.append(True)
+            compact(parted)
+        return iter(found)
+
+    store = open_store(parted.archive)
+    monkeypatch.setattr(manifests, "list_committed", listing)
+    found = user_sql.run(views.connect(store), "SELECT count(*) FROM records")
+    assert list(found.rows) == [(len(ORDERS) + 1,)]
+
+
+@pytest.mark.parametrize("words", [("query", "select count(*) from letters"), ("report",), ("export", "-")])
+def test_what_is_compacted_while_somebody_looks_is_said_in_a_line(
+    parted: House, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connect = views.connect
+
+    def connecting(*given: Any, **more: Any) -> Any:
+        found = connect(*given, **more)
+        monkeypatch.setattr(views, "connect", connect)
+        compact(parted)
+        return found
+
+    monkeypatch.setattr(views, "connect", connecting)
+    assert run(["-c", str(parted.folder / "dlq.toml"), *words]) == 3
+    told = capsys.readouterr().err
+    assert "removed while it was looked at, as `dlq retain` does: run it again" in told
+    assert told.count("\n") == 1
 
 
 def test_a_pull_goes_on_after_the_store_was_away(house: House, s3_server: S3Server) -> None:

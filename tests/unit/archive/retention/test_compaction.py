@@ -107,7 +107,7 @@ def test_a_source_that_is_pulled_waits_for_the_next_time(shop: Shop) -> None:
     shop.runs(("a",), ("b",))
     work = shop.look(compact=True)
     with shop.store.lock("source-orders"):
-        done = housekeeping.do(shop.store, work)
+        done = housekeeping.do(shop.store, work, lambda: shop.replays)
     assert len(done.busy) == 1
     assert "pid" in done.busy[0]
     assert len(shop.files) == 2
@@ -126,7 +126,7 @@ def test_a_pull_between_look_and_do_wins(shop: Shop) -> None:
     shop.take("copy")
     work = shop.look(compact=True)
     shop.take("drain")
-    housekeeping.do(shop.store, work)
+    housekeeping.do(shop.store, work, lambda: shop.replays)
     assert all(manifest.settled for manifest in shop.committed)
     assert len(shop.ids) == 3
 
@@ -152,6 +152,16 @@ def test_who_looks_while_segments_become_one_sees_all_letters(
     compact_meanwhile(shop, monkeypatch)
     found = user_sql.run(views.connect(shop.store), "SELECT count(*) FROM letters")
     assert list(found.rows) == [(3,)]
+
+
+def test_what_still_lies_in_its_queue_does_so_when_segments_become_one(shop: Shop) -> None:
+    for body in ("a", "b", "c"):
+        shop.put(body)
+        shop.take("copy")
+    queued = {manifest.stem: frozenset(manifest.settled_ids) for manifest in shop.committed}
+    shop.retain(compact=True)
+    found = user_sql.run(views.connect(shop.store, queued=queued), "SELECT still_queued FROM letters")
+    assert list(found.rows) == [(True,)] * 3
 
 
 def test_books_balance_while_segments_become_one(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
