@@ -1,7 +1,7 @@
 """One round of keeping the archive small: first looked at, then done, source by source."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ import pyarrow as pa
 from dlq.archive import analyses, compaction, manifests, store_facts
 from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
-from dlq.archive.retention import Choice, choose
+from dlq.archive.retention import Choice, choose, still_chosen
 from dlq.archive.store import LocalStore, Store
 from dlq.core.clock import now
 from dlq.core.errors import Busy
@@ -91,6 +91,7 @@ def steady_segments(store: Store) -> Iterator[None]:
 class Work:
     """What a round would do. `groups`: source -> segments to write as one; `clutter`: names to delete."""
 
+    rules: Retain
     choice: Choice
     groups: Mapping[str, Sequence[Sequence[Manifest]]]
     clutter: Sequence[str]
@@ -110,9 +111,10 @@ class Work:
 
 @dataclass
 class Done:
-    """What was done. `busy`: sources that another run holds, with who that is."""
+    """What was done. `removed`: letters; `busy`: sources that another run holds, with who that is."""
 
     bytes: int = 0
+    removed: int = 0
     busy: list[str] = field(default_factory=list)
 
 
@@ -127,19 +129,19 @@ def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -
         for source in sorted({manifest.source for manifest in committed})
     }
     segments = sum(1 for manifest in committed if manifest.rows)
-    return Work(choice, groups, _list_clutter(store, rules.analyses), segments)
+    return Work(rules, choice, groups, _list_clutter(store, rules.analyses), segments)
 
 
-def do(store: Store, work: Work) -> Done:
-    """Do it. A crash at any point loses nothing; the next round mends it. Raises Busy, ArchiveError."""
+def do(store: Store, work: Work, ledger: Callable[[], pa.Table | None]) -> Done:
+    """Do it. `ledger` reads the ledger's table again, because an analysis may have been waited for since
+    `look`. A crash at any point loses nothing; the next round mends it. Raises Busy, ArchiveError."""
     done = Done()
     with store.lock("retain"), steady_segments(store):
-        for source, groups in work.groups.items():
+        for source in work.groups:
             try:
                 with store.lock(f"source-{source}"):
                     compaction.sweep(store, source)
-                    fresh = {manifest.stem: manifest for manifest in manifests.list_committed(store, source)}
-                    done.bytes += sum(_rewrite(store, fresh, group, work.choice) for group in groups)
+                    _rewrite_all(store, work, source, ledger, done)
             except Busy as error:
                 done.busy.append(str(error))
         for name in work.clutter:
@@ -148,9 +150,21 @@ def do(store: Store, work: Work) -> Done:
     return done
 
 
-def _rewrite(store: Store, fresh: Mapping[str, Manifest], group: Sequence[Manifest], choice: Choice) -> int:
-    """Returns the bytes gained. A group that a pull has changed meanwhile waits for the next round."""
-    if any(fresh.get(manifest.stem) != manifest for manifest in group):
-        return 0
-    before = sum(compaction.size_of(store, manifest) for manifest in group)
-    return before - compaction.size_of(store, compaction.rewrite(store, group, choice.removals))
+def _rewrite_all(
+    store: Store, work: Work, source: str, ledger: Callable[[], pa.Table | None], done: Done
+) -> None:
+    """The caller holds the source's lock. A group that a pull has changed meanwhile waits for the next
+    round."""
+    fresh = {manifest.stem: manifest for manifest in manifests.list_committed(store, source)}
+    groups = [g for g in work.groups[source] if all(fresh.get(manifest.stem) == manifest for manifest in g)]
+    chosen = [m for group in groups for m in group if m.stem in work.choice.removals]
+    replays = ledger() if chosen else None
+    removals = {
+        m.stem: still_chosen(store, m, work.choice.removals[m.stem], work.rules, replays) for m in chosen
+    }
+    for group in groups:
+        leave = sum(len(removals.get(manifest.stem, ())) for manifest in group)
+        if leave or len(group) > 1:
+            before = sum(compaction.size_of(store, manifest) for manifest in group)
+            done.bytes += before - compaction.size_of(store, compaction.rewrite(store, group, removals))
+            done.removed += leave

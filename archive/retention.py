@@ -100,6 +100,15 @@ def choose(
     return Choice(removals, kept, freed)
 
 
+def still_chosen(
+    store: Store, manifest: Manifest, chosen: pa.Array, rules: Retain, replays: pa.Table | None
+) -> pa.Array:
+    """Those of the chosen letters of a segment that may still leave, as the ledger has it now: somebody may
+    have sent one since, or opened it again. Raises ArchiveError."""
+    may = _Letters(store, rules, replays).removable(manifest)["record_id"]
+    return chosen.filter(pc.is_in(chosen, value_set=may.cast(pa.string()).combine_chunks()))
+
+
 def _captured_before(letters: pa.Table, moment: int) -> pa.Array:
     captured = letters["captured_at"].cast(pa.int64())
     return letters["record_id"].filter(pc.less(captured, moment)).combine_chunks()

@@ -55,7 +55,7 @@ def measure(count: int, rows: int) -> None:
         started = time.monotonic()
         work = housekeeping.look(store, Retain(max_age="0s"), replays, compact=True)
         looked = time.monotonic()
-        housekeeping.do(store, work)
+        housekeeping.do(store, work, lambda: replays)
         done = time.monotonic()
         print(
             f"{count} segments of {rows} letters: {work.segments_after} afterwards, "

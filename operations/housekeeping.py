@@ -1,6 +1,7 @@
 """The archive is kept from growing for ever, and its ledger moves."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from dlq.archive import housekeeping
@@ -24,11 +25,13 @@ def retain(desk: Desk, apply: bool = False, compact: bool = False) -> Retained:
     if rules.max_age is None and rules.max_size is None:
         desk.listener.say("[retain] has neither max_age nor max_size: no letter is removed")
     warn_of_ledger(desk)
-    work = housekeeping.look(desk.store, rules, ledger.as_arrow(desk.settings.ledger, desk.store), compact)
-    done = housekeeping.do(desk.store, work) if apply else None
+    read = partial(ledger.as_arrow, desk.settings.ledger, desk.store)
+    work = housekeeping.look(desk.store, rules, read(), compact)
+    done = housekeeping.do(desk.store, work, read) if apply else None
+    removed = work.choice.removed if done is None else done.removed
     document = {
-        "removed": work.choice.removed,
-        "kept": work.choice.kept,
+        "removed": removed,
+        "kept": work.choice.kept + work.choice.removed - removed,
         "bytes": work.choice.bytes if done is None else done.bytes,
         "segments": work.segments_after,
         "segments_before": work.segments,

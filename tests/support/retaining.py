@@ -51,7 +51,7 @@ class Shop:
 
     def retain(self, rules: Retain = AT_ONCE, compact: bool = False) -> Work:
         work = self.look(rules, compact)
-        housekeeping.do(self.store, work)
+        housekeeping.do(self.store, work, lambda: self.replays)
         return work
 
     @property

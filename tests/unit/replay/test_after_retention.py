@@ -18,7 +18,8 @@ EVERYTHING = Retain(max_size="0B", states=("waiting", "replayed"))
 
 def retain(replay: Replaying, rules: Retain | None = None) -> None:
     replays = ledgers.as_arrow(replay.config.ledger, replay.store)
-    housekeeping.do(replay.store, housekeeping.look(replay.store, rules or Retain(), replays, compact=True))
+    work = housekeeping.look(replay.store, rules or Retain(), replays, compact=True)
+    housekeeping.do(replay.store, work, lambda: replays)
 
 
 def settle(replay: Replaying) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from support.retaining import Shop
 
-from dlq.archive import compaction
+from dlq.archive import compaction, housekeeping
 from dlq.core.settings import Retain
 
 
@@ -97,3 +97,22 @@ def test_a_letter_like_a_removed_one_is_a_new_letter(shop: Shop) -> None:
         1,
         True,
     )
+
+
+@pytest.mark.parametrize("state", ["planned", "sending", "in_doubt", "held"])
+def test_what_somebody_sends_after_the_look_stays(shop: Shop, state: str) -> None:
+    shop.runs(("a", "b"), ("c",))
+    rules = Retain(max_age="0s", states=("waiting",))
+    work = shop.look(rules)
+    sent = shop.ids[0]
+    shop.ledger_says(state, sent)
+    done = housekeeping.do(shop.store, work, lambda: shop.replays)
+    assert (work.choice.removed, done.removed, shop.ids) == (3, 2, [sent])
+
+
+def test_what_is_opened_again_after_the_look_stays(shop: Shop) -> None:
+    shop.runs(("a",))
+    shop.ledger_says("dismissed", *shop.ids)
+    work = shop.look(Retain(max_age="0s", states=("dismissed",)))
+    done = housekeeping.do(shop.store, work, lambda: None)
+    assert (work.choice.removed, done.removed, len(shop.ids)) == (1, 0, 1)
