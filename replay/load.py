@@ -39,14 +39,24 @@ class Loader:
 
     def check(self, segments: Mapping[str, str], plan: str) -> None:
         """The archive still holds what the plan was made from; raises UsageError before anything is sent."""
+        stem = self._lacking(segments)
+        if stem is not None:
+            self._look()  # `dlq retain` may have written it again meanwhile
+            stem = self._lacking(segments)
+        if stem is not None:
+            raise UsageError(
+                f"plan {plan} names letters of segment {stem}, which is no longer in the archive "
+                "as it was; make a new plan with `dlq replay plan`"
+            )
+
+    def _lacking(self, segments: Mapping[str, str]) -> str | None:
+        """The first of these segments that is not as its digest says, or not there."""
         for stem, digest in segments.items():
             manifest = self._manifests.get(stem)
             changed = manifest is None or (stem not in self._rewritten and manifest.digest != digest)
             if manifest is None or changed or not self._is_there(manifest):
-                raise UsageError(
-                    f"plan {plan} names letters of segment {stem}, which is no longer in the archive "
-                    "as it was; make a new plan with `dlq replay plan`"
-                )
+                return stem
+        return None
 
     def sources(self, segments: Iterable[str]) -> list[str]:
         """The sources that these segments were captured from."""

@@ -402,7 +402,10 @@ class _Planner:
         return None
 
     def _segments(self, draft: Draft) -> Mapping[str, str]:
-        return {m.stem: m.digest for m in manifests.list_committed(self._store) if m.stem in draft.segments}
+        """Of one that was written again meanwhile, the digest of what has its letters now."""
+        committed = manifests.list_committed(self._store)
+        held = {stem: m.digest for m in committed for stem in (*m.replaces, m.stem)}
+        return {stem: held[stem] for stem in sorted(draft.segments & held.keys())}
 
     def _consumers(self) -> Mapping[str, tuple[str, ...]]:
         """Who receives it, as far as each broker can prove; an unreachable broker proves nothing."""

@@ -9,7 +9,9 @@ from dlq.archive import housekeeping, manifests
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Retain
 from dlq.replay import ledger as ledgers
+from dlq.replay import planfile
 from dlq.replay.load import Loader
+from dlq.replay.plan import Wanted, _Planner
 from dlq.replay.planfile import letters
 from dlq.replay.verify import verify
 
@@ -65,6 +67,30 @@ def test_compaction_in_the_middle_of_an_apply_is_not_noticed(replay: Replaying, 
     retain(replay)
     rest = loader.records(planned[3:])
     assert [record.record_id for record in (*first, *rest)] == [one.record_id for one in planned]
+
+
+def test_compaction_at_the_beginning_of_an_apply_is_not_noticed(replay: Replaying, plan: str) -> None:
+    loader = Loader(replay.store)
+    retain(replay)
+    loader.check(planfile.load(replay.store, plan).segments, plan)
+
+
+def test_compaction_while_a_plan_is_made_leaves_it_all_that_it_was_made_of(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _Planner._commit
+
+    def committing(self: _Planner, draft: planfile.Draft, wanted: Wanted) -> planfile.Header:
+        retain(replay)
+        return made(self, draft, wanted)
+
+    monkeypatch.setattr(_Planner, "_commit", committing)
+    for start in (0, 100):
+        fill(replay.store, 5, advice=None, start=start)
+    plan = replay.plan(any_advice=True)
+    header = planfile.load(replay.store, plan)
+    assert {letter.segment for letter in letters(replay.store, plan)} == header.segments.keys()
+    assert Loader(replay.store).sources(header.segments) == ["orders"]
 
 
 def test_a_plan_whose_letters_were_removed_says_so(replay: Replaying, plan: str) -> None:
