@@ -25,6 +25,7 @@ from dlq.archive.store import Store
 from dlq.archive.store_facts import FACTS
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.interpreter import rare_garbage_collection
+from dlq.core.ordinary import UNREADABLE
 from dlq.core.store_facts import Fact
 
 
@@ -174,7 +175,7 @@ def _lines_of(path: str) -> Iterator[client_log.Line]:
     try:
         with unpacked(path, "rb") as log:
             yield from client_log.read(line.decode("utf-8", "replace").rstrip("\r\n") for line in log)
-    except (OSError, EOFError) as error:
+    except UNREADABLE as error:
         raise UsageError(f"--client-log {path}: {client_log.CUT_SHORT}") from error
 
 

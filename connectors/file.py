@@ -20,6 +20,7 @@ from dlq.connectors.interchange.format import check_document, fit, parse_line, r
 from dlq.connectors.interchange.prints import Reader
 from dlq.connectors.records import stamp
 from dlq.core.errors import UsageError
+from dlq.core.ordinary import UNREADABLE
 from dlq.core.record import Record
 
 _Letter = bytes | dict[str, Any] | UsageError
@@ -93,7 +94,7 @@ class FileReading:
                 yield from self._lines()
             else:
                 yield from self._prints(self._printed)
-        except (OSError, EOFError) as error:
+        except UNREADABLE as error:
             raise UsageError(f"cannot read {self._path} to its end: {error}") from error
 
     def _lines(self) -> Iterator[tuple[int, str, _Letter]]:

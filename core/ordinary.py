@@ -1,6 +1,7 @@
 """What a path leads to, told by its mode: a command that reads a file of the user's waits for nobody."""
 
 import stat
+import zlib
 from collections.abc import Callable, Mapping
 
 _KINDS: Mapping[Callable[[int], bool], str] = {
@@ -10,6 +11,9 @@ _KINDS: Mapping[Callable[[int], bool], str] = {
     stat.S_ISBLK: "a device",
     stat.S_ISDIR: "a folder",
 }
+
+UNREADABLE = (OSError, EOFError, zlib.error)
+"""What reading a file raises that may be packed by gzip: it ends too soon, or its bytes are others."""
 
 
 def why_not(mode: int) -> str | None:

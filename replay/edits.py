@@ -19,6 +19,7 @@ from dlq.connectors.file import lines_of, open_binary
 from dlq.connectors.interchange.format import body_of, parse_line, to_text
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.ordinary import UNREADABLE
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.replay.load import Loader
@@ -159,7 +160,7 @@ def read(path: str) -> Edits:
     try:
         with open_binary(path) as file:
             return parse(lines_of(file, path), path)
-    except (OSError, EOFError) as error:
+    except UNREADABLE as error:
         raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 

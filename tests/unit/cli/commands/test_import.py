@@ -3,6 +3,8 @@
 import gzip
 import inspect
 import json
+import random
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,28 @@ def test_what_cannot_be_read_is_named_by_line_and_the_rest_is_imported_once(dlq:
 def test_what_shells_write_is_read_packed_or_not(dlq: Dlq, write: Callable[[str], bytes]) -> None:
     Path("a.json.gz").write_bytes(gzip.compress(write(f"[\r\n{got()}\r\n]")))
     assert dlq("import", "a.json.gz", "--from", "rabbitmqadmin")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("import", "a.json.gz"),
+        ("import", "a.json.gz", "--from", "rabbitmqadmin"),
+        ("replay", "plan", "--edit", "a.json.gz"),
+        ("analyze", "--client-log", "a.json.gz"),
+    ],
+)
+def test_a_packed_file_with_a_wrong_byte_is_refused_in_a_line(dlq: Dlq, words: tuple[str, ...]) -> None:
+    Path("good.json").write_text(got())
+    dlq("import", "good.json", "--from", "rabbitmq-management")
+    packed = bytearray(gzip.compress(bytes(random.Random(1).choices(b" \t\n", k=20_000))))
+    packed[100] ^= 255
+    Path("a.json.gz").write_bytes(packed)
+    with pytest.raises(zlib.error):
+        gzip.decompress(packed)
+    code, _, err = dlq(*words)
+    assert (code, err.count("\n")) == (2, 1), err
+    assert "a.json.gz" in err
 
 
 def test_an_unknown_printer_is_refused_with_those_there_are(dlq: Dlq) -> None:
