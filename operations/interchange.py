@@ -105,7 +105,7 @@ def export_bundle(desk: Desk, selection: Selection, masker: Masker | None = None
     connection = open_views(desk, with_plans=True)
     views.narrow(connection, condition(selection.condition(desk, connection)))
     latest = analyses.latest(desk.store)
-    about = {
+    about: dict[str, Any] = {
         "dlq": version("dlq"),
         "letters": selection.options() or "all",
         "masked": masker is not None,
@@ -113,7 +113,8 @@ def export_bundle(desk: Desk, selection: Selection, masker: Masker | None = None
     }
     lines = _lines(connection, None, masker, " ORDER BY source, record_id")
     found = bundle.members(desk.store, connection, read_events(desk), lines, masker)
-    return lambda sink: bundle.write(sink, about, found)["letters.jsonl"]
+    told = masker.document(about) if masker else about
+    return lambda sink: bundle.write(sink, told, found)["letters.jsonl"]
 
 
 def _lines(

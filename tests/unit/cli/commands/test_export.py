@@ -4,6 +4,7 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,16 @@ def test_a_masked_bundle_hides_what_letters_and_people_say_and_keeps_its_digests
     assert "jane@example.com" not in json.dumps(hidden)
     for name, field in (("plans", "digest"), ("segments", "digest"), ("audit", "subject")):
         assert [row[field] for row in hidden[name]] == [row[field] for row in seen[name]]
+
+
+def test_a_masked_bundle_hides_what_its_letters_were_chosen_by(
+    tmp_path: Path, dlq: Dlq, ids: list[str]
+) -> None:
+    dlq("export", "--mask", "--where", "body_size > 0 or message_id = 'jane@example.com'", "some.zip")
+    manifest, _ = read(tmp_path / "some.zip")
+    assert "jane@example.com" not in manifest["letters"]
+    assert manifest["letters"].startswith("--where 'body_size > 0 or message_id = ")
+    assert manifest["dlq"] == version("dlq")
 
 
 def test_a_bundle_is_no_file_to_import(tmp_path: Path, dlq: Dlq, ids: list[str]) -> None:
