@@ -94,7 +94,7 @@ def _decoded(text: str) -> Iterator[str]:
     if "\\" in text and (styled := _CSS.sub(_of_css, text)) != text:
         yield styled
     for data in _bytes_in(text):
-        if _begins_packed(data):
+        if _begins_packed(data) or (_is_marked(data) and text_of(data) is None):
             raise Beyond
         if found := _text_in(data):
             yield found
@@ -273,7 +273,12 @@ def _begins_packed(data: bytes) -> bool:
 
 
 def _holds_packed(data: bytes) -> bool:
-    return any(mark in data for mark in CLOSED) or _begins_packed(data)
+    return _is_marked(data) or _begins_packed(data)
+
+
+def _is_marked(data: bytes) -> bool:
+    """Whether something packed may begin anywhere in it."""
+    return any(mark in data for mark in CLOSED)
 
 
 def _inflates(data: bytes, wbits: int) -> bool:

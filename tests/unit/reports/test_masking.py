@@ -359,6 +359,10 @@ SPELLED: Mapping[str, str] = {
     "hexadecimal in lines": f"{MAIL.encode().hex()[:19]}\n{MAIL.encode().hex()[19:]}",
     "zlib in hexadecimal with colons": zlib.compress(MAIL.encode()).hex(":"),
     "gzip in hexadecimal glued to a digit": "d" + gzip.compress(MAIL.encode()).hex(),
+    "gzip behind a text in hexadecimal": (b"hello, world: " + gzip.compress(MAIL.encode())).hex(),
+    "gzip behind a text in base32": base64.b32encode(
+        b"hello, world: " + gzip.compress(MAIL.encode())
+    ).decode(),
     "gzip by percent": "".join(f"%{c:02x}" for c in gzip.compress(MAIL.encode())),
     "gzip in escapes": "".join(f"\\x{c:02x}" for c in gzip.compress(MAIL.encode())),
     "UTF-32 in hexadecimal": MAIL.encode("utf-32-le").hex(),
