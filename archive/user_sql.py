@@ -1,9 +1,10 @@
 """The SQL of users: checked before it runs, its errors told in one line, its values made plain."""
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import dropwhile
@@ -25,7 +26,7 @@ _KEYWORD_COLUMNS = {
 _OF_BYTES = re.compile(r"No function matches .*\bBLOB\b")
 _DAMAGE = (
     "IO Error", "No magic bytes", "Corrupt", "Invalid string encoding found in Parquet",
-    "too small to be a Parquet file", "Footer length error", "don't know what type",
+    "too small to be a Parquet file", "Footer length error", "Failed to read file",
 )  # fmt: skip
 _OF_A_FILE = "Traceback ("
 """Begins what DuckDB says of an error of a file that is read through Python: lines that are indented, that
@@ -163,8 +164,8 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
             raise Gone(
                 "a file of the archive was removed while it was looked at, as `dlq retain` does: run it again"
             ) from error
-        if any(sign in text for sign in _DAMAGE) or _lines(error)[0].startswith(_OF_A_FILE):
-            raise ArchiveError(f"cannot read the archive: {_first_line(error)}") from error
+        if _is_damage(text) or _lines(error)[0].startswith(_OF_A_FILE):
+            raise ArchiveError(f"cannot read the archive: {_by_name(_first_line(error))}") from error
         if text.startswith("Permission Error") and HELD in text:
             raise ArchiveError(
                 "a file of the archive was moved while it was looked at: run it again; if it says so again, "
@@ -185,6 +186,22 @@ def _is_gone(text: str, connection: duckdb.DuckDBPyConnection) -> bool:
         return False
     allowed = connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()
     return (sought[1],) in allowed
+
+
+def _is_damage(text: str) -> bool:
+    """Of what users got wrong DuckDB says the kind; what its readers of Parquet stumble over has none."""
+    return any(sign in text for sign in _DAMAGE) or _PREFIX.match(text.lstrip()) is None
+
+
+def _by_name(text: str) -> str:
+    """With the names of the files that are held open here."""
+
+    def name(held: re.Match[str]) -> str:
+        with suppress(OSError):
+            return os.readlink(held[0])
+        return held[0]
+
+    return re.sub(rf"{re.escape(HELD)}\d+", name, text)
 
 
 def _told(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:

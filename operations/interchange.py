@@ -12,7 +12,7 @@ import pyarrow as pa
 from dlq.archive import analyses, views
 from dlq.archive.schema import SEGMENT, to_records
 from dlq.archive.store import Store
-from dlq.archive.user_sql import condition, guarded
+from dlq.archive.user_sql import condition, guarded, run
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.file import FileConnector
 from dlq.connectors.interchange.format import line_of, masked_line
@@ -86,7 +86,7 @@ def import_file(
 
 def _count_twins(store: Store, pull_id: str) -> int:
     with views.connect(store) as connection:
-        (count,) = connection.execute(_TWINS, [pull_id]).fetchall()[0]
+        [(count,)] = run(connection, _TWINS, [pull_id]).rows
     return int(count)
 
 

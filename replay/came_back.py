@@ -4,9 +4,8 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from dlq.archive import views
+from dlq.archive import user_sql, views
 from dlq.archive.store import Store
-from dlq.core.errors import UsageError
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
@@ -31,24 +30,19 @@ _AMONG = f"""
 def count(store: Store, settings: Settings, plan: str) -> int:
     """How many replays of `plan` the archive holds as dead letters again. Raises ArchiveError."""
     with closing(views.connect(store, ledgers.as_arrow(settings.ledger, store))) as connection:
-        row = connection.execute(_COUNT, [plan]).fetchone()
-    return int(row[0]) if row else 0
+        [(found,)] = user_sql.run(connection, _COUNT, [plan]).rows
+    return int(found)
 
 
 def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> list[str]:
     """Record ids of the letters that came back of `plan`, at most so many, the newest first. `connection` has
     the views of the archive and the ledger."""
-    return [record_id for (record_id,) in connection.execute(_NEWEST, [plan, most]).fetchall()]
+    return [record_id for (record_id,) in user_sql.run(connection, _NEWEST, [plan, most]).rows]
 
 
 def find_among(store: Store, replay_ids: Collection[str], since: int) -> set[str]:
     """Those of the replay ids that were sent: a letter captured after `since` (microseconds since the
-    epoch) carries them. Raises UsageError where the archive can't be searched."""
-    import duckdb
-
+    epoch) carries them. Raises ArchiveError where the archive can't be searched."""
     with closing(views.connect(store)) as connection:
-        try:
-            rows = connection.execute(_AMONG, [since, sorted(replay_ids)]).fetchall()
-        except duckdb.Error as error:
-            raise UsageError(f"cannot look through the archive: {error}") from error
-    return {row[0] for row in rows}
+        rows = user_sql.run(connection, _AMONG, [since, sorted(replay_ids)]).rows
+        return {replay_id for (replay_id,) in rows}

@@ -4,15 +4,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.archives import MINUTE, letter, parquet, write_analysis, write_segment
 
-from dlq.archive import analyses, manifests, user_sql, views
+from dlq.archive import analyses, manifests, segments, user_sql, views
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError, UsageError
 
@@ -259,6 +261,25 @@ def test_a_damaged_segment_is_an_archive_error(store: LocalStore, look: Ask) -> 
 
     with pytest.raises(ArchiveError):
         look("SELECT * FROM ls")
+
+
+@pytest.mark.parametrize("damage", [b"\0", b"A", b"\xff", None])
+def test_a_segment_with_other_bytes_within_is_an_archive_error(
+    store: LocalStore, look: Ask, damage: bytes | None
+) -> None:
+    letters = [letter(n, headers={"x": f"{n}"}) for n in range(3)]
+    segments.commit(store, "orders", "p", 0, "drain", letters, {})
+    content = store.get(name := segment_of(store))
+    group = pq.ParquetFile(BytesIO(content)).metadata.row_group(0)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    [chunk] = [one for one in chunks if one.path_in_schema == "headers.key_value.key"]
+    start, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
+    packed = content.index(b"\x28\xb5\x2f\xfd", start) + 4
+    inside = bytes(byte ^ 0x55 for byte in content[packed:end])
+    page = damage * (end - start) if damage else content[start:packed] + inside
+    store.put(name, content[:start] + page + content[end:])
+    with pytest.raises(ArchiveError, match="cannot read the archive: " if damage else name):
+        look("SELECT headers FROM records")
 
 
 def test_no_progress_is_drawn_between_the_data_where_python_runs_without_a_script(tmp_path: Path) -> None:

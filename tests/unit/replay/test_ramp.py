@@ -11,14 +11,15 @@ from support.archives import letter
 from support.replaying import Replaying, brokers, fill
 from support.waiting import SOON
 
-from dlq.archive import segments
+from dlq.archive import manifests, segments, views
 from dlq.cli.context import Context
 from dlq.connectors.base import Consumption
 from dlq.core.clock import now
-from dlq.core.errors import HarmRefused
+from dlq.core.errors import ArchiveError, HarmRefused
 from dlq.core.provenance import REPLAY_ID, REPLAY_LAP
 from dlq.operations import ramping
 from dlq.replay import came_back, planfile
+from dlq.replay import ledger as ledgers
 from dlq.replay.apply import applying
 from dlq.replay.consumed import Standing
 from dlq.replay.destinations import Destination
@@ -115,6 +116,23 @@ def test_what_came_back_from_another_plan_is_not_its_harm(replay: Replaying) -> 
     first = replay.plan(limit=10)
     climb(replay, first, 10, lambda _n: True)
     assert came_back.count(replay.store, replay.config, "another plan") == 0
+
+
+def test_a_damaged_segment_is_named_where_what_came_back_is_looked_for(replay: Replaying) -> None:
+    fill(replay.store, 3, headers={REPLAY_ID: "x"}, captured_at=now())
+    plan = replay.plan()
+    replay.apply(plan)
+    [manifest] = manifests.list_committed(replay.store)
+    content = replay.store.get(manifest.segment)
+    start = -8 - int.from_bytes(content[-8:-4], "little")
+    replay.store.put(manifest.segment, b"PAR1" + b"\0" * (len(content) + start - 4) + content[start:])
+    replays = ledgers.as_arrow(replay.config.ledger, replay.store)
+    with pytest.raises(ArchiveError, match="cannot read the archive"):
+        came_back.count(replay.store, replay.config, plan)
+    with pytest.raises(ArchiveError, match="cannot read the archive"):
+        came_back.newest(views.connect(replay.store, replays), plan, 1)
+    with pytest.raises(ArchiveError, match="cannot read the archive"):
+        came_back.find_among(replay.store, {"x"}, 0)
 
 
 @pytest.mark.parametrize("at", [1, 5, 50])
