@@ -14,7 +14,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.retention import Choice, choose, still_chosen
 from dlq.archive.store import LocalStore, Store
 from dlq.core.clock import now
-from dlq.core.errors import Busy
+from dlq.core.errors import ArchiveError, Busy, DlqError
 from dlq.core.settings import Retain
 
 _UNFINISHED_AFTER = timedelta(days=1)
@@ -66,6 +66,7 @@ def sweep_temporaries(store: Store) -> None:
 _SEGMENTS_LOCK = "segments"
 _PATIENCE = 600.0
 _LOOK_AGAIN = 0.5
+_ATTEMPTS = 20
 
 
 @contextmanager
@@ -119,8 +120,21 @@ class Done:
 
 
 def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -> Work:
-    """What there is to do; nothing is changed. Raises UsageError, ArchiveError."""
-    committed = list(manifests.list_committed(store))
+    """What there is to do; nothing is changed. Anew where segments were written again while they were read.
+    Raises UsageError, ArchiveError."""
+    for _ in range(_ATTEMPTS):
+        committed = list(manifests.list_committed(store))
+        try:
+            return _looked(store, committed, rules, replays, compact)
+        except DlqError:
+            if manifests.are_committed(store, committed):
+                raise
+    raise ArchiveError(f"the segments of the archive {store.location} change all the time: run it again")
+
+
+def _looked(
+    store: Store, committed: Sequence[Manifest], rules: Retain, replays: pa.Table | None, compact: bool
+) -> Work:
     choice = choose(store, committed, rules, replays, now())
     groups = {
         source: compaction.groups(

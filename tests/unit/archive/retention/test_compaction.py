@@ -164,6 +164,15 @@ def test_what_still_lies_in_its_queue_does_so_when_segments_become_one(shop: Sho
     assert list(found.rows) == [(True,)] * 3
 
 
+def test_a_look_at_what_may_leave_sees_what_others_write_again_meanwhile(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.runs(*((f"{n}",) for n in range(3)))
+    compact_meanwhile(shop, monkeypatch)
+    work = shop.look(compact=True)
+    assert (work.segments, work.choice.kept) == (1, 3)
+
+
 def test_books_balance_while_segments_become_one(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.runs(*((f"{n}",) for n in range(3)))
     compact_meanwhile(shop, monkeypatch)
