@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields, replace
 from functools import cache
 from typing import Any
 
+from dlq.core import masks
 from dlq.core.brokers import REGISTRY, kind_of, kinds
 from dlq.core.checks import check
 from dlq.core.errors import ConfigError
@@ -84,7 +85,8 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
         values[section] = _build(section, made_as, data.get(section, {}))
     settings = Settings(**_with_environment(values, environment or {}))
     check(settings)
-    return settings
+    keys = [source.key for source in settings.sources.values()]
+    return replace(settings, mask=masks.with_keys(settings.mask, keys))
 
 
 def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> type | None:

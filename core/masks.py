@@ -1,12 +1,16 @@
 """`[[mask]]`: what the rules of masking may say."""
 
 import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
 from dlq.core.errors import ConfigError
 from dlq.core.json_paths import parse_path
 from dlq.core.settings import Mask
 from dlq.core.text import quote_value
 
+OF_HEADERS = ("message_id", "correlation_id", "keys", "key")
+"""Columns with what a letter has in headers or properties, which rules mask by these names, too."""
 _WORDS = ("cause", "source", "queue", "key", "record_id")
 
 
@@ -18,6 +22,20 @@ def check(place: str, rule: Mask) -> None:
         steps(rule.json, f"{place}.json")
     if rule.pattern is not None:
         _check_pattern(f"{place}.pattern", rule.pattern)
+
+
+def with_keys(rules: Sequence[Mask], keys: Iterable[str]) -> tuple[Mask, ...]:
+    """The rules; where one masks what a source's `key` is made of, the column `key` is masked, too."""
+    is_masked = any(_is_masked(rule, key) for key in keys for rule in rules)
+    return (*rules, Mask(header="key")) if is_masked else tuple(rules)
+
+
+def _is_masked(rule: Mask, key: str) -> bool:
+    kind, _, name = key.partition(":")
+    if kind != "json":
+        return rule.header is not None and fnmatchcase((name or kind).lower(), rule.header.lower())
+    path, above = steps(name), steps(rule.json) if rule.json is not None else []
+    return 0 < len(above) <= len(path) and all(a in ("*", b) for a, b in zip(above, path, strict=False))
 
 
 def _check_pattern(place: str, pattern: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dlq.core.masks import compile_pattern, steps
+from dlq.core.masks import OF_HEADERS, compile_pattern, steps
 from dlq.core.settings import Mask
 from dlq.reports.hidden import CLOSED, TOKEN, Beyond, is_read, is_zlib, layers, text_of
 from dlq.reports.unpacking import members
@@ -352,6 +352,8 @@ class Masker:
             return _named((self.text(header), self._header(header, item)) for header, item in value.items())
         if name.endswith("base64") and isinstance(value, str):
             return self._base64(value)
+        if name in OF_HEADERS and value and self._is_masked(name):
+            return [_MASKED] if _is_list(value) else _MASKED
         return self._value(value)
 
     def _of_strangers(self, value: Any) -> Any:
@@ -371,11 +373,14 @@ class Masker:
         return [self._value(item) for item in value] if _is_list(value) else value
 
     def _header(self, name: str, value: Any) -> Any:
-        if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
+        if self._is_masked(name):
             return _MASKED
         if _SECRET_NAME.search(name):
             return self._secret(value)
         return self._member(name, value) if isinstance(value, str) else self._nested(value)
+
+    def _is_masked(self, header: str) -> bool:
+        return any(fnmatchcase(header.lower(), pattern) for pattern in self._headers)
 
     def _secret(self, value: Any) -> Any:
         """What stands by the name of a secret: its shape, and nothing that is in it but names."""

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq.core.configuration import parse
 from dlq.core.settings import Mask
 from dlq.reports.masking import WITHHELD, Masker
 
@@ -184,6 +185,35 @@ def test_a_json_rule_hides_members_in_text_and_in_base64() -> None:
 
 
 CARD = '{"card":{"number":"abc-SECRET-2"}}'
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "hidden"),
+    [
+        ("header:X-Customer", {"header": "x-cust*"}, {"key"}),
+        ("property:KEYS", {"header": "keys"}, {"key", "keys"}),
+        ("message_id", {"header": "Message_Id"}, {"key", "message_id"}),
+        ("message_id", {"header": "correlation_id"}, {"correlation_id"}),
+        ("json:$.customer.id", {"json": "$.customer.id"}, {"key"}),
+        ("json:$.customer.id", {"json": "$.customer"}, {"key"}),
+        ("json:$.items[0].id", {"json": "$.items[*].id"}, {"key"}),
+        ("json:$.customer", {"json": "$.customer.id"}, set()),
+        ("json:$.order", {"json": "$.customer"}, set()),
+        ("header:order", {"json": "$.order"}, set()),
+        ("header:order", {"header": "x-order"}, set()),
+        ("header:order", {"pattern": "no such"}, set()),
+    ],
+)
+def test_a_column_that_is_made_of_what_is_masked_is_masked(
+    key: str, rule: dict[str, str], hidden: set[str]
+) -> None:
+    source = {"broker": "shop", "queue": "orders.dlq", "key": key}
+    broker = {"kind": "rabbitmq", "url": "amqp://127.0.0.1"}
+    settings = parse({"brokers": {"shop": broker}, "sources": {"orders": source}, "mask": [rule]})
+    row = {"message_id": "a", "correlation_id": "b", "key": "c", "keys": ["d"], "cause": "rejected"}
+    masked = Masker(settings.mask).document(row)
+    assert {name for name in row if masked[name] != row[name]} == hidden
+    assert all(masked[name] in ("[masked]", ["[masked]"]) for name in hidden)
 
 
 @pytest.mark.parametrize("value", [CARD, json.loads(CARD), [json.loads(CARD)["card"]], "\ufeff" + CARD])
