@@ -19,7 +19,7 @@ from dlq.web.look import _AT_ONCE, Look
 from dlq.web.pages import books
 
 OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
-_SECONDS = 20
+_SECONDS = 60
 
 
 class Slow:
