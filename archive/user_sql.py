@@ -25,9 +25,11 @@ _KEYWORD_COLUMNS = {
 }
 _OF_BYTES = re.compile(r"No function matches .*\bBLOB\b")
 _DAMAGE = (
-    "IO Error", "No magic bytes", "Corrupt", "Invalid string encoding found in Parquet",
-    "too small to be a Parquet file", "Footer length error", "Failed to read file",
+    "No magic bytes", "Corrupt", "Invalid string encoding found in Parquet", "File '", "Footer length error",
+    "Failed to read file", "Parquet ", "DELTA_",
 )  # fmt: skip
+"""How DuckDB begins what it says of a damaged file. Behind its first words it quotes letters, and below them
+what the user wrote: that may be any of this, too."""
 _OF_A_FILE = "Traceback ("
 """Begins what DuckDB says of an error of a file that is read through Python: lines that are indented, that
 error, and DuckDB's picture of the statement."""
@@ -38,6 +40,8 @@ _MISSING = ("FileNotFoundError", "No files found that match the pattern")
 _SOUGHT_BELOW = re.compile(r'Cannot access file "(.+)/\*\*/\*\.parquet"')
 """What DuckDB takes for a folder where a file that it may read is gone."""
 _PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
+_OF_FILES = ("IO Error: ", "Invalid Error: ")
+"""The second is what has no kind, while batches stream through Arrow."""
 
 
 class Gone(ArchiveError):
@@ -153,18 +157,20 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
     except OverflowError as error:  # of an interval of millennia
         raise UsageError("SQL: a value is larger than can be shown; cast it, e.g. to varchar") from error
+    except UnicodeDecodeError as error:  # of what DuckDB says: names in damaged files
+        raise ArchiveError("cannot read the archive: a name in one of its files is no text") from error
     except (duckdb.Error, OSError) as error:
-        text = str(error)
-        if _TOO_MUCH in text:
+        text = str(error).lstrip()
+        if text.startswith(_TOO_MUCH):
             raise ArchiveError(
                 f"this takes more than the 2 GB of memory that looking may have ({_first_line(error)}); ask "
                 "for less at once: fewer rows or columns, or shorter lists and texts"
             ) from error
-        if _is_gone(text, connection):
+        if _is_gone(error, connection):
             raise Gone(
                 "a file of the archive was removed while it was looked at, as `dlq retain` does: run it again"
             ) from error
-        if _is_damage(text) or _lines(error)[0].startswith(_OF_A_FILE):
+        if _is_damage(error):
             raise ArchiveError(f"cannot read the archive: {_by_name(_first_line(error))}") from error
         if text.startswith("Permission Error") and HELD in text:
             raise ArchiveError(
@@ -176,21 +182,23 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         raise UsageError(_told(text, connection) or f"SQL: {_first_line(error)}") from error
 
 
-def _is_gone(text: str, connection: duckdb.DuckDBPyConnection) -> bool:
+def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether a file that the archive names is missing. One that is held open here never is; in an object
     store nobody can hold any."""
-    if any(sign in text for sign in _MISSING):
+    told = _first_line(error)
+    if told.startswith(_MISSING):
         return True
-    sought = _SOUGHT_BELOW.search(text)
+    sought = _SOUGHT_BELOW.match(told)
     if sought is None:
         return False
     allowed = connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()
     return (sought[1],) in allowed
 
 
-def _is_damage(text: str) -> bool:
+def _is_damage(error: Exception) -> bool:
     """Of what users got wrong DuckDB says the kind; what its readers of Parquet stumble over has none."""
-    return any(sign in text for sign in _DAMAGE) or _PREFIX.match(text.lstrip()) is None
+    kind = _PREFIX.match(str(error).lstrip())
+    return kind is None or kind[0] in _OF_FILES or _lines(error)[0].startswith(_DAMAGE)
 
 
 def _by_name(text: str) -> str:

@@ -29,7 +29,7 @@ from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
 from dlq.archive.store import HELD, Store
-from dlq.core.errors import ArchiveError
+from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.text import for_terminal, sql_literal
 
 LS_COLUMNS = (
@@ -99,6 +99,8 @@ def connect(
         finalize(connection, held.close)
         try:
             _fill(connection, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
+        except UsageError as error:  # no SQL of anybody's has run yet
+            raise ArchiveError(f"cannot read the archive: {error}") from error
         except ArchiveError as error:
             connection.close()
             if not _is_gone(error) or _is_still_there(store, looked_at):

@@ -255,6 +255,28 @@ def test_a_value_that_does_not_convert_is_one_line_even_while_streaming(store: L
         list(views.segment_rows(views.connect(store), "source::int = 1"))
 
 
+@pytest.mark.parametrize(
+    "words", ["FileNotFoundError", "IO Error", "No magic bytes", "Corrupt", "Out of Memory Error"]
+)
+def test_what_a_user_or_a_letter_says_is_no_damage(store: LocalStore, look: Ask, words: str) -> None:
+    write_segment(store, "p-0", [letter(1, failure_text=f"{words}: orders.csv")])
+    with pytest.raises(UsageError, match="unknown column 'bogus'"):
+        look(f"SELECT bogus FROM letters WHERE failure_text LIKE '%{words}%'")
+    with pytest.raises(UsageError, match="Could not convert string"):
+        look("SELECT failure_text::int FROM records")
+    with pytest.raises(UsageError, match="Could not convert string"):
+        list(views.segment_rows(views.connect(store), "failure_text::int = 1"))
+
+
+@pytest.mark.parametrize("name", [b"origin_grouq", b"origin_grou\xff"])
+def test_another_name_in_a_footer_is_an_archive_error(store: LocalStore, look: Ask, name: bytes) -> None:
+    segments.commit(store, "orders", "p", 0, "drain", [letter(1)], {})
+    content = store.get(segment := segment_of(store))
+    store.put(segment, content.replace(b"origin_group", name))
+    with pytest.raises(ArchiveError, match="cannot read the archive: "):
+        look("SELECT origin_group FROM records")
+
+
 def test_a_damaged_segment_is_an_archive_error(store: LocalStore, look: Ask) -> None:
     write_segment(store, "p-0", [letter(1)])
     store.put("segments/source=orders/date=2026-11-21/p-0.parquet", b"not parquet at all")
