@@ -59,26 +59,37 @@ _SHORT_WORDS, _SHORTEST_PART = 3.25, 6
 """Letters that the words of a name have on average, at least; those of 24 in 25 random texts have fewer."""
 _WORK = 8
 """How much longer than a text all that is within it may be: base64 in base64 and so on makes three times."""
+_LEAST = 400
+"""Letters as which a shorter one counts: it takes as long to be looked into."""
 
 
 class Beyond(Exception):
     """There is more in it than is looked into."""
 
 
-def layers(text: str) -> Iterator[str]:
-    """The texts within a text, and within those. Raises Beyond where they are more than a text of its length
-    has."""
-    left, waiting, known = _WORK * len(text) + 4096, [text], {text}
+class Work:
+    """How much may still be looked into of what is within a text, its words or its lines."""
+
+    def __init__(self, text: str) -> None:
+        self._left = _WORK * len(text) + 4096
+
+    def take(self, inner: str) -> None:
+        """Raises Beyond where more was within it than a text of its length has."""
+        self._left -= max(len(inner), _LEAST)
+        if self._left < 0:
+            raise Beyond
+
+
+def layers(text: str, work: Work) -> Iterator[str]:
+    """The texts within a text, and within those. Raises Beyond."""
+    waiting, known = [text], {text}
     while waiting:
         for inner in _decoded(waiting.pop()):
-            if inner in known:
-                continue
-            left -= len(inner)
-            if left < 0:
-                raise Beyond
-            known.add(inner)
-            yield inner
-            waiting.append(inner)
+            if inner not in known:
+                work.take(inner)
+                known.add(inner)
+                yield inner
+                waiting.append(inner)
 
 
 def _decoded(text: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from dlq.core.masks import OF_HEADERS, compile_pattern, steps
 from dlq.core.settings import Mask
-from dlq.reports.hidden import CLOSED, TOKEN, Beyond, is_read, is_zlib, layers, text_of
+from dlq.reports.hidden import CLOSED, TOKEN, Beyond, Work, is_read, is_zlib, layers, text_of
 from dlq.reports.unpacking import members
 
 _MOST_UNPACKED = 4 * 2**20
@@ -276,7 +276,8 @@ class Masker:
         """A text that is no JSON, so that no path leads to what it holds."""
         if any(member.search(text) for member in self._members) or self._is_like_json(text):
             return self._withhold()
-        return self._clear(TOKEN.sub(self._word, self._substituted(text)))
+        work = Work(text)
+        return self._clear(TOKEN.sub(lambda word: self._word(word[0], work), self._substituted(text)))
 
     def _is_like_json(self, text: str) -> bool:
         """Whether a path would lead into it, if it were JSON: names may be bare, and a path may have none."""
@@ -284,9 +285,9 @@ class Masker:
             return False
         return len(self._bare) < len(self._paths) or any(member.search(text) for member in self._bare)
 
-    def _word(self, word: re.Match[str]) -> str:
-        if is_read(word[0]) and not self._hides(word[0]):
-            return word[0]
+    def _word(self, word: str, work: Work) -> str:
+        if is_read(word) and not self._hides(word, work):
+            return word
         self.withheld += 1
         return _HIDDEN
 
@@ -294,17 +295,17 @@ class Masker:
         """The text without the lines that hide something; nothing of it where that lies in several."""
         if not self._hides(text):
             return text
-        lines = text.split("\n")
-        shown = "\n".join(_HIDDEN if self._hides(line) else line for line in lines)
+        lines, work = text.split("\n"), Work(text)
+        shown = "\n".join(_HIDDEN if self._hides(line, work) else line for line in lines)
         if len(lines) == 1 or self._hides(shown):
             return self._withhold()
         self.withheld += 1
         return shown
 
-    def _hides(self, text: str) -> bool:
+    def _hides(self, text: str, work: Work | None = None) -> bool:
         """Whether something is found in a text that this one is an encoding of."""
         try:
-            return any(self._finds(inner) for inner in layers(text))
+            return any(self._finds(inner) for inner in layers(text, work or Work(text)))
         except Beyond:
             return True
 

@@ -491,6 +491,8 @@ ENCODED: Mapping[str, Shape] = {
     "base64 of base64": nested(base64.b64encode, b"jane@example."),
     "hexadecimal of it": nested(lambda data: data.hex().encode(), b"jane@example."),
     "percent of percent": nested(lambda data: data.replace(b"%", b"%25"), b"%" * 2, 10_000),
+    "percent of percent in lines": repeated(b"%" + b"25" * 20 + b"\n"),
+    "percent of percent in short lines": repeated(b"%252525\n"),
     "escapes of escapes": repeated(b"\\"),
     "entities": repeated(b"&amp;"),
     "soft breaks": repeated(b"=\n"),
