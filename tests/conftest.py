@@ -2,6 +2,7 @@
 
 import difflib
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from itertools import islice
@@ -19,6 +20,13 @@ settings.load_profile("busy")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure is told at once: a run of an hour that is ended from outside has no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        told = f"\n{report.nodeid} failed ({report.when}):\n{report.longreprtext}\n"
+        os.write(2, told.encode("utf-8", "backslashreplace"))
 
 
 _compare_lines = difflib.ndiff
