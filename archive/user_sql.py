@@ -198,7 +198,8 @@ def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:
 def _is_damage(error: Exception) -> bool:
     """Of what users got wrong DuckDB says the kind; what its readers of Parquet stumble over has none."""
     kind = _PREFIX.match(str(error).lstrip())
-    return kind is None or kind[0] in _OF_FILES or _lines(error)[0].startswith(_DAMAGE)
+    begins = _lines(error)[0].startswith((*_DAMAGE, _OF_A_FILE))
+    return kind is None or kind[0] in _OF_FILES or begins
 
 
 def _by_name(text: str) -> str:
