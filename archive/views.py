@@ -100,6 +100,7 @@ def connect(
         try:
             _fill(connection, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
         except UsageError as error:  # no SQL of anybody's has run yet
+            connection.close()
             raise ArchiveError(f"cannot read the archive: {error}") from error
         except ArchiveError as error:
             connection.close()
