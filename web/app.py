@@ -68,7 +68,8 @@ async def _answer(console: Console, request: Request) -> ASGIApp:
 
 async def _show(console: Console, request: Request, person: Person, form: Form) -> Response:
     rights = people.find_rights(person, console.settings.serve.roles)
-    found = _find("POST" if request.method == "POST" else "GET", request.url.path)
+    is_change = request.method == "POST"
+    found = _find("POST" if is_change else "GET", request.url.path)
     names, acts = (found.names, found.acts) if found else ({}, ())
     ask = Ask(console, person, rights, request.url.path, names, request.query_params, form, acts)
     if "read" not in rights:
@@ -78,10 +79,12 @@ async def _show(console: Console, request: Request, person: Person, form: Form) 
     if found.right not in rights:
         return _tell(ask, 403, ask.barrier(found.right))
     try:
-        async with console.turns.find(person.name, found.page):
+        async with console.turns.take(person.name, found.page, is_change):
+            if not is_change and await request.is_disconnected():
+                raise ConnectionError(f"{person.name} has gone")
             return await run_in_threadpool(found.page, ask)
     except DlqError as error:
-        usage = 409 if request.method == "POST" else 404 if found.names else 400
+        usage = 409 if is_change else 404 if found.names else 400
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), usage)
         return _tell(ask, status if not isinstance(error, UsageError) else usage, str(error))
 

@@ -4,7 +4,8 @@ import asyncio
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -26,8 +27,8 @@ from dlq.web.people import Person, Right, Sessions
 from dlq.web.render import render
 
 _MOST_NEWS = 5
-_AT_ONCE = 4
-"""Of one page, for one person."""
+_AT_ONCE, _IN_ALL = 4, 12
+"""Of one page for one person, and of all that they look at, or change: 40 threads make the pages of all."""
 _LARGEST_KNOWN, _MOST_KNOWN = 8_192, 2_000
 """Characters of a masked document that is kept, and how many are."""
 _NEEDS: Mapping[str, str] = {
@@ -61,15 +62,20 @@ class _Depths:
 
 
 class _Turns:
-    """Of one page that somebody asks for again and again, so many are made at once; the others wait without a
-    thread, which all pages of all people share."""
+    """So many pages are made at once for somebody; the others that they ask for wait without a thread, which
+    all pages of all people share."""
 
     def __init__(self) -> None:
         self._taken: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
 
-    def find(self, name: str, page: Callable[..., Response]) -> asyncio.Semaphore:
-        """To be held while the page is made for this person."""
-        return self._taken.setdefault((name, page), asyncio.Semaphore(_AT_ONCE))
+    @asynccontextmanager
+    async def take(self, name: str, page: Callable[..., Response], is_change: bool) -> AsyncIterator[None]:
+        """For while the page is made. What somebody stops does not wait for what they look at."""
+        async with self._find((name, page), _AT_ONCE), self._find((name, is_change), _IN_ALL):
+            yield
+
+    def _find(self, whose: Hashable, at_once: int) -> asyncio.Semaphore:
+        return self._taken.setdefault(whose, asyncio.Semaphore(at_once))
 
 
 @dataclass

@@ -91,8 +91,9 @@ class Guard:
         begun, answered = time.monotonic(), _Answer(send)
         try:
             self._check(scope)
-            body = await _read_body(scope, receive)
-            await self._app(scope, _hand_over(body, receive), answered)
+            if scope["method"] == "POST":
+                receive = _hand_over(await _read_body(scope, receive), receive)
+            await self._app(scope, receive, answered)
         except Refused as refused:
             await _say(refused)(scope, receive, answered)
         except (TimeoutError, ConnectionError):
@@ -138,8 +139,6 @@ def _say(refused: Refused) -> PlainTextResponse:
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes:
     """A form, whole. Raises Refused for what is too large, or comes too slowly."""
-    if scope["method"] != "POST":
-        return b""
     most = _LARGEST_EDIT if scope["path"].endswith("/edit") else LARGEST_FORM
     told = Headers(scope=scope).get("content-length", "0")
     if not told.isascii() or not told.isdigit() or int(told[:20]) > most:

@@ -4,17 +4,23 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from httpx2 import ASGITransport, AsyncClient
+from starlette.responses import Response
+from starlette.types import ASGIApp
 from support.archives import letter, write_segment
 from support.consoles import Browser, Serve
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
+from dlq.web import app
 from dlq.web.app import make_app
+from dlq.web.console import _IN_ALL, Ask
 from dlq.web.look import _AT_ONCE, Look
 from dlq.web.pages import books
 
@@ -154,10 +160,10 @@ def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
 ) -> None:
     slow = Slow({"balanced": True, "sources": []})
     monkeypatch.setattr(books, "verify_books", slow)
-    app = make_app(serve(enter=False, serve={"proxies": ["127.0.0.1"]}).console, log=False)
+    pages = make_app(serve(enter=False, serve={"proxies": ["127.0.0.1"]}).console, log=False)
 
     async def ask_all() -> list[int]:
-        asking = AsyncClient(transport=ASGITransport(app), base_url="http://127.0.0.1:8080")
+        asking = AsyncClient(transport=ASGITransport(pages), base_url="http://127.0.0.1:8080")
         async with asking, asyncio.timeout(2 * _SECONDS):
             ask = lambda path, who: asking.get(path, headers={"x-forwarded-user": who})  # noqa: E731
             again = [asyncio.create_task(ask("/books", "ada")) for _ in range(80)]
@@ -169,6 +175,68 @@ def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
 
     assert asyncio.run(ask_all()) == [200] * 82
     assert slow.times == 1
+
+
+@dataclass
+class Gate:
+    """In the place of the threads that make pages: all that come wait until it opens."""
+
+    app: ASGIApp
+    making: int = 0
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def make(self, page: Callable[[Ask], Response], ask: Ask) -> Response:
+        self.making += 1
+        await self.opened.wait()
+        return page(ask)
+
+    def ask(self, path: str, who: str, is_gone: bool = False) -> asyncio.Task[None]:
+        """A request by a proxy; its client may have gone by the time that the page is made."""
+        said = {"type": "http.disconnect"} if is_gone else {"type": "http.request"}
+        headers = [(b"host", b"127.0.0.1:8080"), (b"x-forwarded-user", who.encode())]
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": headers}
+        receive, send = AsyncMock(return_value=said), AsyncMock()
+        return asyncio.create_task(self.app({**scope, "client": ("127.0.0.1", 1)}, receive, send))
+
+    async def settle(self) -> int:
+        """How many pages are made by then."""
+        before = -1
+        while before != self.making:
+            before = self.making
+            await asyncio.sleep(0.1)
+        return before
+
+
+@pytest.fixture
+def gate(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    found = Gate(make_app(serve(enter=False, serve={"proxies": ["127.0.0.1"]}).console, log=False))
+    monkeypatch.setattr(app, "run_in_threadpool", found.make)
+    return found
+
+
+def test_all_pages_of_one_person_leave_threads_to_the_others(gate: Gate) -> None:
+    async def ask_all() -> tuple[int, int]:
+        asked = [gate.ask(path, "ada") for path in (*OTHERS, "/books") for _ in range(4)]
+        of_ada = await gate.settle()
+        asked.append(gate.ask("/audit", "bob"))
+        of_both = await gate.settle()
+        gate.opened.set()
+        await asyncio.gather(*asked)
+        return of_ada, of_both
+
+    assert asyncio.run(ask_all()) == (_IN_ALL, _IN_ALL + 1)
+    assert gate.making == 4 * (len(OTHERS) + 1) + 1
+
+
+def test_what_nobody_waits_for_any_more_is_not_made(gate: Gate) -> None:
+    async def ask_all() -> None:
+        asked = [gate.ask("/books", "ada"), *(gate.ask("/books", "ada", is_gone=True) for _ in range(80))]
+        await gate.settle()
+        gate.opened.set()
+        await asyncio.gather(*asked)
+
+    asyncio.run(ask_all())
+    assert gate.making == 1
 
 
 class Forgetful(dict[str, dict[str, Any]]):
