@@ -157,10 +157,8 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
     except OverflowError as error:  # of an interval of millennia
         raise UsageError("SQL: a value is larger than can be shown; cast it, e.g. to varchar") from error
-    except UnicodeDecodeError as error:  # of what DuckDB says: names in damaged files
-        raise ArchiveError("cannot read the archive: a name in one of its files is no text") from error
-    except (duckdb.Error, OSError) as error:
-        text = str(error).lstrip()
+    except (duckdb.Error, OSError, UnicodeDecodeError) as error:
+        text = _said(error)
         if text.startswith(_TOO_MUCH):
             raise ArchiveError(
                 f"this takes more than the 2 GB of memory that looking may have ({_first_line(error)}); ask "
@@ -197,7 +195,7 @@ def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:
 
 def _is_damage(error: Exception) -> bool:
     """Of what users got wrong DuckDB says the kind; what its readers of Parquet stumble over has none."""
-    kind = _PREFIX.match(str(error).lstrip())
+    kind = _PREFIX.match(_said(error))
     begins = _lines(error)[0].startswith((*_DAMAGE, _OF_A_FILE))
     return kind is None or kind[0] in _OF_FILES or begins
 
@@ -235,7 +233,7 @@ def _names(connection: duckdb.DuckDBPyConnection, kind: str) -> Iterable[str]:
 def _first_line(error: Exception) -> str:
     """The message without its kind and its picture of the statement."""
     first = _lines(error)[0]
-    return _raised(str(error)) if first.startswith(_OF_A_FILE) else first
+    return _raised(_said(error)) if first.startswith(_OF_A_FILE) else first
 
 
 def _raised(text: str) -> str:
@@ -247,5 +245,13 @@ def _raised(text: str) -> str:
 
 def _lines(error: Exception) -> list[str]:
     """Without blank ones; one at least."""
-    told = [line.strip() for line in _PREFIX.sub("", str(error).lstrip()).splitlines() if line.strip()]
+    told = [line.strip() for line in _PREFIX.sub("", _said(error)).splitlines() if line.strip()]
     return told or ["no reason given"]
+
+
+def _said(error: Exception) -> str:
+    """What DuckDB said. Python cannot make a text of what quotes half a character: of a letter that is cut
+    within one, or a name in a damaged file."""
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.decode("utf-8", "replace").lstrip()
+    return str(error).lstrip()

@@ -268,6 +268,21 @@ def test_what_a_user_or_a_letter_says_is_no_damage(store: LocalStore, look: Ask,
         list(views.segment_rows(views.connect(store), "failure_text::int = 1"))
 
 
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("SELECT failure_text->>'$.id' FROM records", "Malformed JSON"),
+        ("SELECT unhex(failure_text) FROM records", "Invalid input for hex digit"),
+    ],
+)
+def test_a_letter_that_is_quoted_to_half_a_character_is_no_damage(
+    store: LocalStore, look: Ask, sql: str, told: str
+) -> None:
+    write_segment(store, "p-0", [letter(1, failure_text="ä" * 40)])
+    with pytest.raises(UsageError, match=f"^SQL: {told}"):
+        look(sql)
+
+
 @pytest.mark.parametrize("name", [b"origin_grouq", b"origin_grou\xff"])
 def test_another_name_in_a_footer_is_an_archive_error(store: LocalStore, look: Ask, name: bytes) -> None:
     segments.commit(store, "orders", "p", 0, "drain", [letter(1)], {})
