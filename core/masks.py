@@ -25,7 +25,8 @@ def check(place: str, rule: Mask) -> None:
 
 
 def with_keys(rules: Sequence[Mask], keys: Iterable[str]) -> tuple[Mask, ...]:
-    """The rules; where one masks what a source's `key` is made of, the column `key` is masked, too."""
+    """The rules; where one masks what a source's `key` is made of, or a member of it, the column `key` is
+    masked, too."""
     is_masked = any(_is_masked(rule, key) for key in keys for rule in rules)
     return (*rules, Mask(header="key")) if is_masked else tuple(rules)
 
@@ -34,8 +35,9 @@ def _is_masked(rule: Mask, key: str) -> bool:
     kind, _, name = key.partition(":")
     if kind != "json":
         return rule.header is not None and fnmatchcase((name or kind).lower(), rule.header.lower())
-    path, above = steps(name), steps(rule.json) if rule.json is not None else []
-    return 0 < len(above) <= len(path) and all(a in ("*", b) for a, b in zip(above, path, strict=False))
+    if rule.json is None:
+        return False
+    return all(masked in ("*", step) for masked, step in zip(steps(rule.json), steps(name), strict=False))
 
 
 def _check_pattern(place: str, pattern: str) -> None:
