@@ -19,6 +19,7 @@ from dlq.core.invisible import INVISIBLE
 
 CLOSED = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"\x1f\x8b\x08")
 """How Zstandard, LZ4, bzip2, xz, zip and gzip begin."""
+_MARK = re.compile(b"|".join(map(re.escape, CLOSED)))
 _SHORTEST = 6
 """Characters of a text that is looked for in bytes: `a@b.de`."""
 _RUN = re.compile(r"[A-Za-z0-9+/_-]+(?:\s+[A-Za-z0-9+/_-]+)*")
@@ -39,7 +40,16 @@ _ASCII = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 _ODD = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\t\n\r\x20-\x7e]")
 _HIGH = re.compile(r"[\x80-\xff]{2,}")
-_WIDE = (("utf-8", 0), ("utf-16-le", 0), ("utf-16-be", 0), ("utf-16-le", 1), ("utf-16-be", 1))
+_UPPER = rb"[\x00-\x13\x17-\x1c\x20-\x31\xa6-\xab\xd8-\xdf\xfe\xff]"
+_WIDE = (
+    (re.compile(rb"(?:[\t\n\r\x20-\x7e]|[\xc2-\xf4][\x80-\xbf]{1,3}){6}"), (("utf-8", 0),)),
+    (
+        re.compile(rb"(?:" + _UPPER + rb"[\s\S]){5}" + _UPPER),
+        (("utf-16-le", 0), ("utf-16-be", 0), ("utf-16-le", 1), ("utf-16-be", 1)),
+    ),
+)
+"""What bytes have in which `_folding` may find something, and encodings, from which byte on. Of most bytes it
+tells at once that there is nothing."""
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
 _DOTS = dict.fromkeys("\u3002\uff61\u2024", ".")
 _WIDE_PERCENT = re.compile(r"%u([0-9A-Fa-f]{4})")
@@ -237,9 +247,10 @@ def _wide_text_in(data: bytes) -> str:
 
 def _wide_runs(data: bytes) -> Iterator[str]:
     """Runs in bytes, wherever they begin, of letters that look like ASCII, or like nothing."""
-    for encoding, start in _WIDE:
-        runs = _folding().findall(data[start:].decode(encoding, "replace"))
-        yield from (run for run in runs if not run.isascii())  # else the bytes themselves tell it
+    for may_be, encodings in _WIDE:
+        for encoding, start in encodings if may_be.search(data) else ():
+            runs = _folding().findall(data[start:].decode(encoding, "replace"))
+            yield from (run for run in runs if not run.isascii())  # else the bytes themselves tell it
 
 
 @cache
@@ -289,7 +300,7 @@ def _holds_packed(data: bytes) -> bool:
 
 def _is_marked(data: bytes) -> bool:
     """Whether something packed may begin anywhere in it."""
-    return any(mark in data for mark in CLOSED)
+    return _MARK.search(data) is not None
 
 
 def _inflates(data: bytes, wbits: int) -> bool:

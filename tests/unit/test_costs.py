@@ -498,6 +498,7 @@ ENCODED: Mapping[str, Shape] = {
     "soft breaks": repeated(b"=\n"),
     "signs of an address": repeated(b"a@"),
     "names": repeated(b"OrderServiceImplementation "),
+    "ids in lines": repeated(b"a=5f2c9ab1d07e4c3f8a6b0d1e2f3a4b5c b=9ab1d07e4c3f8a6b\n"),
     "random letters": lambda size: base64.b64encode(Random(1).randbytes(size)),
     "a line each": lambda size: b"\n".join([b"amFuZUBleGFtcGxlLmNvbQ=="] * (size // 25)),
     "JSON in lines": repeated(b'{"a":1}\n'),

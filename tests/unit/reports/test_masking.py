@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import textwrap
+import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,6 +36,16 @@ HARMLESS = [
 @pytest.mark.parametrize("around", ["{}", 'say "{}", please', '{{"a":"{}"}}', "x={}&y=1", "({})"])
 def test_personal_data_is_found_in_any_surrounding(canary: str, around: str) -> None:
     assert canary not in Masker().text(around.format(canary))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_card_in_digits_of_any_script_is_found_within_bytes(encoding: str) -> None:
+    zeros = [at for at in range(0x80, 0xFFFF) if unicodedata.decimal(chr(at), None) == 0]
+    for zero in zeros:
+        card = "".join(chr(zero + int(digit)) for digit in "4111111111111111")
+        shown = Masker().text("\x90\xff".encode("latin-1").hex() + card.encode(encoding).hex())
+        assert "withheld" in shown, hex(zero)
+    assert len(zeros) > 30
 
 
 def test_names_that_letters_or_brokers_gave_are_masked() -> None:
