@@ -5,6 +5,7 @@ A ledger of `dlq` is in WAL mode from its first moment, so that it never has a j
 Whoever looks gets a copy: nothing that lies in the archive is opened for writing, nor changed.
 """
 
+import errno
 import os
 import shutil
 import threading
@@ -127,9 +128,25 @@ def _copy(file: IO[bytes], to: Path) -> None:
     if size > min(_LARGEST, shutil.disk_usage(to.parent).free):
         raise OSError(0, f"it has {size:,} bytes, for which there is no room in {to.parent}")
     with to.open("xb") as copy:
-        at = 0
-        while sent := os.sendfile(copy.fileno(), file.fileno(), at, _PIECE):
-            at += sent
+        copy.truncate(size)
+        for at, end in _data(file.fileno()):
+            copy.seek(at)
+            while sent := os.sendfile(copy.fileno(), file.fileno(), at, min(_PIECE, end - at)):
+                at += sent
+
+
+def _data(descriptor: int) -> Iterator[tuple[int, int]]:
+    """From where to where bytes lie. A hole costs who makes one nothing, however large it is."""
+    end = 0
+    while True:
+        try:
+            at = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, at, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return  # nothing lies behind
+        yield at, end
 
 
 def check_opened(opened: Path, path: Path) -> None:
