@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from dlq.archive import scratch
-from dlq.archive.folder import Folder
+from dlq.archive.folder import Folder, NotOrdinaryError
 from dlq.core.errors import ArchiveError, Busy
 
 _WAL = "-wal"
@@ -30,6 +30,8 @@ _WAL_HEADER = 32
 """It has the salts, which change before the log's first frame is written over."""
 _LARGEST = 64 * 2**30
 _PATIENCE_SECONDS = 60.0
+_MAKING_SECONDS = 0.5
+"""In which one that another process makes has two names for a moment."""
 _PIECE = 2**30
 _opening = threading.Lock()
 _written: Counter[str] = Counter()
@@ -65,7 +67,7 @@ def written(path: Path) -> Iterator[None]:
     with _opening:
         if not _written[str(path)]:
             with _told(path):
-                _check(Folder(path.parent), path)
+                _check_alone(Folder(path.parent), path)
         _written[str(path)] += 1
     try:
         yield
@@ -166,16 +168,28 @@ def _check_journal(folder: Folder, path: Path) -> None:
         )
 
 
-def _check(folder: Folder, path: Path) -> None:
+def _check_alone(folder: Folder, path: Path) -> None:
+    """`_check`, and no file that SQLite will write has another name, which may be one outside."""
+    until = time.monotonic() + _MAKING_SECONDS
+    while True:
+        try:
+            return _check(folder, path, alone=True)
+        except NotOrdinaryError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
+def _check(folder: Folder, path: Path, alone: bool = False) -> None:
     """Raises ArchiveError where this is no ledger of ours, or a file lies beside it that ours never has."""
     _check_journal(folder, path)
-    with folder.open(path.name) as file:
+    with folder.open(path.name, alone) as file:
         header = file.read(_HEADER)
     if not header.startswith(_MAGIC) or header[_MODES] != b"\2\2":
         raise ArchiveError(f"{path} is damaged, or no ledger of dlq: it is no SQLite database with a WAL")
     for end in (_WAL, "-shm"):
         with suppress(FileNotFoundError):
-            folder.open(f"{path.name}{end}").close()
+            folder.open(f"{path.name}{end}", alone).close()
 
 
 @contextmanager

@@ -176,6 +176,21 @@ def test_what_is_no_ordinary_file_is_refused(dlq: Dlq, file: Path, end: str, wha
     assert (code, "ledger.db" in said, "unexpected" in said) == (3, True, False)
 
 
+@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+def test_nothing_is_written_to_a_file_outside_by_another_name_of_it(
+    dlq: Dlq, file: Path, tmp_path: Path, end: str
+) -> None:
+    outside, place = tmp_path / "precious", Path(f"{file}{end}")
+    outside.write_bytes(b"precious" if end else file.read_bytes())
+    place.unlink(missing_ok=True)
+    os.link(outside, place)
+    before = outside.read_bytes()
+    code, said = dlq("dismiss", f"{1:032x}", "--reason", "x")
+    assert (code, "it has another name as well" in said, said.count("\n")) == (3, True, 1), said
+    assert outside.read_bytes() == before
+    assert dlq("ls")[0] == 0
+
+
 SCHEMAS = {
     "a view": "ALTER TABLE replays RENAME TO x; CREATE VIEW replays AS SELECT * FROM x",
     "a trigger": "CREATE TRIGGER t AFTER UPDATE ON replays BEGIN DELETE FROM events; END",
