@@ -12,10 +12,9 @@ Behaviour = Callable[[socket.socket], None]
 
 
 class Server:
-    """`behave` gets each connection, in a thread of its own; `heard` is what came, as far as it was read."""
+    """`behave` gets each connection, in a thread of its own."""
 
     def __init__(self, behave: Behaviour, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
-        self.heard = bytearray()
         self.connections = 0
         self._behave, self._tls = behave, tls
         self._listener = socket.create_server((host, 0))
@@ -56,6 +55,16 @@ def answering(answer: bytes, after: bytes = b"\r\n\r\n") -> Behaviour:
         peer.sendall(answer)
         while peer.recv(2**16):
             pass
+
+    return behave
+
+
+def hearing(heard: bytearray) -> Behaviour:
+    """Keep all that comes, and say nothing."""
+
+    def behave(peer: socket.socket) -> None:
+        while data := peer.recv(2**16):
+            heard.extend(data)
 
     return behave
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.servers.hostile import Server, answering, certificate, speaking_tls
+from support.servers.hostile import Server, certificate, hearing, speaking_tls
 
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.activemq.stomp_connection import Link as StompLink
@@ -42,21 +42,23 @@ def broker_of(kind: str, address: str, **more: object) -> Broker:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_certificate_of_another_host_is_told_nothing(kind: str, tmp_path: Path) -> None:
-    pem = certificate(tmp_path, "DNS:elsewhere.example")
-    with Server(answering(b"", b"s3cret"), tls=speaking_tls(pem)) as server:
+    pem, heard = certificate(tmp_path, "DNS:elsewhere.example"), bytearray()
+    with Server(hearing(heard), tls=speaking_tls(pem)) as server:
         with pytest.raises(BrokerError, match=r"(?i)TLS failed: .*mismatch") as said:
             KINDS[kind][1](broker_of(kind, server.address, ca_file=str(pem)))
         assert "s3cret" not in str(said.value)
+        assert not heard
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_authority_that_is_not_trusted_is_told_nothing(kind: str, tmp_path: Path) -> None:
-    pem = certificate(tmp_path, "IP:127.0.0.1")
+    pem, heard = certificate(tmp_path, "IP:127.0.0.1"), bytearray()
     with (
-        Server(answering(b"", b"s3cret"), tls=speaking_tls(pem)) as server,
+        Server(hearing(heard), tls=speaking_tls(pem)) as server,
         pytest.raises(BrokerError, match=r"(?i)TLS failed: self.signed.*is ca_file right"),
     ):
         KINDS[kind][1](broker_of(kind, server.address))
+    assert not heard
 
 
 @pytest.mark.parametrize(
@@ -67,15 +69,15 @@ def test_an_authority_that_is_not_trusted_is_told_nothing(kind: str, tmp_path: P
     ],
 )
 def test_kafka_says_what_a_certificate_lacks(tmp_path: Path, name: str, is_trusted: bool, why: str) -> None:
-    pem = certificate(tmp_path, name)
+    pem, heard = certificate(tmp_path, name), bytearray()
     files = {"ca_file": str(pem)} if is_trusted else {}
-    with Server(answering(b"", b"s3cret"), tls=speaking_tls(pem)) as server:
+    with Server(hearing(heard), tls=speaking_tls(pem)) as server:
         broker = KafkaBroker(
             "b", "kafka", f"kafka+ssl://{server.address}", user="u", password_env="TLS", timeout="2s", **files
         )
         with pytest.raises(AccessDenied, match=f"certificate verify failed; {why}.*; look at ca_file"):
             KafkaCluster(broker).names()
-        assert not server.heard
+        assert not heard
 
 
 @pytest.mark.parametrize(
