@@ -220,8 +220,9 @@ class LocalStore:
     def lock(self, name: str) -> Iterator[None]:
         """flock: the kernel lets go when the holder dies, however it dies."""
         name_of_file = self._inside(f"locks/{name}")
-        with self._told("write", name_of_file):
+        with self._told("write", f"{_BY_SPARK}/"):
             self.folder.make(_BY_SPARK)
+        with self._told("write", name_of_file):
             descriptor = self.folder.open_in_place(name_of_file)
         with open(descriptor, "rb+", buffering=0) as file:
             if not any(_lock_at_once(file, fcntl.LOCK_EX) for _ in range(_ATTEMPTS)):

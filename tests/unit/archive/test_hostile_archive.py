@@ -127,6 +127,13 @@ def test_a_lock_with_a_second_name_tells_nothing_of_what_is_in_it(tmp_path: Path
             store.holder("work")
 
 
+def test_who_takes_a_lock_is_told_which_folder_is_a_link(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    (tmp_path / "analyses").symlink_to(tmp_path)
+    with pytest.raises(ArchiveError, match=r"cannot write analyses/ in .*: it is a link"), store.lock("work"):
+        pass
+
+
 def exchanged(folder: Path, victim: Path) -> None:
     """Somebody puts a link where the folder was, once."""
     if not folder.is_symlink():
