@@ -22,6 +22,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """For opening what may have become a pipe since it was looked at."""
 _DEEPEST = 32
+_TWO_NAMES = (
+    "it has another name as well (a hard link), and what is written here would be written there: "
+    "put a copy in its place"
+)
 
 
 class NotOrdinaryError(OSError):
@@ -214,8 +218,7 @@ def _checked(descriptor: int, alone: bool = False) -> int:
     if stat.S_ISREG(found.st_mode) and (not alone or found.st_nlink < 2):
         return descriptor
     os.close(descriptor)
-    ordinary = stat.S_ISREG(found.st_mode)
-    raise NotOrdinaryError(0, "it has another name as well" if ordinary else "it is no ordinary file")
+    raise NotOrdinaryError(0, _TWO_NAMES if stat.S_ISREG(found.st_mode) else "it is no ordinary file")
 
 
 def _not_ordinary(name: str, folder: int, error: OSError | None = None) -> OSError:
