@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE
 
 EXAM = Path(__file__).parents[2] / "bench" / "agent_exam.py"
 WORDS = ("--letters", "10", "--injections", "12")
@@ -79,7 +80,7 @@ def test_who_ends_the_tools_does_not_wait_for_what_the_agent_may_still_say(
 ) -> None:
     with tools_at_work(tmp_path) as tools:
         tools.send_signal(number)
-        assert tools.wait(60) == 130
+        assert tools.wait(PATIENCE) == 130
         assert complaint_of(tools) == b"dlq: interrupted\n"
 
 
@@ -90,5 +91,5 @@ def test_an_agent_s_program_that_is_gone_is_no_error(tmp_path: Path) -> None:
         say(tools, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
         assert tools.stdin is not None
         tools.stdin.close()
-        assert tools.wait(60) == 0
+        assert tools.wait(PATIENCE) == 0
         assert complaint_of(tools) == b""

@@ -32,12 +32,11 @@ from support.brokers.hostile import (
     stomp,
 )
 from support.servers.hostile import Server, answering
+from support.waiting import PATIENCE
 
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encode_method
 
 MEMORY = 1100 * 2**20
-SECONDS = 100.0
-"""What waiting for answers takes at most, and a slow machine besides."""
 
 
 class Ended(NamedTuple):
@@ -68,7 +67,7 @@ def check(ended: Ended, words: str, codes: tuple[int, ...] = (3, 4)) -> None:
     assert words in ended.errors
     assert all(len(line) < 1000 for line in ended.errors.splitlines())
     assert ended.memory < MEMORY
-    assert ended.seconds < SECONDS
+    assert ended.seconds < PATIENCE
 
 
 DEEP = b"F".join([b"\0\0\0\x01\x01a"] * 15_000)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, request
+from support.waiting import PATIENCE
 
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.management import Management
@@ -112,12 +113,12 @@ def test_a_killed_pull_of_a_pattern_loses_and_doubles_nothing(
     configure(rabbit, tmp_path)
     for left in (30_000, 15_000):
         running = preloaded.start(["pull", "--mode", "drain"], tmp_path)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while sum(map(rabbit.depth, numbers)) > left and running.poll() is None:
             assert time.monotonic() < deadline
         running.kill()
         running.wait()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while (done := dlq("pull", "--mode", "drain", "-o", "json")).json["sources"][0]["snapshot"]:
         assert time.monotonic() < deadline, done.err
     assert in_the_archive(dlq) == numbers
@@ -164,7 +165,7 @@ def test_one_queue_that_cannot_be_read_does_not_hold_up_the_others(
     holder = rabbit.connect()
     holder.basic_qos(prefetch_count=1)
     holder.basic_consume("held.dlq", lambda *_: None, exclusive=True)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not rabbit.node.api("GET", "consumers", rabbit.vhost):
         assert time.monotonic() < deadline, "the management API does not show the consumer"
         time.sleep(0.1)

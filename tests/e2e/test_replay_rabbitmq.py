@@ -17,6 +17,7 @@ from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes
 from support.brokers.rabbitmq.letters import headers_of_all, wait_until_the_node_is_no_newcomer
 from support.dying import DIED
+from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.replay import planfile
@@ -49,7 +50,7 @@ class Shop:
         return {letters[number] for number in numbers}
 
     def wait_for(self, number: int, running: preloaded.Running) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while self.rabbit.depth(self.work) < number:
             assert running.poll() is None, running.communicate()
             assert time.monotonic() < deadline
@@ -139,7 +140,7 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
     wait_until_the_node_is_no_newcomer(here.rabbit)
     plan = here.plan("--witness")
     running = here.start("replay", "apply", plan, dies_holding=(1, 1))
-    assert running.wait(60) == -signal.SIGKILL, running.communicate()
+    assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
 
     resumed = here.dlq("replay", "apply", plan, "-o", "json")
     assert resumed.code == 6
@@ -167,7 +168,7 @@ def test_kill_minus_nine_leaves_in_doubt_only_what_was_written(
     here = shop(1000, kind)
     plan = here.plan(*rate)
     running = here.start("replay", "apply", plan, dies_holding=(1 if rate else 5, 1))
-    assert running.wait(60) == -signal.SIGKILL, running.communicate()
+    assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
     died = json.loads((here.folder / DIED).read_text())
     claimed = here.dlq("query", "select count(*) n from replays where state = 'sending'").rows[0]["n"]
 
@@ -206,7 +207,7 @@ def test_two_applies_at_once_send_each_letter_once(shop: Callable[..., Shop]) ->
     here = shop(500)
     plan = here.plan("--rate", "250")
     running = [here.start("replay", "apply", plan) for _ in range(2)]
-    results = [(*process.communicate(timeout=120), process.returncode) for process in running]
+    results = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in running]
     codes = sorted(code for _, _, code in results)
     assert codes in ([0, 7], [0, 0])
     assert all("pid " in err for _, err, code in results if code == 7)
@@ -220,7 +221,7 @@ def test_stop_leaves_nothing_in_doubt_and_apply_goes_on(shop: Callable[..., Shop
     here.wait_for(25, running)
     stopped = here.dlq("replay", "stop", plan, "-o", "json")
     assert stopped.json["stopping"] is True
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=PATIENCE)
     states = json.loads(out)["states"]
     assert (running.returncode, err) == (3, "")
     assert states["in_doubt"] == states["sending"] == 0
@@ -235,7 +236,7 @@ def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Sho
     running = here.start("replay", "apply", plan)
     here.wait_for(15, running)
     running.terminate()
-    out, _ = running.communicate(timeout=60)
+    out, _ = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
     assert json.loads(out)["states"]["in_doubt"] == 0
     assert set(here.states(plan)) == {"confirmed", "planned"}
@@ -251,7 +252,7 @@ def test_a_broker_killed_in_mid_window_keeps_all_it_confirmed(shop: Callable[...
     here.rabbit.node.kill()
     with contextlib.suppress(AMQPError):
         here.rabbit.channel.connection.close()
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=PATIENCE)
     states = json.loads(out)["states"]
     assert running.returncode == (6 if states["in_doubt"] else 4), err
     assert 0 <= states["in_doubt"] <= WINDOW

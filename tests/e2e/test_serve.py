@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.serving import DLQ, Server, copy_archive, run, serving, write_archive
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.memory import broker_at
 
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_the_server_and_not_what_it_began(folder: Path) -> None:
         plan = make_plan(server.enter())
         apply_plan(server, plan)
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(20) == 0
+        assert server.process.wait(PATIENCE) == 0
     eventually(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
 
 
@@ -135,7 +135,7 @@ def test_no_token_stands_in_the_log(folder: Path) -> None:
         server.enter().get("/letters?text=secret-of-somebody")
         server.ask("GET", "/?token=guessed-by-somebody")
         server.process.send_signal(signal.SIGINT)
-        server.process.wait(20)
+        server.process.wait(PATIENCE)
     log = server.errors()
     assert "GET /letters 200" in log
     for secret in (token, server.cookie.partition("=")[2], "guessed", "secret-of-somebody"):
@@ -195,7 +195,7 @@ def test_ten_browsers_at_once_see_the_same(folder: Path) -> None:
 
 def refused(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     words = [DLQ, "serve", *options]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "nowhere.invalid"])

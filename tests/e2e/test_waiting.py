@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE, SOON
 
 from dlq.connectors.memory import MemoryBroker
 
@@ -47,7 +48,7 @@ def test_a_silent_broker_is_told_of_after_five_seconds_and_left_by_ctrl_c(tmp_pa
         assert pull.stderr is not None
         assert pull.stderr.readline() == "a: waiting for the broker shop, 5s without an answer\n"
         pull.send_signal(signal.SIGINT)
-        assert pull.wait(10) == 130
+        assert pull.wait(SOON) == 130
 
 
 @pytest.mark.usefixtures("silent")
@@ -59,7 +60,7 @@ def test_several_sources_are_waited_for_at_once_and_left_by_two_ctrl_c(tmp_path:
         pull.send_signal(signal.SIGINT)
         assert "Ctrl-C again ends at once" in pull.stderr.readline()
         pull.send_signal(signal.SIGINT)
-        assert pull.wait(10) == 130
+        assert pull.wait(SOON) == 130
 
 
 def test_ctrl_c_ends_a_pull_with_the_sum_of_what_is_archived(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_ctrl_c_ends_a_pull_with_the_sum_of_what_is_archived(tmp_path: Path) -> 
         while not list((tmp_path / "archive").glob("manifests/**/*.json")) and pull.poll() is None:
             time.sleep(0.01)
         pull.send_signal(signal.SIGINT)
-        out, err = pull.communicate(timeout=60)
+        out, err = pull.communicate(timeout=PATIENCE)
     captured = {line.split(",")[0]: int(line.split(",")[4]) for line in out.splitlines()[1:]}
 
     assert pull.returncode == 130
@@ -100,5 +101,5 @@ def test_a_watch_goes_on_until_ctrl_c_and_tells_each_look_at_once(tmp_path: Path
         assert watch.stderr is not None
         assert all('"depth": 0' in watch.stdout.readline() for _ in range(3))
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(10) == 130
+        assert watch.wait(SOON) == 130
         assert "Traceback" not in watch.stderr.read()

@@ -16,6 +16,7 @@ from support.brokers.kafka.driver import Driver
 from support.brokers.rabbitmq.broker import Node
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver as RocketDriver
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.jolokia import Jolokia
@@ -178,7 +179,7 @@ class KafkaPlace:
         self.variables: Mapping[str, str] = {}
 
     def depth(self, queue: str) -> int:
-        topics = self._driver.admin.list_topics(timeout=10).topics
+        topics = self._driver.admin.list_topics(timeout=PATIENCE).topics
         return self._driver.end(queue) if queue in topics else 0
 
     def left(self) -> Mapping[str, int]:

@@ -27,11 +27,11 @@ from frameworks.clients import start
 from frameworks.places import Place
 from frameworks.table import Failure, Framework
 from support import preloaded
+from support.waiting import PATIENCE, STARTUP
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 
-_SECONDS = 120.0
 _TO_ACKNOWLEDGE = 0.3
 """Seconds from the last letter's line until its acknowledgement has left the program, which is ended then."""
 _COLUMNS = (
@@ -132,7 +132,7 @@ class Trip:
         return json.loads(done.stdout)
 
     def _wait(self, reached: Callable[[], bool], what: object) -> None:
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + STARTUP
         while not reached():
             assert self._is_running(), f"the program ended by itself:\n{self._log()}"
             assert time.monotonic() < deadline, f"it did not come so far: {what}\n{self._log()}"
@@ -167,7 +167,7 @@ class Trip:
             except subprocess.TimeoutExpired:
                 program.kill()
                 program.wait()
-            reader.join(15)
+            reader.join(PATIENCE)
 
 
 def _read(program: "subprocess.Popen[str]", events: "queue.SimpleQueue[Event]") -> None:

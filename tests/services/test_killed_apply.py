@@ -17,6 +17,7 @@ from support.brokers.activemq.fixtures import Place, on_all
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rocketmq.fixtures import Rocket
 from support.dying import DIED
+from support.waiting import PATIENCE
 
 from dlq.connectors.rocketmq.message import parse_properties
 from dlq.replay.marks import _NEVER_WRITTEN
@@ -48,7 +49,7 @@ def killed(folder: Path, plan: str, holding: Sequence[int]) -> dict[str, set[int
     """Apply the plan until the process dies; the letters that it held then, and those that it had written
     and that were not answered."""
     running = preloaded.start(["replay", "apply", plan], folder, dies_holding=holding)
-    assert running.wait(60) == -signal.SIGKILL, running.communicate()
+    assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
     found = json.loads((folder / DIED).read_text())
     return {name: set(numbers) for name, numbers in found.items()}
 

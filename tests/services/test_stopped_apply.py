@@ -25,7 +25,7 @@ from support.brokers.rabbitmq.letters import headers_of_all, replay_ids
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 from support.servers.ledgers import Postgres
-from support.waiting import eventually, settled
+from support.waiting import PATIENCE, eventually, settled
 
 from dlq.connectors.amqp10.message import split
 from dlq.connectors.rocketmq.message import parse_properties
@@ -100,7 +100,7 @@ class Hosts:
         assert there < LETTERS, "the first host stopped in the middle"
         states = self.take_over(words)
         running.send_signal(signal.SIGCONT)
-        self.first_code = running.wait(60)
+        self.first_code = running.wait(PATIENCE)
         eventually(lambda: self.take_over() == {"confirmed": LETTERS})
         return states
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from support.waiting import PATIENCE
+
 from dlq.connectors.memory import broker_at
 
-_SECONDS = 60
 DLQ = str(Path(sys.executable).parent / "dlq")
 EVERYTHING = "\n".join(f'{right} = ["*"]' for right in ("triage", "plan", "approve", "apply", "unmask"))
 CONFIG = """\
@@ -85,7 +86,7 @@ class Server:
         self, method: str, path: str, fields: Mapping[str, str | Sequence[str]] | None = None, **headers: str
     ) -> tuple[HTTPResponse, str]:
         """One request, and what was answered."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=_SECONDS)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         sent, body = {"cookie": self.cookie, **headers}, None
         if fields is not None:
             body = urlencode(fields, doseq=True)
@@ -112,12 +113,12 @@ class Server:
 
     def connect(self) -> socket.socket:
         """A connection that says nothing yet."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=_SECONDS)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
 
     def kill(self) -> None:
         """End it as the kernel would for want of memory."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(_SECONDS)
+        self.process.wait(PATIENCE)
 
     def errors(self) -> str:
         """What it wrote on standard error until now."""
@@ -138,4 +139,4 @@ def serving(folder: Path, *options: str, config: str = "dlq.toml") -> Iterator[S
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-            process.wait(_SECONDS)
+            process.wait(PATIENCE)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from support.waiting import PATIENCE
+
 _SOURCE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,6 +64,6 @@ def run(hours: float, program: str, *arguments: str) -> str:
     command = [sys.executable, "-c", program, *arguments]
     path = str(Path(__file__).resolve().parents[1])
     given = {**environment(hours), "PYTHONPATH": path}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

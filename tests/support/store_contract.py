@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
+from support.waiting import PATIENCE
 
 from dlq.archive.store import Store
 from dlq.core.errors import Busy, UsageError
@@ -96,13 +97,13 @@ class StoreContract:
         def race(number: int) -> None:
             store = opening()
             with ExitStack() as held:
-                barrier.wait(30)
+                barrier.wait(PATIENCE)
                 try:
                     held.enter_context(store.lock("work"))
                     got.append(number)
                 except Busy:
                     pass
-                over.wait(30)
+                over.wait(PATIENCE)
 
         racers = [threading.Thread(target=race, args=(number,)) for number in range(6)]
         for racer in racers:

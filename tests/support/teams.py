@@ -17,6 +17,7 @@ from support.brokers.rabbitmq.fixtures import Rabbit
 from support.brokers.rocketmq.driver import Driver as RocketDriver
 from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.stomp import headers_of
 from dlq.connectors.activemq.stomp_consumer import ack_id
@@ -84,7 +85,7 @@ class Consumer(threading.Thread):
     def end(self) -> None:
         """Returns when it has left the broker."""
         self._over.set()
-        self.join(30)
+        self.join(PATIENCE)
         assert not self.is_alive()
 
 

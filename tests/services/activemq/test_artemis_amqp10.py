@@ -25,6 +25,7 @@ from proton import (
 from support.brokers.activemq.amqp import connected, died, encoded, received
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.bodies import readable
@@ -157,7 +158,7 @@ def test_a_letter_dies_again_with_what_its_replay_left_on_it(place: Place) -> No
     died(place, place.queue)
     with connected(place) as connection:
         receiver = connection.create_receiver(place.queue)
-        assert receiver.receive(timeout=20).expiry_time == 0
+        assert receiver.receive(timeout=PATIENCE).expiry_time == 0
         receiver.reject()
     [again] = of(place, place.drain("DLQ"))
     assert again.headers["dlq_replay_of"] == record.record_id
@@ -188,7 +189,7 @@ def test_a_subscription_gets_back_what_died_in_it(place: Place) -> None:
     with connected(place) as connection:
         connection.create_sender(news).send(Message(body=b"x", durable=True))
         receiver = connection.create_receiver(f"{news}::{sub}")
-        receiver.receive(timeout=20)
+        receiver.receive(timeout=PATIENCE)
         receiver.reject()
     [record] = [r for r in place.drain("DLQ") if r.headers.get("_AMQ_ORIG_QUEUE") == sub]
     target = place.connector.target_of(record, "origin")
@@ -299,7 +300,7 @@ def test_an_expired_letter_says_when_it_died_and_goes_back_without_its_expiry(pl
         sender.send(Message(body=b"x", durable=True, ttl=0.05, expiry_time=1_000_000_000))
         with suppress(Timeout):
             connection.create_receiver(place.queue).receive(timeout=1)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + PATIENCE
     own: list[Record] = []
     while not own and time.monotonic() < deadline:
         own = of(place, place.drain("ExpiryQueue"))

@@ -7,6 +7,7 @@ import time
 import pytest
 from support.analyzers.activemq_texts import TEXTS
 from support.brokers.activemq.fixtures import Place, on_classic
+from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import Facts, judge
 from dlq.connectors.activemq.jolokia import Jolokia
@@ -24,7 +25,7 @@ def refuse(place: Place, queue: str, times: int = 1) -> None:
     link = place.link()
     given = {"destination": f"/queue/{queue}", "id": link.token, "ack": "client-individual"}
     link.request("SUBSCRIBE", given)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + PATIENCE
     while times and time.monotonic() < deadline:
         for frame in link.receive(0.2):
             link.send(b"NACK\nid:%b\n\n\0" % ack_id(frame.head))

@@ -12,6 +12,7 @@ import pytest
 from support import preloaded
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all
 from support.brokers.activemq.sending import outgoing
+from support.waiting import PATIENCE
 
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
@@ -43,7 +44,7 @@ def bodies(store: LocalStore) -> list[bytes]:
 
 def finish(here: Place, store: LocalStore, letters: int) -> None:
     """Pull until nothing comes: while Artemis gives back what a dead client held, it tells of less."""
-    deadline, came = time.monotonic() + 60, True
+    deadline, came = time.monotonic() + PATIENCE, True
     while came or len(bodies(store)) < letters:
         assert time.monotonic() < deadline
         last = pull(store, ActiveMQConnector(here.settings), here.request().source, PullOptions("drain"))
@@ -85,7 +86,7 @@ def test_a_pull_killed_in_mid_drain_loses_and_doubles_nothing(here: Place, tmp_p
     while running.poll() is None and not list(tmp_path.glob("archive/manifests/*.json")):
         pass
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE)
     finish(here, LocalStore(str(tmp_path / "archive")), 6000)
 
 

@@ -7,6 +7,7 @@ import pytest
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
 from support.brokers.activemq.fixtures import Place, by_openwire, certificate, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -80,7 +81,7 @@ def test_a_topic_gets_its_letter(stomp: Place) -> None:
     link.request("SUBSCRIBE", {"destination": f"/topic/{topic}", "id": link.token})
     published(typed, stomp.queue, outgoing(typed.drain(), Target("topic", topic)))
     link.ping()
-    assert [frame.body for frame in link.receive(5)] == [b"a"]
+    assert [frame.body for frame in link.receive(PATIENCE)] == [b"a"]
     link.close()
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.brokers.activemq.fixtures import Place, on_artemis
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.base import Mode
@@ -63,7 +64,7 @@ def test_a_queue_that_is_purged_when_its_consumers_go_is_left_alone(stomp: Place
     next(batches)
     other.close()
     reading.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while depth(stomp):
         assert time.monotonic() < deadline, "what is said is so"
 

@@ -12,6 +12,7 @@ from proton.utils import BlockingConnection
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic, settings_of
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.bodies import readable
 from dlq.connectors.activemq.connector import ActiveMQConnector
@@ -76,7 +77,7 @@ def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stom
     origin, accepted = f"ttl.{stomp.queue}", "1"
     stomp.send(b"so that the queue is there", queue="ActiveMQ.DLQ")
     stomp.java("ActiveMqAmqp.java", origin, "late", ttl=100)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     letters: list[Record] = []
     while not letters and time.monotonic() < deadline:
         letters = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == origin]
@@ -141,7 +142,7 @@ def test_a_letter_whose_queue_the_broker_did_not_keep_goes_to_no_topic_unless_it
         link.request("SUBSCRIBE", {**subscription, "ack": "client-individual"})
     link.request("SEND", {"destination": f"/topic/{topic}", "persistent": "true"}, b"a")
     link.ping()
-    link.request("NACK", {"id": headers_of(link.receive(5)[0].head)["ack"]})
+    link.request("NACK", {"id": headers_of(link.receive(PATIENCE)[0].head)["ack"]})
     link.close()
     [record] = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == topic]
     target = stomp.connector.target_of(record, "origin")
@@ -206,7 +207,7 @@ def test_a_letter_of_an_amqp_producer_shows_its_message_and_goes_back_byte_for_b
         content_encoding="identity", id=UUID(int=7), properties={"id": UUID(int=9)},
     )  # fmt: skip
     map_of_it = Message(body={"k": [1, 2]}, durable=True)
-    with closing(BlockingConnection(f"amqp://127.0.0.1:{stomp.broker.amqp}", timeout=20)) as connection:
+    with closing(BlockingConnection(f"amqp://127.0.0.1:{stomp.broker.amqp}", timeout=PATIENCE)) as connection:
         sender = connection.create_sender(place.queue)
         sender.send(sent)
         sender.send(map_of_it)
@@ -228,7 +229,7 @@ def test_a_letter_of_an_amqp_producer_shows_its_message_and_goes_back_byte_for_b
         target = Target("queue", f"{place.queue}.back")
         assert {s.outcome for s in published(place, place.queue, outgoing(records, target))} == {"confirmed"}
         receiver = connection.create_receiver(target.name)
-        back = [receiver.receive(timeout=20) for _ in records]
+        back = [receiver.receive(timeout=PATIENCE) for _ in records]
     assert [(bytes(back[0].body), back[0].id, back[0].properties["id"])] == [
         (sent.body, sent.id, UUID(int=9))
     ]

@@ -7,6 +7,7 @@ import pytest
 from support.archives import letter
 from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
 from support.brokers.activemq.sending import outgoing, published
+from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
@@ -48,7 +49,7 @@ def test_a_letter_with_headers_that_stomp_does_not_bring_out_is_named_and_the_wa
     assert isinstance(taken.error, PoisonMessage)
     assert "bytes of headers, which STOMP does not bring out; set openwire_url" in str(taken.error)
     # The broker gives back in its own time what STOMP had.
-    captured, until = taken.captured, time.monotonic() + 30
+    captured, until = taken.captured, time.monotonic() + PATIENCE
     while captured < 4 and time.monotonic() < until:
         rest = pull(store, here.connector, here.request().source, PullOptions("drain"))
         assert rest.error is None

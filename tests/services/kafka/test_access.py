@@ -19,6 +19,7 @@ from support.brokers.kafka.fixtures import PASSWORD
 from support.brokers.kafka.letters import dead
 from support.brokers.seen import read_all
 from support.sending_contract import provenance, said
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
 from dlq.connectors.kafka import fetch
@@ -43,7 +44,7 @@ def guarded(kafka_node: Kafka) -> Kafka:
         AclOperation.READ, AclPermissionType.ALLOW,
     )  # fmt: skip
     for future in driver.admin.create_acls([allowed]).values():
-        future.result(30)
+        future.result(PATIENCE)
     return kafka_node
 
 
@@ -147,7 +148,7 @@ def test_asking_for_a_topic_makes_none(guarded: Kafka) -> None:
     assert found.missing_targets([Target("topic", "ordres")]) == {
         Target("topic", "ordres"): "there is no topic ordres"
     }
-    assert "ordres" not in Driver(guarded.bootstrap).admin.list_topics(timeout=30).topics
+    assert "ordres" not in Driver(guarded.bootstrap).admin.list_topics(timeout=PATIENCE).topics
 
 
 @pytest.mark.parametrize("hosts", [("127.0.0.*",), ("localhost", "127.0.0.1")])

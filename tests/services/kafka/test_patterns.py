@@ -18,6 +18,7 @@ from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver, eventually
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace, connector_of
 from support.brokers.seen import read_all
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.kafka.description import KafkaSource
@@ -49,7 +50,7 @@ def half_closed(kafka: KafkaPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         kafka.driver.create_topic(name)
         kafka.driver.send(name, name.encode())
     for future in kafka.driver.admin.create_acls(allowed).values():
-        future.result(30)
+        future.result(PATIENCE)
     monkeypatch.setenv("BOB", PASSWORD)
     (tmp_path / "dlq.toml").write_text(
         f'[brokers.b]\nkind = "kafka"\nurl = "kafka://{kafka.node.sasl_bootstrap}"\nuser = "bob"\n'
@@ -117,7 +118,7 @@ def test_a_partition_without_a_leader_is_named_and_the_others_are_pulled(
     disk.write_text("no folder")
     leaders = lambda: {  # noqa: E731
         one.leader for name in ("a-dlt", "b-dlt")
-        for one in driver.admin.list_topics(timeout=10).topics[name].partitions.values()
+        for one in driver.admin.list_topics(timeout=PATIENCE).topics[name].partitions.values()
     }  # fmt: skip
     eventually(lambda: -1 in leaders())
     connector = connector_of(node, timeout="8s")

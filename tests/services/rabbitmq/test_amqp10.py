@@ -24,6 +24,7 @@ from support.brokers.rabbitmq.letters import (
 from support.connector_contract import Place, ReadingContract, drained, letters
 from support.sending_contract import Cut, SendingContract, SendingPlace, said
 from support.servers.cutter import Cutter
+from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import judge
 from dlq.analyzers.rules.letter import Facts
@@ -50,7 +51,7 @@ def connected(rabbit: Rabbit) -> Iterator[Any]:
     with closing(
         BlockingConnection(
             f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
-            timeout=20, virtual_host=f"vhost:{rabbit.vhost}",
+            timeout=PATIENCE, virtual_host=f"vhost:{rabbit.vhost}",
         )
     ) as connection:  # fmt: skip
         yield connection
@@ -71,7 +72,7 @@ def poison(body: object = b"x", **more: Any) -> Message:
 def received(rabbit: Rabbit, queue: str) -> Message:
     with connected(rabbit) as connection:
         receiver = connection.create_receiver(f"/queues/{queue}")
-        found = receiver.receive(timeout=20)
+        found = receiver.receive(timeout=PATIENCE)
         receiver.accept()
         return found
 
@@ -199,7 +200,7 @@ def test_a_dead_letter_says_what_it_died_of_and_what_is_in_it(rabbit: Rabbit) ->
     send(rabbit, work, sent)
     with connected(rabbit) as connection:
         receiver = connection.create_receiver(f"/queues/{work}")
-        receiver.receive(timeout=20)
+        receiver.receive(timeout=PATIENCE)
         receiver.reject()
     rabbit.wait_for(dead, 1)
     [found] = captured(rabbit, dead)

@@ -27,6 +27,7 @@ from support.brokers.rabbitmq.fixtures import (
     send_amqp_1,
 )
 from support.servers.cutter import Cutter
+from support.waiting import PATIENCE
 
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
@@ -61,12 +62,12 @@ class Drain:
     def run(self, *command: str, **options: Any) -> tuple[int, str, str]:
         """(exit code, stdout, stderr) of a whole run."""
         running = self.start(*command, **options)
-        out, err = running.communicate(timeout=100)
+        out, err = running.communicate(timeout=PATIENCE)
         assert "Traceback" not in err, err
         return running.returncode, out, err
 
     def wait_for_a_manifest(self, running: "subprocess.Popen[str] | preloaded.Running") -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not list((self.folder / "archive").glob("manifests/*.json")):
             assert running.poll() is None, running.communicate()
             assert time.monotonic() < deadline
@@ -115,7 +116,7 @@ def test_a_pull_goes_on_after_its_broker_was_killed(drain: Drains, rabbit: Rabbi
     pull.wait_for_a_manifest(running)
     rabbit.node.kill()
     rabbit.node.start()
-    _, err = running.communicate(timeout=100)
+    _, err = running.communicate(timeout=PATIENCE)
     assert running.returncode in (0, 3, 4), err  # the last where it starts for longer than the pull waits
     assert "Traceback" not in err
     rabbit.channel = rabbit.connect()
@@ -240,7 +241,7 @@ def test_an_interrupted_pull_keeps_what_it_has(drain: Drains, number: signal.Sig
     running = pull.start(sys.executable, "-c", slow)
     pull.wait_for_a_manifest(running)
     running.send_signal(number)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130, err
     assert "Traceback" not in err
     pull.finish(6000)
@@ -249,7 +250,7 @@ def test_an_interrupted_pull_keeps_what_it_has(drain: Drains, number: signal.Sig
 def test_two_pulls_at_once(drain: Drains) -> None:
     pull = drain(20_000)
     both = [pull.start(), pull.start()]
-    ends = [(running.communicate(timeout=100), running.returncode) for running in both]
+    ends = [(running.communicate(timeout=PATIENCE), running.returncode) for running in both]
     assert sorted(code for _, code in ends) == [0, 7], ends
     [busy] = [err for (_, err), code in ends if code == 7]
     assert f"pid {next(r.pid for r in both if r.returncode == 0)} on {os.uname().nodename}" in busy

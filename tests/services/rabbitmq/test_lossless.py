@@ -13,6 +13,7 @@ from pika import frame, spec
 from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
+from support.waiting import PATIENCE
 
 from dlq.archive.schema import to_records, to_table
 from dlq.connectors.base import Mode
@@ -241,7 +242,7 @@ def test_application_properties_larger_than_a_frame_are_captured(rabbit: Rabbit,
     address = f"amqp://127.0.0.1:{rabbit.node.port}"
     login = {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN"}
     with closing(
-        BlockingConnection(address, timeout=20, virtual_host=f"vhost:{rabbit.vhost}", **login)
+        BlockingConnection(address, timeout=PATIENCE, virtual_host=f"vhost:{rabbit.vhost}", **login)
     ) as connection:
         sender = connection.create_sender(f"/queues/{queue}")
         for body, size in ((b"a", 1), (b"b", 900_000), (b"c", 1)):

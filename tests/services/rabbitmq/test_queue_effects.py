@@ -14,7 +14,7 @@ from support.brokers.rabbitmq.fixtures import (
     request,
 )
 from support.connector_contract import Place, drained, letters
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Batch, Inspection, Mode, Reading
 from dlq.connectors.rabbitmq.connector import RabbitConnector
@@ -305,7 +305,7 @@ def test_a_delayed_retry_hides_what_is_given_back_and_that_is_said(
     )
     assert "hidden from everybody for a while (delayed-retry)" in str(look(rabbit, queue).warnings)
     assert end(rabbit, queue) == 5
-    deadline = time.monotonic() + 15  # statistics of quorum queues come every 5 s
+    deadline = time.monotonic() + PATIENCE  # statistics of quorum queues come every 5 s
     while "5 letters more were given back and are hidden" not in str(look(rabbit, queue).warnings):
         assert time.monotonic() < deadline
     reading = RabbitConnector(rabbit.broker()).read(request(queue))

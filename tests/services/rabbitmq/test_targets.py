@@ -9,6 +9,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import letter, new_plan, record, to_queue
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import SendRequest, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
@@ -67,7 +68,7 @@ def by_1_0(rabbit: Rabbit) -> Record:
     properties = {"region": "north", "poison": UUID(int=7)}
     server, host = f"amqp://127.0.0.1:{rabbit.node.port}", f"vhost:{rabbit.vhost}"
     who = {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN"}
-    with closing(BlockingConnection(server, timeout=20, virtual_host=host, **who)) as connection:
+    with closing(BlockingConnection(server, timeout=PATIENCE, virtual_host=host, **who)) as connection:
         made = Message(body=b"letter", inferred=True, durable=True, properties=properties)
         connection.create_sender(f"/queues/{source}").send(made)
     [found] = captured(rabbit, source)

@@ -13,7 +13,7 @@ from support.brokers.rocketmq.namespace import namespace
 from support.brokers.seen import read_all
 from support.jvm import QUICK
 from support.servers.hostile import certificate
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.connectors.rocketmq.connection import Access
@@ -102,7 +102,7 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
     monkeypatch.setenv("RIGHT", "87654321")
     monkeypatch.setenv("WRONG", "no such secret")
     with guarded(rocket_version) as cluster:
-        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=30))
+        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=PATIENCE))
         admin.create_topic("orders")
         admin.create_topic("bills")
         admin.dead_letter("orders", "pay", b"guarded")

@@ -12,7 +12,7 @@ from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
 from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import compiled
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore
@@ -38,7 +38,7 @@ def running(cluster: RocketMQ, program: str, *arguments: str) -> Iterator[None]:
         yield
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
 def analyzed(rocket: Rocket, store: LocalStore, source: Source, query: str) -> list[tuple[Any, ...]]:

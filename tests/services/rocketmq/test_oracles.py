@@ -150,7 +150,9 @@ def run_native(rocket: Rocket, folder: Path, verb: str) -> list[dict[str, Any]]:
     """What the C++ client of 2018 sends or reads; in a process of its own, with its logs in `folder`."""
     command = [sys.executable, "-c", NATIVE, verb, rocket.cluster.name_server, rocket.topic]
     environment = {**os.environ, "HOME": str(folder)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment
+    )
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert rows, done.stdout + done.stderr
     return rows

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.serving import Server, serving, write_archive
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 CADDY = """\
 {{
@@ -58,12 +58,12 @@ def caddy(folder: Path, upstream: int) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
 def ask(port: int, path: str, user: str | None = None, **headers: str) -> tuple[int, str]:
     """Status and text of a page, asked for through the proxy."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     if user is not None:
         headers["authorization"] = "Basic " + base64.b64encode(f"{user}:word".encode()).decode()
     connection.request("GET", path, headers={"host": f"dlq.example:{port}", **headers})

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 from support.servers.chromium import Page, chromium
 from support.serving import run, write_archive
-from support.waiting import eventually, settled
+from support.waiting import PATIENCE, eventually, settled
 
 from dlq.core.configuration import parse
 from dlq.replay.states import STATES
@@ -77,7 +77,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]
     monkeypatch.setenv("PORT", str(server.servers[0].sockets[0].getsockname()[1]))
     yield console
     server.should_exit = server.force_exit = True
-    thread.join(30)
+    thread.join(PATIENCE)
 
 
 def measure(page: Page) -> Held:

@@ -6,6 +6,7 @@ import tarfile
 from pathlib import Path
 
 from support.servers.chromium import Page
+from support.waiting import PATIENCE
 
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dlq-tests" / "axe"
 _RUN = "axe.run(document).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html).slice(0, 3)]))"
@@ -16,7 +17,7 @@ def read_axe() -> str:
     if not list(_CACHE.glob("*.tgz")):
         _CACHE.mkdir(parents=True, exist_ok=True)
         fetch = ["npm", "pack", "axe-core@4", "--silent"]
-        subprocess.run(fetch, cwd=_CACHE, check=True, capture_output=True, timeout=120)
+        subprocess.run(fetch, cwd=_CACHE, check=True, capture_output=True, timeout=PATIENCE)
     with tarfile.open(next(_CACHE.glob("*.tgz"))) as package:
         member = package.extractfile("package/axe.min.js")
         assert member is not None

@@ -115,7 +115,7 @@ def chromium() -> Iterator[Page]:
             process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait()
         shutil.rmtree(profile, ignore_errors=True)
 
 
@@ -126,7 +126,7 @@ def _page_url(profile: Path) -> str:
     while time.monotonic() < deadline:
         port_file = profile / "DevToolsActivePort"
         if port_file.exists() and (words := port_file.read_text().split()):
-            with urlopen(f"http://127.0.0.1:{words[0]}/json/list", timeout=10) as answer:
+            with urlopen(f"http://127.0.0.1:{words[0]}/json/list", timeout=PATIENCE) as answer:
                 pages = [target for target in json.load(answer) if target["type"] == "page"]
             if pages:
                 return str(pages[0]["webSocketDebuggerUrl"])

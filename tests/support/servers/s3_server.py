@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.jvm import BROKERS
-from support.waiting import STARTUP
+from support.waiting import PATIENCE, STARTUP
 
 PROGRAM = BROKERS / "versitygw" / "versitygw"
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -114,7 +114,7 @@ class S3Server:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(PATIENCE)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 from support.jvm import QUICK
-from support.waiting import STARTUP
+from support.waiting import PATIENCE, STARTUP
 
 _CLASS = str(Path(str(pyspark.__file__)).with_name("bin") / "spark-class")
 _PACKAGE = "org.apache.spark.deploy"
@@ -67,5 +67,5 @@ class SparkCluster:
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
-            process.wait(30)
+            process.wait(PATIENCE)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -8,6 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE
 
 from dlq.archive import manifests, segments
 from dlq.archive.segments import remove_uncommitted
@@ -94,7 +95,7 @@ def test_while_a_segment_is_written_the_next_one_grows(
         is_read.set()
 
     def commit_when_all_is_read(*arguments: Any) -> manifests.Manifest:
-        assert is_read.wait(60)
+        assert is_read.wait(PATIENCE)
         return commit(*arguments)
 
     monkeypatch.setattr(MemoryReading, "batches", read_to_the_end)

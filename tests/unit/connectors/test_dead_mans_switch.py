@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from support.waiting import PATIENCE
 
 SECONDS = 4.0
 ARMED = f"""
@@ -39,7 +40,7 @@ def telling(program: str) -> Iterator[subprocess.Popen[str]]:
 def test_a_process_that_is_stopped_never_goes_on() -> None:
     with telling(ARMED + TELLS) as running:
         running.send_signal(signal.SIGSTOP)
-        assert running.wait(60) == -signal.SIGKILL, "while it was stopped, not when it went on"
+        assert running.wait(PATIENCE) == -signal.SIGKILL, "while it was stopped, not when it went on"
 
 
 def test_a_process_that_runs_lives() -> None:

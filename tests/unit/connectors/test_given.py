@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.archives import letter, write_segment
+from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
@@ -21,8 +22,6 @@ from dlq.core.errors import ConfigError
 from dlq.core.settings import Evidence, Ledger
 from dlq.replay.ledger import open_ledger
 
-pytestmark = pytest.mark.timeout(60)
-SECONDS = 30
 URLS = {
     "rabbitmq": "amqps://127.0.0.1:1",
     "activemq": "stomp+tls://127.0.0.1:1",
@@ -74,7 +73,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def dlq(words: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
     """The command as a process of its own, which may hang: then the test fails."""
     command = [sys.executable, "-c", "from dlq.cli.app import main; main()", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,7 +140,7 @@ def test_a_pipe_that_is_open_already_is_read(place: Path) -> None:
     for name in ("-", "/dev/stdin", "/dev/fd/0"):
         found = subprocess.run(
             [sys.executable, "-c", "from dlq.cli.app import main; main()", "import", name, "--source", "s"],
-            input=line, capture_output=True, timeout=SECONDS, check=False,
+            input=line, capture_output=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
         assert found.returncode == 0, found.stderr
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.replaying import QueueFile, Replaying, Strike, brokers, child, fill
+from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
@@ -41,7 +42,7 @@ def test_a_signal_lets_what_is_in_flight_be_answered(replay: Replaying, number: 
     fill(replay.store, 500)
     plan = replay.plan()
     running = child(replay, plan, Strike("written", 50, number))
-    out, err = running.communicate(timeout=30)
+    out, err = running.communicate(timeout=PATIENCE)
     assert (running.returncode, err) == (0, "")
     sent = int(out.split()[0])
     assert 50 <= sent <= 50 + WINDOW
@@ -52,7 +53,7 @@ def test_two_applies_of_one_plan_at_once(replay: Replaying) -> None:
     fill(replay.store, 500)
     plan = replay.plan()
     running = [child(replay, plan) for _ in range(2)]
-    results = [(*process.communicate(timeout=60), process.returncode) for process in running]
+    results = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in running]
     losers = [err for _, err, code in results if code]
     assert all("Busy" in err for err in losers)
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
@@ -62,7 +63,7 @@ def test_two_plans_of_the_same_letters_at_once(replay: Replaying) -> None:
     fill(replay.store, 500)
     plans = [replay.plan(), replay.plan()]
     running = [child(replay, plan) for plan in plans]
-    results = [process.communicate(timeout=60) for process in running]
+    results = [process.communicate(timeout=PATIENCE) for process in running]
     assert [err for _, err in results] == ["", ""]
     assert sum(int(out.split()[0]) for out, _ in results) == 500
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(plans[0]))

@@ -15,6 +15,7 @@ import pytest
 from mcp import Client
 from mcp_types import Implementation
 from support.archives import letter, write_analysis, write_segment
+from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.core.configuration import parse
@@ -338,7 +339,7 @@ def test_what_agents_ask_takes_no_thread_of_those_that_make_pages(
 
     def wait(*_given: object) -> QueryResult:
         begun.append(1)
-        assert may_end.wait(60)
+        assert may_end.wait(PATIENCE)
         return QueryResult([], False)
 
     async def script(client: Client) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import uvicorn
 from support.consoles import Serve
+from support.waiting import PATIENCE
 
 from dlq.web import guard, server
 from dlq.web.app import make_app
@@ -43,7 +44,7 @@ def test_who_takes_no_answer_is_let_go(served: uvicorn.Server, asked: int) -> No
         deaf.connect(served.address)  # type: ignore[attr-defined]
         deaf.sendall(b"GET /static/htmx.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * asked)
         connections = served.server_state.connections
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         time.sleep(SOON / 4)
         while connections and time.monotonic() < until:
             time.sleep(SOON / 4)
@@ -52,7 +53,7 @@ def test_who_takes_no_answer_is_let_go(served: uvicorn.Server, asked: int) -> No
 
 def ask(address: tuple[str, int], token: str) -> bytes:
     """The first line of what a browser with a token is answered."""
-    with socket.create_connection(address, timeout=30) as browser:
+    with socket.create_connection(address, timeout=PATIENCE) as browser:
         browser.sendall(f"GET /?token={token} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         return browser.recv(65536).partition(b"\r\n")[0]
 

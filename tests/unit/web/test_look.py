@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 from support.archives import letter, write_segment
 from support.consoles import Browser, Serve
+from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
@@ -25,7 +26,6 @@ from dlq.web.look import _AT_ONCE, Look
 from dlq.web.pages import books
 
 OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
-_SECONDS = 60
 
 
 class Slow:
@@ -37,7 +37,7 @@ class Slow:
     def __call__(self, _desk: Desk) -> Any:
         self.times += 1
         self.begun.set()
-        assert self.may_end.wait(_SECONDS)
+        assert self.may_end.wait(PATIENCE)
         return self._result
 
 
@@ -48,13 +48,13 @@ def meanwhile(slow: Slow, *asks: Callable[[], Any]) -> Iterator[list[Any]]:
     threads = [threading.Thread(target=lambda ask=ask: answers.append(ask())) for ask in asks]
     for one in threads:
         one.start()
-    assert slow.begun.wait(_SECONDS)
+    assert slow.begun.wait(PATIENCE)
     try:
         yield answers
     finally:
         slow.may_end.set()
         for one in threads:
-            one.join(_SECONDS)
+            one.join(PATIENCE)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_as_many_look_at_once_as_there_are_places(look: Look) -> None:
     slow = [Slow(number) for number in range(_AT_ONCE - 1)]
     asks = [lambda one=one: look.keep(one, one) for one in slow]
     with meanwhile(slow[0], *asks) as answers:
-        assert all(one.begun.wait(_SECONDS) for one in slow)
+        assert all(one.begun.wait(PATIENCE) for one in slow)
         assert look.keep("short", lambda _desk: "short") == "short"
         for one in slow:
             one.may_end.set()
@@ -118,7 +118,7 @@ def test_a_store_far_away_holds_up_only_who_looks_at_it(look: Look, monkeypatch:
     assert look.keep("n", lambda _desk: 1) == 1
     slow = Slow(read())
     monkeypatch.setattr(look, "_read_moment", lambda: slow(look._desk))
-    monkeypatch.setattr(look, "_looked_at", -_SECONDS)
+    monkeypatch.setattr(look, "_looked_at", -PATIENCE)
     with meanwhile(slow, lambda: look.keep("n", lambda _desk: 2)) as answers:
         assert look.keep("n", lambda _desk: 3) == 1
         assert answers == []
@@ -164,12 +164,12 @@ def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
 
     async def ask_all() -> list[int]:
         asking = AsyncClient(transport=ASGITransport(pages), base_url="http://127.0.0.1:8080")
-        async with asking, asyncio.timeout(2 * _SECONDS):
+        async with asking, asyncio.timeout(2 * PATIENCE):
             ask = lambda path, who: asking.get(path, headers={"x-forwarded-user": who})  # noqa: E731
             again = [asyncio.create_task(ask("/books", "ada")) for _ in range(80)]
             while not slow.begun.is_set():
                 await asyncio.sleep(0.01)
-            others = [await asyncio.wait_for(ask("/audit", who), _SECONDS / 2) for who in ("ada", "bob")]
+            others = [await asyncio.wait_for(ask("/audit", who), PATIENCE / 2) for who in ("ada", "bob")]
             slow.may_end.set()
             return [answer.status_code for answer in [*others, *await asyncio.gather(*again)]]
 

@@ -8,6 +8,7 @@ from threading import Barrier
 
 import pytest
 from support.consoles import Browser, Serve
+from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.core.clock import now
@@ -74,13 +75,13 @@ def test_two_who_carry_it_out_at_once_say_it_once(
 
     def see_that_it_waits(desk: Desk, failure: str) -> list[proposals.Proposal]:
         found = look(desk, failure)
-        both.wait(60)
+        both.wait(PATIENCE)
         return found
 
     monkeypatch.setattr(proposals, "list_proposals", see_that_it_waits)
     with ThreadPoolExecutor(2) as at_once:
         doing = [at_once.submit(proposals.carry_out, agent, FAILURE, proposal) for _ in range(2)]
-        assert all(one.result(90) for one in doing)
+        assert all(one.result(PATIENCE) for one in doing)
     assert len(said(agent)) == 1
 
 

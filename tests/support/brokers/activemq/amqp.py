@@ -21,7 +21,7 @@ def connected(place: Place) -> Iterator[Any]:
     server = f"amqp://127.0.0.1:{place.broker.amqp}"
     user, password = place.broker.user, place.broker.password
     with closing(
-        BlockingConnection(server, user=user, password=password, allowed_mechs="PLAIN", timeout=20)
+        BlockingConnection(server, user=user, password=password, allowed_mechs="PLAIN", timeout=PATIENCE)
     ) as connection:
         yield connection
 
@@ -34,7 +34,7 @@ def died(place: Place, queue: str, *messages: Message) -> None:
             sender.send(message)
         receiver = connection.create_receiver(queue)
         for _ in messages:
-            receiver.receive(timeout=20)
+            receiver.receive(timeout=PATIENCE)
             receiver.reject()
 
 
@@ -44,7 +44,7 @@ def received(place: Place, queue: str, number: int) -> list[Message]:
         receiver = connection.create_receiver(queue)
         found = []
         for _ in range(number):
-            found.append(receiver.receive(timeout=20))
+            found.append(receiver.receive(timeout=PATIENCE))
             receiver.accept()
         return found
 

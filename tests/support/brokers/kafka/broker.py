@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient
 from support.brokers.kafka.install import VERSIONS, install
 from support.jvm import QUICK
 from support.servers.hostile import certificate
-from support.waiting import STARTUP
+from support.waiting import PATIENCE, STARTUP
 
 _PROTOCOL = {"BEHIND": "PLAINTEXT"}
 _PORTS = range(10_000, 20_000)
@@ -167,7 +167,7 @@ class Kafka:
         try:
             socket.create_connection((host, int(port)), 1).close()
             client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-            return bool(client.describe_cluster(request_timeout=20).result(30).nodes)
+            return bool(client.describe_cluster(request_timeout=20).result(PATIENCE).nodes)
         except (OSError, KafkaException):
             return False
 
@@ -182,7 +182,7 @@ class Kafka:
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.send_signal(how)
-            process.wait(60)
+            process.wait(PATIENCE)
 
     def revive(self) -> None:
         """Let it answer again when it was frozen (SIGSTOP) or killed; what runs, runs on."""

@@ -65,7 +65,7 @@ class Driver:
         """Returns when it is gone."""
         for future in self.admin.delete_topics([topic]).values():
             future.result(PATIENCE)
-        eventually(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+        eventually(lambda: topic not in self.admin.list_topics(timeout=PATIENCE).topics)
 
     def topic_id(self, topic: str) -> str:
         """What tells a topic from one of the same name."""
@@ -144,7 +144,7 @@ class Driver:
         place = TopicPartition(topic, partition)
 
         def ask() -> Any:
-            self.admin.list_topics(timeout=10)  # the library goes on asking a leader of before
+            self.admin.list_topics(timeout=PATIENCE)  # the library goes on asking a leader of before
             return self.admin.list_offsets({place: which})[place].result(PATIENCE)
 
         return int(eventually(ask).offset)

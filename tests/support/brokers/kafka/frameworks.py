@@ -10,6 +10,7 @@ from pathlib import Path
 
 from support.brokers.kafka.install import install_frameworks
 from support.jvm import QUICK, compiled
+from support.waiting import PATIENCE
 
 _HERE = Path(__file__).resolve().parent
 _PROGRAM = "KafkaDeaths"
@@ -33,4 +34,4 @@ def running(bootstrap: str, prefix: str) -> Iterator[None]:
             assert program.poll() is None, "the frameworks ended by themselves"
         finally:
             program.kill()
-            program.wait(30)
+            program.wait(PATIENCE)

@@ -27,7 +27,7 @@ from urllib.parse import quote
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from support.servers.hostile import certificate
-from support.waiting import STARTUP
+from support.waiting import PATIENCE, STARTUP
 
 PACKAGED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
@@ -181,7 +181,7 @@ class Node:
 
     def api(self, method: str, *path: str, **body: object) -> object:
         """METHOD /api/path as guest, each part quoted: ten times cheaper than rabbitmqctl."""
-        connection = HTTPConnection("127.0.0.1", self.http_port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self.http_port, timeout=PATIENCE)
         login = base64.b64encode(b"guest:guest").decode()
         headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
         address = "/".join(["/api", *(quote(part, safe="") for part in path)])
@@ -208,7 +208,7 @@ class Node:
         """End the node in order, as for an upgrade; `start` brings it back."""
         assert self.process is not None
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
         self._end_the_rest()
 
     def url_of(self, vhost: str) -> str:

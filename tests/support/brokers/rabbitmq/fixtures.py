@@ -173,8 +173,8 @@ class Rabbit:
             return
         channel = self.channel.connection.channel()
         channel.basic_qos(prefetch_count=number)
-        for method, _, _ in channel.consume(queue, inactivity_timeout=20):
-            assert method, f"{queue} gave nothing for 20 s"
+        for method, _, _ in channel.consume(queue, inactivity_timeout=PATIENCE):
+            assert method, f"{queue} gave nothing more"
             if method.delivery_tag == number:
                 break
         channel.basic_nack(0, multiple=True, requeue=False)
@@ -205,7 +205,7 @@ class Rabbit:
         channel = self.channel.connection.channel()
         channel.basic_qos(prefetch_count=number)
         taken = []
-        for message in channel.consume(queue, inactivity_timeout=10):
+        for message in channel.consume(queue, inactivity_timeout=PATIENCE):
             if message[0] is not None:
                 taken.append(message)
             if len(taken) == number or message[0] is None:
@@ -230,7 +230,7 @@ def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int, first: i
 
     connection = BlockingConnection(
         f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
-        timeout=10, virtual_host=f"vhost:{rabbit.vhost}",
+        timeout=PATIENCE, virtual_host=f"vhost:{rabbit.vhost}",
     )  # fmt: skip
     sender = connection.create_sender(f"/queues/{queue}")
     for i in range(number):

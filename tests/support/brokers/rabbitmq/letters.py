@@ -7,7 +7,7 @@ from typing import Any
 
 import pika
 from support.brokers.rabbitmq.fixtures import Rabbit
-from support.waiting import eventually, settled
+from support.waiting import PATIENCE, eventually, settled
 
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.management import Management, ManagementError
@@ -73,8 +73,8 @@ def headers_of_all(rabbit: Rabbit, queue: str, take: bool = False) -> list[dict[
     channel.basic_qos(prefetch_count=65_535)
     channel.basic_publish("", queue, b"", pika.BasicProperties(type=_LAST), mandatory=True)
     found = []
-    for method, properties, _ in channel.consume(queue, inactivity_timeout=60):
-        assert method, f"{len(found)} messages of {queue} came, and then none for a minute"
+    for method, properties, _ in channel.consume(queue, inactivity_timeout=PATIENCE):
+        assert method, f"{len(found)} messages of {queue} came, and then no more"
         if properties.type == _LAST:
             channel.basic_ack(method.delivery_tag)
             break

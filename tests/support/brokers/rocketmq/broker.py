@@ -28,7 +28,7 @@ from support.brokers.rocketmq.driver import CHECK_MAX, OP_BATCH_INTERVAL_MS, Adm
 from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
 from support.jvm import QUICK, compiled
-from support.waiting import STARTUP
+from support.waiting import PATIENCE, STARTUP
 
 from dlq.connectors import lenient_json
 from dlq.connectors.rocketmq.connection import Access, Link
@@ -266,7 +266,7 @@ class RocketMQ:
         process = self._processes.pop(name, None)
         if process is not None and process.poll() is None:
             process.send_signal(how)
-            process.wait(30)
+            process.wait(PATIENCE)
 
     def stop(self) -> None:
         """End everything and remove the data."""

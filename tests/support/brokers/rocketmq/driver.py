@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.message import StoredMessage, decode, encode_properties
@@ -52,7 +52,7 @@ class Driver:
     """One connection to one broker."""
 
     def __init__(self, address: str, access: Access | None = None) -> None:
-        self.link = Link(address, access or Access(timeout=30))
+        self.link = Link(address, access or Access(timeout=PATIENCE))
 
     def close(self) -> None:
         self.link.close()

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.analyzers.letters import died
 from support.archives import write_segment
+from support.waiting import PATIENCE, STARTUP
 
 from dlq.analyzers.analysis import analyze
 from dlq.archive import analyses, views
@@ -21,7 +22,6 @@ from dlq.core.settings import Settings
 
 pytestmark = pytest.mark.spark
 DLQ = str(Path(sys.executable).with_name("dlq"))
-DEADLINE = 120
 SESSION = """
 import signal
 from dlq.analyzers.spark.session import session
@@ -49,7 +49,8 @@ class Marked:
         )
 
     def wait_for(self, happens: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE
+        """For something that comes after Java has started."""
+        deadline = time.monotonic() + STARTUP
         while not happens():
             assert self.running.poll() is None, self.running.communicate()
             assert time.monotonic() < deadline
@@ -62,8 +63,8 @@ class Marked:
 
     def end(self) -> tuple[int, str, str]:
         """Exit code, output and errors; waits until none of its processes is left."""
-        out, err = self.running.communicate(timeout=DEADLINE)
-        deadline = time.monotonic() + DEADLINE
+        out, err = self.running.communicate(timeout=PATIENCE)
+        deadline = time.monotonic() + PATIENCE
         while left := self.alive():
             assert time.monotonic() < deadline, left
             time.sleep(0.05)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.running import Team
+from support.waiting import PATIENCE
 
 from dlq.analyzers import analysis as job
 from dlq.connectors import memory
@@ -22,7 +23,7 @@ def test_the_whole_run_ends_in_time(team: Team, monkeypatch: pytest.MonkeyPatch)
     team.put(2)
     started = time.monotonic()
     done = team.run()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < PATIENCE
     assert done.code == 3
     assert "no time is left" in done.err
     assert Path("dlq.prom").exists()

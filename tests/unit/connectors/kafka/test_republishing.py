@@ -199,8 +199,8 @@ def test_a_cluster_that_did_not_answer_once_is_asked_again_after_a_while(
     letter = Outgoing(0, dead(), ORDERS, {})
     assert there.preview(letter).unless_named
     assert there.preview(letter).unless_named
-    later = time.monotonic() + 60
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+    asked = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: asked + 60)
     assert (dict(there.preview(letter).unless_named), answers) == ({}, [])
 
 
