@@ -131,7 +131,8 @@ class Kafka:
         """The command that runs a class of Kafka, or one of ours (or of other jars) from `classes`, which
         come first."""
         path = f"{classes}:{self.jars}/*" if classes else f"{self.jars}/*"
-        return ["java", "-Xms64m", f"-Xmx{heap}", *self.jvm, "-cp", path, main, *arguments]
+        own = f"-Djava.io.tmpdir={self.folder}"  # what is killed leaves its libraries of C there
+        return ["java", "-Xms64m", f"-Xmx{heap}", own, *self.jvm, "-cp", path, main, *arguments]
 
     def start(self) -> None:
         """Start it; returns when it leads what it holds."""

@@ -192,6 +192,7 @@ class RocketMQ:
             *memory,
             *_OPEN,
             *home,
+            f"-Djava.io.tmpdir={self.folder}",  # what is killed leaves its libraries of C there
             "-Dtls.server.mode=disabled",  # to make a certificate takes a third of a start
             "-Drocketmq.client.rebalance.waitInterval=1000",  # ms; a round that fails is made up for soon
             *self.jvm,
