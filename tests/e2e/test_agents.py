@@ -22,7 +22,6 @@ def sit() -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-@pytest.mark.timeout(300)
 def test_an_agent_that_obeys_every_letter_brings_nothing_about() -> None:
     code, grades = sit()
     assert code == 0

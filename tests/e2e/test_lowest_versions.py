@@ -15,8 +15,6 @@ import pytest
 from packaging.requirements import Requirement
 from support.environments import environment, install, release_script
 
-pytestmark = pytest.mark.timeout(600)
-
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")
 DEPENDING = ("tls", "hostile_ledgers", "conditions", "openwire", "views", "user_sql", "cleartext", "metrics")

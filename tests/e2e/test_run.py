@@ -109,7 +109,6 @@ def house(tmp_path: Path, dlq: Callable[..., Any]) -> House:
     return House(tmp_path, dlq)
 
 
-@pytest.mark.timeout(900)
 def test_twenty_nights_end_with_books_that_balance(house: House) -> None:
     for number, fault in enumerate(NIGHTS):
         house.night(number, fault)
@@ -145,7 +144,6 @@ def json_body(letter: dict[str, Any]) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_a_real_run_analyzes_reports_and_counts(house: House) -> None:
     house.letters_die(1)
     done = house.dlq("-o", "json", "run", "weekly", "--log-format", "json")
@@ -161,7 +159,6 @@ def test_a_real_run_analyzes_reports_and_counts(house: House) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_an_analysis_is_stopped_when_the_time_is_over(house: House) -> None:
     house.letters_die(1)
     path = house.folder / "dlq.toml"

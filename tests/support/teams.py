@@ -181,10 +181,10 @@ def rocketmq_team(rocket: Rocket) -> Team:
     @contextmanager
     def consuming() -> Iterator[Take]:
         driver, next_at = RocketDriver(rocket.cluster.addresses["broker-a"]), dict.fromkeys(topics, 0)
-        driver.consume(rocket.group, rocket.topic)
 
         def take() -> list[Delivery]:
             found = []
+            driver.consume(rocket.group, rocket.topic)  # who has not said so for 120 s loses the connection
             for topic in topics:
                 for message in driver.messages(topic, start=next_at[topic]):
                     next_at[topic] = at = message.queue_offset + 1

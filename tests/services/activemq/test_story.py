@@ -23,7 +23,7 @@ from support.waiting import eventually, settled
 
 from dlq.connectors.activemq.jolokia import Jolokia
 
-pytestmark = [pytest.mark.activemq, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.activemq
 
 DLQ = "ActiveMQ.DLQ"
 CONFIGURATION = """\

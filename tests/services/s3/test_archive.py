@@ -223,7 +223,6 @@ def house(s3_location: str, tmp_path: Path) -> House:
     return House(tmp_path / "house", s3_location)
 
 
-@pytest.mark.timeout(600)
 def test_every_command_works_on_s3_and_a_cluster_judges_as_one_machine_does(
     house: House, tmp_path: Path, cluster: SparkCluster
 ) -> None:
