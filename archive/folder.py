@@ -83,21 +83,25 @@ class Folder:
     def add(self, name: str, data: bytes) -> None:
         """Write the file `name` durably, and whole from its first moment, unless there is one."""
         with self._above(name, make=True) as (folder, last):
-            temporary = f"{TEMPORARY}{token_hex(12)}"
-            with self.replacing(f"{name.rpartition('/')[0]}/{temporary}".lstrip("/")) as file:
-                file.write(data)
-            try:
-                os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-            except FileExistsError:
-                pass
-            except OSError:  # a file system without hard links
-                with open(self.create(name), "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-            finally:
-                os.unlink(temporary, dir_fd=folder)
+            if not _added_unnamed(folder, last, data):
+                self._add_by_link(name, folder, last, data)
             os.fsync(folder)
+
+    def _add_by_link(self, name: str, folder: int, last: str, data: bytes) -> None:
+        temporary = f"{TEMPORARY}{token_hex(12)}"
+        with self.replacing(f"{name.rpartition('/')[0]}/{temporary}".lstrip("/")) as file:
+            file.write(data)
+        try:
+            os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
+            with open(self.create(name), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            os.unlink(temporary, dir_fd=folder)
 
     def delete(self, name: str) -> None:
         """Remove `name`, or the link that lies there; nothing happens when it is gone already."""
@@ -187,6 +191,26 @@ def _fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _added_unnamed(folder: int, last: str, data: bytes) -> bool:
+    """A file that has no name until it is whole: who is killed meanwhile leaves none, and never two of one
+    file. False where the file system makes none (NFS)."""
+    try:
+        descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, PRIVATE, dir_fd=folder)
+    except OSError:
+        return False
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+        try:
+            os.link(f"/proc/self/fd/{descriptor}", last, dst_dir_fd=folder)
+        except FileExistsError:
+            pass
+        except OSError:  # /proc is not there
+            return False
+    return True
 
 
 def _below(folder: int, part: str, make: bool) -> int:

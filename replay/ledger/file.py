@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 
 from dlq.archive import scratch
@@ -55,10 +56,9 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
     with _told(path):
         if folder.has(path.name):
             return
-        template = scratch.folder("ledger") / path.name
-        fill(template)
-        folder.add(path.name, template.read_bytes())
-        shutil.rmtree(template.parent)
+        with _place() as place:
+            fill(place / path.name)
+            folder.add(path.name, (place / path.name).read_bytes())
 
 
 @contextmanager
@@ -84,26 +84,31 @@ def looked_at(path: Path) -> Iterator[Path]:
     """
     with ExitStack() as held:
         with _opening, _told(path):
-            shown = path if _written[str(path)] else _copied(Folder(path.parent), path)
-        if shown != path:
-            held.callback(shutil.rmtree, shown.parent, ignore_errors=True)
+            is_ours = _written[str(path)]
+            shown = path if is_ours else _copied(Folder(path.parent), path, held.enter_context(_place()))
         yield shown
 
 
-def _copied(folder: Folder, path: Path) -> Path:
+@contextmanager
+def _place() -> Iterator[Path]:
+    """For a copy, which goes at the end, or when it cannot be made."""
+    with TemporaryDirectory(dir=scratch.folder(), ignore_cleanup_errors=True) as place:
+        yield Path(place)
+
+
+def _copied(folder: Folder, path: Path, place: Path) -> Path:
     """The log belongs to the database while its salts stay: what a checkpoint moves from it is in it, too."""
     until = time.monotonic() + _PATIENCE_SECONDS
     pause = 0.001
     while True:
         _check(folder, path)
-        place = scratch.folder("ledger")
         before = _state(folder, path.name)
         for name in (path.name, f"{path.name}{_WAL}"):
+            (place / name).unlink(missing_ok=True)
             with suppress(FileNotFoundError), folder.open(name) as file:
                 _copy(file, place / name)
         if before == _state(folder, path.name):
             return place / path.name
-        shutil.rmtree(place)
         if time.monotonic() > until:
             raise Busy(
                 f"the ledger {path} is written all the time, so that it cannot be looked at: try again"

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from support.archives import letter, write_segment
 
+from dlq.archive import scratch
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors.base import Target
@@ -342,6 +343,35 @@ with opened(Ledger(), LocalStore(sys.argv[1])): pass
     store = LocalStore(str(tmp_path / "archive"))
     with opened(Ledger(), store) as ledger:
         ledger.claim("plan", [replay(1)])
+
+
+def test_who_is_killed_as_soon_as_a_ledger_has_its_name_leaves_it_with_one(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from dlq.archive.store import LocalStore
+from dlq.core.settings import Ledger
+from dlq.replay.ledger import opened
+link = os.link
+def link_and_die(*names, **options):
+    link(*names, **options)
+    os.kill(os.getpid(), 9)
+os.link = link_and_die
+with opened(Ledger(), LocalStore(sys.argv[1])): pass
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "archive")], check=False)
+    assert done.returncode == -9
+    with opened(Ledger(), LocalStore(str(tmp_path / "archive"))) as ledger:
+        ledger.claim("plan", [replay(1)])
+
+
+def test_a_look_that_fails_leaves_no_copy(store: LocalStore, file: Path) -> None:
+    """A server looks again and again."""
+    with open(f"{file}-wal", "wb") as log:
+        log.truncate(2**40)
+    for _ in range(3):
+        with pytest.raises(ArchiveError, match="no room"):
+            as_arrow(Ledger(), store)
+    assert [*scratch.folder().iterdir()] == []
 
 
 ROWS = {
