@@ -210,6 +210,7 @@ def _added_unnamed(folder: int, last: str, data: bytes) -> bool:
             pass
         except OSError:  # /proc is not there
             return False
+        os.fsync(descriptor)  # again: btrfs before Linux 6.16 logs nothing of a file without a name
     return True
 
 

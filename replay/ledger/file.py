@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 
 from dlq.archive import scratch
@@ -92,8 +91,11 @@ def looked_at(path: Path) -> Iterator[Path]:
 @contextmanager
 def _place() -> Iterator[Path]:
     """For a copy, which goes at the end, or when it cannot be made."""
-    with TemporaryDirectory(dir=scratch.folder(), ignore_cleanup_errors=True) as place:
-        yield Path(place)
+    place = scratch.folder("ledger")
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _copied(folder: Folder, path: Path, place: Path) -> Path:
