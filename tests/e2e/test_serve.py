@@ -160,7 +160,7 @@ def test_a_request_that_never_ends_does_not_hold_the_others(folder: Path) -> Non
         assert "order" in server.get("/letters")
         assert time.monotonic() - begun < 10
         for one in held[:3]:
-            one.settimeout(40)
+            one.settimeout(PATIENCE)
             while one.recv(65536):
                 pass
         for one in held:

@@ -39,7 +39,7 @@ def test_a_worker_that_dies_costs_the_run_one_test(tmp_path: Path) -> None:
     assert "crashed while running 'test_d.py::test_one[2]'" in done.stdout
 
 
-_WAITS = ("wait", "join", "result", "communicate", "receive")
+_WAITS = ("wait", "join", "result", "communicate", "receive", "settimeout")
 _AT_ONCE = 5
 """Seconds of less are for what does not come."""
 
@@ -83,6 +83,7 @@ def test_what_a_test_waits_for_has_the_one_patience() -> None:
     [
         ("until = time.monotonic() + 60", [1]),
         ("running.wait(20)", [1]),
+        ("peer.settimeout(40)", [1]),
         ("running.communicate(timeout=30.0)", [1]),
         ("subprocess.run(words, timeout=60)", [1]),
         ("running.wait(PATIENCE)", []),
