@@ -13,7 +13,7 @@ from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlq.operations.discovering import Places
+    from dlq.operations.discovering import Discovered
 
 _COLUMNS = ("broker", "queue", "kind", "depth", "consumers", "oldest", "configured", "because")
 
@@ -44,7 +44,7 @@ def look_around(context: Context, broker: str | None = None, write: bool = True)
     found = look(context.desk, broker)
     _show(context, found.document)
     if write:
-        _write(context, found.places)
+        _write(context, found)
     elif any(not queue["configured"] for one in found.document["brokers"] for queue in one["queues"]):
         context.say("Next: dlq discover --write adds a source for each that has none")
     if not found.errors:
@@ -61,22 +61,27 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
         for one in document["brokers"]
         for queue in one["queues"]
     ]
-    if not every:
-        context.say("nothing there looks like a dead-letter queue")
+    answered = [one["broker"] for one in document["brokers"]]
+    if answered and not every:
+        context.say(f"nothing on {', '.join(answered)} looks like a dead-letter queue")
     context.emit_rows(_COLUMNS, every)
 
 
-def _write(context: Context, found: "Places") -> None:
+def _write(context: Context, found: "Discovered") -> None:
     from dlq.connectors import given
     from dlq.operations.discovering import write_sources
 
     path = Path(context.config or DEFAULT_CONFIG)
     try:
         text = given.text(path)
-        tables = write_sources(context.settings, found)
+        tables = write_sources(context.settings, found.places)
         if tables:
             with replacing(str(path)) as file:
                 file.write((text.rstrip("\n") + "\n" + tables).encode())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    context.say(f"{tables.count('[sources.')} sources added to {path}; look them over, then: dlq doctor")
+    if found.errors:
+        next_step = f"mend in {path} what did not answer, then: dlq discover --write"
+    else:
+        next_step = "look them over, then: dlq doctor"
+    context.say(f"{tables.count('[sources.')} sources added to {path}; {next_step}")

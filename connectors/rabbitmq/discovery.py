@@ -39,7 +39,7 @@ def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
         bindings = management.get_all("bindings", management.vhost)
         alternates = alternate_exchanges(management)
     except ManagementError as error:
-        raise Unreachable(f"brokers.{broker.name}.management_url: {error}") from error
+        raise Unreachable(str(error)) from error
     finally:
         management.close()
     return list(places(queues, bindings, alternates))

@@ -31,6 +31,7 @@ class Management:
         self._broker, self._place = broker, f"brokers.{broker.name}.management_url"
         url = broker.management_url or ""
         self._site = Site(broker, self._place, url, _PORTS, "https://rabbit.example:15671")
+        self._place += f" ({urlsplit(url).netloc})"
         choice = parameters(broker)[0]
         login = f"{choice.credentials.username}:{choice.credentials.password}".encode()
         self._headers = {"Authorization": "Basic " + base64.b64encode(login).decode()}

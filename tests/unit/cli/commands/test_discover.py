@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
@@ -163,3 +164,30 @@ def test_queues_behind_an_alternate_exchange_are_found_also_by_a_second_exchange
 )
 def test_a_parking_lot_is_found_by_its_name(name: str) -> None:
     assert [place.name for place in places([queue(name)], [])] == [name]
+
+
+def test_of_a_broker_that_does_not_answer_nothing_is_said_but_how_to_go_on(dlq: Dlq) -> None:
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        there = f"127.0.0.1:{closed.getsockname()[1]}"
+        code, out, err = dlq("init", "--url", f"amqp://{there}/", "--api", f"http://{there}")
+
+    assert (code, out) == (4, "")
+    assert err.splitlines() == [
+        f"dlq: rabbitmq: brokers.rabbitmq.management_url ({there}) does not answer: Connection refused",
+        "0 sources added to dlq.toml; mend in dlq.toml what did not answer, then: dlq discover --write",
+    ]
+
+
+def test_what_is_not_found_is_said_of_brokers_that_were_looked_through_alone(
+    dlq: Dlq, tmp_path: Path
+) -> None:
+    Path("dlq.toml").write_text(
+        'archive = "archive"\n'
+        '[brokers.away]\nkind = "rabbitmq"\nurl = "amqp://127.0.0.1:1/"\n'
+        f'[brokers.empty]\nkind = "memory"\nurl = "memory://{tmp_path}/empty.db"\n'
+    )
+    code, _out, err = dlq("discover")
+
+    assert (code, "nothing on empty looks like a dead-letter queue" in err) == (3, True)
+    assert "away looks" not in err
