@@ -109,6 +109,12 @@ def test_a_rule_and_a_group_load_no_library_of_others() -> None:
     assert loaded & (HEAVY | {"py4j", "dlq.archive"}) == set()
 
 
+def test_a_ledger_in_a_file_loads_no_dialect_of_a_server() -> None:
+    loaded = loaded_with("dlq.replay.ledger.sql")
+    assert "sqlalchemy" in loaded
+    assert "sqlalchemy.dialects.postgresql" not in loaded
+
+
 def columns_read_in(path: Path) -> set[str]:
     """Attributes that a file reads, but for those it calls (`headers.keys()`)."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
