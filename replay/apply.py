@@ -25,14 +25,14 @@ from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
-from dlq.replay import approvals, content, edits, marks, planfile, status
+from dlq.replay import approvals, edits, marks, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination, is_allowed, target_named
 from dlq.replay.edits import Edits
 from dlq.replay.ledger.claims import UNSENT_SHARE, Claims
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.location import is_server
-from dlq.replay.letters import Letter, make_outgoing
+from dlq.replay.letters import Letter
 from dlq.replay.load import Loader
 from dlq.replay.pace import Pace, Stop
 from dlq.replay.planfile import Header
@@ -311,7 +311,9 @@ class _Sender:
             return None
         [letter] = self._claims.doubtful
         [record] = self._loader.records([letter])
-        sent = make_outgoing(letter, self._changes.apply(record), self._header.keep_headers)
+        sent = edits.planned_outgoing(letter, record, self._changes, self._header.keep_headers)
+        if sent is None:
+            return self._leave_in_doubt(letter, f"{broker}: {lost}; {_CHANGED}")
         try:
             proof = connector.find(Search(self._header.plan, [sent], self._given_at, before))
         except BrokerError:
@@ -378,8 +380,8 @@ class _Sender:
                 return
             if not self._claims.take(letter):
                 continue
-            planned = content.restore_planned(letter, record, letter.record_id in self._changes.changed)
-            if planned is None:
+            outgoing = edits.planned_outgoing(letter, record, self._changes, self._header.keep_headers)
+            if outgoing is None:
                 self._answered(Sent(letter.number, "refused", _CHANGED))
                 self._run.changed.append(letter.record_id)
                 continue
@@ -389,7 +391,7 @@ class _Sender:
             self._run.sent += 1
             self._given_at = now()
             self._run.places[letter.broker, letter.target] += 1
-            yield make_outgoing(letter, self._changes.apply(planned), self._header.keep_headers)
+            yield outgoing
 
     def _answered(self, sent: Sent) -> tuple[Letter, State]:
         letter, state = self._claims.take_answer(sent)

@@ -15,13 +15,17 @@ from itertools import islice
 from typing import Any
 
 from dlq.archive.store import Store
+from dlq.connectors.base import Outgoing
 from dlq.connectors.file import lines_of, open_binary
 from dlq.connectors.interchange.format import body_of, parse_line, to_text
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.failure_headers import Keep
 from dlq.core.ordinary import UNREADABLE
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, lines_for_terminal
+from dlq.replay.content import restore_planned
+from dlq.replay.letters import Letter, make_outgoing
 from dlq.replay.load import Loader
 from dlq.replay.planfile import Header, edits_name, letters
 
@@ -79,6 +83,12 @@ class Edits:
     def digest(self, used: Collection[str]) -> str | None:
         """What the plan remembers of the edits."""
         return sha256(self.content(used)).hexdigest() if used else None
+
+
+def planned_outgoing(letter: Letter, record: Record, changes: Edits, keep_headers: Keep) -> Outgoing | None:
+    """A letter of a plan as it goes; None where the record is not what was planned."""
+    planned = restore_planned(letter, record, letter.record_id in changes.changed)
+    return None if planned is None else make_outgoing(letter, changes.apply(planned), keep_headers)
 
 
 def _maps(record: Record, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing, Presence, Search
 from dlq.core.errors import BrokerError, DlqError, UsageError
-from dlq.replay import came_back, content, edits, marks, planfile, status
+from dlq.replay import came_back, edits, marks, planfile, status
 from dlq.replay.actor import actor
 from dlq.replay.apply import forget
 from dlq.replay.brokers import Brokers
@@ -192,11 +192,11 @@ def _outgoing(plan: Checked, numbers: Collection[int], notes: list[str]) -> dict
     records, changes = Loader(plan.store).records(letters), edits.load(plan.store, plan.header)
     by_broker: dict[str, list[Outgoing]] = {}
     for letter, record in zip(letters, records, strict=True):
-        planned = content.restore_planned(letter, record, letter.record_id in changes.changed)
-        if planned is None and letter.content:
+        outgoing = edits.planned_outgoing(letter, record, changes, plan.header.keep_headers)
+        if outgoing is None and not letter.content:
+            outgoing = make_outgoing(letter, changes.apply(record), plan.header.keep_headers)
+        if outgoing is None:
             notes.append(f"letter {letter.record_id} is not what was planned: somebody changed the archive")
             continue
-        by_broker.setdefault(letter.broker, []).append(
-            make_outgoing(letter, changes.apply(planned or record), plan.header.keep_headers)
-        )
+        by_broker.setdefault(letter.broker, []).append(outgoing)
     return by_broker

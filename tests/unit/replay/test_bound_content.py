@@ -12,6 +12,7 @@ from support.replaying import Replaying, fill, judge
 
 from dlq.archive import manifests, schema, segments
 from dlq.archive.store import LocalStore
+from dlq.connectors.base import Outcome
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
 from dlq.replay import planfile
@@ -21,8 +22,8 @@ from dlq.replay.verify import verify
 
 
 def forge(replay: Replaying, letters: list[Record]) -> None:
-    """Write other letters where a segment was; its manifest stays."""
-    [manifest] = manifests.list_committed(replay.store)
+    """Write other letters where the first segment was; its manifest stays."""
+    manifest, *_ = manifests.list_committed(replay.store)
     replay.store.put(manifest.segment, parquet(schema.to_table(letters)))
 
 
@@ -63,6 +64,22 @@ def test_a_segment_that_a_forged_manifest_replaces_is_held_against_the_plan_too(
     run = replay.apply(plan)
     assert (run.sent, run.changed) == (0, [one.record_id for one in letters])
     assert replay.queue.arrived() == []
+
+
+def test_what_was_in_doubt_when_a_connection_ended_is_looked_for_as_it_was_planned(replay: Replaying) -> None:
+    [one], [other] = (fill(replay.store, 1, start=number, body=b"pay") for number in (0, 10))
+    judge(replay.store, {one.record_id: "replay", other.record_id: "replay"})
+    plan = replay.plan(witness=True)
+    replay.queue.buffer, replay.queue.dies_at = 1, 2
+
+    def changed_behind_its_back(_number: int) -> Outcome:
+        forge(replay, [one._replace(body=b"pay the attacker")])
+        return "refused"
+
+    replay.queue.fate = changed_behind_its_back
+    run = replay.apply(plan)
+    assert replay.states(plan)["in_doubt"] == 1
+    assert "the archive holds something else than what was planned" in run.lost[0]
 
 
 def test_what_reconcile_looks_for_is_what_was_planned(replay: Replaying) -> None:
