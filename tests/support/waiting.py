@@ -11,6 +11,8 @@ STARTUP = 240.0
 """Of a broker or a server; less than a test may take."""
 SOON = 30.0
 """For what would go on for ever, or for minutes, if nothing ended it."""
+UNHURRIED = f"{PATIENCE:.0f}s"
+"""The `timeout` of a client that something else than silence is to end."""
 
 
 def eventually(look: Callable[[], _T]) -> _T:

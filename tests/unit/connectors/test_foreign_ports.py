@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.waiting import UNHURRIED
 
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
@@ -41,19 +42,19 @@ def address() -> Iterator[str]:
 
 
 def by_stomp(address: str) -> None:
-    Link(ActiveMQBroker("shop", "activemq", url=f"stomp://{address}", timeout="5s"))
+    Link(ActiveMQBroker("shop", "activemq", url=f"stomp://{address}", timeout=UNHURRIED))
 
 
 def by_openwire(address: str) -> None:
-    OpenWireConnection(ActiveMQBroker("shop", "activemq", url=f"tcp://{address}", timeout="5s"))
+    OpenWireConnection(ActiveMQBroker("shop", "activemq", url=f"tcp://{address}", timeout=UNHURRIED))
 
 
 def of_rocketmq(address: str) -> None:
-    Cluster(RocketBroker("shop", "rocketmq", url=f"rocketmq://{address}", timeout="5s")).masters()
+    Cluster(RocketBroker("shop", "rocketmq", url=f"rocketmq://{address}", timeout=UNHURRIED)).masters()
 
 
 def of_rabbitmq(address: str) -> None:
-    broker = RabbitBroker("shop", "rabbitmq", url=f"amqp://{address}/", timeout="5s")
+    broker = RabbitBroker("shop", "rabbitmq", url=f"amqp://{address}/", timeout=UNHURRIED)
     RabbitConnector(broker).inspect(Source("s", "shop", queue="orders"))
 
 

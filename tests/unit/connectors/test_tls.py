@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.servers.hostile import Server, certificate, hearing, speaking_tls
+from support.waiting import UNHURRIED
 
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.activemq.stomp_connection import Link as StompLink
@@ -28,6 +29,10 @@ KINDS: dict[str, tuple[str, Callable[[Broker], object]]] = {
 }
 
 
+KAFKA = "5s"
+"""Its client asks again until that is over."""
+
+
 @pytest.fixture(autouse=True)
 def password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "TLS", "s3cret")
@@ -37,7 +42,7 @@ def broker_of(kind: str, address: str, **more: object) -> Broker:
     url = KINDS[kind][0].format(address)
     where = {"url": "stomp://u@h", "openwire_url": url} if kind == "openwire" else {"url": url}
     kind = "activemq" if kind == "openwire" else kind
-    return kind_of(kind).settings("b", kind, password_env="TLS", timeout="2s", **where, **more)  # type: ignore[arg-type]
+    return kind_of(kind).settings("b", kind, password_env="TLS", timeout=UNHURRIED, **where, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +78,13 @@ def test_kafka_says_what_a_certificate_lacks(tmp_path: Path, name: str, is_trust
     files = {"ca_file": str(pem)} if is_trusted else {}
     with Server(hearing(heard), tls=speaking_tls(pem)) as server:
         broker = KafkaBroker(
-            "b", "kafka", f"kafka+ssl://{server.address}", user="u", password_env="TLS", timeout="2s", **files
+            "b",
+            "kafka",
+            f"kafka+ssl://{server.address}",
+            user="u",
+            password_env="TLS",
+            timeout=KAFKA,
+            **files,
         )
         with pytest.raises(AccessDenied, match=f"certificate verify failed; {why}.*; look at ca_file"):
             KafkaCluster(broker).names()
@@ -88,7 +99,7 @@ def test_kafka_asks_no_host_for_its_certificate_that_the_configuration_does_not_
 ) -> None:
     shown = speaking_tls(certificate(tmp_path, "DNS:elsewhere.example"))
     with Server(lambda peer: None, tls=shown) as server:
-        broker = KafkaBroker("b", "kafka", "kafka+ssl://bootstrap.example:9093", timeout="2s", hosts=hosts)
+        broker = KafkaBroker("b", "kafka", "kafka+ssl://bootstrap.example:9093", timeout=KAFKA, hosts=hosts)
         said = f"ssl://{server.address}/bootstrap: SSL handshake failed: certificate verify failed"
         assert Clients(broker)._unverified(said) == ("self-signed certificate" if is_asked else "")
         assert server.connections == is_asked

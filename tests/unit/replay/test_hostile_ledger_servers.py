@@ -28,6 +28,7 @@ from support.servers.hostile_sql import (
     row,
     rows,
 )
+from support.waiting import SOON
 
 from dlq.archive.store import LocalStore
 from dlq.connectors import looks
@@ -275,8 +276,8 @@ EVIDENCE: Mapping[str, tuple[str, Answers, str]] = {
 
 @pytest.mark.parametrize("odd", EVIDENCE)
 def test_what_no_store_of_evidence_holds_is_said_in_a_line(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0)
     kind, answers, words = EVIDENCE[odd]
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0 if "a look" in words else SOON)
 
     def count() -> Any:
         return sum(1 for _ in stores.read(evidence))

@@ -20,7 +20,7 @@ from support.brokers.hostile_amqp10 import (
     usual,
 )
 from support.servers.hostile import Server
-from support.waiting import SOON
+from support.waiting import SOON, UNHURRIED
 
 from dlq.connectors import looks
 from dlq.connectors.activemq import artemis_routing, stomp_connection
@@ -35,7 +35,8 @@ from dlq.connectors.amqp10.values import NULL, binary, described_value, sequence
 from dlq.connectors.base import SendRequest, Sent, Target
 from dlq.core.errors import ConnectionLost, DlqError
 
-TIMEOUT = 0.2
+TIMEOUT = 0.5
+"""For who does nothing."""
 LETTERS = 5
 
 
@@ -46,12 +47,13 @@ class Unanchored(Amqp10Sender):
         pass
 
 
-def by_amqp(address: str) -> Sender:
-    return Unanchored(
-        ActiveMQBroker(
-            "b", "activemq", "stomp://127.0.0.1:1", amqp_url=f"amqp://{address}", timeout=f"{TIMEOUT}s"
-        )
-    )
+def by_amqp(address: str, timeout: str = UNHURRIED) -> Sender:
+    url = f"amqp://{address}"
+    return Unanchored(ActiveMQBroker("b", "activemq", "stomp://127.0.0.1:1", amqp_url=url, timeout=timeout))
+
+
+def in_haste(address: str) -> Sender:
+    return by_amqp(address, f"{TIMEOUT}s")
 
 
 def published(
@@ -103,7 +105,7 @@ def test_who_does_nothing_is_left_and_no_letter_goes_alone(harm: str) -> None:
     what, odd, body = HARMS[harm]
     with Server(broker := Taking({what: odd})) as server:
         began = time.monotonic()
-        sent, error = published(server.address, body=body)
+        sent, error = published(server.address, in_haste, body)
         assert time.monotonic() - began < SOON
     assert isinstance(error, ConnectionLost)
     assert {one.outcome for one in sent} == {"in_doubt"}
@@ -198,7 +200,7 @@ NO_TRANSACTION: Mapping[str, Odd] = {
 @pytest.mark.parametrize("answer", NO_TRANSACTION)
 def test_who_begins_no_transaction_is_left_and_refuses_no_letter(answer: str) -> None:
     with Server(broker := Taking({DECLARE: NO_TRANSACTION[answer]})) as server:
-        sent, error = published(server.address)
+        sent, error = published(server.address, in_haste if answer == "silence" else by_amqp)
     assert isinstance(error, ConnectionLost)
     assert not sent
     assert broker.sessions == 1

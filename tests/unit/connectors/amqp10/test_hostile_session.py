@@ -10,6 +10,7 @@ from support.brokers.hostile import amqp10, flood, hang_up, listen, once
 from support.brokers.hostile_amqp10 import LETTER as SENDING
 from support.brokers.hostile_amqp10 import Taking, flow
 from support.servers.hostile import Server
+from support.waiting import SOON
 
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.session import Login, Outcome, Session
@@ -174,8 +175,9 @@ ENDLESS: Mapping[str, tuple[int, Callable[[socket.socket], None], str]] = {
 @pytest.mark.parametrize("harm", ENDLESS)
 def test_what_never_ends_is_ended(harm: str) -> None:
     when, behaviour, words = ENDLESS[harm]
+    patience = TIMEOUT if "no answer" in words else SOON
     with Server(amqp10(behaviour, when)) as server, pytest.raises(ENDS) as raised:
-        read(opened(server))
+        read(opened(server, patience))
     assert re.search(words, str(raised.value))
 
 
@@ -189,7 +191,8 @@ ROWS = b"".join(
 def test_outcomes_of_what_was_never_sent_take_no_memory() -> None:
     to_coordinator = {frames.ATTACH: attached() + CREDIT}
     with Server(amqp10(flood(b"", ROWS), frames.TRANSFER, to_coordinator)) as server:
-        transactions = Transactions(opened(server))
+        transactions = Transactions(session := opened(server, SOON))
+        session.patience = 1.0
         tracemalloc.start()
         with pytest.raises(LinkLostError, match="no answer"):
             transactions.begin()
@@ -201,7 +204,7 @@ def test_outcomes_that_run_backwards_or_come_twice_answer_nothing_twice() -> Non
     accepted = frames.state(frames.ACCEPTED)
     told = frames.disposition(7, 6, accepted, True) + frames.disposition(0, 0, accepted, True) * 3
     with Server(amqp10(once(told), frames.TRANSFER, {frames.ATTACH: attached() + CREDIT})) as server:
-        session = opened(server, patience=20)
+        session = opened(server, SOON)
         link = session.attach(frames.SENDER, "q")
         session.wait_until(lambda: link.credit > 0)
         sent, outcomes = session.send(link, b"x"), list[Outcome]()
@@ -237,11 +240,10 @@ def test_less_room_than_what_is_on_its_way_is_none(told: str) -> None:
         return said if len(sent) == 3 else b""
 
     with Server(Taking({SENDING: third})) as server:
-        session = opened(server, patience=5)
+        session = opened(server, SOON)
         link = session.attach(frames.SENDER, "q")
         session.wait_until(lambda: link.credit > 0)
         for _ in range(3):
             session.send(link, b"x")
-        session.turn(5)
-        assert (link.credit, session.window) == left
+        session.wait_until(lambda: (link.credit, session.window) == left)
         session.cut()

@@ -12,7 +12,7 @@ from pika import spec
 from support.analyzers.letters import record
 from support.brokers.hostile import Harm, amqp, amqp_delivery, flood, once
 from support.servers.hostile import Server
-from support.waiting import SOON
+from support.waiting import SOON, UNHURRIED
 
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.amqp.frames import encode_method
@@ -40,7 +40,7 @@ def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
         sent: list[Sent] = []
         with Server(amqp(harm, "Basic.Publish")) as server:
             url = f"amqp://u@{server.address}"
-            broker = RabbitBroker("b", "rabbitmq", url, password_env="HOSTILE", timeout="2s")
+            broker = RabbitBroker("b", "rabbitmq", url, password_env="HOSTILE", timeout=UNHURRIED)
             publisher = RabbitPublisher(broker, "plan", 100, blocked_seconds=0.5)
             try:
                 sent += publisher.publish(letters(body))
