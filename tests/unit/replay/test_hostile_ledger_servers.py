@@ -189,21 +189,29 @@ def dripping(peer: socket.socket) -> None:
         peer.sendall(row(b"sending", b"1")[1:])
 
 
+LONG = b"x" * 10_000
+"""So that memory grows soon, also that of a process which has much of it free."""
+
+
 def endless(peer: socket.socket) -> None:
     peer.sendall(described(TEXT, NUMBER))
     while True:
-        peer.sendall(row(b"sending", b"1") * 10_000)
+        peer.sendall(row(LONG, b"1") * 100)
 
 
-def endless_of_mysql(peer: socket.socket, pause: float = 0.0) -> None:
+def endless_of_mysql(
+    peer: socket.socket,
+    text: bytes = b"\xfc%b%b" % (len(LONG).to_bytes(2, "little"), LONG),
+    pause: float = 0.0,
+) -> None:
     peer.sendall(mysql_rows([WORD, LARGE])[:-9])
     for first in itertools.count(5, 100):
-        peer.sendall(b"".join(packet(n % 256, b"\x07sending\x011") for n in range(first, first + 100)))
+        peer.sendall(b"".join(packet(n % 256, text + b"\x011") for n in range(first, first + 100)))
         time.sleep(pause)
 
 
 def dripping_of_mysql(peer: socket.socket) -> None:
-    endless_of_mysql(peer, 0.05)
+    endless_of_mysql(peer, b"\x07sending", 0.05)
 
 
 SLOW = "no whole answer came within|timed out|cannot be reached"
