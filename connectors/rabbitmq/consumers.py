@@ -60,7 +60,7 @@ def _bound(management: Management, exchange: str, key: str) -> list[tuple[str, s
         return None
     reached = [
         (str(binding.get("destination_type")), str(binding.get("destination")))
-        for binding in management.get_all("exchanges", management.vhost, exchange, "bindings", "source")
+        for binding in management.get_bindings_of(exchange)
         if matches(str(binding.get("routing_key", "")), key)
     ]
     return reached or [("exchange", alternate) for alternate in _alternates(found)]

@@ -11,6 +11,7 @@ from dlq.connectors.rabbitmq.connection import parameters
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.web import NoAnswerError, Page, Site, document
 from dlq.core.errors import BrokerError
+from dlq.core.text import for_terminal
 
 _MORE_TRIES, _PAUSE = 2, 0.2
 _PORTS = {"http": 15672, "https": 15671}
@@ -48,8 +49,20 @@ class Management:
         return found
 
     def get_all(self, *path: str, **query: str) -> list[Mapping[str, Any]]:
-        """The objects of the list at /api/path; none where there is nothing. Raises ManagementError."""
-        found = self._get(*path, **query) or []
+        """The objects of the list at /api/path. Raises ManagementError, also where no such list is."""
+        found = self._get(*path, **query)
+        if found is None:
+            where = for_terminal("/".join(path))
+            hint = "is there such a virtual host, and is the path right?"
+            raise ManagementError(f"{self._place} knows nothing of {where}: {hint}")
+        return self._objects(found)
+
+    def get_bindings_of(self, exchange: str) -> list[Mapping[str, Any]]:
+        """Those that lead from an exchange; none where it is gone. Raises ManagementError."""
+        found = self._get("exchanges", self.vhost, exchange, "bindings", "source")
+        return self._objects([] if found is None else found)
+
+    def _objects(self, found: Any) -> list[Mapping[str, Any]]:
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise ManagementError(f"{self._place} answers something that is no list of objects")
         return found

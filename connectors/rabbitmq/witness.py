@@ -292,7 +292,7 @@ _UNANCHORED = (
 
 def _bound(management: Management, plan: str) -> set[str]:
     """The queues of which the witness has a copy of all that they get."""
-    bindings = management.get_all("exchanges", management.vhost, exchange_of(plan), "bindings", "source")
+    bindings = management.get_bindings_of(exchange_of(plan))
     return {str(one.get("destination")) for one in bindings if one.get("destination_type") == "queue"}
 
 

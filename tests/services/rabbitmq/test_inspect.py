@@ -8,7 +8,7 @@ from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import topology
 from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.core.errors import NotFound, UsageError
+from dlq.core.errors import NotFound, Unreachable, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
 
@@ -157,6 +157,12 @@ def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbi
 def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:
     with pytest.raises(UsageError, match="needs management_url"):
         RabbitConnector(rabbit.broker(management_url=None)).discover()
+
+
+def test_a_virtual_host_that_is_not_there_is_not_one_without_queues(rabbit: Rabbit) -> None:
+    broker = rabbit.broker(url=f"amqp://guest@127.0.0.1:{rabbit.node.port}/nowhere")
+    with pytest.raises(Unreachable, match="knows nothing of queues/nowhere: is there such a virtual host"):
+        RabbitConnector(broker).discover()
 
 
 @on_private_nodes
