@@ -198,13 +198,14 @@ def test_a_witness_proves_nothing_once_nodes_have_lost_each_other(
 def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     rabbit_cluster: Cluster, tmp_path: Path
 ) -> None:
+    """The leader goes last: before that two could elect the third, which then still knows its letters."""
     leader, other, third = rabbit_cluster.nodes
     shop = Shop(rabbit_cluster, tmp_path, leader, first=other)
     connector = RabbitConnector(shop.at(other).broker())
     queue = request("old-quorum").source
     eventually(lambda: connector.gauge(queue).depth == NUMBER)
-    leader.kill()
     third.kill()
+    leader.kill()
     eventually(lambda: connector.gauge(queue).depth is None)
     found = connector.gauge(queue)
     assert (found.consumers, proven_depth(found)) == (None, None)
