@@ -327,8 +327,10 @@ def _against(management: Management, plan: str) -> Iterator[str]:
     """What speaks against all that the witness of a plan holds, and lacks."""
     if not _wait_for_the_end_of(connection_name(plan), management):
         yield "the connection that sent is still there, so that letters may still arrive: ask again later"
-    witness = management.get("queues", management.vhost, queue_of(plan)) or {}
-    if any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING):
+    witness = management.get("queues", management.vhost, queue_of(plan))
+    if witness is None:
+        yield "the management API does not show the witness queue, nor its policy"
+    elif any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING):
         yield "a policy removes letters from the witness queue"
 
 
@@ -365,8 +367,8 @@ def _may_lack(management: Management, queues: set[str]) -> set[str]:
     """
     if _version(management) >= (4,):
         return set()
-    described = {name: management.get("queues", management.vhost, name) or {} for name in queues}
-    return {name for name, queue in described.items() if queue.get("type") == "quorum"}
+    shown = {name: management.get("queues", management.vhost, name) for name in queues}
+    return {name for name, queue in shown.items() if queue is None or queue.get("type") == "quorum"}
 
 
 def _version(management: Management) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
@@ -300,6 +300,27 @@ def test_a_witness_that_has_lost_something_proves_no_absence(
     assert set(found.shown.values()) <= {"sent", "unknown"}
     assert (found.shown[2], found.shown[3]) == ("sent", "unknown")
     assert any("has lost its first message" in why for why in found.doubts)
+
+
+@on_private_nodes
+def test_a_witness_that_the_management_api_does_not_show_proves_nothing(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a gateway that lets some addresses through: what speaks against it may be there."""
+    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    since, letters = now(), [letter(number, to_queue(queue)) for number in range(2)]
+    until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:1]))
+    connector, get = RabbitConnector(broker), Management.get
+    assert connector.find(Search(plan, letters, since)).shown == {0: "sent", 1: "not_sent"}
+
+    def without(management: Management, *path: str) -> Mapping[str, Any] | None:
+        return None if path[-1] == queue_of(plan) else get(management, *path)
+
+    monkeypatch.setattr(Management, "get", without)
+    found = connector.find(Search(plan, letters, since))
+    assert found.shown == {0: "unknown", 1: "unknown"}
+    assert any("does not show the witness queue" in why for why in found.doubts)
 
 
 @on_private_nodes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.servers.hostile import Server, answering
+from support.servers.hostile import Server
 
 from dlq.connectors.rabbitmq import management
 from dlq.connectors.rabbitmq.consumption import list_queues
@@ -15,7 +15,7 @@ from dlq.connectors.rabbitmq.discovery import discover
 from dlq.connectors.rabbitmq.management import Management, ManagementError
 from dlq.connectors.rabbitmq.nodes import describe_nodes
 from dlq.connectors.rabbitmq.queue_pattern import resolve
-from dlq.connectors.rabbitmq.witness import _bound, _wait_for_the_end_of
+from dlq.connectors.rabbitmq.witness import _bound, _may_lack, _wait_for_the_end_of
 from dlq.core.errors import BrokerError
 
 GOING = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
@@ -32,7 +32,12 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> RabbitBroker:
 @pytest.fixture
 def knowing_nothing(broker: RabbitBroker) -> Iterator[RabbitBroker]:
     """Its management API answers 404 whatever it is asked: another path, a gateway, no such virtual host."""
-    with Server(answering(GONE)) as server:
+
+    def answer(peer: socket.socket) -> None:
+        while peer.recv(2**16):
+            peer.sendall(GONE)
+
+    with Server(answer) as server:
         yield RabbitBroker(**{**vars(broker), "management_url": f"http://{server.address}"})
 
 
@@ -81,3 +86,7 @@ def test_a_list_that_is_not_there_is_not_an_empty_one(look: str, knowing_nothing
 
 def test_an_exchange_that_is_gone_has_no_bindings(knowing_nothing: RabbitBroker) -> None:
     assert _bound(Management(knowing_nothing), "p") == set()
+
+
+def test_a_target_that_is_not_shown_may_lack_what_its_witness_holds(knowing_nothing: RabbitBroker) -> None:
+    assert _may_lack(Management(knowing_nothing), {"q"}) == {"q"}
