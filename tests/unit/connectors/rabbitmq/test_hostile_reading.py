@@ -59,7 +59,7 @@ def test_an_exchange_that_leads_to_another_for_ever_tells_no_queues(monkeypatch:
         def get(self, *_path: str) -> Mapping[str, Any]:
             return {"type": "fanout"}
 
-        def get_all(self, *_path: str, **_query: str) -> list[Mapping[str, Any]]:
+        def get_bindings_of(self, _exchange: str) -> list[Mapping[str, Any]]:
             return [{"destination_type": "exchange", "destination": str(next(names))}]
 
     monkeypatch.setattr(consumers, "Management", Endless)
