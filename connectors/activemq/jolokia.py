@@ -42,6 +42,12 @@ _CLIENTS = (
 _BRIDGES = "org.apache.activemq:type=Broker,brokerName=*,connector=networkConnectors,networkConnectorName=*"
 _BRIDGED = re.compile(r".*_(?:outbound|inbound_.*)")
 """The client ids of other brokers' bridges (DemandForwardingBridgeSupport)."""
+_BROKERS = {
+    False: ("org.apache.activemq:type=Broker,brokerName=*", "Queues"),
+    True: ("org.apache.activemq.artemis:broker=*", "QueueNames"),
+}
+"""Whether it is Artemis -> its brokers, and what they call the list of their queues."""
+_NO_BROKER = "it shows no queue, and no broker that has none; is it this broker's?"
 _BROKER_NAME = re.compile(r"brokerName=[^,]+")
 _ARTEMIS_READ = (
     "Name",
@@ -100,6 +106,8 @@ class Jolokia:
         """All queues by name. Raises Unreachable, AccessDenied."""
         mbean, attributes = (_ARTEMIS, _ARTEMIS_READ) if self._artemis else (_CLASSIC, _CLASSIC_READ)
         found = self._read(mbean, attributes)
+        if not found:
+            self._confirm_that_none_is_there()
         depth, flight = (
             ("MessageCount", "DeliveringCount") if self._artemis else ("QueueSize", "InFlightCount")
         )
@@ -112,6 +120,13 @@ class Jolokia:
             }
         except (KeyError, ValueError) as error:
             raise self._no_jolokia() from error
+
+    def _confirm_that_none_is_there(self) -> None:
+        """The agent of another JVM, and one that fails, show none either. Raises Unreachable."""
+        brokers, names = _BROKERS[self._artemis]
+        told = [values.get(names) for values in self._read(brokers, (names,)).values()]
+        if not told or any(one != [] for one in told):
+            raise Unreachable(f"{self._place}: {_NO_BROKER}")
 
     def bridges(self) -> list[str]:
         """The bridges to and from other brokers that a Classic broker has now, by their names."""

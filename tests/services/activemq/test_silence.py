@@ -2,9 +2,11 @@
 
 import pytest
 from services.activemq.test_bridge import bridged  # noqa: F401
-from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic
+from support.brokers.activemq.broker import CLASSIC, broker_of
+from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, settings_of
 
 from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.core.errors import Unreachable
 
 pytestmark = pytest.mark.activemq
 
@@ -72,3 +74,11 @@ def test_a_drain_of_a_broker_with_bridges_is_said_to_take_the_others_letters(
         assert any(f"has bridges to others ({name})" in warning for warning in warnings)
         _, _, reading = place.pull("drain")
         assert any("has bridges to others" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize("version", CLASSIC)
+def test_a_broker_without_queues_is_believed_and_the_agent_of_another_is_not(version: str) -> None:
+    with broker_of(version) as fresh:
+        assert Jolokia(settings_of(fresh), artemis=False).queues() == {}
+        with pytest.raises(Unreachable, match="shows no queue, and no broker that has none"):
+            Jolokia(settings_of(fresh), artemis=True).queues()

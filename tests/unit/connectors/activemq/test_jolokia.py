@@ -9,17 +9,23 @@ from typing import Any
 import pytest
 
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.jolokia import mend_escapes
+from dlq.connectors.activemq.jolokia import Jolokia, mend_escapes
 from dlq.connectors.activemq.queues import Queues
 from dlq.core.errors import AccessDenied, Unreachable
 
 FORBIDDEN = json.dumps({"status": 403, "error": "no read"})
+NOT_THERE = json.dumps({"status": 404, "error": "No MBean with pattern"})
+FAILING = json.dumps({"status": 500, "error": "java.lang.OutOfMemoryError"})
+HIDING = json.dumps({"status": 200, "value": {}})
 TROUBLES = {
     "a wrong password": (401, "", AccessDenied, "HTTP 401; check user, password"),
     "a wrong path": (404, "", Unreachable, "HTTP 404; is the path right"),
     "a page that is no Jolokia": (200, "<html>", Unreachable, "something that is no JSON; is the path right"),
     "another service's JSON": (200, "[]", Unreachable, "not come from Jolokia; is the path right"),
     "a policy that forbids to read": (200, FORBIDDEN, AccessDenied, "forbids to read"),
+    "the agent of something else": (200, NOT_THERE, Unreachable, "no broker that has none; is it this"),
+    "one that fails": (200, FAILING, Unreachable, "no broker that has none; is it this"),
+    "one that hides": (200, HIDING, Unreachable, "no broker that has none; is it this"),
 }
 
 
@@ -73,10 +79,11 @@ def test_a_name_needs_no_jolokia_and_what_is_wrong_with_it_is_found_out_once(
     agent, error, words = trouble
     queues = queues_of(agent.url)
     assert queues.resolve_names("orders") == ["orders"]
+    asked = agent.asked
     assert (queues.facts("orders"), queues.message("orders", "ID:1")) == (None, None)
     assert isinstance(queues.trouble, error)
     assert words in str(queues.trouble)
-    assert agent.asked == 1
+    assert agent.asked == asked
 
 
 def test_a_pattern_needs_jolokia_and_so_do_its_details(trouble: tuple[Agent, type[Exception], str]) -> None:
@@ -91,3 +98,14 @@ def test_nobody_where_jolokia_should_be_is_said() -> None:
     queues = queues_of("http://127.0.0.1:1/jolokia/")
     assert queues.names() is None
     assert "b.jolokia_url (127.0.0.1:1): Connection refused" in str(queues.trouble)
+
+
+@pytest.mark.parametrize(("listed", "is_believed"), [([], True), (["one"], False), (None, False)])
+def test_that_there_is_no_queue_is_what_the_broker_s_own_list_says(
+    listed: object, is_believed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: dict[str, Any] = {"Name": {}, "Queues": {"broker": {"Queues": listed}}}
+    monkeypatch.setattr(Jolokia, "_ask", lambda _, question: answers[question["attribute"][0]])
+    queues = queues_of("http://h/jolokia/")
+    assert (queues.names() == []) is is_believed
+    assert (queues.trouble is None) is is_believed
