@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -364,8 +365,12 @@ with opened(Ledger(), LocalStore(sys.argv[1])): pass
         ledger.claim("plan", [replay(1)])
 
 
-def test_a_look_that_fails_leaves_no_copy(store: LocalStore, file: Path) -> None:
+def test_a_look_that_fails_leaves_no_copy(
+    store: LocalStore, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A server looks again and again."""
+    monkeypatch.setattr(scratch, "_kept", {})  # Spark of another test lives in the folder of this process
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with open(f"{file}-wal", "wb") as log:
         log.truncate(2**40)
     for _ in range(3):
