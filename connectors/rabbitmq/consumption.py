@@ -13,15 +13,14 @@ from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
 from dlq.connectors.rabbitmq import consumers
-from dlq.connectors.rabbitmq.connection import new_channel, open_connection
+from dlq.connectors.rabbitmq.connection import new_channel, open_connection, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.web import whole
-from dlq.core.errors import NotFound
+from dlq.core.errors import DlqError, NodeDown, NotFound
 from dlq.core.text import for_terminal
 
-_NOT_FOUND = 404
 _INTERVAL = 5.0
 """Seconds between statistics where nothing else is configured (collect_statistics_interval)."""
 _SERVING = ("running", "idle", "flow")
@@ -38,8 +37,8 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     names = {name for queues in reached.values() for name in queues}
     acknowledged = _acknowledged(fetch_queues(broker, names)[0])
     with open_connection(broker) as connection:
-        known = {one.receiver: one for one in _declared(connection, names, acknowledged)}
-    found = {target: [known[name] for name in queues if name in known] for target, queues in reached.items()}
+        looked = dict(_look(broker, connection, names, acknowledged))
+    found = {target: _known(looked[name] for name in queues) for target, queues in reached.items()}
     return {target: queues for target, queues in found.items() if queues}
 
 
@@ -54,29 +53,37 @@ def gauge(
     broker: RabbitBroker, names: Sequence[str], known: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Gauge:
     """How many letters these queues have; `known`: as they are `listed`. Raises NotFound when one is not
-    there.
+    there, AccessDenied when another connection has it for itself.
 
-    A quorum queue without a leader seems to be empty; there nobody's absence is proven either.
+    A quorum queue without a leader seems to be empty; there nobody's absence is proven either. A classic one
+    whose node is down seems not to be there.
     """
     shown, trouble = (
         fetch_queues(broker, names) if known is None else ({one: known[one] for one in names}, "")
     )
     with open_connection(broker) as connection:
-        found = list(_declared(connection, names, _acknowledged(shown)))
-    if len(found) < len(names):
-        gone = sorted(set(names) - {one.receiver for one in found})
+        looked = dict(_look(broker, connection, names, _acknowledged(shown)))
+    if gone := sorted(name for name, one in looked.items() if isinstance(one, NotFound)):
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
+    refusals = [one for one in looked.values() if isinstance(one, DlqError)]
+    for error in refusals:
+        if not isinstance(error, NodeDown):
+            raise error
+    found = _known(looked.values())
     filled = [shown.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
     moments = [moment * 1_000_000 for moment in map(whole, filled) if moment is not None]
     oldest = moments if len(moments) == len(filled) else []
-    away = {
-        name: queue["state"] for name, queue in shown.items() if queue.get("state", "idle") not in _SERVING
-    }
-    if silent := [one.receiver for one in found if one.receiver in away and not one.waiting]:
-        said = ", ".join(f"{name} is {away[name]}" for name in silent)
-        note = for_terminal(f"{said}: what lies there is not known")
+    states = {one.receiver: _state(shown.get(one.receiver)) for one in found if not one.waiting}
+    silent = [for_terminal(f"{name} is {state}") for name, state in states.items() if state not in _SERVING]
+    if silent := [*map(str, refusals), *silent]:
+        note = f"{', '.join(silent)}: what lies there is not known"
         return gauge_of(found, oldest)._replace(depth=None, consumers=None, note=note)
     return gauge_of(found, oldest)._replace(note=trouble)
+
+
+def _state(shown: Mapping[str, Any] | None) -> str:
+    """Of a queue that is there; None: the management API was not asked."""
+    return "not shown by the management API" if shown == {} else str((shown or {}).get("state", "idle"))
 
 
 def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
@@ -93,9 +100,12 @@ def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[
                     channel.queue_declare(queue, passive=True)
                 channel.close()
             except ChannelClosedByBroker as refused:
-                if refused.reply_code == _NOT_FOUND:
+                error = refusal(refused.reply_code, refused.reply_text, broker)
+                if isinstance(error, NotFound):
                     what = f"exchange {exchange}" if exchange else f"queue {queue}"
                     found[target] = for_terminal(f"there is no {what}")
+                elif isinstance(error, NodeDown):
+                    found[target] = str(error)
     return found
 
 
@@ -109,20 +119,28 @@ def receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target
         return queues
 
 
-def _declared(
-    connection: pika.BlockingConnection, names: Iterable[str], acknowledged: Mapping[str, int]
-) -> Iterator[Consumption]:
-    """A queue that is not there closes its channel, so each has one of its own."""
+def _look(
+    broker: RabbitBroker,
+    connection: pika.BlockingConnection,
+    names: Iterable[str],
+    acknowledged: Mapping[str, int],
+) -> Iterator[tuple[str, Consumption | DlqError]]:
+    """Each queue, or what the broker says instead: then it closes the channel, so each has one of its own."""
     for name in names:
         channel = new_channel(connection)
         try:
             found = channel.queue_declare(name, passive=True).method
-        except ChannelClosedByBroker:
+        except ChannelClosedByBroker as refused:
+            yield name, refusal(refused.reply_code, refused.reply_text, broker)
             continue
         channel.close()
         known = acknowledged.get(name)
         age = 0.0 if known is None else _INTERVAL
-        yield Consumption(name, found.message_count, found.consumer_count, known, age)
+        yield name, Consumption(name, found.message_count, found.consumer_count, known, age)
+
+
+def _known(looked: Iterable[Consumption | DlqError]) -> list[Consumption]:
+    return [one for one in looked if isinstance(one, Consumption)]
 
 
 def fetch_queues(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:

@@ -26,9 +26,10 @@ from support.faults import Archive, Fault, Mends
 from support.waiting import eventually
 
 from dlq.capture.pull import PullResult, proven_depth
-from dlq.connectors.base import Search
+from dlq.connectors.base import Search, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.witness import WitnessedPublisher
+from dlq.core.errors import NotFound
 from dlq.replay.apply import Run
 
 pytestmark = pytest.mark.rabbitmq
@@ -213,3 +214,25 @@ def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     for node in (leader, third):
         node.start()
     eventually(lambda: proven_depth(connector.gauge(queue)) == NUMBER)
+
+
+def test_a_queue_whose_node_is_down_is_not_taken_for_one_that_is_not_there() -> None:
+    """3.10 answers 404 for both."""
+    os.environ[PASSWORD_VARIABLE] = "guest"
+    with Cluster(size=2) as cluster:
+        owner, other = cluster.nodes
+        shop = Rabbit(owner.url_of("/"), "/", owner, None)
+        shop.channel = shop.connect()
+        shop.channel.queue_declare("orders.dlq", durable=True)
+        shop.channel.connection.close()
+        owner.kill()
+        rabbit = Rabbit(other.url_of("/"), "/", other, None)
+        connector, queue = RabbitConnector(rabbit.broker()), request("orders.dlq").source
+        eventually(lambda: connector.gauge(queue).depth is None)
+        found, target = connector.gauge(queue), Target("queue", "orders.dlq")
+        assert proven_depth(found) is None
+        assert "is down" in found.note
+        [why] = connector.missing_targets([target]).values()
+        assert "its letters are there again when that is back" in why
+        with pytest.raises(NotFound, match="there is no queue strays"):
+            connector.gauge(request("strays").source)
