@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
+from threading import Event
 
 import pytest
 from pika import spec
@@ -31,9 +32,13 @@ def letters(body: bytes = b"x") -> Iterator[Outgoing]:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RabbitPublisher, "silent_seconds", 1.0)
+
+
+@pytest.fixture
 def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
     monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
-    monkeypatch.setattr(RabbitPublisher, "silent_seconds", 1.0)
     monkeypatch.setattr(RabbitPublisher, "goes_alone", WindowedPublisher.goes_alone)  # all are in flight
 
     def run(harm: Harm, body: bytes = b"x") -> tuple[list[Sent], DlqError | None]:
@@ -71,6 +76,7 @@ def now_and_then(*said: bytes) -> Harm:
     return harm
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
@@ -177,6 +183,7 @@ def test_what_may_have_been_routed_when_the_connection_ends_is_in_doubt(
     assert {one.outcome for one in sent} == {"in_doubt"}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_was_never_asked_for_ends_the_sending(publish: Publish) -> None:
     _, error = publish(flood(b"", ack(99) * 9999))
     assert isinstance(error, ConnectionLost)
@@ -185,10 +192,24 @@ def test_what_was_never_asked_for_ends_the_sending(publish: Publish) -> None:
 def test_a_confirm_of_what_was_not_written_yet_is_none(
     publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker reads nothing of what is sent, and confirms all of it."""
+    """The broker reads nothing of what is sent, and confirms all of it as soon as all is in the outbox."""
     monkeypatch.setattr("dlq.connectors.rabbitmq.publisher._UNSENT_BYTES", 2**30)
     monkeypatch.setattr(RabbitPublisher, "heavy_bytes", 2**30)
-    sent, error = publish(now_and_then(ack(LETTERS, multiple=True)), bytes(2**24))
+    put, is_put = RabbitPublisher.put, Event()
+
+    def put_and_say(publisher: RabbitPublisher, letter: Outgoing) -> None:
+        put(publisher, letter)
+        if letter.number == LETTERS - 1:
+            publisher.silent_seconds = 1.0
+            publisher.hear()
+            is_put.set()
+
+    def harm(peer: socket.socket) -> None:
+        is_put.wait(SOON)
+        now_and_then(ack(LETTERS, multiple=True))(peer)
+
+    monkeypatch.setattr(RabbitPublisher, "put", put_and_say)
+    sent, error = publish(harm, bytes(2**24))
     assert isinstance(error, ConnectionLost)
     assert {one.outcome for one in sent if one.number >= LETTERS - 2} == {"in_doubt"}
 
