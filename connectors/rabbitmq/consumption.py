@@ -53,10 +53,9 @@ def gauge(
     broker: RabbitBroker, names: Sequence[str], known: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Gauge:
     """How many letters these queues have; `known`: as they are `listed`. Raises NotFound when one is not
-    there, AccessDenied when another connection has it for itself.
+    there, AccessDenied when another connection has it for itself, NodeDown when none can be asked.
 
-    A quorum queue without a leader seems to be empty; there nobody's absence is proven either. A classic one
-    whose node is down seems not to be there.
+    A quorum queue without a leader seems to be empty; there nobody's absence is proven either.
     """
     shown, trouble = (
         fetch_queues(broker, names) if known is None else ({one: known[one] for one in names}, "")
@@ -65,11 +64,11 @@ def gauge(
         looked = dict(_look(broker, connection, names, _acknowledged(shown)))
     if gone := sorted(name for name, one in looked.items() if isinstance(one, NotFound)):
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
+    found = _known(looked.values())
     refusals = [one for one in looked.values() if isinstance(one, DlqError)]
     for error in refusals:
-        if not isinstance(error, NodeDown):
+        if not (found and isinstance(error, NodeDown)):
             raise error
-    found = _known(looked.values())
     filled = [shown.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
     moments = [moment * 1_000_000 for moment in map(whole, filled) if moment is not None]
     oldest = moments if len(moments) == len(filled) else []

@@ -29,7 +29,7 @@ from dlq.capture.pull import PullResult, proven_depth
 from dlq.connectors.base import Search, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.witness import WitnessedPublisher
-from dlq.core.errors import NotFound
+from dlq.core.errors import NodeDown, NotFound
 from dlq.replay.apply import Run
 
 pytestmark = pytest.mark.rabbitmq
@@ -221,18 +221,19 @@ def test_a_queue_whose_node_is_down_is_not_taken_for_one_that_is_not_there() -> 
     os.environ[PASSWORD_VARIABLE] = "guest"
     with Cluster(size=2) as cluster:
         owner, other = cluster.nodes
-        shop = Rabbit(owner.url_of("/"), "/", owner, None)
-        shop.channel = shop.connect()
-        shop.channel.queue_declare("orders.dlq", durable=True)
-        shop.channel.connection.close()
+        for node, name in ((owner, "orders.dlq"), (other, "pay.dlq")):
+            shop = Rabbit(node.url_of("/"), "/", node, None)
+            shop.channel = shop.connect()
+            shop.channel.queue_declare(name, durable=True)
+            shop.channel.connection.close()
         owner.kill()
-        rabbit = Rabbit(other.url_of("/"), "/", other, None)
-        connector, queue = RabbitConnector(rabbit.broker()), request("orders.dlq").source
-        eventually(lambda: connector.gauge(queue).depth is None)
-        found, target = connector.gauge(queue), Target("queue", "orders.dlq")
-        assert proven_depth(found) is None
-        assert "is down" in found.note
-        [why] = connector.missing_targets([target]).values()
-        assert "its letters are there again when that is back" in why
+        connector, target = RabbitConnector(shop.broker()), Target("queue", "orders.dlq")
+        eventually(lambda: connector.missing_targets([target]))
+        assert "its letters are there again when that is back" in connector.missing_targets([target])[target]
+        with pytest.raises(NodeDown):
+            connector.gauge(request("orders.dlq").source)
+        found = connector.gauge(request("*.dlq").source)
+        assert (found.depth, proven_depth(found)) == (None, None)
+        assert "orders.dlq' in vhost '/' is down" in found.note
         with pytest.raises(NotFound, match="there is no queue strays"):
             connector.gauge(request("strays").source)
