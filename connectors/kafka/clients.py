@@ -158,9 +158,11 @@ class Clients:
         return time.monotonic() - max(since, self._quiet_until) > self.timeout
 
     def note_error(self, error: KafkaError) -> None:
-        """What connections meet with; the first that says why counts."""
+        """What connections meet with; the first that says why counts. A certificate that the library does not
+        take is at times a failure of the transport to it: where the handshake ended while it was writing."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN and self._first is None:
-            self._first = error
+            said = str(error.str())
+            self._first = KafkaError(KafkaError._SSL, said) if _UNVERIFIED.search(said) else error
 
     def trouble(self, error: KafkaError, where: str = "") -> BrokerError:
         """The library's error, in words."""

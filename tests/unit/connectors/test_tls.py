@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from support.servers.hostile import Server, certificate, hearing, speaking_tls
 from support.waiting import UNHURRIED
 
@@ -89,6 +90,14 @@ def test_kafka_says_what_a_certificate_lacks(tmp_path: Path, name: str, is_trust
         with pytest.raises(AccessDenied, match=f"certificate verify failed; {why}.*; look at ca_file"):
             KafkaCluster(broker).names()
         assert not heard
+
+
+def test_kafka_tells_a_certificate_from_a_lost_connection_whatever_the_library_calls_it() -> None:
+    clients = Clients(KafkaBroker("b", "kafka", "kafka+ssl://127.0.0.1:1", timeout=KAFKA))
+    said = "ssl://127.0.0.1:1/bootstrap: error:0A000086:SSL routines::certificate verify failed"
+    clients.note_error(KafkaError(KafkaError._TRANSPORT, said))
+    assert isinstance(clients.denial, AccessDenied)
+    assert str(clients.denial).endswith("certificate verify failed; look at ca_file, and at verify_host")
 
 
 @pytest.mark.parametrize(
