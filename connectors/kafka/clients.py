@@ -159,7 +159,7 @@ class Clients:
 
     def note_error(self, error: KafkaError) -> None:
         """What connections meet with; the first that says why counts. A certificate that the library does not
-        take is at times a failure of the transport to it: where the handshake ended while it was writing."""
+        take it calls at times _SSL, at times _TRANSPORT, with the same text (seen on busy cores)."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN and self._first is None:
             said = str(error.str())
             self._first = KafkaError(KafkaError._SSL, said) if _UNVERIFIED.search(said) else error

@@ -8,7 +8,7 @@ from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import topology
 from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.core.errors import NotFound, Unreachable, UsageError
+from dlq.core.errors import AccessDenied, NotFound, Unreachable, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
 
@@ -183,3 +183,9 @@ def test_the_depth_of_a_pattern_is_that_of_its_queues_however_many(rabbit: Rabbi
     rabbit.channel.queue_declare("own.dlq", exclusive=True)
     found = RabbitConnector(rabbit.broker()).gauge(request("*.dlq").source)
     assert (found.depth, found.consumers) == (sum(number % 3 for number in range(25)), 0)
+
+
+def test_a_queue_that_another_connection_owns_is_not_taken_for_one_that_is_not_there(rabbit: Rabbit) -> None:
+    queue = rabbit.channel.queue_declare("", exclusive=True).method.queue
+    with pytest.raises(AccessDenied, match="another connection holds it exclusively"):
+        RabbitConnector(rabbit.broker()).gauge(request(queue).source)
