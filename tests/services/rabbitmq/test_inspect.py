@@ -186,6 +186,6 @@ def test_the_depth_of_a_pattern_is_that_of_its_queues_however_many(rabbit: Rabbi
 
 
 def test_a_queue_that_another_connection_owns_is_not_taken_for_one_that_is_not_there(rabbit: Rabbit) -> None:
-    queue = rabbit.channel.queue_declare("", exclusive=True).method.queue
+    rabbit.channel.queue_declare("mine", exclusive=True)
     with pytest.raises(AccessDenied, match="another connection holds it exclusively"):
-        RabbitConnector(rabbit.broker()).gauge(request(queue).source)
+        RabbitConnector(rabbit.broker()).gauge(request("mine").source)
