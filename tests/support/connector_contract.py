@@ -5,7 +5,7 @@ put letters there.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,6 +46,11 @@ def letters(reading: Reading) -> list[Record]:
         return [record for batch in reading.batches() for record in batch.records]
     finally:
         reading.close()
+
+
+def first_letters(batches: Iterable[Batch]) -> Batch:
+    """The first batch that has letters: empty ones come before it, where the broker takes its time."""
+    return next(batch for batch in batches if batch.records)
 
 
 def ids_in(place: Place) -> list[str]:

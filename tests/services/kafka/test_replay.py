@@ -99,7 +99,7 @@ def test_a_partition_that_came_later_is_looked_through_from_its_start(kafka: Kaf
     first, since = connector.bounds([target]), now()
     for future in kafka.driver.admin.create_partitions([NewPartitions(kafka.topic, 2)]).values():
         future.result()
-    letters = [outgoing(number, kafka.topic, plan) for number in range(20)]
+    letters = [outgoing(n, kafka.topic, plan, dead(n, b"%d" % n)) for n in range(20)]
     eventually(lambda: len(connector.bounds([target])) > len(first))
     sent(connector, letters)
     assert kafka.driver.records(kafka.topic, partition=1)

@@ -13,7 +13,7 @@ from support.brokers.rabbitmq.fixtures import (
     request,
     send_amqp_1,
 )
-from support.connector_contract import letters
+from support.connector_contract import first_letters, letters
 
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.description import RabbitBroker
@@ -111,7 +111,7 @@ def test_a_queue_that_is_deleted_in_mid_reading_ends_it(rabbit: Rabbit) -> None:
     rabbit.fill(queue, 300)
     reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=10))
     scan = reading.batches()
-    next(scan)
+    first_letters(scan)
     rabbit.channel.queue_delete(queue)
     with pytest.raises((ConnectionLost, NotFound)):
         list(scan)

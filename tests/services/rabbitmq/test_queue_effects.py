@@ -13,7 +13,7 @@ from support.brokers.rabbitmq.fixtures import (
     on_rabbitmq_4,
     request,
 )
-from support.connector_contract import Place, drained, letters
+from support.connector_contract import Place, drained, first_letters, letters
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Batch, Inspection, Mode, Reading
@@ -226,7 +226,7 @@ def test_a_consumer_that_wants_a_queue_for_itself_finds_ours_there(rabbit: Rabbi
     rabbit.fill(queue, 20_000)
     reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=10))
     batches = reading.batches()
-    next(batches)
+    first_letters(batches)
     with pytest.raises(ChannelClosedByBroker, match="exclusive use"):
         rabbit.connect().basic_consume(queue, lambda *_: None, exclusive=True)
     reading.close()
@@ -285,7 +285,7 @@ def test_a_consumer_timeout_gives_letters_back_counted_once_at_most(rabbit: Rabb
     assert "holds letters for longer than 1s (consumer-timeout)" in str(look(rabbit, queue).warnings)
     reading = RabbitConnector(rabbit.broker()).read(request(queue, mode, force=True))
     batches = reading.batches()
-    assert len(next(batch for batch in batches if batch.records).records) == 5
+    assert len(first_letters(batches).records) == 5
     time.sleep(6)
     with pytest.raises(ConnectionLost, match="consumer timeout ran out"):
         acknowledge(reading, batches)
