@@ -113,7 +113,7 @@ def test_a_letter_with_which_the_connection_ends_twice_is_refused_and_the_others
     monkeypatch.setenv("BOB", PASSWORD)
     broker = (
         f'url = "kafka://{narrow.sasl_bootstrap}"\nuser = "bob"\nmechanism = "PLAIN"\n'
-        'password_env = "BOB"\ntimeout = "3s"'
+        'password_env = "BOB"\ntimeout = "5s"'
     )
     plan = large_elsewhere(narrow, tmp_path, broker, "untold")
     began = time.monotonic()

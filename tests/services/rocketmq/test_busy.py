@@ -47,7 +47,7 @@ def test_a_broker_that_is_too_busy_again_and_again_gets_every_letter_once(rocket
     with RocketMQ(rocket_version, **slow) as cluster:
         driver = Driver(cluster.addresses["broker-a"])
         driver.create_topic("orders")
-        connector = connector_of(cluster, timeout="3s")
+        connector = connector_of(cluster)
         body = os.urandom(70_000)  # too large to go with others
         count = 1000
         letters = (

@@ -88,7 +88,7 @@ def two(two_brokers: RocketMQ) -> Iterator[Own]:
 def test_a_broker_killed_in_mid_pull_is_drained_to_the_end_after_its_restart(one: Own) -> None:
     cluster = one.cluster
     one.fill("broker-a", 8000)
-    connector = connector_of(cluster, timeout="3s")
+    connector = connector_of(cluster)
     found: list[int] = []
     resume: dict[str, int] = {}
     reading = connector.read(one.request)
@@ -170,7 +170,7 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own
     one.fill("broker-a", 1)
     driver = Driver(cluster.addresses["broker-a"])
     driver.create_topic(one.topic)
-    connector = connector_of(cluster, timeout="3s")
+    connector = connector_of(cluster)
     (record,) = read_all(connector, one.request).records
     letters = [
         Outgoing(

@@ -36,7 +36,7 @@ def archived(folder: Path, cluster: RocketMQ, driver: Driver, group: str, topic:
     driver.send_many(dead, 100, letter)
     eventually(lambda: driver.end(dead) == 100)
     (folder / "dlq.toml").write_text(
-        f'[brokers.b]\nkind = "rocketmq"\nurl = "{cluster.url}"\ntimeout = "5s"\n'
+        f'[brokers.b]\nkind = "rocketmq"\nurl = "{cluster.url}"\n'
         f'[sources.s]\nbroker = "b"\ngroup = "{group}"\nmode = "drain"\n'
     )
     dlq(folder, "pull")

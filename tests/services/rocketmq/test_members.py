@@ -32,7 +32,7 @@ def pair() -> Iterator[RocketMQ]:
 
 
 def test_a_broker_that_does_not_answer_is_named_and_the_others_are_pulled(pair: RocketMQ) -> None:
-    connector = connector_of(pair, timeout="2s")
+    connector = connector_of(pair, timeout="3s")
     eventually(lambda: len(read_all(connector, ReadRequest(SOURCE, "copy", "p")).records) == 2)
     os.kill(pair.pid("broker-b"), signal.SIGSTOP)
     try:
