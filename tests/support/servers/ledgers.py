@@ -8,16 +8,26 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import redis
 import sqlalchemy as sa
-from support.waiting import STARTUP
+from support.waiting import STARTUP, eventually
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether nothing of it runs."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def postgres_folder() -> Path | None:
@@ -86,10 +96,17 @@ class Server(ABC):
             engine.dispose()
 
     def kill(self) -> None:
-        """As a power cut would."""
+        """As a power cut would. Until the last of its workers has ended, each of them the leader of a group,
+        PostgreSQL does not start again."""
         assert self.process is not None
-        os.killpg(self.process.pid, 9)
+        server = psutil.Process(self.process.pid)
+        server.suspend()  # so that it starts no more of them
+        workers = server.children(recursive=True)
+        for process in (server, *workers):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self.process.wait()
+        eventually(lambda: all(map(has_ended, workers)))
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
