@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -22,6 +23,14 @@ def eventually(look: Callable[[], _T]) -> _T:
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.1)
     return found
+
+
+def is_dead(pid: int) -> bool:
+    """Gone, or a zombie that init has not reaped yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def settled(look: Callable[[], _T], seconds: float = 1.0) -> _T:

@@ -14,20 +14,12 @@ from pathlib import Path
 import psutil
 import redis
 import sqlalchemy as sa
-from support.waiting import STARTUP, eventually
+from support.waiting import STARTUP, eventually, is_dead
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """Whether nothing of it runs."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def postgres_folder() -> Path | None:
@@ -106,7 +98,7 @@ class Server(ABC):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
-        eventually(lambda: all(map(has_ended, workers)))
+        eventually(lambda: all(is_dead(worker.pid) for worker in workers))
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:

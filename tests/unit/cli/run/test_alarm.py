@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.running import SECRET_BODY, Team
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually, is_dead
 
 from dlq.operations import profile_run
 
@@ -45,18 +45,7 @@ def test_an_alarm_that_hangs_is_killed_with_its_children(team: Team) -> None:
     assert time.monotonic() - started < PATIENCE
     assert done.code == 5
     assert "on_alarm: /bin/sh did not end within 5s" in done.err
-    until = time.monotonic() + PATIENCE
-    while not is_dead(int(Path("child").read_text())):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def is_dead(pid: int) -> bool:
-    """Gone, or a zombie that init has not reaped yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
+    eventually(lambda: is_dead(int(Path("child").read_text())))
 
 
 def test_a_hook_that_is_not_there_is_one_line_and_the_alarm_stays(team: Team) -> None:
