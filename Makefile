@@ -4,6 +4,7 @@
 # make frameworks  real clients and frameworks: their letters die, are judged, go back, and are taken
 # make corpus what the rules make of real dead letters that others have shown, and every miss
 # make site   the documentation as pages, in site/
+# make lock   the lists of libraries, with their hashes, after a change of pyproject.toml or requirements/*.in
 # make dist   all that a release consists of, in dist/, from what is committed
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.set-up
 DEMO_STAMP := .venv/.demo
 
-.PHONY: setup brokers programs demo check test lint test-without-brokers test-all bench frameworks corpus site dist clean
+.PHONY: setup brokers programs demo check test lint test-without-brokers test-all bench frameworks corpus site lock dist clean
 
 setup: $(STAMP)
 
@@ -23,13 +24,13 @@ $(BIN)/python:
 	@$(PYTHON) -m venv .venv \
 		|| { echo "venv is missing: install it, on Debian with: sudo apt-get install python3-venv"; exit 1; }
 
-$(STAMP): pyproject.toml | $(BIN)/python
+$(STAMP): pyproject.toml requirements/build.txt requirements/dev.txt | $(BIN)/python
 	@echo "Fetching the libraries of dlq and of its tests into .venv (1.5 GB there; kept in pip's cache) ..."
 	@$(BIN)/python tests/support/libraries.py dev
 	@touch $@
 
 # What `make demo` needs. Where all are installed already, it takes those.
-$(DEMO_STAMP): pyproject.toml | $(BIN)/python
+$(DEMO_STAMP): pyproject.toml requirements/build.txt requirements/demo.txt | $(BIN)/python
 	@echo "Fetching the libraries of dlq and Spark into .venv (1 GB there, most of it Spark; kept in pip's cache) ..."
 	@$(BIN)/python tests/support/libraries.py demo
 	@touch $@
@@ -40,7 +41,7 @@ brokers: setup programs
 # What needs none of the libraries, and so can be fetched beside them.
 programs: | $(BIN)/python
 	@test -e .brokers || echo "Fetching brokers, servers and other clients into .brokers (1.3 GB there) and by apt-get ..."
-	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq kafka \
+	@$(BIN)/python tests/support/needs.py java jdk ip gpg maven rabbitmq rabbitmq4 activemq rocketmq kafka \
 		postgres mariadb redis s3 chromium npm caddy
 
 demo: $(or $(wildcard $(STAMP)),$(DEMO_STAMP))
@@ -82,6 +83,9 @@ corpus: setup
 
 site: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+lock: setup
+	$(BIN)/python requirements/lock.py
 
 dist:
 	$(PYTHON) release/dist.py dist

@@ -2,12 +2,14 @@
 
 FOLDER holds afterwards the sdist, the wheel, `dlq-pull.pyz` (one file for hosts without Spark: everything but
 `dlq analyze`), manual pages, shell completions, `sbom.json` (CycloneDX) and `SHA256SUMS`. Two runs of one
-commit give the same bytes, as long as the package index offers the same versions.
+commit give the same bytes: what is installed for it is locked (`requirements/`). Where DLQ_SIGNING_KEY names
+a key of GnuPG, `SHA256SUMS.asc` is its signature.
 """
 
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -19,11 +21,17 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+LOCKED = ROOT / "requirements"
 PYTHON = Path("bin/python")
-OF_THIS_MACHINE = re.compile(r"^\.\./\.\./bin/|/direct_url\.json,")
+OF_THIS_MACHINE = re.compile(r"^(\.\./)*bin/|/(direct_url|uv_cache)\.json,")
 """Lines in an installation's list of files: scripts, and where the wheel lay."""
 COMPLETIONS = {"bash": "dlq", "zsh": "_dlq", "fish": "dlq.fish"}
 """The files' names as each shell looks for them."""
+VENDORED = {
+    "reports/chart.umd.min.js": ("chart.js", re.compile(r"Chart\.js v([\d.]+)"), "MIT"),
+    "web/static/htmx.min.js": ("htmx.org", re.compile(r'version:"([\d.]+)"'), "0BSD"),
+}
+"""Scripts of others that the wheel holds -> name in npm, where the version stands, licence."""
 
 
 def run(*words: object, **environment: str) -> str:
@@ -34,10 +42,24 @@ def run(*words: object, **environment: str) -> str:
     ).stdout
 
 
-def environment(folder: Path, *requirements: object) -> Path:
-    """The Python of a new virtual environment with some packages."""
+def tools_in(folder: Path) -> Path:
+    """The Python of a new virtual environment with what builds a release."""
     venv.create(folder, with_pip=True)
-    run(folder / PYTHON, "-m", "pip", "install", "--quiet", "--no-compile", *requirements)
+    locked = ("--require-hashes", "--no-deps", "--requirement", LOCKED / "release.txt")
+    run(folder / PYTHON, "-m", "pip", "install", "--quiet", "--no-compile", *locked)
+    return folder / PYTHON
+
+
+def install(tools: Path, *words: object) -> None:
+    """Install a wheel with its libraries, each in the version and with a hash that are locked."""
+    constraints = ("--constraints", LOCKED / "dev.txt", "--build-constraints", LOCKED / "build.txt")
+    run(tools, "-m", "uv", "pip", "install", "--quiet", *constraints, *words)
+
+
+def installed(tools: Path, folder: Path, wheel: Path) -> Path:
+    """The Python of a new virtual environment with all that `dlq` can use."""
+    run(tools, "-m", "uv", "venv", "--quiet", "--no-project", folder)
+    install(tools, "--python", folder / PYTHON, f"{wheel}[all]")
     return folder / PYTHON
 
 
@@ -78,10 +100,11 @@ def with_fixed_times(sdist: bytes, moment: int) -> bytes:
 def one_file(tools: Path, work: Path, wheel: Path, out: Path) -> None:
     """`dlq` with what it needs, without Spark, as one file that Python runs."""
     site = work / "site"
-    run(tools, "-m", "pip", "install", "--quiet", "--no-compile", "--target", site, f"{wheel}[lz4,s3]")
+    install(tools, "--target", site, f"{wheel}[lz4,s3]")
     shutil.rmtree(site / "bin", ignore_errors=True)
-    for named in site.glob("*.dist-info/direct_url.json"):
-        named.unlink()
+    for name in ("direct_url", "uv_cache"):
+        for path in site.glob(f"*.dist-info/{name}.json"):
+            path.unlink()
     for record in site.glob("*.dist-info/RECORD"):
         lines = record.read_text().splitlines(keepends=True)
         record.write_text("".join(line for line in lines if not OF_THIS_MACHINE.search(line)))
@@ -100,9 +123,28 @@ def texts(python: Path, out: Path) -> None:
 
 
 def bill_of_materials(tools: Path, python: Path, out: Path) -> None:
-    """What `dlq[all]` installs, in CycloneDX."""
+    """What `dlq[all]` installs and the scripts that the wheel holds, in CycloneDX."""
     options = ("--output-reproducible", "--of", "JSON", "--pyproject", ROOT / "pyproject.toml")
-    (out / "sbom.json").write_text(run(tools.with_name("cyclonedx-py"), "environment", *options, python))
+    bill = json.loads(run(tools.with_name("cyclonedx-py"), "environment", *options, python))
+    bill["components"] += map(vendored, VENDORED)
+    (out / "sbom.json").write_text(json.dumps(bill, indent=2) + "\n")
+
+
+def vendored(path: str) -> dict[str, object]:
+    """The component of a bill of materials that a script of others is."""
+    name, pattern, licence = VENDORED[path]
+    content = (ROOT / path).read_bytes()
+    found = pattern.search(content.decode())
+    assert found is not None, f"{path} does not say its version"
+    return {
+        "type": "library",
+        "bom-ref": path,
+        "name": name,
+        "version": found[1],
+        "purl": f"pkg:npm/{name}@{found[1]}",
+        "licenses": [{"license": {"id": licence}}],
+        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}],
+    }
 
 
 def checksums(out: Path) -> None:
@@ -110,6 +152,8 @@ def checksums(out: Path) -> None:
     found = sorted(path for path in out.rglob("*") if path.is_file())
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}\n" for path in found]
     (out / "SHA256SUMS").write_text("".join(lines))
+    if key := os.environ.get("DLQ_SIGNING_KEY"):
+        run("gpg", "--batch", "--yes", "--local-user", key, "--armor", "--detach-sign", out / "SHA256SUMS")
 
 
 def main(folder: str) -> None:
@@ -120,12 +164,12 @@ def main(folder: str) -> None:
     os.environ["SOURCE_DATE_EPOCH"] = moment = run("git", "log", "-1", "--format=%ct").strip()
     with tempfile.TemporaryDirectory(prefix="dlq-dist-") as name:
         work = Path(name)
-        tools = environment(work / "tools", "-r", ROOT / "release/tools.txt")
+        tools = tools_in(work / "tools")
         wheel = packages(tools, committed(work), out, int(moment))
-        installed = environment(work / "installed", f"{wheel}[all]")
+        python = installed(tools, work / "installed", wheel)
         one_file(tools, work, wheel, out)
-        texts(installed, out)
-        bill_of_materials(tools, installed, out)
+        texts(python, out)
+        bill_of_materials(tools, python, out)
     checksums(out)
 
 

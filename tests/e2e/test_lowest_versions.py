@@ -16,7 +16,6 @@ from packaging.requirements import Requirement
 from support.environments import environment, install, release_script
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")
 DEPENDING = ("tls", "hostile_ledgers", "conditions", "openwire", "views", "user_sql", "cleartext", "metrics")
 """Words in the names of the test modules that depend most on what a library does."""
 IMPORT_ALL = """
@@ -67,9 +66,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("lowest")
     source: Path = release_script("dist").committed(work)
     (source / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
-    lowest = ("--resolution", "lowest-direct", *extras, "--requirements", source / "pyproject.toml")
-    python = environment(work / "venv", *lowest)
+    lowest = ROOT / "requirements" / "lowest.txt"
+    python = environment(work / "venv", "--requirements", lowest, locked=lowest)
     install(python, "--no-deps", source)
     install(python, "pytest", "pytest-timeout", "hypothesis", "prometheus-client")
     return python

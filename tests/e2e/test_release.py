@@ -20,7 +20,9 @@ DIST, MAN = release_script("dist"), release_script("man")
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return environment(tmp_path_factory.mktemp("tools") / "venv", "build", "setuptools>=77", "twine")
+    locked = ROOT / "requirements" / "release.txt"
+    names = ("build", "setuptools", "twine")
+    return environment(tmp_path_factory.mktemp("tools") / "venv", *names, locked=locked)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,33 @@ def test_the_wheel_alone_runs_the_demo(wheels: list[Path], tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr
     assert "0 sent, 24 known before" in done.stdout
+
+
+def test_the_bill_of_materials_names_the_scripts_of_others_that_the_wheel_holds() -> None:
+    scripts = {path for path in committed(*FOLDERS) if path.endswith(".min.js")}
+    assert set(DIST.VENDORED) == scripts
+    for path in scripts:
+        component = DIST.vendored(path)
+        assert component["purl"] == f"pkg:npm/{component['name']}@{component['version']}"
+
+
+def test_the_checksums_are_signed_where_a_key_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "keys"
+    home.mkdir(mode=0o700)
+    monkeypatch.setenv("GNUPGHOME", str(home))
+    gpg = ["gpg", "--batch", "--quiet", "--passphrase", ""]
+    subprocess.run([*gpg, "--quick-generate-key", "dlq <dlq@example>", "ed25519", "sign"], check=True)
+    monkeypatch.setenv("DLQ_SIGNING_KEY", "dlq@example")
+    out = tmp_path / "dist"
+    out.mkdir()
+    (out / "wheel").write_bytes(b"a wheel")
+    DIST.checksums(out)
+    verify = ["gpg", "--batch", "--verify", str(out / "SHA256SUMS.asc"), str(out / "SHA256SUMS")]
+    assert subprocess.run(verify, check=False, capture_output=True).returncode == 0
+    (out / "SHA256SUMS").write_text("0000  wheel\n")
+    assert subprocess.run(verify, check=False, capture_output=True).returncode == 1
 
 
 def test_every_command_has_a_manual_page_without_stray_requests() -> None:

@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.environments import environment
+from support.environments import ROOT, environment
 from support.jvm import BROKERS, QUICK, compiled, copy_dependencies
 
 _CLIENTS = Path(__file__).resolve().parent / "clients"
+_LOCKED = ROOT / "requirements" / "frameworks.txt"
 PROGRAMS = _CLIENTS.parent / "programs"
 
 
@@ -35,7 +36,7 @@ class Language(NamedTuple):
 
 
 def _fetch_python(folder: Path) -> None:
-    environment(folder / "venv", "-r", _CLIENTS / "requirements.txt")
+    environment(folder / "venv", "-r", _LOCKED, locked=_LOCKED)
 
 
 def _fetch_node(folder: Path) -> None:
@@ -63,7 +64,7 @@ def _java(pom: Path) -> Language:
 
 LANGUAGES: Mapping[str, Language] = {
     "py": Language(
-        [_CLIENTS / "requirements.txt"],
+        [_LOCKED],
         _fetch_python,
         lambda folder, program: [str(folder / "venv/bin/python"), "-u", str(program)],
     ),

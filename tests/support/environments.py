@@ -8,20 +8,27 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 _UV = Path(sys.executable).with_name("uv")
+LOCKED = ROOT / "requirements" / "dev.txt"
+"""Which versions, by their hashes."""
 
 
-def environment(folder: Path, *requirements: object, python: object = sys.executable) -> Path:
+def environment(
+    folder: Path, *requirements: object, python: object = sys.executable, locked: Path = LOCKED
+) -> Path:
     """The Python of a new one with some packages, by uv, which takes a tenth of pip's processor time."""
-    subprocess.run([_UV, "venv", "--quiet", "--no-project", "--python", str(python), folder], check=True)
+    subprocess.run(
+        [_UV, "venv", "--quiet", "--clear", "--no-project", "--python", str(python), folder], check=True
+    )
     found = folder / "bin" / "python"
-    install(found, *requirements)
+    install(found, *requirements, locked=locked)
     return found
 
 
-def install(python: Path, *requirements: object) -> None:
-    """Packages, into the environment of a Python."""
-    words = map(str, requirements)
-    subprocess.run([_UV, "pip", "install", "--quiet", "--python", python, *words], check=True)
+def install(python: Path, *requirements: object, locked: Path = LOCKED) -> None:
+    """Packages, into the environment of a Python, each as it is locked."""
+    command = [_UV, "pip", "install", "--quiet", "--python", python]
+    command += ["--constraints", locked, "--build-constraints", ROOT / "requirements" / "build.txt"]
+    subprocess.run([*command, *map(str, requirements)], check=True)
 
 
 def release_script(name: str) -> ModuleType:

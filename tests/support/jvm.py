@@ -29,7 +29,7 @@ def maven(*words: str, folder: Path | None = None) -> None:
     environment = {**os.environ, "MAVEN_OPTS": " ".join(QUICK)}
     with (BROKERS / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        command = ["mvn", "-q", "-B", "-ntp", *words]
+        command = ["mvn", "-q", "-B", "-ntp", "--strict-checksums", *words]
         subprocess.run(command, check=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
 
 

@@ -1,4 +1,5 @@
-"""Install this project with the libraries of an extra (its only argument), and say what takes long."""
+"""Install this project with the libraries of an extra (its only argument), each by its hash, and say what
+takes long."""
 
 import re
 import subprocess
@@ -19,8 +20,21 @@ def long_step(line: str) -> str | None:
 
 
 def main(extra: str) -> int:
-    """Pip's exit code; where it failed, all that it said is shown."""
-    command = [sys.executable, "-m", "pip", "install", "--progress-bar", "off", "--editable", f".[{extra}]"]
+    """Pip's exit code; where it failed, all that it said is shown. What is built of source takes the tools
+    that are installed first, as pip would fetch others without looking at their hashes."""
+    locked = ("--require-hashes", "--no-deps", "--no-build-isolation", "--requirement")
+    for words in (
+        (*locked, "requirements/build.txt"),
+        (*locked, f"requirements/{extra}.txt"),
+        ("--no-deps", "--no-build-isolation", "--editable", "."),
+    ):
+        if code := _install(*words):
+            return code
+    return 0
+
+
+def _install(*words: str) -> int:
+    command = [sys.executable, "-m", "pip", "install", "--progress-bar", "off", *words]
     said = []
     with subprocess.Popen(
         command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -32,6 +32,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
     "java": (lambda: _java_version() >= 17, ("openjdk-17-jre-headless", "default-jre-headless")),
     "jdk": (lambda: shutil.which("javac") is not None, ("openjdk-17-jdk-headless", "default-jdk-headless")),
     "ip": (lambda: shutil.which("ip") is not None, ("iproute2",)),
+    "gpg": (lambda: shutil.which("gpg") is not None, ("gpg",)),
     "maven": (lambda: shutil.which("mvn") is not None, ("maven",)),
     "rabbitmq": (lambda: Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists(), ("rabbitmq-server",)),
     "postgres": (lambda: any(Path("/usr/lib/postgresql").glob("*/bin/postgres")), ("postgresql",)),

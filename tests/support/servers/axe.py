@@ -3,23 +3,30 @@
 import os
 import subprocess
 import tarfile
+from base64 import b64encode
+from hashlib import sha512
 from pathlib import Path
 
 from support.servers.chromium import Page
 from support.waiting import PATIENCE
 
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dlq-tests" / "axe"
+_PACKAGE = "axe-core-4.14.1.tgz"
+_SHA512 = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 _RUN = "axe.run(document).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html).slice(0, 3)]))"
 
 
 def read_axe() -> str:
     """Its source."""
-    if not list(_CACHE.glob("*.tgz")):
+    package = _CACHE / _PACKAGE
+    if not package.exists():
         _CACHE.mkdir(parents=True, exist_ok=True)
-        fetch = ["npm", "pack", "axe-core@4", "--silent"]
+        version = _PACKAGE.removesuffix(".tgz").removeprefix("axe-core-")
+        fetch = ["npm", "pack", f"axe-core@{version}", "--silent"]
         subprocess.run(fetch, cwd=_CACHE, check=True, capture_output=True, timeout=PATIENCE)
-    with tarfile.open(next(_CACHE.glob("*.tgz"))) as package:
-        member = package.extractfile("package/axe.min.js")
+    assert b64encode(sha512(package.read_bytes()).digest()).decode() == _SHA512
+    with tarfile.open(package) as content:
+        member = content.extractfile("package/axe.min.js")
         assert member is not None
         return member.read().decode()
 

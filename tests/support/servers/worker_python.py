@@ -3,10 +3,13 @@
 python tests/support/servers/worker_python.py   into .brokers/worker-python, once
 """
 
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from support.environments import environment
 
 FOLDER = Path(__file__).resolve().parents[3] / ".brokers" / "worker-python"
 PYTHON = str(FOLDER / "bin" / "python")
@@ -18,10 +21,8 @@ def install() -> None:
     """Make both virtual environments; returns at once when they are there."""
     complete = FOLDER / f".complete-{version('pyarrow')}"
     if not complete.exists():
-        for folder in (FOLDER, FOLDER / "bare"):
-            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        wanted = f"pyarrow=={version('pyarrow')}"
-        subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", wanted], check=True)
+        environment(FOLDER, "pyarrow")
+        environment(FOLDER / "bare")
         complete.touch()
 
 
