@@ -147,7 +147,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(given.text(path))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; `dlq init` writes one") from error
+        raise _unreadable(path, error) from error
     except (ValueError, RecursionError) as error:  # of TOML, UTF-8, numbers of thousands of digits, depth
         raise ConfigError(f"{path} is not TOML: {error}") from error
 
@@ -168,14 +168,36 @@ def wants_no_escapes(flag: bool) -> bool:
 
 def config_path(given: str | None) -> Path | None:
     """The configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; or None. What is there by
-    one of these names is it, whatever it is: nobody wants the next one instead."""
+    one of these names is it, whatever it is: nobody wants the next one instead. Raises ConfigError for one
+    that nobody has named and somebody else may have put there."""
     wanted = given or os.environ.get("DLQ_CONFIG")
     if wanted:
         return Path(wanted)
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return next(
-        (p for p in (Path(DEFAULT_CONFIG), Path(home, "dlq", DEFAULT_CONFIG)) if os.path.lexists(p)), None
-    )
+    usual = (DEFAULT_CONFIG, os.path.join(home, "dlq", DEFAULT_CONFIG))
+    found = next(filter(os.path.lexists, usual), None)
+    if found is not None:
+        _check_whose(found)
+    return None if found is None else Path(found)
+
+
+def _check_whose(path: str) -> None:
+    from dlq.connectors.whose import why_foreign
+
+    try:
+        why = why_foreign(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if why:
+        named = path if os.path.isabs(path) else f"./{path}"
+        raise ConfigError(
+            f"{named} is not used unasked: {why}, and a configuration runs programs; if you trust it, "
+            f"name it: -c {named}"
+        )
+
+
+def _unreadable(path: str | Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot read {path}: {error.strerror}; `dlq init` writes one")
 
 
 def write_line(text: str) -> None:

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from dlq.connectors import given
+from dlq.connectors import given, whose
 from dlq.core.brokers import Holder
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
@@ -69,6 +69,7 @@ def _from_command(place: str, command: tuple[str, ...]) -> str:
     """What a command prints, without its last line break. No shell; its stderr goes to ours."""
     if not command:
         raise ConfigError(f'{place} is empty; write it like ["pass", "show", "rabbit"]')
+    whose.check_program(command[0], f"{place}: ")
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own command, from the operator's own file
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True

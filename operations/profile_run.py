@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dlq.connectors import whose
 from dlq.core import bounded_json, units
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
@@ -311,6 +312,7 @@ def _tell_alarm(command: Sequence[str], document: Mapping[str, Any], limit: str,
     Its output goes to standard error. Raises UsageError when it does not start, fails, or takes too long;
     then it is killed with all that it has started.
     """
+    whose.check_program(command[0])
     seconds = units.seconds(limit)
     seconds = seconds if left is None else min(seconds, max(_SHORTEST, left))
     try:

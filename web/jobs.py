@@ -69,7 +69,7 @@ class Jobs:
         name = f"{iso(now()).replace(':', '').replace('-', '')[:15]}-{secrets.token_hex(4)}"
         base = self._folder / name
         config = ["--config", self._config] if self._config else []
-        command = [sys.executable, "-m", "dlq.cli", *config, "--no-input", "-o", "json", *words]
+        command = [sys.executable, "-P", "-m", "dlq.cli", *config, "--no-input", "-o", "json", *words]
         os.close(os.open(f"{base}.out", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         os.close(os.open(f"{base}.err", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         child = subprocess.Popen(  # noqa: S603 (words are arguments, made by us)

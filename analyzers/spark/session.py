@@ -41,6 +41,8 @@ _BASE: Mapping[str, str] = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # Workers are `python -m`, which imports from the current folder before all others.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
 # Java's pattern matcher recurses; an overflow in a task would end the whole JVM.
 _DEEP_STACKS = "-Xss16m"
@@ -121,6 +123,7 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     _require_java()
     logging.getLogger().addFilter(_is_no_interrupt)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_HOME", str(_spark_home()))
     if _is_local(conf["spark.master"]):
         # Spark looks its host's name up before anything else, and a host may not know its own.
         os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
@@ -139,6 +142,15 @@ def _start(conf: dict[str, str]) -> "SparkSession":
         except (PySparkException, Py4JError) as error:
             where = "" if _is_local(conf["spark.master"]) else f" on {conf['spark.master']}"
             raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
+
+
+def _spark_home() -> Path:
+    """This PySpark's Spark; PySpark itself looks above the current folder first (find_spark_home.py)."""
+    import pyspark
+
+    own = Path(str(pyspark.__file__)).resolve().parent
+    places = (own / "spark-distribution", own, own.parents[1])
+    return next((place for place in places if (place / "bin/spark-submit").is_file()), own)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

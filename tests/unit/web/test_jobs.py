@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from support.waiting import eventually
 
 from dlq.web.jobs import _KEPT, Job, Jobs, _read_start
 
@@ -43,3 +44,14 @@ def test_what_is_over_leaves_nothing_once_enough_were_begun_since(jobs: Jobs) ->
         write_job(jobs, f"b{number:03}")
     assert "a-is-over" not in {job.job for job in jobs.list_all()}
     assert not list(jobs._folder.glob("a-is-over*"))
+
+
+def test_a_command_imports_nothing_from_the_folder_of_the_server(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "typer.py").write_text("open('ran', 'w')")
+    job = jobs.start(["rules"], "rules", "ann [proven]")
+    eventually(lambda: jobs.code(job) is not None)
+    assert jobs.code(job) == 0
+    assert not (tmp_path / "ran").exists()

@@ -3,9 +3,11 @@
 import os
 import socket
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from support.analyzers.letters import died
@@ -90,3 +92,12 @@ def test_no_process_shows_a_secret_of_the_session(spark: SparkSession) -> None:
             continue
         assert not any(secret in shown for secret in secrets)
     assert context.getConf().get("spark.authenticate.secret") is None
+
+
+def test_nothing_of_the_current_folder_runs_in_a_session(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    assert jvm.java.lang.System.getenv("SPARK_HOME") == str(Path(pyspark.__file__).parent)
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: (sys.flags.safe_path, list(sys.path)))
+    is_safe, places = found.collect()[0]
+    assert is_safe
+    assert not {"", ".", os.getcwd()} & set(places)
