@@ -26,8 +26,9 @@ DEFAULT_CONFIG = "dlq.toml"
 _SIGNS = r"=+\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212\u207a\u207b\u207c\u208a\u208b\u208c"
 _FORMULA = re.compile(rf"[\s\"']*[{_SIGNS}]|[\t\r\n]")
 """What a spreadsheet takes for the beginning of a formula; wide and small signs are of East Asia."""
-_LATER_FORMULA = re.compile(rf"([;|\t\r\n][\s\"']*)(?=[{_SIGNS}])")
-"""The same in a cell of its own, where a spreadsheet separates by something else than commas."""
+_LATER_FORMULA = re.compile(rf"(?<![\s\"';|])((?:[^\S\t\r\n]|[\"'])*+[;|\t\r\n][\s\"';|]*+)(?=[{_SIGNS}])")
+"""The same in a cell of its own, where a spreadsheet separates by something else than commas. A run of
+blanks, quotes and separators is looked at once, as a whole."""
 _SEPARATES = re.compile(r"[\",;|\t\r\n]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 

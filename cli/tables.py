@@ -67,7 +67,7 @@ def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
         for name, width in wanted.items()
     }
     kept = _kept(cells, wanted, least, room)
-    widths = {name: wanted[name] for name in kept}
+    widths = {name: min(wanted[name], max(room, least[name])) for name in kept}  # and a step for each cell
     while _total(widths) > room and (wide := [name for name in kept if widths[name] > least[name]]):
         widths[max(wide, key=lambda name: (name in _WRAPS, widths[name]))] -= 1
     return widths

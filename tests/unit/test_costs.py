@@ -1,4 +1,5 @@
-"""What strangers wrote costs no more to read than its length allows: time and memory, for every decoder.
+"""What strangers wrote costs no more to read or to show than its length allows: time and memory, for every
+decoder, and for every way out.
 
 A shape is what could cost more: what nests, repeats, promises or unpacks. Time is counted in rounds of a
 plain loop, measured beside it, so that a slow machine changes nothing.
@@ -8,6 +9,7 @@ import base64
 import contextlib
 import gc
 import gzip
+import io
 import json
 import struct
 import time
@@ -19,9 +21,12 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+from rich.console import Console
 from support.analyzers.letters import record
 
 from dlq.analyzers import rules
+from dlq.cli import tables
+from dlq.cli.context import Context as CliContext
 from dlq.connectors import lenient_json
 from dlq.connectors.activemq import (
     openwire,
@@ -45,9 +50,11 @@ from dlq.core.brokers import resolve
 from dlq.core.errors import DlqError
 from dlq.core.keys import key_reader
 from dlq.core.settings import Mask
+from dlq.core.text import block_for_terminal, for_terminal
 from dlq.reports import body as bodies_shown
-from dlq.reports import stack, unpacking
+from dlq.reports import html, letter_text, markdown, stack, unpacking
 from dlq.reports.masking import Masker
+from dlq.web import agents, render
 
 SMALL, SOME, MANY = 300, 15_000, 60_000
 UNITS_A_BYTE = 400
@@ -527,6 +534,36 @@ ENCODED: Mapping[str, Shape] = {
 }
 
 
+def show(data: bytes) -> object:
+    """By every way that a text takes to somebody's eyes, but for masking."""
+    text = data.decode("utf-8", "replace")
+    document = {"body": text, "key": text, "headers": {"a": text}}
+    console = Console(width=80, force_terminal=True, file=io.StringIO())
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")):
+        for output in ("csv", "jsonl"):
+            CliContext(output_flag=output).emit_rows(["a", "b"], [[text, document]])
+    tables.draw(console, ["a", "b", "when"], [[for_terminal(each) for each in (text, "b", text)]])
+    letter_text._indented(console, letter_text._pairs({"a": text}) or [])
+    ways = (
+        letter_text._trace, block_for_terminal, markdown.escape, lambda text: markdown._fenced([text]),
+        lambda _: html._script_data(html._visible(document)), lambda _: agents.cut(document),
+        render._lines, render._show, render._exact,
+    )  # fmt: skip
+    return [way(text) for way in ways]
+
+
+SHOWN: Mapping[str, Shape] = {
+    "line breaks": repeated(b"\n"),
+    "separators, blanks and quotes": repeated(b"; \"'|\t"),
+    "blanks": repeated(b" "),
+    "signs of formulas": repeated(b"=-+@\n"),
+    "control characters": repeated(b"\x1b"),
+    "what nobody sees": repeated("\ufe0f\u200d".encode()),
+    "markup": repeated(b"`_@a<"),
+    "wide signs": repeated("字".encode()),
+}
+
+
 class Decoder(NamedTuple):
     read: Callable[[bytes], object]
     shapes: Mapping[str, Shape]
@@ -612,6 +649,7 @@ DECODERS: Mapping[str, Decoder] = {
     "prints": Decoder(read_prints, {**PRINTS, **JSON}, units=6 * UNITS_A_BYTE),
     "Kafka records": Decoder(read_kafka, KAFKA),
     "errors": Decoder(judge, STACKS),
+    "outputs": Decoder(show, SHOWN, times=0.25, units=16 * UNITS_A_BYTE),
     "masking": Decoder(mask, {**ENCODED, **PACKED, **JSON, **STACKS}, times=0.25, units=6 * UNITS_A_BYTE),
 }
 CASES = [(name, shape) for name, decoder in DECODERS.items() for shape in decoder.shapes]
