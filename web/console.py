@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import math
 import threading
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +29,8 @@ from dlq.web.people import Person, Right, Sessions
 from dlq.web.render import render
 
 _MOST_NEWS = 5
+_ASK_AGAIN = 10.0
+"""Seconds between two questions to all brokers."""
 _AT_ONCE, _IN_ALL = 4, 12
 """Of one page for one person, and of all that they look at, or change: 40 threads make the pages of all."""
 _LARGEST_KNOWN, _MOST_KNOWN = 8_192, 2_000
@@ -45,16 +49,25 @@ class _Depths:
         self._found: dict[str, tuple[int | None, str]] = {}
         self.asked_at: str | None = None
         self._lock = threading.Lock()
+        self._until = -math.inf
 
-    def read(self, desk: Desk) -> None:
-        """Ask all brokers; who asks meanwhile waits for the same answer."""
-        before = self.asked_at
-        with self._lock:
-            if self.asked_at == before:
-                for one in inspect_sources(desk, desk.sources()):
-                    depth = one.inspection.depth if one.inspection else None
-                    self._found[one.source.name] = (depth, str(one.error or ""))
-                self.asked_at = iso(now())
+    def read(self, desk: Desk) -> str:
+        """Ask all brokers, one at a time and not again at once, for whoever may look: what they said last is
+        shown to the others. Returns why they were not asked."""
+        if not self._lock.acquire(blocking=False):
+            return "The brokers are being asked already: look again in a moment."
+        try:
+            if time.monotonic() < self._until:
+                return f"The brokers were asked less than {_ASK_AGAIN:.0f} s ago, or took long to answer."
+            began = time.monotonic()
+            for one in inspect_sources(desk, desk.sources()):
+                depth = one.inspection.depth if one.inspection else None
+                self._found[one.source.name] = (depth, str(one.error or ""))
+            self.asked_at, took = iso(now()), time.monotonic() - began
+            self._until = time.monotonic() + max(_ASK_AGAIN, took)
+            return ""
+        finally:
+            self._lock.release()
 
     def find(self, source: str) -> tuple[int | None, str]:
         """How many lie there, or why nobody knows."""
@@ -170,10 +183,11 @@ class Ask:
         notes = desk.listener
         return [*notes.said, *notes.problems, *notes.warnings] if isinstance(notes, Notes) else []
 
-    def go_on(self, path: str, *news: str) -> Response:
-        """After a change: on to a page of ours, which tells of it."""
+    def go_on(self, path: str, *news: str, is_changed: bool = True) -> Response:
+        """On to a page of ours, which tells the news; mostly after a change of what pages show."""
         told = self.console.news[self.person.session]
         told.extend(news)
         del told[:-_MOST_NEWS]
-        self.console.look.forget()
+        if is_changed:
+            self.console.look.forget()
         return RedirectResponse(quote(path, safe="/?&=%"), 303)

@@ -1,5 +1,6 @@
 """The archive as it is now, opened once for all who look, and anew when it has changed."""
 
+import math
 import os
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 from dlq.archive import analyses
 from dlq.archive.store import LocalStore
-from dlq.core.errors import UsageError
+from dlq.core.errors import DlqError, UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
 from dlq.replay.ledger import location
@@ -29,6 +30,8 @@ _PATIENCE = 20.0
 """Seconds after which a question to the archive is ended: a condition may be anybody's."""
 _MOST_KEPT = 200
 _MOST_MASKED = 10_000
+_RESTS = 9
+"""Times as long as it takes nothing reads the whole archive again: a tenth of a processor at most."""
 _AT_ONCE = 4
 """Who look at once; others wait."""
 _MEMORY = "256MB"
@@ -66,6 +69,19 @@ def _open_views(desk: Desk) -> "duckdb.DuckDBPyConnection":
     return connection
 
 
+class _Long:
+    """What took long to make, and until when it counts."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.made: tuple[Any] | DlqError | None = None
+        self.until = -math.inf
+
+    def is_due(self) -> bool:
+        """Whether it is to be made, for the first time or anew."""
+        return self.made is None or time.monotonic() >= self.until
+
+
 class _Moment(NamedTuple):
     """What tells whether the archive is still what it was."""
 
@@ -90,6 +106,7 @@ class Look:
         self._idle: duckdb.DuckDBPyConnection | None = None
         self._kept: dict[Hashable, tuple[Any]] = {}
         self._making: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
+        self._long: defaultdict[Hashable, _Long] = defaultdict(_Long)
         self._seats = threading.BoundedSemaphore(_AT_ONCE)
         self._seated = threading.local()
 
@@ -98,6 +115,8 @@ class Look:
         with self._lock:
             self._changes += 1
             self._moment = None
+            for each in self._long.values():
+                each.until = -math.inf
 
     @contextmanager
     def open(self) -> Iterator[Desk]:
@@ -129,6 +148,34 @@ class Look:
         finally:  # who waits has it; of what cannot be made, anybody's words, nothing stays
             with self._lock:
                 self._making.pop((moment, name), None)
+
+    def keep_long(self, name: Hashable, make: Callable[[Desk], _T]) -> _T:
+        """`keep` of what reads the whole archive: made by one at a time, and, unless this page has changed
+        something, not anew before nine times as long has passed as it took. Who may only look would keep the
+        server at work while anything goes on. Raises what `make` raised, as long."""
+        with self._lock:
+            long = self._long[name]
+        if long.is_due() and long.lock.acquire(blocking=long.made is None):  # nobody waits who has the last
+            try:
+                if long.is_due():
+                    self._make_long(long, name, make)
+            finally:
+                long.lock.release()
+        if isinstance(long.made, tuple):
+            return cast(_T, long.made[0])
+        raise cast(DlqError, long.made)
+
+    def _make_long(self, long: _Long, name: Hashable, make: Callable[[Desk], Any]) -> None:
+        began, long.until = time.monotonic(), math.inf
+        try:
+            long.made = (self.keep(name, make),)
+        except DlqError as error:
+            long.made = error
+        finally:
+            now = time.monotonic()
+            long.until = min(
+                long.until, now + _RESTS * (now - began)
+            )  # earlier where this page has changed it
 
     def _find_or_make(self, moment: _Moment, name: Hashable, make: Callable[[Desk], _T]) -> _T:
         with self._lock:

@@ -32,7 +32,8 @@ def _place_of(row: Mapping[str, Any]) -> str:
 
 def show_books(ask: Ask) -> Response:
     """Whether all that was captured is accounted for, once."""
-    document, proven = ask.console.look.keep("books", lambda desk: (verify_books(desk), iso(now())))
+    look = ask.console.look
+    document, proven = look.keep_long("books", lambda desk: (verify_books(desk), iso(now())))
     return ask.page("books", "dlq verify", document=document, columns=_COLUMNS, proven=proven)
 
 

@@ -72,5 +72,5 @@ def _list_sources(ask: Ask, document: Mapping[str, Any]) -> list[dict[str, Any]]
 
 def ask_depths(ask: Ask) -> Response:
     """Ask the brokers how much lies there; changes nothing there."""
-    ask.console.depths.read(ask.desk())
-    return ask.go_on("/")
+    why_not = ask.console.depths.read(ask.desk())
+    return ask.go_on("/", *filter(None, [why_not]), is_changed=False)

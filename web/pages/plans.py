@@ -57,7 +57,9 @@ def show_page(ask: Ask) -> Response:
         "plan",
         f"dlq replay status {plan}",
         plan=ask.mask(document),
-        states=count_states(desk, planfile.load(desk.store, plan)),
+        states=ask.console.look.keep(
+            ("states", plan), lambda seen: count_states(seen, planfile.load(seen.store, plan))
+        ),
         letters=ask.mask_all(letters),
         first=f"/plans/{plan}" if after >= 0 else "",
         following=make_address(f"/plans/{plan}", after=str(last)) if more else "",

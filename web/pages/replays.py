@@ -29,8 +29,10 @@ _STOPPING = "It was asked to stop: what is in flight is still answered."
 
 def show_page(ask: Ask) -> Response:
     """How far a plan is, and what came back."""
-    with ask.console.look.open() as desk:
-        document = read_replay_status(desk, ask.names["plan"], judge=False)
+    name = ask.names["plan"]
+    document = ask.console.look.keep(
+        ("replay", name), lambda desk: read_replay_status(desk, name, judge=False)
+    )
     plan, back = document["plan"], ask.mask_all(document["came_back"])
     values = {**_describe(ask, plan, document["states"]), "came_back": back}
     return ask.page("replay", f"dlq replay status {plan}", **values)
@@ -41,7 +43,7 @@ def follow(ask: Ask) -> Response:
     desk = ask.desk()
     header = planfile.load(desk.store, planfile.find(desk.store, ask.names["plan"]))
     sent: list[tuple[float, int]] = []
-    elsewhere = _count_elsewhere(desk, header)
+    elsewhere = ask.console.look.keep(("elsewhere", header.plan), lambda seen: _count_elsewhere(seen, header))
 
     def read() -> dict[str, Any]:
         own = _count_own(desk, header)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -251,3 +252,40 @@ def test_a_page_is_made_while_another_forgets_what_was_masked(serve: Serve) -> N
     browser = serve()
     browser.console.masked = Forgetful()
     assert browser.get("/letters").status_code == 200
+
+
+def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
+    serve: Serve, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proven: list[float] = []
+
+    def prove(_desk: Desk) -> dict[str, Any]:
+        proven.append(time.monotonic())
+        time.sleep(1)
+        return {"balanced": True, "sources": []}
+
+    monkeypatch.setattr(books, "verify_books", prove)
+    monkeypatch.setattr("dlq.web.look._LOOK_SECONDS", 0.0)
+    reader = serve(serve={"roles": {}})
+    for number in range(5):
+        assert reader.get("/books").status_code == 200
+        write_segment(store, f"p-{number + 2}", [letter(number + 10)])
+    assert len(proven) == 1 or proven[1] - proven[0] > 9, "a tenth of the time at most"
+    reader.console.look.forget()
+    assert reader.get("/books").status_code == 200
+    assert len(proven) > 1, "what this page has changed is proven at once"
+
+
+def test_who_may_only_look_asks_brokers_once_and_makes_nothing_anew(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Desk] = []
+    monkeypatch.setattr("dlq.web.console.inspect_sources", lambda desk, _sources: asked.append(desk) or [])
+    brokers = {"shop": {"kind": "rabbitmq", "url": "amqp://127.0.0.1:1/"}}
+    sources = {"orders": {"broker": "shop", "queue": "orders.dlq"}}
+    reader = serve(serve={"roles": {}}, brokers=brokers, sources=sources)
+    assert reader.console.look.keep("made", lambda _desk: 1) == 1
+    assert [reader.post("/depths").status_code for _ in range(3)] == [303] * 3
+    assert len(asked) == 1
+    assert "were asked less than" in reader.get("/").text
+    assert reader.console.look.keep("made", lambda _desk: 2) == 1
