@@ -31,6 +31,9 @@ _EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
     "shine-mq": _REDIS,
 }
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,100}")
+USER_HEADER = "x-forwarded-user"
+"""By which a proxy says to the page who asks."""
 _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 
 
@@ -80,6 +83,12 @@ def _check_serve(serve: Serve) -> None:
                 f"serve.proxies: {quote_value(address)} is no address or network; "
                 "write it like 10.0.0.7 or 10.0.0.0/24"
             ) from error
+    header = serve.groups_header
+    if header is not None and (not _HEADER.fullmatch(header) or header.lower() == USER_HEADER):
+        raise ConfigError(
+            f"serve.groups_header: {quote_value(header)} is no header of groups; write it like "
+            "X-Forwarded-Groups"
+        )
 
 
 def _check_urls(settings: Settings) -> None:

@@ -183,7 +183,10 @@ class Serve:
     hosts: tuple[str, ...] = ()
     """Names by which browsers may ask for it, beside localhost and loopback addresses."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks whose X-Forwarded-User and X-Forwarded-Groups are believed."""
+    """Addresses or networks whose X-Forwarded-User is believed."""
+    groups_header: str | None = None
+    """The header by which they say who is in which groups, and which none of them lets through; None: no
+    groups are believed."""
     roles: Roles = field(default_factory=Roles)
 
 

@@ -1,8 +1,9 @@
 """Who asks, how that is proven, and what they may.
 
 A name is proven in one of two ways: by the token of this start, which the address that is printed holds and a
-cookie takes over at once; or by a header of a proxy whose address `[serve] proxies` lists. Sessions live in
-this process alone, so that no cookie outlives it.
+cookie takes over at once; or by a header of a proxy whose address `[serve] proxies` lists, which also says
+the groups where `[serve] groups_header` names a header for them. Sessions live in this process alone, so that
+no cookie outlives it.
 """
 
 import hmac
@@ -16,12 +17,14 @@ from typing import Literal, NamedTuple
 
 from starlette.requests import HTTPConnection
 
+from dlq.core.checks import USER_HEADER
+from dlq.core.errors import ConfigError
 from dlq.core.settings import Roles, Serve
+from dlq.core.text import quote_value
 
 Right = Literal["read", "triage", "plan", "approve", "apply", "unmask"]
 RIGHTS = tuple(each.name for each in fields(Roles))
 _GROUP = "group:"
-_USER_HEADER, _GROUPS_HEADER = "x-forwarded-user", "x-forwarded-groups"
 _LONGEST_NAME = 200
 _MOST_GROUPS = 1_000
 _MOST_SESSIONS = 1_000
@@ -97,17 +100,32 @@ def read_proxy(request: HTTPConnection, serve: Serve) -> Person | None:
     """Who a trusted proxy says it is; None where none says so. Raises Forged."""
     if not is_trusted(request, serve.proxies):
         return None
-    names, lists = request.headers.getlist(_USER_HEADER), request.headers.getlist(_GROUPS_HEADER)
+    names = request.headers.getlist(USER_HEADER)
     if not names:
         return None
-    name = _decode(names[0])
-    if len(names) > 1 or not name or not name.isprintable() or len(name) > _LONGEST_NAME:
-        raise Forged("the proxy names nobody, or several at once")
+    if len(names) > 1:
+        raise Forged("the proxy names several at once: one of the names may be the client's own")
+    name = _read_name(_decode(names[0]))
+    return Person(name, _read_groups(request, serve), f"proxy:{name}", "proxy")
+
+
+def _read_groups(request: HTTPConnection, serve: Serve) -> frozenset[str]:
+    """None where no header is named: one that the proxy does not set is the client's. Raises Forged."""
+    lists = request.headers.getlist(serve.groups_header) if serve.groups_header else []
     if len(lists) > 1:
         raise Forged("the proxy lists groups twice: one of the lists may be the client's own")
-    groups = [one.strip() for one in _decode("".join(lists)).split(",")]
-    known = frozenset(group for group in groups[:_MOST_GROUPS] if group)
-    return Person(name, known, f"proxy:{name}", "proxy")
+    told = _decode("".join(lists))
+    return frozenset(map(_read_name, told.split(",")[:_MOST_GROUPS])) if told else frozenset()
+
+
+def _read_name(name: str) -> str:
+    """A name counts to its last letter, so what could stand for another is refused: blanks at its ends, which
+    somebody may trim, and a comma, by which two headers are made one. Raises Forged."""
+    if not name or name != name.strip() or "," in name or not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise Forged(
+            "the proxy names nobody, or somebody with blanks at the ends, a comma or a control character"
+        )
+    return name
 
 
 def is_trusted(request: HTTPConnection, proxies: Sequence[str]) -> bool:
@@ -125,7 +143,7 @@ def _decode(text: str) -> str:
     """A header, which servers hand over as Latin-1, as the UTF-8 that it is: two that are none would be one.
     Raises Forged."""
     try:
-        return text.encode("latin-1").decode("utf-8").strip()
+        return text.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError as error:
         raise Forged("the proxy names somebody in another encoding than UTF-8") from error
 
@@ -134,6 +152,16 @@ def find_rights(person: Person, roles: Roles) -> frozenset[str]:
     """What somebody may. Who may anything may read."""
     given = {right for right in RIGHTS if any(_is_meant(person, one) for one in getattr(roles, right))}
     return frozenset(given | ({"read"} if given else set()))
+
+
+def check_groups(serve: Serve) -> None:
+    """Raises ConfigError for roles of groups where nothing says who is in one."""
+    named = [entry for right in RIGHTS for entry in getattr(serve.roles, right) if entry.startswith(_GROUP)]
+    if named and serve.groups_header is None:
+        raise ConfigError(
+            f"[serve.roles] names {quote_value(named[0])}, but no header of groups is believed: set [serve] "
+            'groups_header = "X-Forwarded-Groups" where the proxy sets or removes it in every request'
+        )
 
 
 def _is_meant(person: Person, entry: str) -> bool:

@@ -20,7 +20,7 @@ from dlq.web.console import Console
 from dlq.web.guard import SEND_SECONDS
 from dlq.web.jobs import Jobs
 from dlq.web.look import Look
-from dlq.web.people import Sessions
+from dlq.web.people import Sessions, check_groups
 
 _HEAD_SECONDS = 10.0
 """In which the head of a request has to arrive."""
@@ -100,6 +100,7 @@ def serve(
     """Serve the pages until the process is asked to end. `tell` is given the address, with the token, once it
     listens. Raises UsageError, ConfigError."""
     check_host(settings, host)
+    check_groups(settings.serve)
     listening = _listen(host, port)
     port = listening.getsockname()[1]
     console = make_console(settings, config, port)

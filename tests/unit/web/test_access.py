@@ -1,17 +1,25 @@
 """Who may see and do what: tokens, cookies, proxies, roles."""
 
+from pathlib import Path
+
 import pytest
 from starlette.requests import HTTPConnection
 from support.consoles import Serve
 
+from dlq.cli.app import run
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Roles
 from dlq.web.people import Forged, Person, find_rights, read_proxy
 from dlq.web.server import check_host
 
-OPS = {"x-forwarded-user": "ada", "x-forwarded-groups": "ops, staff"}
-BEHIND = {"proxies": ["10.1.0.0/16"], "hosts": ["dlq.example"], "roles": {"triage": ["group:ops"]}}
+OPS = {"x-forwarded-user": "ada", "x-forwarded-groups": "ops,staff"}
+BEHIND = {
+    "proxies": ["10.1.0.0/16"],
+    "hosts": ["dlq.example"],
+    "groups_header": "X-Forwarded-Groups",
+    "roles": {"triage": ["group:ops"]},
+}
 
 
 def test_the_token_leaves_the_address_at_once_for_a_cookie_that_no_script_has(
@@ -68,6 +76,33 @@ def test_a_header_of_a_listed_proxy_says_who_asks(serve: Serve) -> None:
     assert "ada" in answer.text
 
 
+def test_groups_are_believed_only_by_the_header_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = HTTPConnection(
+        {
+            "type": "http",
+            "client": ("10.1.2.3", 5),
+            "headers": [
+                (b"x-forwarded-user", b"eve"),
+                (b"x-forwarded-groups", b"ops"),
+                (b"x-teams", b"Ops,a b"),
+            ],
+        }
+    )
+    named = {"X-Teams": {"Ops", "a b"}, None: set()}
+    for header, groups in named.items():
+        table = {**BEHIND, "groups_header": header} if header else {"proxies": BEHIND["proxies"]}
+        person = read_proxy(asked, parse({"serve": table}).serve)
+        assert person == Person("eve", frozenset(groups), "proxy:eve", "proxy")
+    monkeypatch.chdir(tmp_path)
+    Path("dlq.toml").write_text('[serve.roles]\ntriage = ["group:ops"]\n')
+    assert run(["serve", "--port", "0"]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert '[serve] groups_header = "X-Forwarded-Groups"' in said
+
+
 @pytest.mark.parametrize("client", ["10.2.0.1", "127.0.0.1", "192.168.1.1", "testclient", "::1"])
 def test_the_same_header_from_another_address_says_nothing(serve: Serve, client: str) -> None:
     browser = serve(client, enter=False, serve=BEHIND)
@@ -95,6 +130,12 @@ def test_a_proxy_that_names_nobody_or_several_is_not_believed(serve: Serve, name
         [(b"x-forwarded-user", b"ad\xff")],
         [(b"x-forwarded-user", b"eve"), (b"x-forwarded-groups", b"ops,\xff")],
         [(b"x-forwarded-user", "\xa0".encode())],
+        [(b"x-forwarded-user", b"ada ")],
+        [(b"x-forwarded-user", b"eve, ada")],
+        [(b"x-forwarded-user", b"eve,ada")],
+        [(b"x-forwarded-user", b"eve"), (b"x-forwarded-groups", b"staff, ops")],
+        [(b"x-forwarded-user", b"eve"), (b"x-forwarded-groups", b"staff,,ops")],
+        [(b"x-forwarded-user", b"eve"), (b"x-forwarded-groups", b"o\tps")],
     ],
 )
 def test_what_a_client_could_have_added_is_not_believed(headers: list[tuple[bytes, bytes]]) -> None:
@@ -112,7 +153,7 @@ def test_a_header_that_only_looks_like_the_proxy_s_says_nothing(serve: Serve, na
 @pytest.mark.parametrize("name", ["voilà", "Å", "Ωmega", "ada lovelace"])
 def test_a_name_is_what_the_proxy_says_to_its_last_letter(serve: Serve, name: str) -> None:
     browser = serve("10.1.2.3", enter=False, serve=BEHIND)
-    headers = [(b"host", b"dlq.example"), (b"x-forwarded-user", f" {name} ".encode())]
+    headers = [(b"host", b"dlq.example"), (b"x-forwarded-user", name.encode())]
     assert f">{name}<" in browser.client.get("/failures", headers=headers).text.replace("</summary", "<")
 
 
@@ -179,6 +220,8 @@ def test_listening_to_this_host_alone_needs_nothing(host: str) -> None:
     [
         ({"proxies": ["proxy.example"]}, "no address or network"),
         ({"hosts": ["https://dlq.example"]}, "no host name"),
+        ({"groups_header": "X Groups:"}, "no header of groups"),
+        ({"groups_header": "X-Forwarded-User"}, "no header of groups"),
         ({"roles": {"admin": ["ada"]}}, "unknown key 'admin' in \\[serve.roles\\]"),
         ({"roles": {"read": [1]}}, "serve.roles.read must be a list of texts"),
         ({"roles": ["read"]}, "\\[serve.roles\\] must be a table"),
