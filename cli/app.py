@@ -92,7 +92,7 @@ def _common(
         raise UsageError(
             f"unknown output {output!r}{suggest(output, OUTPUTS)}; known are {', '.join(OUTPUTS)}"
         )
-    ctx.obj = Context(config, output, quiet, verbose, no_input, no_color, raw)
+    ctx.obj = Context(config, output, quiet, verbose, no_input, no_color, raw, ctx.obj)
 
 
 class _Group(TyperGroup):
@@ -181,8 +181,8 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
+def main(arguments: Sequence[str] | None = None, proven: str | None = None) -> None:
+    """Run the command line, under a name that was proven to `dlq serve`, and exit with its code."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the caller closed it: `dlq ls >&-`
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _leave_no_core()
     given = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(run(given))
+    sys.exit(run(given, proven))
 
 
 def _leave_no_core() -> None:
@@ -203,18 +203,18 @@ def _leave_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], proven: str | None = None) -> int:
     """The command line as a function: prints, and returns the exit code."""
     with _watching_outputs() as outputs:
-        return _run(arguments, outputs)
+        return _run(arguments, outputs, proven)
 
 
-def _run(arguments: Sequence[str], outputs: select.poll) -> int:
+def _run(arguments: Sequence[str], outputs: select.poll, proven: str | None) -> int:
     try:
         words = hoist(arguments)
         if wants_no_escapes("--no-color" in words):
             _draw_help_plainly()
-        result = command_line().main(words, prog_name="dlq", standalone_mode=False)
+        result = command_line().main(words, prog_name="dlq", standalone_mode=False, obj=proven)
         sys.stdout.flush()
     except DlqError as error:
         return _complain(str(error), code_of(error))

@@ -50,6 +50,8 @@ class Context:
     no_input: bool = False
     no_color: bool = False
     raw: bool = False
+    proven: str | None = None
+    """The name that was proven to `dlq serve`, which has begun this command."""
 
     @cached_property
     def settings(self) -> "Settings":
@@ -72,9 +74,8 @@ class Context:
     def desk(self) -> "Desk":
         """What operations are given; they tell people what this context writes on stderr."""
         from dlq.operations.desk import open_desk
-        from dlq.replay.actor import PROVEN_BY
 
-        return open_desk(self.settings, self, os.environ.get(PROVEN_BY))
+        return open_desk(self.settings, self, self.proven)
 
     def desk_of(self, name: str | None) -> "Desk":
         """`desk` on behalf of `name`; None: of this process' user. Raises UsageError."""

@@ -1,7 +1,7 @@
 """Who does something: the user of the operating system and the host, or who a person says to be."""
 
-import getpass
 import os
+import pwd
 import socket
 
 from dlq.core.errors import UsageError
@@ -11,8 +11,33 @@ _PROVEN = " [proven]"
 """Behind a name that was proven to `dlq serve`; who types a command says who they are."""
 
 
-PROVEN_BY = "DLQ_PROVEN_ACTOR"
-"""The variable by which `dlq serve` tells a command that it begins whose proven name it runs under."""
+_FROM_SERVE = b"dlq serve says: "
+
+
+def hand_over(proven: str) -> socket.socket:
+    """The standard input of a command that `dlq serve` begins under a proven name. An option or a variable
+    could be anybody's words; this is a socket that its process has made itself."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        ours.send(_FROM_SERVE + proven.encode("utf-8", "surrogatepass"))
+    return theirs
+
+
+def take_over(descriptor: int = 0) -> str | None:
+    """The proven name that was handed over on standard input, which is empty from then on; None where
+    something else is there. It is read whole, because whoever began this process may be gone."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as given:
+            if (given.family, given.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
+                return None
+            said = given.recv(4 * _LONGEST + len(_FROM_SERVE), socket.MSG_DONTWAIT)
+    except OSError:  # closed, no socket, or one that says nothing
+        return None
+    if not said.startswith(_FROM_SERVE):
+        return None
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), descriptor)
+    return said.removeprefix(_FROM_SERVE).decode("utf-8", "surrogatepass")
 
 
 def mark_proven(name: str) -> str:
@@ -26,8 +51,9 @@ def _is_proven(actor_: str) -> bool:
 
 
 def check_claim(name: str) -> str:
-    """A name that somebody gives themselves. Raises UsageError for one that looks proven."""
-    if _is_proven(name.strip()):
+    """A name that somebody gives themselves. Raises UsageError for one that looks proven, also once it is cut
+    to what the ledger keeps."""
+    if any(_is_proven(kept.strip()) for kept in (name, name.strip()[:_LONGEST])):
         raise UsageError(
             f"--as {name}: only dlq serve says that a name is proven; leave out {_PROVEN.strip()}"
         )
@@ -36,16 +62,23 @@ def check_claim(name: str) -> str:
 
 def person_of(actor_: str) -> str:
     """A name is one person's, on whatever host, proven or not."""
-    return actor_.removesuffix(_PROVEN).partition("@")[0].strip().casefold()
+    while _is_proven(actor_):
+        actor_ = actor_.removesuffix(_PROVEN)
+    return actor_.partition("@")[0].strip().casefold()
 
 
 def actor(given: str | None = None) -> str:
     """`user@host`, or what `--as` gave; of a user without a name its number."""
+    return ((given or "").strip() or f"{system_user()}@{socket.gethostname()}")[:_LONGEST]
+
+
+def system_user() -> str:
+    """Whose process this is, as the kernel says, and no variable: who knows the token of `dlq serve` is
+    proven to be that user."""
     try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container's user has no entry in /etc/passwd
-        user = str(os.getuid())
-    return ((given or "").strip() or f"{user}@{socket.gethostname()}")[:_LONGEST]
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user has no entry in /etc/passwd
+        return str(os.getuid())
 
 
 _AGENT = "agent "

@@ -18,7 +18,7 @@ from typing import Any
 
 from dlq.core.clock import iso, now
 from dlq.core.errors import UsageError
-from dlq.replay.actor import PROVEN_BY
+from dlq.replay.actor import hand_over
 
 _KEPT = 200
 _SHOWN_BYTES = 256 * 1024
@@ -72,14 +72,14 @@ class Jobs:
         command = [sys.executable, "-P", "-m", "dlq.cli", *config, "--no-input", "-o", "json", *words]
         os.close(os.open(f"{base}.out", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         os.close(os.open(f"{base}.err", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        child = subprocess.Popen(  # noqa: S603 (words are arguments, made by us)
-            ["/bin/sh", "-c", _RUN, str(base), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, PROVEN_BY: by},
-        )
+        with hand_over(by) as name_of_whom:
+            child = subprocess.Popen(  # noqa: S603 (words are arguments, made by us)
+                ["/bin/sh", "-c", _RUN, str(base), *command],
+                stdin=name_of_whom.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         self._children.append(child)
         job = Job(name, tuple(words), about, by, iso(now()), child.pid, _read_start(child.pid))
         with open(os.open(f"{base}.json", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Settings
 from dlq.operations.desk import Notes, open_desk
-from dlq.replay.actor import actor
+from dlq.replay.actor import system_user
 from dlq.web.app import make_app
 from dlq.web.console import Console
 from dlq.web.guard import SEND_SECONDS
@@ -127,7 +127,7 @@ def serve(
 def make_console(settings: Settings, config: str | None, port: int) -> Console:
     """All that lives as long as the server."""
     desk = open_desk(settings, Notes())
-    sessions = Sessions(actor().partition("@")[0])
+    sessions = Sessions(system_user())
     jobs = Jobs(settings.archive, config)
     return Console(settings, sessions, jobs, Look(desk), f"dlq-{port}")
 

@@ -48,10 +48,10 @@ def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def link(target: str) -> Callable[[Path, pytest.MonkeyPatch], None]:
     def make(home: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
-        write(home.parent / "shared" / "real.toml")
+        write(home.parent / "open" / "real.toml")
         (home / "dlq.toml").unlink()
         (home / "dlq.toml").symlink_to(target)
-        (home.parent / "shared").chmod(0o777)
+        (home.parent / "open").chmod(0o777)
 
     return make
 
@@ -76,8 +76,8 @@ PUT: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "a folder like /tmp": lambda home, _: home.chmod(0o1777),
     "a folder above that all may write": lambda home, _: home.parent.chmod(0o777),
     "a link of somebody": link_of_somebody,
-    "a link to where all may write": link("../shared/real.toml"),
-    "a link by way of where all may write": link("../shared/../shared/real.toml"),
+    "a link to where all may write": link("../open/real.toml"),
+    "a link by way of where all may write": link("../open/../open/real.toml"),
     "the user's own where all may write": of_the_user,
 }
 

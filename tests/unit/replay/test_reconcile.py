@@ -1,6 +1,5 @@
 """What is in doubt is resolved by proof first, then by an operator's decision, and who made it is kept."""
 
-import getpass
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dlq.connectors.base import Search
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, Busy, Unreachable, UsageError
 from dlq.core.provenance import REPLAY_ID
+from dlq.replay.actor import system_user
 from dlq.replay.letters import Letter
 from dlq.replay.load import Loader
 
@@ -77,7 +77,7 @@ def test_the_operators_word_counts_per_letter_and_is_kept(replay: Replaying, dou
     assert replay.states(doubtful) == {"confirmed": 1, "planned": 16, "held": 1, "in_doubt": 2}
     [entry] = replay.ledger.entries(doubtful, "confirmed")
     assert entry.detail is not None
-    assert entry.detail.startswith(f"decided by {getpass.getuser()}@")
+    assert entry.detail.startswith(f"decided by {system_user()}@")
 
 
 @pytest.mark.parametrize(

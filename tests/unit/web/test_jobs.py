@@ -6,8 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from support.archives import letter, write_segment
 from support.waiting import eventually
 
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.core.errors import UsageError
+from dlq.core.settings import Settings
+from dlq.operations.books import list_audit
+from dlq.operations.desk import Notes, open_desk
+from dlq.replay.actor import check_claim, person_of
 from dlq.web.jobs import _KEPT, Job, Jobs, _read_start
 
 
@@ -55,3 +63,28 @@ def test_a_command_imports_nothing_from_the_folder_of_the_server(
     eventually(lambda: jobs.code(job) is not None)
     assert jobs.code(job) == 0
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_name_is_proven_to_a_command_by_the_server_and_by_nobody_s_words(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    ids = [f"{number}" * 32 for number in (1, 2)]
+    write_segment(store, "p-0", [letter(n, record_id=one) for n, one in enumerate(ids)])
+    monkeypatch.setenv("DLQ_ARCHIVE", store.location)
+    for variable in ("DLQ_PROVEN_ACTOR", "LOGNAME", "USER"):
+        monkeypatch.setenv(variable, "bob [proven]")
+    job = jobs.start(["dismiss", ids[0], "--reason", "x"], "dismiss", "ann [proven]")
+    eventually(lambda: jobs.code(job) is not None)
+    assert run(["dismiss", ids[1], "--reason", "x"]) == 0
+    rows = list_audit(open_desk(Settings(archive=store.location), Notes()))
+    whose = {row["subject"]: row["actor"] for row in rows}
+    assert whose[ids[0]] == "ann [proven]"
+    assert "bob" not in whose[ids[1]]
+    assert "[proven]" not in whose[ids[1]]
+
+
+def test_no_name_looks_proven_once_the_ledger_has_cut_it() -> None:
+    with pytest.raises(UsageError, match="only dlq serve says"):
+        check_claim("b" * 246 + " [proven] and more")
+    assert person_of("Ann [proven] [proven]") == person_of("ann@host")
