@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from dlq.cli import completion
-from dlq.cli.context import OUTPUTS, Context, wants_no_escapes
+from dlq.cli.context import OUTPUTS, Context, show_trace, trace_of, wants_no_escapes
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.brokers import all_named
 from dlq.core.errors import DlqError, UsageError
@@ -293,14 +293,12 @@ def _full(error: Exception) -> ExitCode:
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
     import tempfile
-    import traceback
 
     if {"-v", "--verbose"} & set(hoist(arguments)):
-        traceback.print_exception(error)
+        show_trace(error)
     kept = "there is no room for the details, which -v shows"
     with suppress(OSError):
-        whole = traceback.format_exception(error)
         with tempfile.NamedTemporaryFile(prefix="dlq-error-", suffix=".txt", delete=False) as file:
-            file.write("".join(whole).encode("utf-8", "backslashreplace"))
+            file.write(f"{trace_of(error)}\n".encode())
         kept = f"the details are in {file.name}"
     return _complain(f"unexpected {type(error).__name__}: {error}; {kept}", ExitCode.UNEXPECTED)

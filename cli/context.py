@@ -39,6 +39,30 @@ def to_stderr(line: str) -> None:
     sys.stderr.flush()
 
 
+def show_trace(error: BaseException) -> None:
+    """The traceback of an error, on stderr; what strangers wrote in it is escaped."""
+    to_stderr(trace_of(error))
+
+
+def trace_of(error: BaseException) -> str:
+    """A traceback that steers no terminal."""
+    import traceback
+
+    return block_for_terminal("".join(traceback.format_exception(error)).rstrip("\n"))
+
+
+def _escape_logs() -> None:
+    """What libraries log, and nobody handles, Python writes on stderr: a broker's words, and letters'."""
+    import logging
+
+    class Escaped(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return block_for_terminal(super().format(record))
+
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(Escaped())
+
+
 @dataclass(frozen=True)
 class Context:
     """The common options, and what they lead to. Lazy: `--help` loads nothing."""
@@ -75,6 +99,7 @@ class Context:
         """What operations are given; they tell people what this context writes on stderr."""
         from dlq.operations.desk import open_desk
 
+        _escape_logs()
         return open_desk(self.settings, self, self.proven)
 
     def desk_of(self, name: str | None) -> "Desk":

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dlq.cli import completion
-from dlq.cli.context import Context, to_stderr
+from dlq.cli.context import Context, show_trace, to_stderr
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core import logs
 from dlq.core.errors import Busy, DlqError, UsageError
@@ -66,13 +66,11 @@ def _sentences(context: Context) -> Log:
 
 
 def _run(context: Context, name: str, skip_if_busy: bool, otlp: str | None, log: Log, parallel: int) -> int:
-    import traceback
-
     from dlq.operations.profile import load
     from dlq.operations.profile_run import run_profile
 
     task = load(context.settings, name, otlp)
-    trace = traceback.print_exception if context.verbose else lambda _error: None
+    trace = show_trace if context.verbose else lambda _error: None
     try:
         outcome, code = run_profile(context.desk, task, log, parallel, trace)
     except Busy as error:

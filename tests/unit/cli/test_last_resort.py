@@ -1,6 +1,7 @@
 """Whatever a command ends with, it is said in a line."""
 
 import errno
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from support.archives import letter, write_segment
 from dlq.archive import scratch
 from dlq.archive.store import LocalStore
 from dlq.cli import app
+from dlq.cli.context import Context
 
 
 class Failing:
@@ -56,11 +58,22 @@ def test_what_nobody_expected_is_a_line_whatever_it_holds_and_wherever_it_may_be
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / place))
     (tmp_path / "here").mkdir()
     monkeypatch.setattr(app, "command_line", lambda: Failing(ValueError("\udcff\x1b[2J")))
-    assert app.run(["ls"]) == 1
-    said = capsys.readouterr().err
+    assert app.run(["ls", "-v"]) == 1
+    *trace, said = capsys.readouterr().err.splitlines(keepends=True)
+    assert trace[0].startswith("Traceback")
+    assert "ValueError: \\udcff\\x1b[2J\n" in trace
     assert said.startswith("dlq: unexpected ValueError: ")
     assert "\x1b" not in said
     assert said.count("\n") == 1
     kept = [file.read_text() for file in (tmp_path / "here").glob("dlq-error-*")]
     assert len(kept) == (place == "here")
-    assert all("Traceback" in text and "\\udcff" in text for text in kept)
+    assert all("Traceback" in text and "\\udcff\\x1b" in text for text in kept)
+
+
+def test_what_a_library_logs_steers_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    assert Context().desk is not None
+    logging.getLogger("a.library").error("the broker said \x1b[2J")
+    assert capsys.readouterr().err == "the broker said \\x1b[2J\n"
