@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import resource
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -324,6 +325,19 @@ def test_sql_that_finds_very_long_texts_is_refused_before_they_are_masked(desk: 
         "more than 1,048,576 characters"
         in call(desk, "query", sql="select repeat('x', 40000) from range(50)")[1]
     )
+
+
+def test_a_function_of_sql_takes_no_more_memory_or_time_than_a_question_may(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_texts = "select {}(repeat('a', {}), repeat('b', {}))"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    said = call(desk, "query", sql=of_texts.format("damerau_levenshtein", 24_000, 24_000))[1]
+    assert "takes more" in said
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20, "in KiB"
+    monkeypatch.setattr("dlq.operations.agent_query._SECONDS", 2)
+    said = call(desk, "query", sql=of_texts.format("levenshtein", 2_000_000, 2_000_000))[1]
+    assert "takes longer than 2 s" in said
 
 
 def test_a_tool_is_given_no_very_long_text(desk: Desk) -> None:
