@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from dlq.cli import completion
 from dlq.cli.context import OUTPUTS, Context, show_trace, trace_of, wants_no_escapes
 from dlq.cli.exit import ExitCode, code_of
+from dlq.cli.memory import bound_for_now, bound_memory
 from dlq.core.brokers import all_named
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.suggestions import suggest
@@ -137,7 +138,7 @@ def _check_words(command: Any) -> None:
 
 def _checked(ctx: typer.Context, word: Any, value: Any) -> Any:
     """`--failure "$F"` without F means neither all letters nor none, and no database takes what is no text.
-    Raises UsageError."""
+    SQL makes much of little. Raises UsageError."""
     is_given = ctx.get_parameter_source(word.name).name == "COMMANDLINE"  # type: ignore[union-attr]
     values = value if isinstance(value, list | tuple) else (value,)
     is_option = word.param_type_name == "option"
@@ -146,6 +147,8 @@ def _checked(ctx: typer.Context, word: Any, value: Any) -> Any:
         raise UsageError(f"{called} is empty: give it a value, or leave it out")
     if word.name not in _FILES and any(isinstance(each, str) and each != encodable(each) for each in values):
         raise UsageError(f"{called} is no UTF-8: what the shell gave holds other bytes")
+    if word.name == "where" and value:
+        bound_memory()
     return value
 
 
@@ -205,7 +208,7 @@ def _leave_no_core() -> None:
 
 def run(arguments: Sequence[str], proven: str | None = None) -> int:
     """The command line as a function: prints, and returns the exit code."""
-    with _watching_outputs() as outputs:
+    with _watching_outputs() as outputs, bound_for_now():
         return _run(arguments, outputs, proven)
 
 

@@ -1,10 +1,26 @@
-"""How much memory a server may take whose questions others ask."""
+"""How much memory SQL may take, and a server whose questions others ask."""
 
 import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _MOST = 6 * 2**30
 """Bytes. A body of 512 MiB, which is shown in several forms, needs half of it."""
+
+
+OF_SQL = 4 * 2**30
+"""Bytes of a command that only asks: twice what DuckDB counts."""
+
+
+@contextmanager
+def bound_for_now() -> Iterator[None]:
+    """A limit that is set inside counts until the end."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def bound_memory(most: int = _MOST) -> None:

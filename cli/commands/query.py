@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from dlq.cli.context import Context
+from dlq.cli.memory import OF_SQL, bound_memory
 
 
 def query(
@@ -28,5 +29,6 @@ def query(
     from dlq.operations.letters import run_query
 
     context: Context = ctx.obj
+    bound_memory(OF_SQL)
     found = run_query(context.desk, sys.stdin.read() if sql == "-" else sql)
     context.emit_rows(found.columns, found.rows)

@@ -1,9 +1,18 @@
 """A server whose questions others ask has a limit of memory, and what it starts has none."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from support.archives import letter, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli import app
+from dlq.cli.app import run
+from dlq.cli.commands import query
+from dlq.cli.memory import bound_memory
 from dlq.web import jobs
 
 BOMB = """
@@ -25,6 +34,25 @@ def test_sql_that_makes_long_texts_of_short_ones_fails_in_a_line() -> None:
     done = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, check=True)
     assert "this takes more than" in done.stdout
     assert done.stdout.count("\n") == 1
+
+
+def test_a_question_of_the_shell_is_bound_as_long_as_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_segment(LocalStore(str(tmp_path / "archive")), "p-0", [letter(1)])
+    monkeypatch.setattr(query, "OF_SQL", 2 * 2**30)
+    monkeypatch.setattr(app, "bound_memory", lambda: bound_memory(2 * 2**30))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    of_texts = (
+        "damerau_levenshtein(repeat('a', 40000), repeat('b', 40000)) > 1"  # 12 GiB, of which no limit knows
+    )
+    for words in (["query", f"select {of_texts}"], ["ls", "--where", of_texts]):
+        assert run(words) == 3
+        said = capfd.readouterr().err
+        assert "this takes more than" in said
+        assert said.count("\n") == 1
+        assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 def test_a_command_that_the_server_begins_is_not_bound(tmp_path: Path) -> None:
