@@ -173,9 +173,8 @@ class Look:
             long.made = error
         finally:
             now = time.monotonic()
-            long.until = min(
-                long.until, now + _RESTS * (now - began)
-            )  # earlier where this page has changed it
+            # Earlier where this page has changed something meanwhile.
+            long.until = min(long.until, now + _RESTS * (now - began))
 
     def _find_or_make(self, moment: _Moment, name: Hashable, make: Callable[[Desk], _T]) -> _T:
         with self._lock:
