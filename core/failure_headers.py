@@ -116,6 +116,9 @@ _TRACES: tuple[_Trace, ...] = (
     _trace(r"rascal", Inside(gone=(("recovery", "*", "immediateNack"),)), always=True),
     _trace(r"rascal", Inside(gone=(("recovery",), ("error",)), zero=(("redeliveries",),))),
     _trace(r"laravel", Inside(zero=(("attempts",),))),
+    # rabbit-queue's error is an object, and none without its stack; kafkajs-async-retry counts in its header
+    _trace(r"errors", Inside(gone=(("stack",),))),
+    _trace(r"asyncRetry"),
     # Celery counts on the letter, and gives up at max_retries
     _trace(r"retries", _ITSELF, beside=("task", "id")),
 )
@@ -128,6 +131,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _JOINED = {
     ("stack", "trace"): "stacktrace",
     ("trace", "back"): "traceback",
+    ("back", "trace"): "backtrace",
     ("class", "name"): "classname",
     ("routing", "key"): "routingkey",
     ("dead", "letter"): "dlq",
@@ -138,7 +142,7 @@ _JOINED = {
 }
 MESSAGES = ("message", "description", "reason", "msg", "detail", "details", "text", "because")
 CLASSES = ("class", "type", "name", "classname", "fqcn")
-STACKS = ("stacktrace", "stack", "trace", "traceback")
+STACKS = ("stacktrace", "stack", "trace", "traceback", "backtrace")
 _ERRORS = ("error", "exception", "failure", "failed", "cause")
 _PARTS = ("", *MESSAGES, *CLASSES, *STACKS)
 _ORIGINS = ("original", "source", "origin", "orig")
@@ -153,6 +157,8 @@ _PLACES = (
     "channel",
     "destination",
 )
+_OF_CAMEL = ("failed", "because")
+"""What the documentation of Camel's dead letter channel calls the header of its example."""
 _ALWAYS_ERRORS = tuple(f"{x}-{word}" for x in "xX" for word in ("error", "Error", "exception", "Exception"))
 _OTHER = "other"
 """A part of an error that is none of these, like its code."""
@@ -179,7 +185,9 @@ _CLASS = re.compile(
 )
 _BINARY = re.compile(r"base64:([A-Za-z0-9+/]{6}==|[A-Za-z0-9+/]{11}=)")
 """How 4 or 8 bytes are shown."""
-_STACK = re.compile(r"\n\s{1,8}at |Traceback \(|\ngoroutine \d|\n#\d+ |^goroutine \d")
+_STACK = re.compile(
+    r"\n\s{1,8}at |Traceback \(|\ngoroutine \d|\n#\d+ |^goroutine \d|(?:^|\n)\S{1,300}\.rb:\d{1,9}:in [`']"
+)
 
 
 class _Mark(NamedTuple):
@@ -224,7 +232,7 @@ def mark_of(name: str) -> _Mark | None:
     if _NOBODYS.fullmatch(name):
         return None
     words = words_of(name)
-    is_explicit = name[:2] in ("x-", "X-") or "dlq" in words
+    is_explicit = name[:2] in ("x-", "X-") or "dlq" in words or words == _OF_CAMEL
     if (part := _error_part(words)) is not None:
         return _Mark("error", part, is_explicit)
     if name.startswith(_ALWAYS_ERRORS):
@@ -241,7 +249,7 @@ def mark_of(name: str) -> _Mark | None:
 def _error_part(words: _Path) -> str | None:
     if words in (("dlq", "reason"), ("death", "reason")):
         return "reason"
-    if words in (("stacktrace",), ("traceback",)):
+    if words in (("stacktrace",), ("traceback",), ("backtrace",)):
         return words[0]
     ends = [number for number, word in enumerate(words, 1) if word in _ERRORS]
     if not ends:

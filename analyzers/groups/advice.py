@@ -32,12 +32,16 @@ class Known(NamedTuple):
     """RocketMQ's KEYS."""
     burst_reason: str | None = None
     """What its burst says of a suppressed duplicate (`bursts.reason`)."""
+    rule: str | None = None
+    """Which decided; it may know that the letter's body remembers its retries."""
 
     def gist(self) -> "Known":
         """What decides: without the words that are each letter's own, since most letters are alike."""
         duplicate = self.duplicate._replace(duplicate_group=None)
         message_id = self.message_id and "an id"
-        return self._replace(message_id=message_id, keys=None, burst_reason=None, duplicate=duplicate)
+        return self._replace(
+            message_id=message_id, keys=None, burst_reason=None, rule=None, duplicate=duplicate
+        )
 
     @property
     def is_likely(self) -> bool:
@@ -75,7 +79,7 @@ def advise(known: Known, user_rules: Sequence[UserRule] = ()) -> tuple[str, str]
         if rule.advice and rule.name == known.user_rule:
             return rule.advice, rule.reason or f"your rule {rule.name} says so"
     line = _line(known.gist())
-    return line.advice, line.reason if isinstance(line.reason, str) else line.reason(known)
+    return line.advice, _with_memory(line, known.rule, _reason(line, known))
 
 
 @lru_cache(maxsize=4096)
@@ -97,9 +101,36 @@ def advise_alone(letter: Letter, verdict: Verdict, max_laps: int) -> tuple[str, 
     )
     line = _line(gist)
     if isinstance(line.reason, str):
-        return line.advice, line.reason
+        return line.advice, _with_memory(line, verdict.rule, line.reason)
     known = gist._replace(message_id=letter.message_id, keys=letter.properties.get("KEYS"))
-    return line.advice, line.reason(known)
+    return line.advice, _with_memory(line, verdict.rule, line.reason(known))
+
+
+def _reason(line: Advice, known: Known) -> str:
+    return line.reason if isinstance(line.reason, str) else line.reason(known)
+
+
+_COUNTED = "the memory of its retries lies in its body{}, which goes back as it is: one failure may be enough"
+_WRAPPED = (
+    "the memory of its retries lies in its body, an object that holds the message, its error and the count: "
+    "its consumer may expect the message alone"
+)
+_MEMORIES: Mapping[str, str] = {
+    "symfony-in-body": _COUNTED.format(" (Symfony's stamps, serialized by PHP)"),
+    "celery-in-body": _COUNTED.format(" (Celery's first protocol)"),
+    "dramatiq": _COUNTED.format(""),
+    "dramatiq-reject": _COUNTED.format(""),
+    "enveloped": _WRAPPED,
+    "enveloped-unread": _WRAPPED,
+    "async-retry": "the memory of its retries lies in its header asyncRetry, which a replay takes away",
+}
+"""Rule -> what remembers the retries; bodies are not changed."""
+
+
+def _with_memory(line: Advice, rule: str | None, reason: str) -> str:
+    """Whoever may send it is told what its body remembers."""
+    memory = _MEMORIES.get(rule or "") if line.advice not in ("never", "hold") else None
+    return f"{reason}; {memory}" if memory else reason
 
 
 def _of_discarded(known: Known) -> str:

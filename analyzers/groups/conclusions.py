@@ -53,6 +53,7 @@ def conclude(
             message_id=found.message_id,
             keys=found.rocket.keys if found.rocket else None,
             burst_reason=found.burst_reason,
+            rule=found.rule,
         ),
         rules,
     )

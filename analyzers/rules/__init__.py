@@ -26,7 +26,7 @@ from dlq.analyzers.rules.letter import (
 )
 from dlq.analyzers.rules.shapes import spare
 from dlq.analyzers.rules.watched import Watched, as_letter
-from dlq.analyzers.rules.way_back import find_way_back
+from dlq.analyzers.rules.way_back import find_by_name, find_way_back
 from dlq.analyzers.rules.whose import name_owner
 from dlq.core.brokers import kind_of, kinds
 from dlq.core.causes import proof_of
@@ -138,7 +138,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdic
     failure = exceptions.explain(*told)
     published = _first_published(letter, found)
     if found.origin is None and rule.cause == "application_error":
-        found = found._replace(origin=find_way_back(letter, *published, facts))
+        found = found._replace(origin=find_way_back(letter, *published, facts) or find_by_name(letter))
     where = found.origin if found.origin is not None else letter.dead_letter_queue
     has_exception = failure.exception_class is not None or failure.place is not None
     whom = where if has_exception else _of_whom(where, letter)

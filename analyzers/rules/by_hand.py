@@ -3,9 +3,22 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from dlq.analyzers.rules import exceptions
 from dlq.analyzers.rules.frameworks import parked_finding
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, join_all, once_per_letter
+from dlq.analyzers.rules.letter import (
+    Facts,
+    Finding,
+    Letter,
+    Rule,
+    body_of,
+    first,
+    join_all,
+    once_per_letter,
+    text_lines,
+)
+from dlq.analyzers.rules.stack import TRACEBACK
 from dlq.core.causes import MOVED
+from dlq.core.envelopes import read_envelope
 from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, HandWritten, by_hand, is_of_a_program
 
 _UNREAD_WORD = re.compile(
@@ -15,6 +28,16 @@ _UNREAD_WORD = re.compile(
 )
 """In the word, or the code, that a hand writes for the reason: the body was not read."""
 _MOST_OF_A_WORD = 60
+READERS = frozenset(
+    {"UnicodeDecodeError", "JSONDecodeError", "MessageConversionException", "MessageDeserializationException"}
+)
+"""Exceptions of what reads bytes or texts: Python's, Spring's, NServiceBus'."""
+_READERS_BY_MESSAGE = {
+    "SyntaxError": re.compile(r"\bJSON\b"),
+    "SerializationException": re.compile("deseriali[sz]", re.IGNORECASE),
+}
+"""Those that others throw, too: Node's of JSON, and Kafka's of a deserializer that is named."""
+_RUBY_FRAMES = re.compile(r"\A\S{1,300}\.rb:\d{1,9}:in [`']")
 
 
 @once_per_letter
@@ -30,11 +53,22 @@ def _of_parts(failure: HandWritten, parts: Sequence[str]) -> str | None:
 def _error_text(failure: HandWritten) -> str | None:
     """The text that class and message are read from. A reason beside a message is the exception's class, or
     another word for it."""
-    trace, whole_text = _of_parts(failure, STACKS), _of_parts(failure, ("",))
+    trace, whole_text = _trace(failure), _of_parts(failure, ("",))
     reason, message = _of_parts(failure, ("reason",)), _of_parts(failure, ("message",))
     if trace or whole_text or not reason or not message:
         return trace or whole_text
     return f"{reason}: {message}"
+
+
+def _trace(failure: HandWritten) -> str | None:
+    """The stack. Ruby's backtrace is frames alone, and a list of them in JSON."""
+    trace = _of_parts(failure, STACKS)
+    if trace and trace.startswith('["'):
+        trace = "\n".join(text_lines(trace)) or trace
+    if not trace or not _RUBY_FRAMES.match(trace):
+        return trace
+    thrown = [part for part in (_of_parts(failure, CLASSES), _of_parts(failure, (*MESSAGES, ""))) if part]
+    return f"{': '.join(thrown)}\n{trace}" if thrown else trace
 
 
 def _origin_by_hand(letter: Letter, places: Mapping[str, str]) -> str | None:
@@ -79,15 +113,30 @@ def _is_unread_word(text: str) -> bool:
     return len(text) <= _MOST_OF_A_WORD and " " not in text and bool(_UNREAD_WORD.search(text))
 
 
+def is_of_reader(found: Finding) -> bool:
+    """Whether its exception is that of what reads bytes, or a text, in any language."""
+    told = exceptions.explain(
+        exceptions.if_class(found.error_class),
+        exceptions.if_told(found.error_message),
+        exceptions.if_told(found.error_text),
+    )
+    name = re.split(r"[.:\\]", told.exception_class or "")[-1]
+    message = told.exception_message or ""
+    return name in READERS or bool(name in _READERS_BY_MESSAGE and _READERS_BY_MESSAGE[name].search(message))
+
+
+def _is_word_for_unread(failure: HandWritten) -> bool:
+    told = [value for _, value in failure.errors.values()]
+    return any(_is_unread_word(value) and not is_of_a_program(value) for value in told)
+
+
 def hand_written_unread(letter: Letter, facts: Facts) -> Finding | None:
-    """the same, and the reason is a word for it: malformed-json, deserialization, PARSE_ERROR; an exception's
-    class is none, since listeners parse texts by themselves"""
-    failure = _written_by_hand(letter)
-    told = [value for _, value in failure.errors.values()] if failure else []
-    if not any(_is_unread_word(value) and not is_of_a_program(value) for value in told):
+    """the same, and the reason is a word for it (malformed-json, deserialization, PARSE_ERROR), or the error
+    is a reader's: UnicodeDecodeError, SyntaxError of JSON, …; a listener may have read something else"""
+    failure, found = _written_by_hand(letter), hand_written_error(letter, facts)
+    if failure is None or found is None or not (_is_word_for_unread(failure) or is_of_reader(found)):
         return None
-    found = hand_written_error(letter, facts)
-    return found and found._replace(also_possible=None)
+    return found._replace(also_possible=None)
 
 
 def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
@@ -103,14 +152,68 @@ def _hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
     """a count of retries or attempts above 0 beside where it came from (x-original-queue, …), and no death
     since: the application gave up and parked it"""
     failure = _written_by_hand(letter)
-    if failure is None or failure.errors or failure.counted is None or letter.deaths:
+    if failure is None or failure.errors or letter.deaths:
+        return None
+    return _counted_by_hand(letter, failure)
+
+
+def _counted_by_hand(letter: Letter, failure: HandWritten) -> Finding | None:
+    if failure.counted is None:
         return None
     origin = failure.origins.get("queue")
     return parked_finding(letter, str(failure.counted), attempts=failure.counted.attempts, origin=origin)
+
+
+_BY_BROKERS = frozenset(
+    {"x-death", "x-first-death-reason", "dlqDeliveryFailureCause", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"}
+)
+"""Headers of letters that a broker put where they lie; what an application wraps, it sends."""
+
+
+@once_per_letter
+def _wrapped(letter: Letter) -> HandWritten | None:
+    """What an application wrote around a message into the body; the place that it names is another one."""
+    is_of_broker = letter.dead_letter_queue.startswith("%") or not _BY_BROKERS.isdisjoint(letter.headers)
+    found = None if is_of_broker else read_envelope(body_of(letter))
+    is_here = found is not None and letter.dead_letter_queue in found.failure.origins.values()
+    return found.failure if found and not is_here else None
+
+
+def _enveloped_unread(letter: Letter, facts: Facts) -> Finding | None:
+    """the same, and its error is a reader's (UnicodeDecodeError, SyntaxError of JSON), or a word for it"""
+    failure, found = _wrapped(letter), _enveloped(letter, facts)
+    if failure is None or found is None or not (_is_word_for_unread(failure) or is_of_reader(found)):
+        return None
+    return found._replace(also_possible=None)
+
+
+def _enveloped(letter: Letter, _: Facts) -> Finding | None:
+    """an object of JSON around the message: keys of an error (error, errorMessage, exceptionClass, …) or a
+    count, beside where the message came from (originalTopic, original_queue, …) or what it was"""
+    failure = _wrapped(letter)
+    if failure is None:
+        return None
+    if not failure.errors:
+        return _counted_by_hand(letter, failure)
+    found = _hand_written(letter, failure)
+    is_proven = failure.is_proven and bool(failure.origins)
+    text = _without_module(found.error_text, found.error_class)
+    return found._replace(error_text=text, also_possible=() if is_proven else None)
+
+
+def _without_module(text: str | None, of_class: str | None) -> str | None:
+    """Python's traceback says the module, too, from which the envelope's class was taken: `lab.Declined`."""
+    if text is None or of_class is None or TRACEBACK not in text:
+        return text
+    before, line_end, last = text.rstrip().rpartition("\n")
+    name, colon, message = last.partition(": ")
+    return f"{before}{line_end}{of_class}{colon}{message}" if name.endswith(f".{of_class}") else text
 
 
 RULES: tuple[Rule, ...] = (
     Rule(hand_written_unread, "unreadable", "deserialization", ("application_error", "poison_ack", MOVED)),
     Rule(hand_written_error, "application_error", "framework", ("poison_ack", MOVED)),
     Rule(_hand_written_retries, "application_error", "framework", ("poison_ack", MOVED)),
+    Rule(_enveloped_unread, "unreadable", "deserialization", ("application_error", "poison_ack", MOVED)),
+    Rule(_enveloped, "application_error", "framework", ("poison_ack", MOVED)),
 )

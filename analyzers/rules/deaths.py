@@ -67,9 +67,14 @@ def _named_death(letter: Letter, which: str) -> Death | None:
 def death_text(letter: Letter) -> str | None:
     """The last death in words."""
     last = history(letter).last
-    if last is None or last.reason is None:
+    return None if last is None else text_of(last)
+
+
+def text_of(death: Death) -> str | None:
+    """A death in words; None where it has no reason."""
+    if death.reason is None:
         return None
-    queue = "a queue without name" if last.queue is None else last.queue
-    times = "" if last.count is None else f", {last.count} x"
-    first = "" if last.time is None else f", first at {second_of(last.time)}"
-    return f"{last.reason} from {queue}{times}{first}"
+    queue = "a queue without name" if death.queue is None else death.queue
+    times = "" if death.count is None else f", {death.count} x"
+    first = "" if death.time is None else f", first at {second_of(death.time)}"
+    return f"{death.reason} from {queue}{times}{first}"

@@ -17,6 +17,7 @@ from dlq.analyzers.rules.letter import (
     Letter,
     Rule,
     body_field,
+    body_of,
     body_text,
     first,
     join_all,
@@ -28,6 +29,7 @@ from dlq.analyzers.rules.letter import (
 )
 from dlq.analyzers.rules.stack import STACK_FOLLOWS
 from dlq.core.clock import to_micros
+from dlq.core.envelopes import Stamps, read_stamps, read_task
 from dlq.core.failure_headers import decode_name
 
 _MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
@@ -45,6 +47,8 @@ _STAMP = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
 """What the headers of Symfony's stamps begin with; each holds those of one class, oldest first, as JSON."""
 _SYMFONY_QUEUE = "failed"
 """Its failure transport in every recipe."""
+_SYMFONY_RETRY = re.compile(r"\Adelay_(.+)_\d{1,12}_retry\Z", re.ASCII)
+_RABBIT_QUEUE = re.compile(r"^(.+)_dlq$")
 
 
 def as_named(letter: Letter) -> Letter:
@@ -399,22 +403,98 @@ def _last_error(letter: Letter, field: str) -> str | None:
     return whole_characters(value) if isinstance(value, str) else None
 
 
+def _stamps_in_headers(letter: Letter) -> Stamps | None:
+    """What Symfony's own serializer, or that of JSON, leaves in headers."""
+    if not any(name.startswith(_STAMP) for name in letter.headers):
+        return None
+    counts = [stamp.get("retryCount") for stamp in _stamps(letter, "RedeliveryStamp")]
+    return Stamps(
+        bool(_stamps(letter, "SentToFailureTransportStamp")),
+        _last_error(letter, "exceptionClass"),
+        _last_error(letter, "exceptionMessage"),
+        # The last stamp is that of the parking, and counts from 0 again.
+        max((count for count in counts if type(count) is int), default=None),
+    )
+
+
+@once_per_letter
+def _stamps_in_body(letter: Letter) -> Stamps | None:
+    """What PHP's serializer leaves in the body; php-amqp calls all that it sends text/plain."""
+    is_php = (
+        letter.properties.get("content_type") == "text/plain" and "content_encoding" not in letter.properties
+    )
+    return read_stamps(body_of(letter)) if is_php or letter.dead_letter_queue == _SYMFONY_QUEUE else None
+
+
 def _symfony(letter: Letter, _: Facts) -> Finding | None:
     """a SentToFailureTransportStamp of Symfony Messenger, or an ErrorDetailsStamp in a queue called failed;
     each retry has the stamp of an error, too"""
-    is_failed = _stamps(letter, "ErrorDetailsStamp") and letter.dead_letter_queue == _SYMFONY_QUEUE
-    if not is_failed and not _stamps(letter, "SentToFailureTransportStamp"):
+    return _failed_by_symfony(letter, _stamps_in_headers(letter))
+
+
+def _symfony_in_body(letter: Letter, _: Facts) -> Finding | None:
+    """the same stamps in a body that PHP serialized (PhpSerializer), which is read and never unserialized"""
+    return _failed_by_symfony(letter, _stamps_in_body(letter))
+
+
+def _failed_by_symfony(letter: Letter, stamps: Stamps | None) -> Finding | None:
+    if stamps is None or not (stamps.is_failed or _is_in_failed(letter, stamps)):
         return None
-    message = _last_error(letter, "exceptionMessage")
-    # The last stamp is that of the parking, and counts from 0 again.
-    counts = [stamp.get("retryCount") for stamp in _stamps(letter, "RedeliveryStamp")]
-    retried = max((count for count in counts if isinstance(count, int)), default=None)
     return parked_finding(
         letter,
-        f"Symfony's failure transport, {message or 'no message'}",
-        attempts=plus(retried, 1),
-        error_class=_last_error(letter, "exceptionClass"),
-        error_message=message,
+        f"Symfony's failure transport, {stamps.error_message or 'no message'}",
+        attempts=plus(stamps.retries, 1),
+        origin=_symfony_queue(letter),
+        error_class=stamps.error_class,
+        error_message=stamps.error_message,
+    )
+
+
+def _is_in_failed(letter: Letter, stamps: Stamps) -> bool:
+    is_told = stamps.error_class is not None or stamps.error_message is not None
+    return is_told and letter.dead_letter_queue == _SYMFONY_QUEUE
+
+
+def _symfony_queue(letter: Letter) -> str | None:
+    """A retry goes to the queue that it came from, by its name; the queue in which it waits is called after
+    exchange, queue and milliseconds (Connection::getRoutingKeyForDelay), and the letter has that key, too."""
+    key = letter.routing_key
+    waited = (part(_SYMFONY_RETRY, death.queue) for death in letter.deaths if death.reason == "expired")
+    return key if key and any(name.endswith(f"_{key}") for name in waited if name) else None
+
+
+def _symfony_reject(letter: Letter, _: Facts) -> Finding | None:
+    """stamps of Symfony Messenger, and the last death is a rejection: without a failure transport it rejects
+    what failed as often as it may"""
+    if not _is_rejected(letter):
+        return None
+    stamps = _stamps_in_headers(letter) or _stamps_in_body(letter)
+    retried = stamps.retries if stamps else None
+    if retried is None:
+        return None
+    return _rejected(letter, join_all("Symfony message, ", death_text(letter)), attempts=retried + 1)
+
+
+def _rabbit_queue(letter: Letter, _: Facts) -> Finding | None:
+    """a header errors with name, message and stack, and no death since: its handler failed as often as it may
+    (rabbit-queue's BaseQueueHandler)"""
+    told = letter.headers.get("errors")
+    if told is None or "x-death" in letter.headers or not told.startswith("{"):
+        return None
+    try:
+        error = json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+    texts = {name: whole_characters(text) for name, text in error.items() if isinstance(text, str)}
+    if not texts.keys() >= {"name", "message", "stack"}:
+        return None
+    return parked_finding(
+        letter,
+        join_all("errors: ", texts["name"], ": ", texts["message"]),
+        origin=part(_RABBIT_QUEUE, letter.dead_letter_queue),
+        error_class=texts["name"],
+        error_message=texts["message"],
+        error_text=texts["stack"],
     )
 
 
@@ -543,6 +623,20 @@ def _celery_reject(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
+def _celery_in_body(letter: Letter, _: Facts) -> Finding | None:
+    """a task of Celery's first protocol in the body, and the last death is a rejection; its retries are
+    counted there (as_task_v1)"""
+    is_of_kombu = {"correlation_id", "content_encoding"} <= letter.properties.keys()
+    if not is_of_kombu or "task" in letter.headers or not _is_rejected(letter):
+        return None
+    task = read_task(body_of(letter))
+    name, retries = (task.get("task"), task.get("retries")) if task else (None, None)
+    if not isinstance(name, str) or type(retries) is not int:
+        return None
+    told = join_all("Celery task ", whole_characters(name), ", ", death_text(letter))
+    return _rejected(letter, told, attempts=retries + 1)
+
+
 def _laravel_attempts(letter: Letter) -> int | None:
     try:
         told = json.loads(letter.headers.get("laravel") or "null")
@@ -611,6 +705,8 @@ RULES: tuple[Rule, ...] = (
     Rule(_watermill_unread, "unreadable", "deserialization"),
     Rule(_watermill, "application_error", "framework"),
     Rule(_symfony, "application_error", "framework"),
+    Rule(_symfony_in_body, "application_error", "framework"),
+    Rule(_rabbit_queue, "application_error", "framework"),
     Rule(_sneakers, "application_error", "framework"),
     Rule(_sneakers_reject, "poison_ack", "framework"),
     Rule(_brighter, "application_error", "framework"),
@@ -621,6 +717,8 @@ RULES: tuple[Rule, ...] = (
 REJECTS: tuple[Rule, ...] = (
     Rule(_dramatiq_reject, "poison_ack", "reject"),
     Rule(_celery_reject, "poison_ack", "reject"),
+    Rule(_celery_in_body, "poison_ack", "reject"),
+    Rule(_symfony_reject, "poison_ack", "reject"),
     Rule(_laravel_reject, "poison_ack", "reject"),
     Rule(_brighter_reject, "poison_ack", "reject"),
     Rule(_shine_mq, "poison_ack", "reject"),

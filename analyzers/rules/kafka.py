@@ -7,11 +7,12 @@ counted them does. A letter in a retry topic is not dead. Sources are those name
 ShareGroupDLQStateManager and SharePartition of Kafka 4.4, Stage of Connect, RecordDeserializer of Streams.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq.analyzers.rules.by_hand import hand_written_error, hand_written_unread
+from dlq.analyzers.rules.by_hand import hand_written_error, hand_written_unread, is_of_reader
 from dlq.analyzers.rules.frameworks import READS_FOR_FUNCTION, attempts_of_binder
 from dlq.analyzers.rules.letter import (
     Facts,
@@ -23,6 +24,7 @@ from dlq.analyzers.rules.letter import (
     once_per_letter,
     plus,
     whole,
+    whole_characters,
 )
 from dlq.core.causes import MOVED
 from dlq.core.kafka_headers import (
@@ -51,6 +53,8 @@ _LIMIT = "Offset delivery count exceeded the threshold."
 _UNREAD = ("DeserializationException", "RecordDeserializationException")
 """Exceptions that nothing but a deserializer's failure is wrapped in. A SerializationException is none of
 them: what serializes throws it, too."""
+_LISTENER = "ListenerExecutionFailedException"
+"""What Spring wraps all in that a listener, or what reads its arguments, throws."""
 _UNCONVERTED = (
     "ConversionException: Failed to convert from JSON",
     "MessageConversionException: Cannot convert from [",
@@ -64,6 +68,7 @@ _RETRY_TOPICS = {
     re.compile(r"-retry(?:-\d+)?\Z", re.ASCII): ("retry_topic-attempts", "kafka_exception-message"),
     re.compile(r"_retry_\d+\Z", re.ASCII): ("delayed-retry-count",),
     re.compile(r"\.retry\.\d+[smh]\Z", re.ASCII): ("wolverine-kafka-retry-tier",),
+    re.compile(r"-retry(?:-\d+s?)?\Z", re.ASCII): ("asyncRetry",),
 }
 """What the names of a framework's retry topics end with -> its headers that are there."""
 
@@ -125,7 +130,11 @@ _BELOW_DLQ = _Framework(
     ("dlq.error.stacktrace", "dlq.exception.stacktrace"),
 )
 """The same of those who begin all their names so, and may not say where it was."""
+_WOLVERINE_RETRIED = _Framework(
+    WOLVERINE_RETRY, ("exception-type",), ("exception-message",), ("exception-stack",)
+)
 _WOLVERINE = _Framework(WOLVERINE, ("exception-type",), ("exception-message",), ("exception-stack",))
+_OF_RETRY_TOPICS = (_SPRING_RETRY, _SMALLRYE_RETRY, _SMALLRYE, _WOLVERINE_RETRIED)
 
 
 @once_per_letter
@@ -161,8 +170,26 @@ def _failed(letter: Letter, framework: _Framework, attempts: int | None = None) 
     return _died(letter, told, attempts)._replace(
         error_class=_filled(headers, framework.classes),
         error_message=_filled(headers, framework.messages),
-        error_text=_filled(headers, framework.traces),
+        error_text=_whole_trace(headers, framework),
         outer_error=_outer_class(headers, framework.classes),
+    )
+
+
+_CUT = re.compile(r"[\s.\u2026]*(?:\d{1,9} (?:more|common frames omitted)\s*)?")
+"""What is left of a message that was cut away: dots, or how many frames follow."""
+
+
+def _whole_trace(headers: Mapping[str, str], framework: _Framework) -> str | None:
+    """The trace, unless it was cut where class and message stand, which have headers of their own: then all
+    that it shows is what wraps the root cause."""
+    trace = _filled(headers, framework.traces)
+    root = headers.get(framework.classes[0]) if "-cause-" in framework.classes[0] else None
+    if trace is None or _filled(headers, framework.classes) is None:
+        return trace
+    line = trace.rpartition("Caused by: ")[2].lstrip().partition("\n")[0]
+    is_cut = bool(_CUT.fullmatch(line.partition(": ")[2])) and ": " in line
+    return (
+        None if is_cut or line.startswith(("at ", "...", "\u2026")) or (root and root not in trace) else trace
     )
 
 
@@ -179,14 +206,18 @@ def _filled(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 
 def _unread(letter: Letter, framework: _Framework, attempts: int | None = None) -> Finding | None:
     """The same where a deserializer failed, or a converter after it."""
-    classes = (letter.headers.get(name) or "" for name in framework.classes)
     trace = _filled(letter.headers, framework.traces) or ""
-    is_unread = any(name.rpartition(".")[2] in _UNREAD for name in classes)
-    if not is_unread and not any(mark in trace for mark in _UNCONVERTED):
-        return None
+    names = {(letter.headers.get(name) or "").rpartition(".")[2] for name in framework.classes}
+    is_unread = not names.isdisjoint(_UNREAD) or any(mark in trace for mark in _UNCONVERTED)
     found = _failed(letter, framework, attempts)
+    if found is None or not (is_unread or is_of_reader(found)):
+        return None
+    if not is_unread:
+        # Where nothing but a listener wraps it, that may have read something else.
+        is_container = "SerializationException" in names and _LISTENER not in names
+        return found._replace(also_possible=() if is_container else ("application_error",))
     # Spring tells the whole message there, which would make of each letter a failure of its own.
-    return found and found._replace(error_text=trace.partition(_WHOLE_MESSAGE)[0] or None)
+    return found._replace(error_text=trace.partition(_WHOLE_MESSAGE)[0] or None)
 
 
 def _retry_topic(letter: Letter, _: Facts) -> Finding | None:
@@ -195,7 +226,11 @@ def _retry_topic(letter: Letter, _: Facts) -> Finding | None:
     for pattern, names in _RETRY_TOPICS.items():
         told = next((name for name in names if name in letter.headers), None)
         if told is not None and pattern.search(letter.dead_letter_queue):
-            return _died(letter, f"{told} {letter.headers[told]}, in a retry topic: it is tried again")
+            evidence = f"{told} {letter.headers[told]}, in a retry topic: it is tried again"
+            failed = (_failed(letter, framework) for framework in _OF_RETRY_TOPICS)
+            found = next((one for one in failed if one is not None), Finding(None))
+            place = _died(letter, evidence)
+            return found._replace(evidence=place.evidence, origin=place.origin, origin_kind=place.origin_kind)
     return None
 
 
@@ -386,13 +421,27 @@ def _clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def _parked_unread(letter: Letter, facts: Facts) -> Finding | None:
-    """the same as parked-by-hand, and the reason is a word for a body that was not read: deserialization"""
-    found = hand_written_unread(letter, facts)
-    if found is None or _origin(letter) is None:
+def _async_retry(letter: Letter, _: Facts) -> Finding | None:
+    """asyncRetry with top and att: a handler failed as often as it may, or for good (kafkajs-async-retry);
+    no exception is kept"""
+    try:
+        told = json.loads(letter.headers.get("asyncRetry") or "null")
+    except (ValueError, RecursionError):
         return None
-    place = _died(letter, found.evidence)
-    return found._replace(evidence=place.evidence, origin=place.origin, origin_kind="topic")
+    topic, before = (told.get("top"), told.get("att")) if isinstance(told, dict) else (None, None)
+    if not isinstance(topic, str) or not topic or type(before) is not int:
+        return None
+    evidence = f"asyncRetry: {before} attempts before the last, {whole_characters(topic)}"
+    return Finding(evidence, attempts=before + 1, origin=whole_characters(topic), origin_kind="topic")
+
+
+def _parked_unread(letter: Letter, facts: Facts) -> Finding | None:
+    """the same as parked-by-hand, and the reason is a word for a body that was not read (deserialization), or
+    the error a reader's (UnicodeDecodeError, SyntaxError of JSON)"""
+    found = _parked_by_hand(letter, facts)
+    if found is None or (hand_written_unread(letter, facts) is None and not is_of_reader(found)):
+        return None
+    return found._replace(also_possible=None)
 
 
 def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
@@ -437,6 +486,7 @@ FIRST: tuple[Rule, ...] = (
     Rule(_brighter_error, "application_error", "framework"),
     Rule(_wolverine_topic, "application_error", "framework"),
     Rule(_karafka, "redelivery_exhausted", "framework"),
+    Rule(_async_retry, "application_error", "framework"),
     Rule(_clock_duplicate, "suppressed_duplicate", "audit"),
     Rule(_parked_unread, "unreadable", "deserialization", ("application_error", "poison_ack", MOVED)),
     Rule(_parked_by_hand, "application_error", "framework"),

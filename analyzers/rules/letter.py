@@ -135,10 +135,15 @@ class Rule(NamedTuple):
 
 
 @once_per_letter
+def body_of(letter: Letter) -> bytes:
+    """The body as it was sent."""
+    return letter.body or (letter.fetch_body() if letter.fetch_body else b"")
+
+
+@once_per_letter
 def body_text(letter: Letter) -> str:
     """The body as text, whatever is in it."""
-    body = letter.body or (letter.fetch_body() if letter.fetch_body else b"")
-    return body[:_LONGEST_BODY].decode(errors="replace")
+    return body_of(letter)[:_LONGEST_BODY].decode(errors="replace")
 
 
 @once_per_letter
@@ -163,6 +168,15 @@ def body_field(letter: Letter, *path: str) -> str | None:
 def whole_characters(text: str) -> str:
     """A text of JSON, which may hold halves of characters, as one that can be written."""
     return text.encode(errors="replace").decode()
+
+
+def text_lines(text: str) -> list[str]:
+    """The texts in a list of JSON; empty for every other text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return [whole_characters(one) for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def is_whole(letter: Letter) -> bool:

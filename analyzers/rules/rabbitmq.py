@@ -1,12 +1,13 @@
 """RabbitMQ: what a letter's death history (x-death) and its envelope prove, in the order to ask.
 
 In a retry loop over a TTL queue the newest entry is the wait queue's `expired`; the `rejected` entry
-tells why.
+tells why. One that was refused once, and waited once, may as well have gone on from its dead-letter queue:
+what came back was refused or waited twice, or was sent with the key of its own queue again.
 """
 
 from collections.abc import Mapping
 
-from dlq.analyzers.rules.deaths import death_text, history
+from dlq.analyzers.rules.deaths import death_text, history, text_of
 from dlq.analyzers.rules.frameworks import counted_deaths, is_superseded
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, once_per_letter, plus
 from dlq.core.failure_headers import attempts_of_retries
@@ -50,15 +51,44 @@ def _came_by_its_last_death(letter: Letter, facts: Facts) -> bool:
 
 
 def _retry_loop(letter: Letter, facts: Facts) -> Finding | None:
-    """x-death has rejected and expired entries: a retry loop over a TTL queue"""
+    """x-death has rejected and expired entries, and it came back to its consumer between them: a retry loop
+    over a TTL queue"""
     last, rejected, expired, _limited, first_reason = history(letter)
     if last is None or last.reason not in ("rejected", "expired") or expired is None or rejected is None:
         return None
-    is_refused = first_reason == "rejected" or (rejected.count or 0) > 1
+    is_refused = (rejected.count or 0) > 1 or (first_reason == "rejected" and _came_back(letter))
     if not is_refused and not _has_waited_often(letter, facts):
         return None
     evidence = f"rejected {rejected.count or 0} x, waited in {_wait_queue(expired)} {expired.count or 0} x"
-    return Finding(evidence, attempts=rejected.count, origin=rejected.queue or last.queue)
+    return Finding(evidence, attempts=_loop_attempts(letter), origin=rejected.queue or last.queue)
+
+
+def _came_back(letter: Letter) -> bool:
+    """What was refused once waited and reached its consumer again."""
+    last, rejected, expired, _limited, _first = history(letter)
+    if last is None or rejected is None or expired is None:
+        return False
+    refusals = sum(death.reason == "rejected" for death in letter.deaths)
+    own_again = letter.routing_key in rejected.routing_keys and letter.routing_key not in expired.routing_keys
+    return last.reason == "rejected" or (expired.count or 0) > 1 or refusals > 1 or own_again
+
+
+def _loop_attempts(letter: Letter) -> int | None:
+    """Each wait but the first of a delayed message came after a delivery, and ended in one; what an
+    application does at the last leaves no entry. A history that is shown without its envelope may be that of
+    a message which is still under way."""
+    last, rejected, _expired, _limited, first_reason = history(letter)
+    if last is None or rejected is None or rejected.count is None:
+        return None
+    waits = sum(
+        death.count or 0
+        for death in letter.deaths
+        if death.reason == "expired" and death.queue != rejected.queue
+    )
+    is_told = waits < rejected.count or (waits == rejected.count and last.reason == "rejected")
+    if is_told or letter.exchange is None:
+        return rejected.count
+    return waits + 1 if first_reason == "rejected" else None
 
 
 def _wait_queue(expired: Death) -> str:
@@ -89,13 +119,18 @@ def counted_retries(letter: Letter) -> int | None:
 
 
 def _reject(letter: Letter, _: Facts) -> Finding | None:
-    """the last death is rejected (reject or nack without requeue; also AMQP 1.0, and a hand in the UI)"""
-    last = history(letter).last
-    if last is None or last.reason != "rejected":
+    """the last death is rejected (reject or nack without requeue; also AMQP 1.0, and a hand in the UI), or it
+    expired later in a queue that it went on to"""
+    last, rejected, _expired, _limited, first_reason = history(letter)
+    if last is None:
         return None
-    counts = [n for n in (last.count, counted_retries(letter)) if n is not None]
+    went_on = rejected if last.reason == "expired" and first_reason == "rejected" else None
+    died = went_on or last
+    if died.reason != "rejected":
+        return None
+    counts = [n for n in (died.count, counted_retries(letter)) if n is not None]
     attempts = max(counts, default=counted_deaths(letter))
-    return Finding(death_text(letter), is_superseded(letter), attempts, last.queue)
+    return Finding(text_of(died), is_superseded(letter), attempts, died.queue)
 
 
 def _delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
@@ -140,9 +175,9 @@ def _alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(_parked_by_hand, "unknown", "none"),
     Rule(_retry_loop, "poison_ack", "retry_loop"),
     Rule(_retry_loop_by_hand, "poison_ack", "retry_loop", ("application_error", "expired")),
+    Rule(_parked_by_hand, "unknown", "none"),
     Rule(_reject, "poison_ack", "reject"),
     Rule(_delivery_limit, "redelivery_exhausted", "delivery_limit"),
     Rule(_ttl, "expired", "ttl"),

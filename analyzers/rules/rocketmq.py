@@ -92,6 +92,18 @@ def _retry_topic(letter: Letter) -> str | None:
     return first(letter.properties, "DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
 
 
+def _delivered(letter: Letter, is_pop: bool = False) -> int | None:
+    """How often a consumer had it, where that was counted: the broker adds one to what it had counted before
+    it dead-letters (AbstractSendMessageProcessor). The proxy does so instead of a last delivery
+    (PopMessageResultFilterImpl). Clients that consume in order count by themselves, Go's and those of gRPC
+    tell nobody, and the letter says 1."""
+    count, properties = _reconsumed(letter), letter.properties
+    if count is None or "RECONSUME_TIME" in properties:
+        return None if is_pop else count
+    is_first = count == 1 and first(properties, "ORIGIN_MESSAGE_ID", "RETRY_TOPIC") is not None
+    return None if is_first else count - is_pop
+
+
 def _reconsumed(letter: Letter) -> int | None:
     return whole(letter.headers.get("reconsumeTimes"))
 
@@ -109,8 +121,8 @@ def _found(letter: Letter, evidence: str | None) -> Finding:
     return Finding(evidence, origin=topic, origin_kind="topic" if topic is not None else None)
 
 
-def _died(letter: Letter, evidence: str | None) -> Finding:
-    return _found(letter, evidence)._replace(attempts=_reconsumed(letter))
+def _died(letter: Letter, evidence: str | None, is_pop: bool = False) -> Finding:
+    return _found(letter, evidence)._replace(attempts=_delivered(letter, is_pop))
 
 
 def _pop(letter: Letter, _: Facts) -> Finding | None:
@@ -119,7 +131,8 @@ def _pop(letter: Letter, _: Facts) -> Finding | None:
     is_pop = letter.properties.get("1ST_POP_TIME") is not None or (topic or "").startswith(RETRY)
     if not _is_dead(letter) or not is_pop:
         return None
-    return _died(letter, join_all("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter)))
+    told = join_all("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter))
+    return _died(letter, told, is_pop=True)
 
 
 def _client_fallback(letter: Letter, _: Facts) -> Finding | None:

@@ -26,6 +26,18 @@ def find_way_back(letter: Letter, exchange: str | None, key: str | None, facts: 
     return next((queue for queue in found if queue not in (None, letter.dead_letter_queue)), None)
 
 
+_NAMED_AFTER = re.compile(r"\A(.{1,250})[._-](?:dlq|error|failed|parked)\Z", re.IGNORECASE)
+"""How applications call the queue into which they put what failed of another."""
+
+
+def find_by_name(letter: Letter) -> str | None:
+    """The queue after which its dead-letter queue is called, where an application sent it there itself: the
+    broker's exchanges and keys then tell nothing."""
+    is_sent_here = letter.exchange == "" and letter.routing_key == letter.dead_letter_queue
+    found = _NAMED_AFTER.match(letter.dead_letter_queue) if is_sent_here else None
+    return found[1] if found and letter.broker_kind == "rabbitmq" else None
+
+
 def _sent_on(letter: Letter, facts: Facts) -> tuple[str | None, str | None]:
     """Exchange and key by which the retry queue that it waited in sends it on."""
     last = history(letter).last

@@ -47,6 +47,43 @@ RETRIED = {
     ),
     f"{STAMP}RedeliveryStamp": '[{"retryCount":1},{"retryCount":3},{"retryCount":0}]',
 }
+SENT = (
+    's:61:"Symfony\\Component\\Messenger\\Stamp\\SentToFailureTransportStamp";a:1:{i:0;'
+    'O:61:"Symfony\\Component\\Messenger\\Stamp\\SentToFailureTransportStamp":1:{'
+    's:83:"\0Symfony\\Component\\Messenger\\Stamp\\SentToFailureTransportStamp\0originalReceiverName";s:5:"async";}}'
+)
+_ERROR = "\0Symfony\\Component\\Messenger\\Stamp\\ErrorDetailsStamp\0"
+_COUNT = 's:61:"\0Symfony\\Component\\Messenger\\Stamp\\RedeliveryStamp\0retryCount";i:{};'
+RETRIED_TWICE = (
+    f's:67:"{_ERROR}exceptionClass";s:13:"Shop\\Declined";s:69:"{_ERROR}exceptionMessage";s:10:"no "money"";'
+    + "".join(_COUNT.format(count) for count in (1, 2, 0))
+)
+
+
+def _in_php(stamps: str, **columns: Any) -> Any:
+    """A body as PHP's serializer writes it, with addslashes."""
+    text = (
+        f'O:36:"Symfony\\Component\\Messenger\\Envelope":2:{{s:44:"\0Symfony\\Component\\Messenger\\Envelope\0stamps";'
+        f'a:2:{{{stamps}}}s:45:"\0Symfony\\Component\\Messenger\\Envelope\0message";O:5:"Order":0:{{}}}}'
+    )
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\0", "\\0")
+    return record(body=escaped.encode(), properties={"content_type": "text/plain"}, **columns)
+
+
+NODE_ERROR = {
+    "name": "Declined",
+    "message": "no money",
+    "stack": "Declined: no money\n    at Shop.handle (/srv/a.js:1:2)",
+}
+TASK = {"task": "shop.pay", "id": "1", "args": [], "kwargs": {}, "retries": 2}
+OF_KOMBU = {"correlation_id": "1", "content_encoding": "utf-8"}
+RUBY = "[\"app/stock.rb:4:in 'take'\", \"app/orders.rb:9:in 'call'\"]"
+WRAPPED = {
+    "original_queue": "orders",
+    "retry_count": 2,
+    "error": {"class": "Shop::Declined", "message": "no money", "backtrace": json.loads(RUBY)},
+    "payload": "e30=",
+}
 WOLVERINE = {
     "exception-type": "Shop.StockException",
     "exception-message": "stock is 0",
@@ -202,6 +239,88 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
             dead_letter_queue="failed",
         ),
         ("symfony", None, None, None, "stock is 0"),
+    ),
+    (
+        _in_php(SENT + RETRIED_TWICE, dead_letter_queue="parked"),
+        ("symfony-in-body", None, 3, "Shop\\Declined", 'no "money"'),
+    ),
+    (
+        _in_php(RETRIED_TWICE, dead_letter_queue="failed"),
+        ("symfony-in-body", None, 3, "Shop\\Declined", 'no "money"'),
+    ),
+    (_in_php(RETRIED_TWICE, dead_letter_queue="parked"), ("unknown", None, None, None, None)),
+    (
+        _in_php(RETRIED_TWICE, deaths=[Death("rejected", "orders", count=1)], dead_letter_queue="parked"),
+        ("symfony-reject", "orders", 3, None, None),
+    ),
+    (
+        died(("rejected", "orders", 1), headers={f"{STAMP}RedeliveryStamp": '[{"retryCount":2}]'}),
+        ("symfony-reject", "orders", 3, None, None),
+    ),
+    (
+        record(headers={"errors": json.dumps(NODE_ERROR)}, dead_letter_queue="shop.orders_dlq"),
+        ("rabbit-queue", "shop.orders", None, "Declined", "no money"),
+    ),
+    (record(headers={"errors": '{"name": "no name"}'}), ("unknown", None, None, None, None)),
+    (record(headers={"errors": '["no name"]'}), ("unknown", None, None, None, None)),
+    (
+        _body("celery.dead", TASK, properties=OF_KOMBU, deaths=[Death("rejected", "celery", count=1)]),
+        ("celery-in-body", "celery", 3, None, None),
+    ),
+    (_body("celery.dead", TASK, properties=OF_KOMBU), ("unknown", None, None, None, None)),
+    # Objects around the message.
+    (_body("failures", WRAPPED), ("enveloped", "orders", 3, "Shop::Declined", "no money")),
+    (
+        _body("failures", {"original_queue": "orders", "exception": "no", "data": 1}),
+        ("enveloped", "orders", None, None, "no"),
+    ),
+    (
+        _body("failures", {"originalMessage": "{}", "errorMessage": "no", "exceptionClass": "a.NoStock"}),
+        ("enveloped", None, None, "a.NoStock", "no"),
+    ),
+    (
+        _body("failures", {"metadata": {"sourceQueue": "orders"}, "reason": "bad-json", "payload": ""}),
+        ("enveloped-unread", "orders", None, None, "bad-json"),
+    ),
+    (
+        _body("failures", {"originalQueue": "orders", "retryCount": 2, "payload": ""}),
+        ("enveloped", "orders", 3, None, None),
+    ),
+    (
+        _body("orders.dlq", {"originalQueue": "orders", "error": "no"}, headers={"x-death": "[]"}),
+        ("unknown", None, None, None, None),
+    ),
+    # What a business says of its errors, and what lies where it says that it came from.
+    (
+        _body("failures", {"attempts": 3, "errorMessage": "declined", "payment": 7}),
+        ("unknown", None, None, None, None),
+    ),
+    (_body("failures", {"originalQueue": "failures", "error": "no"}), ("unknown", None, None, None, None)),
+    (
+        _body("failures", {"data": {"originalQueue": "orders", "error": "no"}}),
+        ("unknown", None, None, None, None),
+    ),
+    # An application's queue that is called after another, which it sent the letter to itself.
+    *(
+        (
+            record(headers={"x-error": "no"}, dead_letter_queue=name, exchange="", routing_key=name),
+            ("hand-written-error", "shop.orders", None, None, "no"),
+        )
+        for name in (
+            "shop.orders_dlq",
+            "shop.orders.DLQ",
+            "shop.orders-error",
+            "shop.orders_failed",
+            "shop.orders.parked",
+        )
+    ),
+    (
+        record(headers={"x-error": "no"}, dead_letter_queue="shop_dlq", exchange="dlx", routing_key="shop"),
+        ("hand-written-error", None, None, None, "no"),
+    ),
+    (
+        record(headers={"x-error-class": "Shop::NoStock", "x-error-message": "no", "backtrace": RUBY}),
+        ("hand-written-error", None, None, "Shop::NoStock", "no"),
     ),
     (
         record(headers={"retry_info": json.dumps(SNEAKERS)}, dead_letter_queue="stock-error"),

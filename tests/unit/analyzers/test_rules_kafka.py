@@ -109,6 +109,15 @@ TABLE: list[tuple[Record, Verdict]] = [
         (*UNREADABLE, None, UNREAD),
     ),
     (letter(spring(**{"kafka_dlt-exception-stacktrace": CONVERSION_TRACE})), (*UNREADABLE, None, CONVERSION)),
+    # A stack that was cut shows what wraps the root cause, which has a header of its own.
+    (letter(spring(**{"kafka_dlt-exception-stacktrace": f"{WRAPPER}: Listener\n\tat a.B.c(B.java:1)\n\t... 66 more"})),
+     (*ERROR, None, STATE)),
+    (letter(spring(**{"kafka_dlt-exception-stacktrace": f"{WRAPPER}: ..."})), (*ERROR, None, STATE)),
+    (letter(spring(cause=CONVERSION)), (*UNREADABLE, None, CONVERSION)),
+    (
+        letter(spring(cause=SERIALIZATION, **{"kafka_dlt-exception-message": "no; deserializing of 2 bytes"})),
+        (*UNREADABLE, None, SERIALIZATION),
+    ),
     # Its reply could not be written: it had been read.
     (letter(spring(cause=SERIALIZATION)), (*ERROR, None, SERIALIZATION)),
     # The recoverer's exception headers are switched off, or its own for the origin.
@@ -122,8 +131,8 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter(retryable("many")), (*ERROR, None, STATE)),
     (letter(retryable("2", UNREAD)), (*UNREADABLE, 1, STATE)),
     # In a retry topic it is on its way.
-    (letter(retryable(), "orders-retry-1000"), (*UNKNOWN, None, None)),
-    (letter(retryable(), "orders-retry"), (*UNKNOWN, None, None)),
+    (letter(retryable(), "orders-retry-1000"), (*UNKNOWN, None, STATE)),
+    (letter(retryable(), "orders-retry"), (*UNKNOWN, None, STATE)),
     (letter(spring(), "orders-retry-1000"), (*ERROR, None, STATE)),
     # --- Spring Cloud Stream ---
     (
@@ -186,7 +195,8 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter(nacked() | {"delayed-retry-count": "3"}), (*ERROR, 4, "shop.OrderError")),
     (letter(nacked() | {"deserialization-failure-reason": "no JSON"}), (*UNREADABLE, None, "shop.OrderError")),
     (letter(nacked("delayed-retry-") | {"delayed-retry-count": "3"}), (*ERROR, 4, "shop.OrderError")),
-    (letter(nacked("delayed-retry-") | {"delayed-retry-count": "1"}, "orders_retry_10000"), (*UNKNOWN, None, None)),
+    (letter(nacked("delayed-retry-") | {"delayed-retry-count": "1"}, "orders_retry_10000"),
+     (*UNKNOWN, None, "shop.OrderError")),
     (letter({"dead-letter-reason": "order 17"}), ("application_error", "framework", None, None, None)),
     (letter(placed("dead-letter-")), (*UNKNOWN, None, None)),
     # --- Brighter ---
@@ -217,7 +227,18 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter(placed("original_") | {"original_attempts": "2"}), ("redelivery_exhausted", "framework", "orders", 2, None)),
     (letter(placed("source_") | {"source_attempts": "1"}), (*UNKNOWN, None, None)),
     (letter({"source_attempts": "4"}), NOTHING),
+    # --- kafkajs-async-retry ---
+    (letter({"asyncRetry": '{"ttl":1,"top":"orders","att":2}'}), (*ERROR, 3, None)),
+    (letter({"asyncRetry": '{"ttl":1,"top":"orders","att":1}'}, "billing-retry-5s"), ("unknown", "none", None, None, None)),
+    (letter({"asyncRetry": '{"att":"many"}'}), NOTHING),
+    (letter({"asyncRetry": "["}), NOTHING),
     # --- What others write, on any broker ---
+    (letter({"original-topic": "orders", "error-type": "UnicodeDecodeError", "error-message": "bad byte"}),
+     (*UNREADABLE, None, "UnicodeDecodeError")),
+    (letter({"original-topic": "orders", "x-error": "SyntaxError: Unexpected end of JSON input"}),
+     (*UNREADABLE, None, "SyntaxError")),
+    (letter({"original-topic": "orders", "x-error": "SyntaxError: Invalid or unexpected token"}),
+     (*ERROR, None, "SyntaxError")),
     (
         letter({"reason_poisoned": "no such account", "topic_poisoned": "orders"}),
         ("application_error", "framework", "orders", None, None),
@@ -249,6 +270,26 @@ def test_each_set_of_headers_has_its_verdict(judge: Any, dead: Record, expected:
     said = tuple(row[name] for name in ("cause", "mechanism", "origin", "attempts", "exception_class"))
     assert said == expected
     assert row["origin_kind"] == ("topic" if row["origin"] else None)
+
+
+def test_a_message_of_its_own_header_is_kept_where_the_stack_was_cut(judge: Any) -> None:
+    cut = {"kafka_dlt-exception-stacktrace": f"{WRAPPER}: ...\nCaused by: {STATE}: \u2026 66 more"}
+    [row] = judge(letter(spring(**cut, **{"kafka_dlt-exception-message": "no such account"})))
+    assert (row["exception_class"], row["exception_message"]) == (STATE, "no such account")
+
+
+@pytest.mark.parametrize(
+    ("headers", "proof"),
+    [
+        (spring(wrapper=UNREAD), "proven"),
+        (spring(wrapper=SERIALIZATION, cause=None, **{"kafka_dlt-exception-message": "Can't deserialize"}), "proven"),
+        (spring(cause=CONVERSION), "likely"),
+        ({"original-topic": "orders", "error-type": "UnicodeDecodeError", "error-message": "bad byte"}, "likely"),
+    ],
+)  # fmt: skip
+def test_what_a_listener_may_have_read_by_itself_is_likely(judge: Any, headers: Any, proof: str) -> None:
+    [row] = judge(letter(headers))
+    assert (row["cause"], row["proof"]) == ("unreadable", proof)
 
 
 PLACE = {"x-original-topic": "orders", "x-original-partition": "0", "x-original-offset": "41"}

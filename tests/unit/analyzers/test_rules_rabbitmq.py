@@ -49,6 +49,40 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     # application that parks it uses another exchange.
     (died(("expired", "orders", 3), exchange="dlx"), ("expired", "ttl", "orders", None)),
     (died(("expired", "orders", 3), exchange="parking"), ("poison_ack", "retry_loop", "orders", None)),
+    # What an application does at the last delivery leaves no entry: it came back from each wait.
+    (
+        died(("expired", "wait", 2), ("rejected", "orders", 2), **IN_ITSELF),
+        ("poison_ack", "retry_loop", "orders", 3),
+    ),
+    (
+        died(
+            ("expired", "wait.30", 1), ("expired", "wait.5", 1), ("rejected", "orders", 2), exchange="parked"
+        ),
+        ("poison_ack", "retry_loop", "orders", 3),
+    ),
+    # The first wait may have been the delay that it was sent with.
+    (
+        died(("expired", "wait", 3), ("rejected", "orders", 2), headers=_first("expired"), exchange="parked"),
+        ("poison_ack", "retry_loop", "orders", None),
+    ),
+    # It went on from a dead-letter queue with a TTL, and never came back.
+    (
+        died(("expired", "orders.dlq", 1), ("rejected", "orders", 1), exchange="", routing_key="parking"),
+        ("poison_ack", "reject", "orders", 1),
+    ),
+    (
+        died(("expired", "orders.dlq", 1), ("rejected", "orders", 1), headers=_first("rejected")),
+        ("poison_ack", "reject", "orders", 1),
+    ),
+    # It was sent again with the key of its own queue.
+    (
+        record(
+            deaths=[Death("expired", "wait", "", ("wait",), 1), Death("rejected", "orders", "", ("new",), 1)],
+            exchange="dlx",
+            routing_key="new",
+        ),
+        ("poison_ack", "retry_loop", "orders", 2),
+    ),
     # A delayed message that was refused once: it had expired before, in no loop.
     (died(("rejected", "orders", 1), ("expired", "delay", 1)), ("poison_ack", "reject", "orders", 1)),
     (died(("expired", "orders", 1)), ("expired", "ttl", "orders", None)),

@@ -16,10 +16,21 @@ LETTERS: list[tuple[Record, Verdict]] = [
         dead(RECONSUME_TIME="17", MAX_RECONSUME_TIMES="16", ORIGIN_MESSAGE_ID="7F"),
         ("redelivery_exhausted", "client_fallback", "orders", 17),
     ),
-    (dead(RETRY_TOPIC="%RETRY%pay_orders"), ("redelivery_exhausted", "pop", "orders", 17)),
-    (dead(RETRY_TOPIC="%RETRY%pay+orders_b"), ("redelivery_exhausted", "pop", "orders_b", 17)),
-    (dead(RETRY_TOPIC="%RETRY%pay"), ("redelivery_exhausted", "pop", None, 17)),
-    (dead(**{"1ST_POP_TIME": "1795000000000"}), ("redelivery_exhausted", "pop", "orders", 17)),
+    (dead(RETRY_TOPIC="%RETRY%pay_orders"), ("redelivery_exhausted", "pop", "orders", 16)),
+    (dead(RETRY_TOPIC="%RETRY%pay+orders_b"), ("redelivery_exhausted", "pop", "orders_b", 16)),
+    (dead(RETRY_TOPIC="%RETRY%pay"), ("redelivery_exhausted", "pop", None, 16)),
+    (dead(**{"1ST_POP_TIME": "1795000000000"}), ("redelivery_exhausted", "pop", "orders", 16)),
+    # A POP consumer in order sends it itself, with another count.
+    (dead(**{"1ST_POP_TIME": "1", "RECONSUME_TIME": "3"}), ("redelivery_exhausted", "pop", "orders", None)),
+    # Whoever counts by himself (gRPC in order, Go in order) sends back what the broker thinks failed once.
+    (
+        letter("%DLQ%pay", {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "7F"}, times=1),
+        ("redelivery_exhausted", "send_back", "orders", None),
+    ),
+    (
+        letter("%DLQ%pay", {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "7F"}, times=2),
+        ("redelivery_exhausted", "send_back", "orders", 2),
+    ),
     # Up to 4.8.0 a first failure leaves neither property, but it was counted.
     (letter("%DLQ%pay", {"UNIQ_KEY": "K"}, times=1), ("redelivery_exhausted", "send_back", None, 1)),
     (letter("%DLQ%pay", {}), ("unknown", "none", None, None)),
