@@ -17,16 +17,17 @@ STACK = (
 )
 PARKED = {"x-exception-stacktrace": STACK, "x-exception-message": "no answer"}
 VERDICTS = {
-    "rejected": ("poison_ack", "reject"),
-    "looped": ("poison_ack", "retry_loop"),
-    "expired": ("expired", "ttl"),
-    "overflown": ("overflow", "maxlen"),
-    "limited": ("redelivery_exhausted", "delivery_limit"),
-    "unroutable": ("unroutable", "alternate_exchange"),
-    "parked": ("application_error", "framework"),
-    "mystery": ("unknown", "none"),
+    "rejected": ("poison_ack", "reject", 1),
+    "looped": ("poison_ack", "retry_loop", 2),
+    "moved": ("poison_ack", "reject", 1),
+    "expired": ("expired", "ttl", None),
+    "overflown": ("overflow", "maxlen", None),
+    "limited": ("redelivery_exhausted", "delivery_limit", 1),
+    "unroutable": ("unroutable", "alternate_exchange", None),
+    "parked": ("application_error", "framework", None),
+    "mystery": ("unknown", "none", None),
 }
-"""Message id prefix -> cause and mechanism."""
+"""Message id prefix -> cause, mechanism and attempts."""
 
 
 class Killer:
@@ -54,6 +55,7 @@ class Killer:
         self.publish("rejected", "", work)
         self.refuse(work)
         self.loop()
+        self.move_on()
         self.publish("expired", "", self.rabbit.queue(x_message_ttl=1, **dead))
         self.publish("overflown", "", self.rabbit.queue(x_max_length=0, **dead))
         limited = self.rabbit.queue("quorum", x_delivery_limit=0, **dead)
@@ -84,6 +86,13 @@ class Killer:
             method, properties, body = self.channel.basic_get("looping")
             self.channel.basic_publish("dlx", "looping", body, properties)
             self.channel.basic_ack(method.delivery_tag)
+
+    def move_on(self) -> None:
+        """work -> a dead-letter queue with a TTL -> the parking queue; it never came back."""
+        waits = self.rabbit.queue(x_message_ttl=20, x_dead_letter_exchange="dlx")
+        work = self.rabbit.queue(x_dead_letter_exchange="", x_dead_letter_routing_key=waits)
+        self.publish("moved", "", work)
+        self.refuse(work)
 
     def limit(self, queue: str) -> None:
         self.rabbit.wait_for(queue, EACH)
@@ -120,8 +129,12 @@ def test_every_cause_is_told_from_the_others(killer: Killer, dlq: Callable[..., 
     analyzed = dlq("analyze", "-o", "json")
     assert analyzed.code == 0, analyzed.err
     name = "split_part(message_id, '-', 1) as name"
-    sql = f"select {name}, cause, mechanism, count(*) as n from letters group by all"
-    found = {row["name"]: (row["cause"], row["mechanism"], row["n"]) for row in dlq("query", sql).rows}
+    columns = "cause, mechanism, attempts"
+    sql = f"select {name}, {columns}, count(*) as n from letters group by all"
+    found = {
+        row["name"]: (*(row[column] for column in columns.split(", ")), row["n"])
+        for row in dlq("query", sql).rows
+    }
     assert found == {name: (*verdict, EACH) for name, verdict in VERDICTS.items()}
     assert dlq("report", "--fail-on", "unknown > 50%").code == 0
     assert dlq("report", "--fail-on", "unknown > 10%").code == 5
