@@ -120,12 +120,14 @@ def export_bundle(desk: Desk, selection: Selection, masker: Masker | None = None
 def _lines(
     connection: "duckdb.DuckDBPyConnection", where: str | None, masker: Masker | None, order: str = ""
 ) -> Iterator[bytes]:
-    """A wrong condition shows at the first line."""
-    columns = ", ".join(f'"{name}"' for name in SEGMENT.names)
-    chosen = f"SELECT source, record_id FROM letters WHERE {condition(where)}"
+    """A wrong condition shows at the first line. Attempts go along that follow from what was learned of the
+    broker: whoever imports the letter cannot ask it."""
+    told = {"attempts": "coalesce(attempts, told) AS attempts"}
+    columns = ", ".join(told.get(name, f'"{name}"') for name in SEGMENT.names)
+    chosen = f"SELECT source, record_id, attempts AS told FROM letters WHERE {condition(where)}"
     with guarded(connection):
         found = connection.sql(
-            f"SELECT {columns} FROM records SEMI JOIN ({chosen}) USING (source, record_id){order}"
+            f"SELECT {columns} FROM records JOIN ({chosen}) USING (source, record_id){order}"
         )
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             for record in to_records(pa.Table.from_batches([batch])):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dlq.analyzers.rules.deaths import death_text, history, text_of
 from dlq.analyzers.rules.frameworks import counted_deaths, is_superseded
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, once_per_letter, plus
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, once_per_letter
 from dlq.core.failure_headers import attempts_of_retries
 from dlq.core.record import Death
 
@@ -135,7 +135,7 @@ def _reject(letter: Letter, _: Facts) -> Finding | None:
 
 def _delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
     """the last death is delivery_limit, or it expired later in a queue that it went on to"""
-    last, _rejected, _expired, limited, first_reason = history(letter)
+    last, rejected, _expired, limited, first_reason = history(letter)
     if last is None:
         return None
     went_round = limited is not None and _has_waited_often(letter, facts)
@@ -144,7 +144,10 @@ def _delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
         return None
     queue = (limited.queue if limited else None) or last.queue
     limit = facts.delivery_limits.get(letter.source, {}).get(queue or "")
-    return Finding(death_text(letter), is_superseded(letter), plus(limit, 1), queue)
+    # An exported letter brings along what was known where it was pulled; else a record counts its refusals.
+    told = letter.attempts if rejected is None else None
+    attempts = told if limit is None else limit + 1
+    return Finding(death_text(letter), is_superseded(letter), attempts, queue)
 
 
 def _ttl(letter: Letter, _: Facts) -> Finding | None:

@@ -120,6 +120,10 @@ def configuration(rabbit: Rabbit, queue: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def told(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("name", "cause", "mechanism", "attempts", "n"))
+
+
 def test_every_cause_is_told_from_the_others(killer: Killer, dlq: Callable[..., Any], tmp_path: Path) -> None:
     killer.all()
     (tmp_path / "dlq.toml").write_text(configuration(killer.rabbit, killer.letters))
@@ -129,13 +133,17 @@ def test_every_cause_is_told_from_the_others(killer: Killer, dlq: Callable[..., 
     analyzed = dlq("analyze", "-o", "json")
     assert analyzed.code == 0, analyzed.err
     name = "split_part(message_id, '-', 1) as name"
-    columns = "cause, mechanism, attempts"
-    sql = f"select {name}, {columns}, count(*) as n from letters group by all"
-    found = {
-        row["name"]: (*(row[column] for column in columns.split(", ")), row["n"])
-        for row in dlq("query", sql).rows
-    }
-    assert found == {name: (*verdict, EACH) for name, verdict in VERDICTS.items()}
+    sql = f"select {name}, cause, mechanism, attempts, count(*) as n from letters group by all"
+    found = {told(row) for row in dlq("query", sql).rows}
+    assert found == {(name, *verdict, EACH) for name, verdict in VERDICTS.items()}
     assert dlq("report", "--fail-on", "unknown > 50%").code == 0
     assert dlq("report", "--fail-on", "unknown > 10%").code == 5
     assert dlq("verify").rows[0]["balanced"] is True
+    assert dlq("export", "letters.jsonl").code == 0
+    (tmp_path / "elsewhere.toml").write_text('archive = "elsewhere"\n')
+    assert dlq("-c", "elsewhere.toml", "import", "letters.jsonl").code == 0
+    imported = {told(row) for row in dlq("-c", "elsewhere.toml", "query", sql).rows}
+    # Where alternate exchanges lead is their broker's knowledge.
+    assert {told(row) for row in dlq("query", sql).rows} - imported == {
+        ("unroutable", *VERDICTS["unroutable"], EACH)
+    }
