@@ -96,6 +96,8 @@ _KEY = re.compile(
     rb'"(?:x[-_])?(?:orig|source|error|exception|stack|backtrace|failure|failed|dlq)', re.IGNORECASE
 )
 """What keys of an envelope begin with; a body without them is not parsed."""
+_PARTS_OF_ORIGINS = (b"rig", b"ource")
+"""One of which is in every envelope (originalTopic, Original-Message, sourceQueue), and in few bodies."""
 _AROUND = {
     "error",
     "exception",
@@ -133,7 +135,9 @@ class Envelope(NamedTuple):
 def read_envelope(body: bytes) -> Envelope | None:
     """What a hand wrapped around a message when it gave up: keys of an error, or a count, beside those of
     where the message came from or what it was; None for every other body."""
-    if not body.startswith(b"{") or not _KEY.search(body, 0, _LONGEST_JSON):
+    if not body.startswith(b"{") or not any(part in body for part in _PARTS_OF_ORIGINS):
+        return None
+    if not _KEY.search(body, 0, _LONGEST_JSON):
         return None
     document = _document(body)
     failure = by_hand(dict(_fields(document)))

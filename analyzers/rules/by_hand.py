@@ -28,15 +28,16 @@ _UNREAD_WORD = re.compile(
 )
 """In the word, or the code, that a hand writes for the reason: the body was not read."""
 _MOST_OF_A_WORD = 60
-READERS = frozenset(
-    {"UnicodeDecodeError", "JSONDecodeError", "MessageConversionException", "MessageDeserializationException"}
-)
-"""Exceptions of what reads bytes or texts: Python's, Spring's, NServiceBus'."""
 _READERS_BY_MESSAGE = {
     "SyntaxError": re.compile(r"\bJSON\b"),
     "SerializationException": re.compile("deseriali[sz]", re.IGNORECASE),
 }
 """Those that others throw, too: Node's of JSON, and Kafka's of a deserializer that is named."""
+READERS = frozenset({
+    "UnicodeDecodeError", "JSONDecodeError", "MessageConversionException", "MessageDeserializationException",
+    *_READERS_BY_MESSAGE,
+})  # fmt: skip
+"""Exceptions of what reads bytes or texts: Python's, Spring's, NServiceBus'."""
 _RUBY_FRAMES = re.compile(r"\A\S{1,300}\.rb:\d{1,9}:in [`']")
 
 
@@ -115,14 +116,13 @@ def _is_unread_word(text: str) -> bool:
 
 def is_of_reader(found: Finding) -> bool:
     """Whether its exception is that of what reads bytes, or a text, in any language."""
-    told = exceptions.explain(
-        exceptions.if_class(found.error_class),
-        exceptions.if_told(found.error_message),
-        exceptions.if_told(found.error_text),
-    )
+    texts = (found.error_class, found.error_message, found.error_text)
+    if not any(text and name in text for text in texts for name in READERS):
+        return False
+    told = exceptions.explain(exceptions.if_class(texts[0]), *map(exceptions.if_told, texts[1:]))
     name = re.split(r"[.:\\]", told.exception_class or "")[-1]
-    message = told.exception_message or ""
-    return name in READERS or bool(name in _READERS_BY_MESSAGE and _READERS_BY_MESSAGE[name].search(message))
+    pattern = _READERS_BY_MESSAGE.get(name)
+    return name in READERS and (pattern is None or bool(pattern.search(told.exception_message or "")))
 
 
 def _is_word_for_unread(failure: HandWritten) -> bool:
@@ -142,6 +142,11 @@ def hand_written_unread(letter: Letter, facts: Facts) -> Finding | None:
 def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
     """any x-exception*, x-error* or x-death-reason header, or one like x-last-error, dlq-reason; of names
     that a business may use, too (errorMessage), two, or an exception's class or stack, which prove it"""
+    return _failed_by_hand(letter)
+
+
+@once_per_letter
+def _failed_by_hand(letter: Letter) -> Finding | None:
     failure = _written_by_hand(letter)
     if failure is None or not failure.errors:
         return None
@@ -168,12 +173,16 @@ _BY_BROKERS = frozenset(
     {"x-death", "x-first-death-reason", "dlqDeliveryFailureCause", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"}
 )
 """Headers of letters that a broker put where they lie; what an application wraps, it sends."""
+_OF_BROKERS = ("%", "RMQ_SYS_", "TRANS_CHECK_")
+"""How RocketMQ's topics for such letters begin."""
 
 
 @once_per_letter
 def _wrapped(letter: Letter) -> HandWritten | None:
     """What an application wrote around a message into the body; the place that it names is another one."""
-    is_of_broker = letter.dead_letter_queue.startswith("%") or not _BY_BROKERS.isdisjoint(letter.headers)
+    is_of_broker = letter.dead_letter_queue.startswith(_OF_BROKERS) or not _BY_BROKERS.isdisjoint(
+        letter.headers
+    )
     found = None if is_of_broker else read_envelope(body_of(letter))
     is_here = found is not None and letter.dead_letter_queue in found.failure.origins.values()
     return found.failure if found and not is_here else None
@@ -190,6 +199,11 @@ def _enveloped_unread(letter: Letter, facts: Facts) -> Finding | None:
 def _enveloped(letter: Letter, _: Facts) -> Finding | None:
     """an object of JSON around the message: keys of an error (error, errorMessage, exceptionClass, …) or a
     count, beside where the message came from (originalTopic, original_queue, …) or what it was"""
+    return _found_in_envelope(letter)
+
+
+@once_per_letter
+def _found_in_envelope(letter: Letter) -> Finding | None:
     failure = _wrapped(letter)
     if failure is None:
         return None

@@ -48,6 +48,7 @@ _STAMP = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
 _SYMFONY_QUEUE = "failed"
 """Its failure transport in every recipe."""
 _SYMFONY_RETRY = re.compile(r"\Adelay_(.+)_\d{1,12}_retry\Z", re.ASCII)
+_LONGEST_ERROR = 65_536
 _RABBIT_QUEUE = re.compile(r"^(.+)_dlq$")
 
 
@@ -419,11 +420,15 @@ def _stamps_in_headers(letter: Letter) -> Stamps | None:
 
 @once_per_letter
 def _stamps_in_body(letter: Letter) -> Stamps | None:
-    """What PHP's serializer leaves in the body; php-amqp calls all that it sends text/plain."""
-    is_php = (
-        letter.properties.get("content_type") == "text/plain" and "content_encoding" not in letter.properties
-    )
-    return read_stamps(body_of(letter)) if is_php or letter.dead_letter_queue == _SYMFONY_QUEUE else None
+    """What PHP's serializer leaves in the body."""
+    is_asked = _is_of_php(letter) or letter.dead_letter_queue == _SYMFONY_QUEUE
+    return read_stamps(body_of(letter)) if is_asked else None
+
+
+def _is_of_php(letter: Letter) -> bool:
+    """php-amqp calls all that it sends text/plain, and says no encoding."""
+    properties = letter.properties
+    return properties.get("content_type") == "text/plain" and "content_encoding" not in properties
 
 
 def _symfony(letter: Letter, _: Facts) -> Finding | None:
@@ -466,9 +471,10 @@ def _symfony_queue(letter: Letter) -> str | None:
 def _symfony_reject(letter: Letter, _: Facts) -> Finding | None:
     """stamps of Symfony Messenger, and the last death is a rejection: without a failure transport it rejects
     what failed as often as it may"""
-    if not _is_rejected(letter):
+    stamps = _stamps_in_headers(letter)
+    if (stamps is None and not _is_of_php(letter)) or not _is_rejected(letter):
         return None
-    stamps = _stamps_in_headers(letter) or _stamps_in_body(letter)
+    stamps = stamps or _stamps_in_body(letter)
     retried = stamps.retries if stamps else None
     if retried is None:
         return None
@@ -479,13 +485,14 @@ def _rabbit_queue(letter: Letter, _: Facts) -> Finding | None:
     """a header errors with name, message and stack, and no death since: its handler failed as often as it may
     (rabbit-queue's BaseQueueHandler)"""
     told = letter.headers.get("errors")
-    if told is None or "x-death" in letter.headers or not told.startswith("{"):
+    if told is None or "x-death" in letter.headers or '"stack"' not in told[:_LONGEST_ERROR]:
         return None
     try:
         error = json.loads(told)
     except (ValueError, RecursionError):
         return None
-    texts = {name: whole_characters(text) for name, text in error.items() if isinstance(text, str)}
+    fields = error.items() if isinstance(error, dict) else ()
+    texts = {name: whole_characters(text) for name, text in fields if isinstance(text, str)}
     if not texts.keys() >= {"name", "message", "stack"}:
         return None
     return parked_finding(

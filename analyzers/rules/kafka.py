@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq.analyzers.rules.by_hand import hand_written_error, hand_written_unread, is_of_reader
+from dlq.analyzers.rules.by_hand import READERS, hand_written_error, hand_written_unread, is_of_reader
 from dlq.analyzers.rules.frameworks import READS_FOR_FUNCTION, attempts_of_binder
 from dlq.analyzers.rules.letter import (
     Facts,
@@ -209,6 +209,8 @@ def _unread(letter: Letter, framework: _Framework, attempts: int | None = None) 
     trace = _filled(letter.headers, framework.traces) or ""
     names = {(letter.headers.get(name) or "").rpartition(".")[2] for name in framework.classes}
     is_unread = not names.isdisjoint(_UNREAD) or any(mark in trace for mark in _UNCONVERTED)
+    if not is_unread and names.isdisjoint(READERS):
+        return None
     found = _failed(letter, framework, attempts)
     if found is None or not (is_unread or is_of_reader(found)):
         return None
