@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from dlq.archive.names import check_inside
 from dlq.archive.parquet import MOST_ROWS
@@ -20,6 +20,8 @@ from dlq.archive.store import Store, build
 from dlq.core import documents
 from dlq.core.errors import ArchiveError
 
+BY_IMPORT: Literal["import"] = "import"
+"""The `mode` of letters that came from a file: they lie in no queue, and their ids are what the file says."""
 _ATTEMPTS = 20
 """Nobody replaces manifests so often while they are read, but a store may list what it has not."""
 

@@ -174,7 +174,7 @@ class Attempt:
             flush.rows += len(new)
         for owner, delivered in matched.items():
             flush.matched.setdefault(owner, set()).update(delivered)
-            flush.truer.setdefault(owner, []).extend(self._known.truer(self._store, owner, delivered))
+            flush.truer.setdefault(owner, []).extend(self._known.truer(owner, delivered))
         flush.position = batch.position
         flush.checkpoint.update(batch.checkpoint)
         flush.gaps += [*batch.gaps, *(one.passed for one in batch.skipped if one.passed is not None)]
@@ -222,7 +222,7 @@ class Attempt:
         return manifest
 
     def _is_of_another_pull(self, owner: int) -> bool:
-        return owner == SEEN or (owner >= 0 and self._known.unsettled[owner].pull_id != self._request.pull_id)
+        return owner == SEEN or (owner >= 0 and self._known.manifests[owner].pull_id != self._request.pull_id)
 
     def _collect(self, ahead: int) -> None:
         """Acknowledge, in order, what is durable; wait for it where more than `ahead` segments are open."""
@@ -244,7 +244,7 @@ class Attempt:
         """Before the broker may forget a letter, the archive has what it told last."""
         for owner, truer in flush.truer.items():
             if truer:
-                self._known.replace(self._store, owner, truer)
+                self._known.replace(owner, truer)
         flush.truer = {}
 
     def _finish(self, progress: Callable[[Tally], None]) -> None:
@@ -275,7 +275,6 @@ class Attempt:
             for owner, ids in flush.matched.items():
                 matched.setdefault(owner, set()).update(ids)
         for owner, ids in matched.items():
-            if owner >= 0:
-                self._known.unsettled[owner] = manifests.settle(
-                    self._store, self._known.unsettled[owner], ids
-                )
+            if owner >= 0 and not self._known.manifests[owner].settled:
+                changed = manifests.settle(self._store, self._known.manifests[owner], ids)
+                self._known.manifests[owner] = changed

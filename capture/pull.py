@@ -158,6 +158,7 @@ class _Pull:
         self._limit = options.limit
         self._last_number = 0
         self._before_poison = 0
+        self._unlike = 0
         self._suspected = ""
         """What has ended two readings behind the same letter."""
         self.begun = False
@@ -224,7 +225,7 @@ class _Pull:
             told = str(reading.topology)
             self._awaits("archive")
             self._store.prove_room(_room_for(reading.snapshot))
-            known = Known(self._store, result.source, reading.unique_ids)
+            known = Known(self._store, result.source, reading.unique_ids, result.mode == manifests.BY_IMPORT)
             self._awaits("broker")
             number = self._last_number + 1
             attempt = Attempt(self._store, reading, self._request, known, tally, number, self._awaits)
@@ -232,6 +233,7 @@ class _Pull:
                 attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
             finally:
                 self._last_number = attempt.last_number
+                self._unlike += known.unlike
                 if told != str(reading.topology):  # the letters have shown more of it
                     self._write_topology(reading)
             result.partial = result.partial or not reading.complete
@@ -279,6 +281,8 @@ class _Pull:
         taken = total.captured + total.recaptured
         result.skipped, result.left_letters = total.skipped, total.left
         result.notes += [f"gap: {gap}" for gap in total.gaps]
+        if self._unlike:
+            result.notes.append(_UNLIKE.format(self._unlike))
         rest = max(total.skipped, (result.snapshot or 0) - taken - total.gone)
         result.left = max(total.skipped, self._there(rest, taken))
         result.gone = total.gone + rest - result.left
@@ -308,6 +312,12 @@ class _Pull:
                     time.sleep(_PAUSE)
             return min(rest, max(0, there))
         return rest
+
+
+_UNLIKE = (
+    "{:,} have ids of letters that the archive holds with other content, or by import: each is a letter of "
+    "its own; look at both before you replay one"
+)
 
 
 def _room_for(letters: int | None) -> int:

@@ -27,7 +27,7 @@ from dlq.core.keys import KeyReader, key_reader
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
-Mode = Literal["copy", "drain"]
+Mode = Literal["copy", "drain", "import"]
 Checkpoint = Mapping[str, int]
 """Where to continue, e.g. {"%DLQ%pay@broker-a:0": 4711}; empty for brokers that remember by themselves."""
 

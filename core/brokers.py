@@ -124,6 +124,10 @@ class Kind:
     """Names the function (body, `properties`) -> (what is in it, JSON-able, or None; what it is), for bodies
     that the broker's own clients encode; None: the body is as its producer gave it."""
 
+    told: str = ""
+    """Names the function (record) -> `dlq.core.identity.Told`, where a delivery shows something of its own,
+    or one protocol less than another; it never raises. Empty: `told_of`."""
+
     keeps_letters: bool = False
     """A drained letter stays where it was: nothing is ever removed."""
     republishing: str = ""

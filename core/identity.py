@@ -7,9 +7,11 @@ x-delivery-count and x-acquired-count) must not be among the parts.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
+
+from dlq.core.record import Record
 
 ID_HEX_DIGITS = 32
 _ID = re.compile(rf"[0-9a-f]{{{ID_HEX_DIGITS}}}")
@@ -45,6 +47,48 @@ def placed_ids(
         ]
         for start, place, block, digest in zip(starts, places, blocks, digests, strict=True)
     ]
+
+
+class Told(NamedTuple):
+    """What one delivery tells of a letter, as digests of what stays the same at each: an id is a name, which
+    anybody can write into a file."""
+
+    shown: str
+    """Of what every way of reading shows."""
+    hidden: str = ""
+    """Of what is shown by some of them."""
+    depth: int = 0
+    """How much of that is told: more by a protocol that hides less."""
+
+    def is_same(self, other: "Told") -> bool:
+        """Whether both are of one letter: what only one of the two tells says nothing against it."""
+        return self.shown == other.shown and (self.depth != other.depth or self.hidden == other.hidden)
+
+
+def content_digest(*parts: bytes | Mapping[str, str] | None) -> str:
+    """The digest of blocks, and of headers or properties, whose order does not count."""
+    return content_id(*[_as_bytes(part) for part in parts])
+
+
+def _as_bytes(part: bytes | Mapping[str, str] | None) -> bytes:
+    if isinstance(part, Mapping):
+        pairs = sorted(part.items())
+        return frame(*[text.encode("utf-8", "surrogatepass") for pair in pairs for text in pair])
+    return part or b""
+
+
+def told_of(record: Record, block: bytes | None = None, but: Iterable[str] = ()) -> Told:
+    """What is told of a letter of which every way of reading shows all: body, headers and properties `but`
+    those of these names, and its property block, or what of it stays the same (`block`)."""
+    headers, properties = without(record.headers, but), without(record.properties, but)
+    kept = record.raw_properties if block is None else block
+    return Told(content_digest(sha256(record.body).digest(), headers, properties, kept))
+
+
+def without(texts: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
+    """The map without these names."""
+    taken = texts.keys() & set(names)
+    return {name: text for name, text in texts.items() if name not in taken} if taken else texts
 
 
 def ordinal_id(first_id: str, ordinal: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from dlq.archive import analyses, views
+from dlq.archive.manifests import BY_IMPORT
 from dlq.archive.schema import SEGMENT, to_records
 from dlq.archive.store import Store
 from dlq.archive.user_sql import condition, guarded, run
@@ -67,7 +68,7 @@ def import_file(
         raise UsageError(f"{file} is a bundle: unzip it, and import its letters.jsonl")
     place = desk.settings.sources.get(source) or Source(source, broker="import")
     printed = resolve(reader_of(printed_by)) if printed_by else None
-    result = pull(desk.store, FileConnector(file, printed), place, PullOptions("copy"))
+    result = pull(desk.store, FileConnector(file, printed), place, PullOptions(BY_IMPORT))
     for problem in result.left_letters[:_MOST_REFUSED]:
         desk.listener.complain(f"{file}: {problem}")
     if result.skipped > _MOST_REFUSED:

@@ -36,6 +36,7 @@ CLASSIC = Kind(
     line="dlq.connectors.activemq.interchange:classic_columns",
     prints={"activemq-console": "dlq.connectors.activemq.prints:classic"},
     readable="dlq.connectors.activemq.bodies:readable",
+    told="dlq.connectors.activemq.told:told",
     republishing="dlq.connectors.activemq.republishing",
     sent_columns=("body", "body_size", "headers", "properties"),
     tells_more=_tells_more,

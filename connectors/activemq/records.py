@@ -17,7 +17,7 @@ from dlq.core.message_ids import of_client
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
 
-_PER_DELIVERY = (b"subscription:", b"ack:", b"redelivered:", b"message-id:", b"browser:")
+PER_DELIVERY = (b"subscription:", b"ack:", b"redelivered:", b"message-id:", b"browser:")
 """Header lines that differ from one delivery to the next (Artemis' message-id begins with the consumer)."""
 
 
@@ -85,13 +85,13 @@ def _values(begin: bytes, lines: Column) -> Column:
 
 def _stable(columns: Mapping[bytes, Column], rows: int) -> Column:
     """A name ends with its colon and is there once, so the order of names is the order of lines."""
-    kept = [columns[name] for name in sorted(columns) if name not in _PER_DELIVERY]
+    kept = [columns[name] for name in sorted(columns) if name not in PER_DELIVERY]
     return collapse(list(map(b"\n".join, zip(*kept, strict=True)))) if kept else Constant(b"", rows)
 
 
 def stable_lines(head: bytes) -> bytes:
     """The header lines that a message keeps for life, sorted: Classic's order is a hash map's."""
-    return b"\n".join(sorted([line for line in head.split(b"\n") if not line.startswith(_PER_DELIVERY)]))
+    return b"\n".join(sorted([line for line in head.split(b"\n") if not line.startswith(PER_DELIVERY)]))
 
 
 _ASTRAL, _SHOWN = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}"), "\ufffd\ufffd".encode()

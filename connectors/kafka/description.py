@@ -73,6 +73,7 @@ KAFKA = Kind(
     duplicates="in_its_queue",
     line="dlq.connectors.kafka.interchange:columns",
     keeps_letters=True,
+    told="dlq.connectors.kafka.told:told",
     republishing="dlq.connectors.kafka.republishing",
     sent_columns=("body", "body_size", "dead_letter_queue", "origin", "published_at", "flags"),
     edit_headers="dlq.connectors.kafka.header_texts:edit",

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlq.archive import analyses, manifests, schema
+from dlq.archive import analyses, manifests, schema, segments
 from dlq.archive.store import Store
 from dlq.core.record import Record
 
@@ -39,6 +39,26 @@ def write_segment(store: Store, stem: str, letters: list[Record], committed: boo
     if committed:
         manifest = manifests.Manifest(stem, "p", source, "copy", name, len(letters), "", CREATED)
         manifests.write(store, manifest)
+
+
+def letters_in(store: Store, source: str | None = None) -> list[Record]:
+    """All letters that count."""
+    committed = [one for one in manifests.list_committed(store, source) if one.rows]
+    return [letter for one in committed for letter in schema.to_records(_table(store, one))]
+
+
+def change_body(store: Store, record_id: str, body: bytes) -> None:
+    """What somebody does who can write into the archive: the letter has another body, and the same id."""
+    for one in manifests.list_committed(store):
+        letters = list(schema.to_records(_table(store, one))) if one.rows else []
+        if record_id in {letter.record_id for letter in letters}:
+            changed = {"body": body, "body_size": len(body), "body_sha256": sha256(body).hexdigest()}
+            new = [each._replace(**changed) if each.record_id == record_id else each for each in letters]
+            store.put(one.segment, parquet(schema.to_table(new)))
+
+
+def _table(store: Store, manifest: manifests.Manifest) -> pa.Table:
+    return segments.read(store, manifest, schema.SEGMENT.names)
 
 
 def write_analysis(

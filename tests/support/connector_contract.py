@@ -4,15 +4,22 @@ A test class inherits `ReadingContract` and gives a `place` fixture: a connector
 put letters there.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.archives import change_body, letters_in
 from support.waiting import PATIENCE
 
-from dlq.connectors.base import Batch, Reading, ReadRequest
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.base import Batch, Mode, Reading, ReadRequest
+from dlq.connectors.file import FileConnector
+from dlq.connectors.interchange.format import line_of
 from dlq.core.brokers import REGISTRY
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -130,6 +137,27 @@ class ReadingContract:
         bodies = place.fill(25)
         assert len(letters(place.connector.read(place.request(mode="copy", force=True)))) == 25
         assert sorted(record.body for record in drained(place)) == sorted(bodies)
+
+    def test_a_letter_is_known_by_its_content_and_not_by_an_id(self, place: Place, tmp_path: Path) -> None:
+        bodies = place.fill(3)
+        store = LocalStore(str(tmp_path / "archive"))
+
+        def pulled(mode: Mode, connector: Any = place.connector) -> tuple[int, int]:
+            result = pull(store, connector, place.source, PullOptions(mode, force=True))
+            assert any("look at both" in note for note in result.notes) == (mode == "copy")
+            return result.captured, result.recaptured
+
+        seen = letters(place.connector.read(place.request(mode="copy", force=True)))
+        forged = json.dumps({**line_of(seen[0]._replace(body=b"forged")), "broker_kind": "rabbitmq"})
+        (tmp_path / "forged.jsonl").write_text(f"{forged}\n")
+        assert pulled("import", FileConnector(str(tmp_path / "forged.jsonl"))) == (1, 0)
+        assert pulled("copy") == (3, 0)
+        change_body(store, seen[1].record_id, b"changed")
+        assert pulled("copy") == (1, 2)
+        assert pulled("drain") == (0, 3)
+        archived = letters_in(store)
+        assert sorted(one.body for one in archived) == sorted([*bodies, b"forged", b"changed"])
+        assert len({one.record_id for one in archived}) == 5
 
     def test_records_say_where_and_when_they_were_captured(self, place: Place) -> None:
         place.fill(1)

@@ -16,7 +16,7 @@ from dlq.connectors.rabbitmq.amqp.edits import edit
 from dlq.connectors.rabbitmq.amqp.fields import CACHED_BYTES, READERS, ends_at
 from dlq.connectors.rabbitmq.amqp.layout import OCTET, SHORT, TIME, layout
 
-_DELIVERY_HEADERS = frozenset({"x-delivery-count", "x-acquired-count"})
+DELIVERY_HEADERS = frozenset({"x-delivery-count", "x-acquired-count"})
 """Headers that a quorum queue makes anew at each delivery; no part of the message."""
 
 _STRING = ord("S")
@@ -118,9 +118,9 @@ def stable(block: bytes, headers: Mapping[str, str]) -> bytes:
     `headers` are those that `decode` found. Also without an empty header table: dropping
     x-delivery-count may leave one.
     """
-    if headers and _DELIVERY_HEADERS.isdisjoint(headers):
+    if headers and DELIVERY_HEADERS.isdisjoint(headers):
         return block
-    return edit(block, drop_headers=_DELIVERY_HEADERS.__contains__)
+    return edit(block, drop_headers=DELIVERY_HEADERS.__contains__)
 
 
 def delivery_count(block: bytes) -> int:

@@ -1,0 +1,21 @@
+"""What one reading of Kafka tells of a letter, for knowing it again. What a share group's dead letter points
+to may be gone the next time, or be had then."""
+
+from hashlib import sha256
+
+from dlq.connectors.kafka.raw_record import decode, encode
+from dlq.core.identity import Told, content_digest, without
+from dlq.core.record import Record
+
+
+def told(record: Record) -> Told:
+    """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
+    block, depth = record.raw_properties or b"", 0
+    try:
+        raw = decode(block)
+        own, depth = encode(raw._replace(original=None)), int(raw.original is not None)
+    except ValueError:
+        own = block
+    properties = without(record.properties, ("pointer",))
+    whole = content_digest(sha256(record.body).digest(), record.headers, properties, block)
+    return Told(content_digest(own, without(properties, ("key",))), whole, depth)

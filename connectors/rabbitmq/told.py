@@ -1,0 +1,22 @@
+"""What one delivery of RabbitMQ tells of a letter, for knowing it again: all but what counts deliveries."""
+
+from contextlib import suppress
+
+from dlq.connectors.amqp10 import message
+from dlq.connectors.rabbitmq.amqp.table import DELIVERY_HEADERS
+from dlq.connectors.rabbitmq.records import stable_block
+from dlq.core.identity import Told, frame, told_of
+from dlq.core.record import Record
+
+_CHANGING = (*DELIVERY_HEADERS, "expiration")
+"""By AMQP 1.0 an expiration is one of the header's fields, which tell of a delivery."""
+
+
+def told(record: Record) -> Told:
+    """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
+    block = record.raw_properties or b""
+    if not message.is_block(block):
+        return told_of(record, stable_block(block), DELIVERY_HEADERS)
+    with suppress(ValueError):
+        block = frame(*message.stable(block, DELIVERY_HEADERS.__contains__))
+    return told_of(record, block, _CHANGING)
