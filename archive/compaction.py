@@ -57,9 +57,10 @@ def groups(
 
 
 def _kinds(small: Sequence[Manifest]) -> Iterator[list[Manifest]]:
-    """Only segments of one mode and equally settled go together: both say what a pull may conclude."""
-    for mode, settled in sorted({(m.mode, m.settled) for m in small}):
-        kind = [m for m in small if (m.mode, m.settled) == (mode, settled)]
+    """Only segments of one mode and broker, and equally settled, go together: these say what a pull may
+    conclude, and where a replay goes."""
+    for mode, settled, broker in sorted({(m.mode, m.settled, m.broker) for m in small}):
+        kind = [m for m in small if (m.mode, m.settled, m.broker) == (mode, settled, broker)]
         yield sorted(kind, key=lambda manifest: manifest.created_at)
 
 
@@ -105,6 +106,7 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: _Removals) -> Manif
         replaces=tuple(dict.fromkeys(stem for m in old for stem in (*m.replaces, m.stem))),
         purged=len(gone),
         purged_ids=_write_purged(store, first.source, stem, gone),
+        broker=first.broker,
     )
     manifests.write(store, manifest)
     for replaced in old:

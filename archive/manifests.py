@@ -48,6 +48,9 @@ class Manifest:
     """Rows that retention has removed from this segment's letters."""
     purged_ids: str = ""
     """The file that keeps the ids of the removed letters, so that they stay known."""
+    broker: str = ""
+    """The broker of its source at the pull, or the one that the user named to an import, and none that a file
+    names; empty in a manifest of an older dlq."""
 
 
 def new_pull_id() -> str:

@@ -68,6 +68,7 @@ def commit(
     records: Sequence[Record],
     checkpoint: Mapping[str, int],
     settled: bool = False,
+    broker: str = "",
 ) -> Manifest:
     """Write `records` as segment `<pull>-<n>` and its manifest, durably, in this order.
 
@@ -89,6 +90,7 @@ def commit(
         created_at=iso(moment),
         checkpoint=dict(checkpoint),
         settled=settled,
+        broker=broker,
     )
     manifests.write(store, manifest)
     return manifest

@@ -216,6 +216,7 @@ class Attempt:
             flush.records(),
             flush.checkpoint,
             self._reading.settles_at_once and request.mode == "drain",
+            request.source.broker,
         )
         self._tally.captured += manifest.rows
         self._tally.segments += 1

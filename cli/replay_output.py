@@ -12,6 +12,7 @@ from dlq.core.units import human_seconds
 from dlq.operations.plans import COLUMNS, LEFT_OUT, Made
 from dlq.replay import still_queued
 from dlq.replay.consumed import IN_WORDS
+from dlq.replay.planfile import Header
 from dlq.replay.states import STATES
 
 _MOST_ROWS = 20
@@ -28,8 +29,7 @@ def show_plan(context: Context, made: Made) -> None:
     out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}")
     if header.reason:
         out(block_for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
-    receivers = {target: ", ".join(names) or "nobody" for target, names in header.audience.items()}
-    _section(context, "goes to", header.targets, receivers)
+    _section(context, "goes to", header.targets, {name: _read_by(header, name) for name in header.targets})
     _section(context, "only the letters say that they came from there", header.told_by_letters, {})
     _section(context, "stripped", header.stripped, {})
     _section(context, "left out", header.left_out, LEFT_OUT)
@@ -46,6 +46,13 @@ def show_plan(context: Context, made: Made) -> None:
         out(f"Next: dlq replay apply {header.plan}")
     else:
         out("Nothing to send. Next: dlq ls, or choose other letters with --where")
+
+
+def _read_by(header: Header, target: str) -> str:
+    """On which broker a target is, and who receives what is sent there, where that is proven."""
+    place = f"on {', '.join(header.brokers_of(target))}"
+    found = header.audience.get(target)
+    return place if found is None else f"{place}, read by {', '.join(found) or 'nobody'}"
 
 
 def _show_still_queued(context: Context, document: Mapping[str, Any]) -> None:

@@ -23,6 +23,8 @@ from dlq.core.errors import UsageError
 from dlq.core.ordinary import UNREADABLE
 from dlq.core.record import Record
 
+UNNAMED = "import"
+"""The broker of letters for which nobody has named one."""
 _Letter = bytes | dict[str, Any] | UsageError
 
 
@@ -118,6 +120,8 @@ class FileReading:
         source = self._request.source
         record = record_of(document, source.name, source.broker, place, self._key)
         captured = stamp(record, self._request)
+        if source.broker != UNNAMED:  # else what a line says of it stays, and nothing is sent by it
+            captured = captured._replace(broker=source.broker)
         return captured if "record" in document else captured._replace(offset=number)
 
     def acknowledge(self, position: int) -> None:

@@ -15,7 +15,7 @@ from dlq.archive.schema import SEGMENT, to_records
 from dlq.archive.store import Store
 from dlq.archive.user_sql import condition, guarded, run
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.file import FileConnector
+from dlq.connectors.file import UNNAMED, FileConnector
 from dlq.connectors.interchange.format import line_of, masked_line
 from dlq.connectors.interchange.prints import reader_of
 from dlq.core.brokers import resolve
@@ -23,6 +23,8 @@ from dlq.core.configuration import check_name
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Source
+from dlq.core.suggestions import suggest
+from dlq.core.text import quote_value
 from dlq.operations.desk import Desk
 from dlq.operations.died import Died, judge_new
 from dlq.operations.outcome import ExitCode
@@ -59,16 +61,23 @@ class Imported:
 
 
 def import_file(
-    desk: Desk, file: str, source: str = "import", printed_by: str | None = None, analyze: bool = True
+    desk: Desk,
+    file: str,
+    source: str = "import",
+    printed_by: str | None = None,
+    analyze: bool = True,
+    broker: str | None = None,
 ) -> Imported:
     """Add the letters of a JSONL file (`-`: of standard input), or of what the program `printed_by` printed.
-    The listener hears of each line that is refused. Raises UsageError."""
-    check_name(f"--source {source!r}", source)
+    They go back to `broker`, or to that of a configured source, whatever a line says. The listener hears of
+    each line that is refused. Raises UsageError."""
+    place = _place(desk, source, broker)
     if file.endswith(".zip"):
         raise UsageError(f"{file} is a bundle: unzip it, and import its letters.jsonl")
-    place = desk.settings.sources.get(source) or Source(source, broker="import")
     printed = resolve(reader_of(printed_by)) if printed_by else None
     result = pull(desk.store, FileConnector(file, printed), place, PullOptions(BY_IMPORT))
+    for note in result.notes:
+        desk.listener.complain(note)
     for problem in result.left_letters[:_MOST_REFUSED]:
         desk.listener.complain(f"{file}: {problem}")
     if result.skipped > _MOST_REFUSED:
@@ -76,6 +85,7 @@ def import_file(
     died = judge_new(desk, [result.pull_id], analyze)
     document = {
         "source": source,
+        "broker": None if place.broker == UNNAMED else place.broker,
         "pull_id": result.pull_id,
         "records": result.captured + result.recaptured,
         "refused": result.skipped,
@@ -83,6 +93,22 @@ def import_file(
         "causes": died.causes and died.causes[result.pull_id],
     }
     return Imported(document, died, _count_twins(desk.store, result.pull_id) if result.captured else 0)
+
+
+def _place(desk: Desk, source: str, broker: str | None) -> Source:
+    """The source as it is configured, or one of this name on the broker. Raises UsageError."""
+    check_name(f"--source {source!r}", source)
+    known, brokers = desk.settings.sources.get(source), desk.settings.brokers
+    if broker is not None and broker not in brokers:
+        raise UsageError(
+            f"--broker {quote_value(broker)} is not in the configuration{suggest(broker, brokers)}"
+        )
+    if known is not None and broker not in (None, known.broker):
+        raise UsageError(
+            f"source {source} is configured on broker {known.broker}; "
+            f"to send its letters to {broker}, import them under another --source"
+        )
+    return known or Source(source, broker=broker or UNNAMED)
 
 
 def _count_twins(store: Store, pull_id: str) -> int:

@@ -19,7 +19,8 @@ class Brokers:
         self._open: dict[str, Connector] = {}
 
     def name_for(self, source: str, broker: str) -> str | None:
-        """The configured broker that a letter goes back to: its source's, else the one it came from."""
+        """The configured broker that a letter goes back to: its source's, else the one it came from, which a
+        file that is imported does not say."""
         if source in self._settings.sources:
             return self._settings.sources[source].broker
         return broker if broker in self._settings.brokers else None

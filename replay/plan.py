@@ -133,6 +133,7 @@ class _Tally:
 
     targets: Counter[str] = field(default_factory=Counter)
     brokers: Counter[str] = field(default_factory=Counter)
+    target_brokers: dict[str, dict[str, None]] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     stripped: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
@@ -167,6 +168,8 @@ class _Planner:
         self._moment = now()
         self._origins = Origins(store)
         self._back: set[str] = set()
+        self._brokers_of: dict[str, str] = {}
+        """Segment -> whose letters it holds; empty where an older dlq has not written that."""
 
     def make(self, wanted: Wanted) -> Header:
         """Choose the letters, write them, and return the header."""
@@ -180,6 +183,8 @@ class _Planner:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
         queued = still_queued.find_queued(self._store, self._settings)
         connection = views.connect(self._store, replays, queued=queued)
+        committed = manifests.list_committed(self._store)
+        self._brokers_of = {stem: m.broker for m in committed for stem in (*m.replaces, m.stem)}
         loader = Loader(self._store, PLANNED_COLUMNS)
         try:
             for batch in views.segment_rows(connection, wanted.condition(), _CHOSEN):
@@ -223,7 +228,7 @@ class _Planner:
     def _candidate(
         self, stored: Record, record: Record, place: Place, advice: str | None, wanted: Wanted
     ) -> _Candidate | None:
-        broker = self._brokers.name_for(record.source, record.broker)
+        broker = self._brokers.name_for(record.source, self._brokers_of.get(place.segment) or record.broker)
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
         if target is not None and len(str(target)) > _LONGEST_NAME:
             self._tally.warn(_NO_NAME)
@@ -338,6 +343,7 @@ class _Planner:
         letter = candidate.letter
         self._tally.targets[str(letter.target)] += 1
         self._tally.brokers[letter.broker] += 1
+        self._tally.target_brokers.setdefault(str(letter.target), {})[letter.broker] = None
         if ":" not in wanted.to and not self._origins.are_borne_out(candidate.record, letter.target):
             self._tally.told_by_letters[str(letter.target)] += 1
         if len(self._tally.places) < _MOST_AUDIENCES:
@@ -367,6 +373,7 @@ class _Planner:
             warnings=dict(tally.warnings.most_common()) | unproven,
             told_by_letters=dict(tally.told_by_letters.most_common()),
             brokers=dict(tally.brokers),
+            target_brokers={target: tuple(names) for target, names in tally.target_brokers.items()},
             segments=self._segments(draft),
             edits=wanted.edits.digest(tally.edited),
             actor=wanted.actor,

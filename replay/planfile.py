@@ -9,7 +9,7 @@ import math
 import mmap
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
@@ -89,6 +89,8 @@ class Header:
     """Target that nothing but the letters names -> how many do."""
     brokers: Mapping[str, int] = field(default_factory=dict)
     """Broker -> how many letters go back to it."""
+    target_brokers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Target -> the brokers on which letters go there; empty in a plan of an older dlq."""
     segments: Mapping[str, str] = field(default_factory=dict)
     """Segment -> digest of its record ids when the plan was made."""
     edits: str | None = None
@@ -97,6 +99,10 @@ class Header:
     actor: str | None = None
     """Who made it; None in a plan of an older dlq."""
     reason: str | None = None
+
+    def brokers_of(self, target: str) -> Collection[str]:
+        """The brokers on which letters may go to this target."""
+        return self.target_brokers.get(target, ()) if self.target_brokers else self.brokers.keys()
 
     def leaves_witness(self, broker: str) -> bool:
         """Whether a witness is left on this broker."""
@@ -248,7 +254,8 @@ class Checked:
         plan, targets, brokers = self.header.plan, dict(self.header.targets), dict(self.header.brokers)
         for letter in letters(self.store, plan, self.sums):
             target, broker = _printed(letter.target), letter.broker
-            if targets.get(target, 0) < 1 or brokers.get(broker, 0) < 1:
+            told = self.header.brokers_of(target)
+            if targets.get(target, 0) < 1 or brokers.get(broker, 0) < 1 or broker not in told:
                 raise ArchiveError(
                     f"plan {plan} is damaged at line {letter.number + 2}: more letters go to {target} on "
                     f"{broker} than its first line says"
@@ -356,7 +363,12 @@ def _to_line(letter: Letter) -> bytes:
 
 def _digest(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
-    for name in ("actor", "reason", "told_by_letters"):  # which plans of an older dlq do not have
+    for name in (
+        "actor",
+        "reason",
+        "told_by_letters",
+        "target_brokers",
+    ):  # which plans of an older dlq do not have
         if not fields[name]:
             del fields[name]
     whole = lines.copy()

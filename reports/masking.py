@@ -88,7 +88,8 @@ _OUR_IDS = {
 }  # fmt: skip
 _OUR_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OF_STRANGERS = {
-    "stripped", "targets", "told_by_letters", "audience", "warnings", "still_queued", "brokers", "rows",
+    "stripped", "targets", "target_brokers", "told_by_letters", "audience", "warnings", "still_queued",
+    "brokers", "rows",
 }  # fmt: skip
 """Of a plan, and of what SQL found: what has names that letters, brokers or people gave."""
 _ID = re.compile(r"[0-9a-zT_-]+")

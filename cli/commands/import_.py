@@ -25,6 +25,10 @@ def import_(
         str,
         typer.Option(autocompletion=completion.sources, help="Under which source the letters are archived."),
     ] = "import",
+    broker: Annotated[
+        str | None,
+        typer.Option(help="The configured broker that the letters go back to, if no source of this name is."),
+    ] = None,
     printed_by: Annotated[
         str | None,
         typer.Option("--from", autocompletion=completion.printers, help=_PRINTERS),
@@ -36,12 +40,15 @@ def import_(
     A line that cannot be read is named with its number and the reason; the others are imported. Importing the
     same file again adds nothing. It ends with an analysis, as dlq pull does.
 
+    What a line says of its broker is kept, and chooses none: a replay goes to the broker of the source, where
+    that is configured, else to --broker.
+
     Example: zcat letters.jsonl.gz | dlq import - --source orders
     """
     from dlq.operations.interchange import import_file
 
     context: Context = ctx.obj
-    done = import_file(context.desk, file, source, printed_by, analyze=not no_analyze)
+    done = import_file(context.desk, file, source, printed_by, not no_analyze, broker)
     context.emit(done.document, lambda: _show(context, done))
     if done.twins:
         context.complain(
@@ -56,4 +63,10 @@ def _show(context: Context, done: "Imported") -> None:
     context.console.print(
         f"{counts['records']} letters ({counts['known']} known before), {counts['refused']} lines refused"
     )
+    if counts["broker"] is None:
+        context.console.print(
+            f"No broker is named for them, so no plan takes them: configure [sources.{counts['source']}], or "
+            "import them with --broker under another --source",
+            soft_wrap=True,
+        )
     show_died(context, done.died)

@@ -327,6 +327,37 @@ def test_copied_letters_are_said_to_lie_in_their_queue_until_a_drain(tmp_path: P
     assert desk("verify").err == ""
 
 
+def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_named(desk: Desk) -> None:
+    config = desk.folder / "dlq.toml"
+    config.write_text(config.read_text() + '[brokers.prod]\nkind = "memory"\nurl = "memory:prod"\n')
+    desk("export", "letters.jsonl")
+    lines = [json.loads(line) for line in (desk.folder / "letters.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["record"]["broker"] = "prod"
+    (desk.folder / "letters.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def imported(source: str, *named: str) -> tuple[str | None, str, Any]:
+        done = desk("import", "letters.jsonl", "--source", source, *named)
+        [row] = desk("query", f"select distinct broker from records where source = '{source}'").json
+        plan = desk("replay", "plan", "--any-advice", "--source", source).json
+        return done.json["broker"], row["broker"], plan
+
+    chosen, kept, plan = imported("nobody")
+    assert (chosen, kept, plan["targets"], plan["left_out"]) == (None, "prod", {}, {"no_broker": LETTERS})
+    chosen, kept, plan = imported("somebody", "--broker", "shop")
+    assert (chosen, kept, plan["targets"]) == ("shop", "shop", {"queue:orders": LETTERS})
+    assert plan["target_brokers"] == {"queue:orders": ["shop"]}
+    assert "queue:orders  on shop, read by orders" in desk.say("replay", "plan", "--any-advice").out
+    for named, why in (
+        ("shpo", "did you mean 'shop'"),
+        ("prod", "source orders is configured on broker shop"),
+    ):
+        refused = desk("import", "letters.jsonl", "--source", "orders", "--broker", named)
+        assert (refused.code, why in refused.err) == (2, True)
+    shown = desk.say("import", "letters.jsonl", "--source", "none", "--no-analyze").out
+    assert "No broker is named for them, so no plan takes them: configure [sources.none], or import" in shown
+
+
 def test_nothing_to_stop_is_said(desk: Desk) -> None:
     done = desk("replay", "stop", desk.plan())
     assert (done.code, done.json["stopping"]) == (0, False)
