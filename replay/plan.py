@@ -27,7 +27,7 @@ from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.core.text import sql_literal
-from dlq.replay import came_back, content, deadlines, planfile, still_queued
+from dlq.replay import came_back, content, deadlines, planfile, still_queued, twins
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
@@ -100,6 +100,7 @@ _ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
 _NO_VERDICT = "no_verdict"
 _NOT_THERE = "not_there"
 _NOT_ALLOWED = "not_allowed"
+_TWIN_SENT = "twin_sent"
 _TEMPORARY = "temporary"
 _MAY_GO_AGAIN: Collection[State | None] = ("returned", "refused")
 """States of letters that the broker did not keep."""
@@ -118,7 +119,7 @@ _KNOWN = "known to the ledger: apply sends only what the broker did not take bef
 _ODD = "left out as risky: its id, its row or its trips are none that dlq gives a letter"
 _DAMAGED = "left out as risky: its body is not what was captured; dlq verify shows the damage"
 _ORIGIN = ("origin_kind", "origin", "origin_exchange", "origin_routing_key")
-_CHOSEN = ("record_id", "advice", *_ORIGIN, "replay_state")
+_CHOSEN = ("advice", *_ORIGIN, *twins.COLUMNS, "replay_state")
 """What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
 _LONGEST_NAME = 2**16
 """Characters: no broker has a target with such a name, which would keep it from being asked about others."""
@@ -168,6 +169,8 @@ class _Planner:
         self._moment = now()
         self._origins = Origins(store)
         self._back: set[str] = set()
+        self._sent: twins.Sent = {}
+        self._twins: Collection[str] = ()
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
 
@@ -186,6 +189,7 @@ class _Planner:
         committed = manifests.list_committed(self._store)
         self._brokers_of = {stem: m.broker for m in committed for stem in (*m.replaces, m.stem)}
         loader = Loader(self._store, PLANNED_COLUMNS)
+        self._sent = twins.find_sent(connection)
         try:
             for batch in views.segment_rows(connection, wanted.condition(), _CHOSEN):
                 for rows in _by_segment(batch):
@@ -205,6 +209,7 @@ class _Planner:
             )
             if (found := self._candidate(record, _as_judged(record, origin), place, advice, wanted))
         ]
+        self._twins = twins.with_sent_twin(self._sent, rows)
         self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
         refused = [c.letter.key for c in candidates if states.get(c.letter.key) == "refused"]
@@ -255,12 +260,17 @@ class _Planner:
         against = _advised_against(candidate.record.record_id, candidate.advice, wanted)
         return (
             against
+            or self._twin_sent(candidate, wanted)
             or self._temporary(candidate, wanted)
             or self._not_there(candidate)
             or self._twin(candidate)
             or self._risk(candidate, wanted)
             or self._no_room(candidate, wanted)
         )
+
+    def _twin_sent(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        record_id = candidate.record.record_id
+        return _TWIN_SENT if record_id in self._twins and not wanted.takes(record_id) else None
 
     def _died_again(self, candidate: _Candidate, state: State | None) -> bool:
         """What its target refused is, or may be, a dead letter of its own now: sent again it would be two."""

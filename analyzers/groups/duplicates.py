@@ -196,8 +196,9 @@ class Total(NamedTuple):
     """What letters that share a key come to, however many they are: totals add up (`add`)."""
 
     size: int
-    oldest: tuple[int, str, str, bool]
-    """When it died, its record_id and its body, and whether that is known."""
+    oldest: tuple[int, int, str, str, bool]
+    """When it died, when it was captured (brokers may tell the former in whole seconds), its record_id and
+    its body, and whether that is known."""
     originals: int
     committed: int
     """Of the originals; so are times of birth, origins and fallbacks."""
@@ -216,7 +217,7 @@ def _total(letter: Judged) -> Total:
     facts = rocket if is_original else None
     return Total(
         1,
-        (at, letter.record_id, letter.body_sha256 or "", letter.body_sha256 is not None),
+        (at, letter.captured_at, letter.record_id, letter.body_sha256 or "", letter.body_sha256 is not None),
         int(is_original),
         int(facts is not None and (facts.flags or 0) & 12 == 8),
         _known(letter.published_at) if is_original else frozenset(),
@@ -282,7 +283,7 @@ def _of_shared(letter: Judged, shared: Iterable[Shared]) -> Duplicate | None:
 
 
 def _shared(key: Key, total: Total) -> Shared:
-    _, record_id, body_sha256, is_known = total.oldest
+    _, _, record_id, body_sha256, is_known = total.oldest
     return Shared(
         f"{key[0]} {number_of(key) % 2**64:016x}",
         total.size,
