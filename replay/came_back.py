@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from dlq.archive import user_sql, views
+from dlq.archive.manifests import BY_IMPORT
 from dlq.archive.store import Store
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.settings import Settings
@@ -25,6 +26,7 @@ _NEWEST = f"SELECT r.record_id {_BACK} ORDER BY r.captured_at DESC, r.record_id 
 _AMONG = f"""
     SELECT DISTINCT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
     WHERE captured_at >= make_timestamptz(?) AND id IN (SELECT unnest(?))"""
+_PULLED = f"AND mode IS DISTINCT FROM '{BY_IMPORT}'"
 
 
 def count(store: Store, settings: Settings, plan: str) -> int:
@@ -40,9 +42,11 @@ def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> lis
     return [record_id for (record_id,) in user_sql.run(connection, _NEWEST, [plan, most]).rows]
 
 
-def find_among(store: Store, replay_ids: Collection[str], since: int) -> set[str]:
+def find_among(store: Store, replay_ids: Collection[str], since: int, by_import: bool = True) -> set[str]:
     """Those of the replay ids that were sent: a letter captured after `since` (microseconds since the
-    epoch) carries them. Raises ArchiveError where the archive can't be searched."""
+    epoch) carries them; without `by_import` one that a pull has brought: a file may say anything. Raises
+    ArchiveError where the archive can't be searched."""
     with closing(views.connect(store)) as connection:
-        rows = user_sql.run(connection, _AMONG, [since, sorted(replay_ids)]).rows
+        asked = _AMONG if by_import else f"{_AMONG} {_PULLED}"
+        rows = user_sql.run(connection, asked, [since, sorted(replay_ids)]).rows
         return {replay_id for (replay_id,) in rows}

@@ -118,7 +118,7 @@ def _by_proof(
     resolved: Resolved,
 ) -> None:
     since = min(entry.sent_at for entry in doubtful)
-    back = came_back.find_among(plan.store, {entry.key for entry in doubtful}, since)
+    back = came_back.find_among(plan.store, {entry.key for entry in doubtful}, since, by_import=False)
     resolved.count(
         "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
     )

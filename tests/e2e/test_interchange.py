@@ -73,6 +73,23 @@ def test_importing_again_adds_nothing(dlq: Callable[..., Any], tmp_path: Path) -
     assert len(records(dlq, "import")) == 8
 
 
+def test_a_line_with_the_id_of_a_letter_and_other_content_is_a_letter_of_its_own(
+    dlq: Callable[..., Any], tmp_path: Path
+) -> None:
+    dlq("import", write(tmp_path / "a.jsonl", LETTERS))
+    lines = [json.loads(line) for line in dlq("export", "-").out.splitlines()]
+    edited = {**lines[0], "body_text": "edited"}
+    edited.pop("body_base64", None)
+    path = write(tmp_path / "b.jsonl", [*lines, edited, edited, {**edited, "headers": {"odd": "2"}}])
+    done = dlq("import", path)
+    assert (done.rows[0]["records"] - done.rows[0]["known"], len(records(dlq, "import"))) == (2, 6)
+    assert "2 have ids of letters that the archive holds with other content" in done.err
+    assert dlq("import", path).err == ""
+    assert len(records(dlq, "import")) == 6
+    assert len(dlq("import", path, "--source", "again").rows) == 1
+    assert len(records(dlq, "again")) == 6
+
+
 def test_bad_lines_are_named_and_good_ones_imported(dlq: Callable[..., Any], tmp_path: Path) -> None:
     bad = [
         "{",

@@ -63,6 +63,13 @@ def test_a_letter_that_came_back_is_proven_sent(replay: Replaying, doubtful: str
     assert [entry.key for entry in replay.ledger.entries(doubtful, "confirmed")] == [first, second]
 
 
+def test_a_letter_that_a_file_brought_proves_nothing(replay: Replaying, doubtful: str) -> None:
+    [first, *_] = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt"))
+    told = letter(100, headers={REPLAY_ID: first}, captured_at=now(), mode="import")
+    segments.commit(replay.store, "orders", "later", 0, "import", [told], {})
+    assert replay.reconcile(doubtful)["sent"] == 0
+
+
 def test_an_older_capture_proves_nothing(replay: Replaying, doubtful: str) -> None:
     [first, *_] = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt"))
     old = letter(100, headers={REPLAY_ID: first}, captured_at=now() - 3_600_000_000)
