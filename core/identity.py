@@ -67,14 +67,8 @@ class Told(NamedTuple):
 
 def content_digest(*parts: bytes | Mapping[str, str] | None) -> str:
     """The digest of blocks, and of headers or properties, whose order does not count."""
-    return content_id(*[_as_bytes(part) for part in parts])
-
-
-def _as_bytes(part: bytes | Mapping[str, str] | None) -> bytes:
-    if isinstance(part, Mapping):
-        pairs = sorted(part.items())
-        return frame(*[text.encode("utf-8", "surrogatepass") for pair in pairs for text in pair])
-    return part or b""
+    told = [sorted(part.items()) if isinstance(part, Mapping) else part or b"" for part in parts]
+    return sha256(repr(told).encode()).hexdigest()[:ID_HEX_DIGITS]
 
 
 def told_of(record: Record, block: bytes | None = None, but: Iterable[str] = ()) -> Told:

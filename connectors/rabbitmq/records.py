@@ -137,11 +137,6 @@ def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]
         return {}, {}, block
 
 
-def stable_block(block: bytes) -> bytes:
-    """What of a property block stays the same at each delivery; all of one that cannot be decoded."""
-    return _decoded(block)[2]
-
-
 def _envelope(method: bytes) -> tuple[bool, str, str, bytes]:
     """(redelivered, exchange, routing key, both framed) of a basic.deliver payload."""
     flag = 5 + method[4] + _after_tag - 1

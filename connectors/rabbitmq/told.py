@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from dlq.connectors.amqp10 import message
+from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.table import DELIVERY_HEADERS
-from dlq.connectors.rabbitmq.records import stable_block
 from dlq.core.identity import Told, frame, told_of
 from dlq.core.record import Record
 
@@ -15,8 +15,10 @@ _CHANGING = (*DELIVERY_HEADERS, "expiration")
 def told(record: Record) -> Told:
     """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
     block = record.raw_properties or b""
-    if not message.is_block(block):
-        return told_of(record, stable_block(block), DELIVERY_HEADERS)
+    is_amqp10 = message.is_block(block)
     with suppress(ValueError):
-        block = frame(*message.stable(block, DELIVERY_HEADERS.__contains__))
-    return told_of(record, block, _CHANGING)
+        if is_amqp10:
+            block = frame(*message.stable(block, DELIVERY_HEADERS.__contains__))
+        else:
+            block = table.stable(block, record.headers)
+    return told_of(record, block, _CHANGING if is_amqp10 else DELIVERY_HEADERS)
