@@ -74,12 +74,12 @@ def content_digest(*parts: bytes | Mapping[str, str] | None) -> str:
 def told_of(record: Record, block: bytes | None = None, but: Iterable[str] = ()) -> Told:
     """What is told of a letter of which every way of reading shows all: body, headers and properties `but`
     those of these names, and its property block, or what of it stays the same (`block`)."""
-    headers, properties = without(record.headers, but), without(record.properties, but)
+    headers, properties = take_out(record.headers, but), take_out(record.properties, but)
     kept = record.raw_properties if block is None else block
     return Told(content_digest(sha256(record.body).digest(), headers, properties, kept))
 
 
-def without(texts: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
+def take_out(texts: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
     """The map without these names."""
     taken = texts.keys() & set(names)
     return {name: text for name, text in texts.items() if name not in taken} if taken else texts

@@ -13,7 +13,7 @@ from dlq.connectors.activemq.jolokia import PROPERTY
 from dlq.connectors.activemq.openwire_records import CLASS
 from dlq.connectors.activemq.records import PER_DELIVERY
 from dlq.connectors.amqp10 import message
-from dlq.core.identity import Told, content_digest, frame, told_of, without
+from dlq.core.identity import Told, content_digest, frame, take_out, told_of
 from dlq.core.record import Record
 
 _NOT_SHOWN_ALIKE = (
@@ -26,7 +26,7 @@ _UNSHOWN = re.compile("[\U00010000-\U0010ffff\ufffd]+")
 _COUNTED = ("redelivery counter",)
 
 
-def told(record: Record) -> Told:
+def tell(record: Record) -> Told:
     """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
     block, properties = record.raw_properties or b"", record.properties
     if message.is_block(block):
@@ -35,14 +35,14 @@ def told(record: Record) -> Told:
         except ValueError:
             return told_of(record)
     shown = content_digest(sha256(record.body).digest(), _as_stomp_shows(record), _native(properties))
-    return Told(shown, content_digest(without(properties, _COUNTED)), _depth(block, properties))
+    return Told(shown, content_digest(take_out(properties, _COUNTED)), _depth(block, properties))
 
 
 def _as_stomp_shows(record: Record) -> Mapping[str, str]:
     """A property with the name of one of STOMP's headers takes that one's place."""
     begin = len(PROPERTY)
     shadows = {name[begin:]: text for name, text in record.properties.items() if name.startswith(PROPERTY)}
-    headers = without({**record.headers, **shadows}, _NOT_SHOWN_ALIKE)
+    headers = take_out({**record.headers, **shadows}, _NOT_SHOWN_ALIKE)
     return {name: text if text.isascii() else _UNSHOWN.sub("\ufffd", text) for name, text in headers.items()}
 
 

@@ -4,11 +4,11 @@ to may be gone the next time, or be had then."""
 from hashlib import sha256
 
 from dlq.connectors.kafka.raw_record import decode, encode
-from dlq.core.identity import Told, content_digest, without
+from dlq.core.identity import Told, content_digest, take_out
 from dlq.core.record import Record
 
 
-def told(record: Record) -> Told:
+def tell(record: Record) -> Told:
     """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
     block, depth = record.raw_properties or b"", 0
     try:
@@ -16,6 +16,6 @@ def told(record: Record) -> Told:
         own, depth = encode(raw._replace(original=None)), int(raw.original is not None)
     except ValueError:
         own = block
-    properties = without(record.properties, ("pointer",))
+    properties = take_out(record.properties, ("pointer",))
     whole = content_digest(sha256(record.body).digest(), record.headers, properties, block)
-    return Told(content_digest(own, without(properties, ("key",))), whole, depth)
+    return Told(content_digest(own, take_out(properties, ("key",))), whole, depth)

@@ -61,7 +61,7 @@ RABBITMQ = Kind(
     },
     why_no_text=lambda flags: "an encoded AMQP 1.0 section" if flags & FLAG_AMQP10_BODY else None,
     readable="dlq.connectors.rabbitmq.amqp10_records:readable",
-    told="dlq.connectors.rabbitmq.told:told",
+    told="dlq.connectors.rabbitmq.told:tell",
     republishing="dlq.connectors.rabbitmq.republishing",
     sent_columns=("body", "body_size"),
     edit_headers="dlq.connectors.rabbitmq.republishing:edit_headers",

@@ -12,7 +12,7 @@ _CHANGING = (*DELIVERY_HEADERS, "expiration")
 """By AMQP 1.0 an expiration is one of the header's fields, which tell of a delivery."""
 
 
-def told(record: Record) -> Told:
+def tell(record: Record) -> Told:
     """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
     block = record.raw_properties or b""
     is_amqp10 = message.is_block(block)
