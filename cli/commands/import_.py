@@ -60,13 +60,13 @@ def import_(
 
 def _show(context: Context, done: "Imported") -> None:
     counts = done.document
+    unnamed = (
+        "; no broker is named for them, so no plan takes them: configure "
+        f"[sources.{counts['source']}], or import them with --broker under another --source"
+    )
     context.console.print(
         f"{counts['records']} letters ({counts['known']} known before), {counts['refused']} lines refused"
+        f"{'' if counts['broker'] else unnamed}",
+        soft_wrap=True,
     )
-    if counts["broker"] is None:
-        context.console.print(
-            f"No broker is named for them, so no plan takes them: configure [sources.{counts['source']}], or "
-            "import them with --broker under another --source",
-            soft_wrap=True,
-        )
     show_died(context, done.died)

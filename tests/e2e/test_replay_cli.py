@@ -355,7 +355,7 @@ def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_na
         refused = desk("import", "letters.jsonl", "--source", "orders", "--broker", named)
         assert (refused.code, why in refused.err) == (2, True)
     shown = desk.say("import", "letters.jsonl", "--source", "none", "--no-analyze").out
-    assert "No broker is named for them, so no plan takes them: configure [sources.none], or import" in shown
+    assert "no broker is named for them, so no plan takes them: configure [sources.none], or import" in shown
 
 
 def test_nothing_to_stop_is_said(desk: Desk) -> None:
