@@ -16,7 +16,7 @@ The suites `tests/support/connector_contract.py` and `sending_contract.py` run o
 the contract's other half.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -183,6 +183,8 @@ class SendPreview(NamedTuple):
     unless_named: Mapping[Literal["letter", "target"], str] = MappingProxyType({})
     """What the user must name for it to be sent (the letter, by its id; the target, as in topic:NAME) -> why
     it is not sent otherwise."""
+    private: bool = False
+    """Whether the plan counts on a way of its own to the target; see `SendRequest`."""
 
 
 class Outgoing(NamedTuple):
@@ -289,6 +291,9 @@ class SendRequest:
     unsent_seconds: float = UNSENT_SECONDS
     """What the broker's host has not acknowledged after so long must not reach the broker any more, nor what
     it has not when the connection is closed or this process ends (`outbound.guard`)."""
+    private: Collection[Target] = ()
+    """Targets to which the plan has a way of its own, made for it and removed after it, by which letters keep
+    what they were first delivered with. For `forget`: those to which there may be one."""
 
 
 Writing = Callable[[Sequence[int]], None]

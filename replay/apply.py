@@ -187,8 +187,10 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
     """Nothing of the plan is open: remove its witnesses and markers; returns where that failed, and why."""
     failed = []
     for broker in header.brokers:
+        witness = header.leaves_witness(broker)
+        private = [*map(target_named, header.targets)] if witness or header.private else []
         try:
-            brokers.get(broker).forget(SendRequest(header.plan, witness=header.leaves_witness(broker)))
+            brokers.get(broker).forget(SendRequest(header.plan, witness=witness, private=private))
         except BrokerError as error:
             failed.append(
                 f"what the plan left on {broker} could not be removed: {error}; "
@@ -226,6 +228,7 @@ class _Sender:
         self._targets, self._unsent_seconds = targets, unsent_seconds
         self._plan = plan
         self._header = header = plan.header
+        self._private = frozenset(map(target_named, header.private))
         self._loader, self._changes, self._run = loader, changes, run
         self._ledger, self._new_claims, self._claims = ledger, claims, claims()
         self._deaths: Counter[int] = Counter()
@@ -277,7 +280,7 @@ class _Sender:
         witness = header.leaves_witness(broker)
         try:
             publisher = connector.publisher(
-                SendRequest(header.plan, self._in_flight, witness, self._unsent_seconds)
+                SendRequest(header.plan, self._in_flight, witness, self._unsent_seconds, self._private)
             )
         except BrokerError as error:
             if self._answered_before < 0:

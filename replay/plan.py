@@ -141,6 +141,7 @@ class _Tally:
     told_by_letters: Counter[str] = field(default_factory=Counter)
     places: dict[tuple[str, Target], None] = field(default_factory=dict)
     edited: set[str] = field(default_factory=set)
+    private: set[str] = field(default_factory=set)
 
     def warn(self, text: str) -> None:
         """Count a sentence; beyond a few dozen different ones they are only counted."""
@@ -335,6 +336,8 @@ class _Planner:
             self._tally.warn(f"left out as risky: {unnamed}")
             return "risky"
         self._tally.stripped.update(preview.stripped)
+        if preview.private:
+            self._tally.private.add(str(letter.target))
         return None
 
     def _deadlines(self, record: Record, preview: SendPreview, wanted: Wanted) -> Mapping[Any, str]:
@@ -388,6 +391,7 @@ class _Planner:
             edits=wanted.edits.digest(tally.edited),
             actor=wanted.actor,
             reason=wanted.reason,
+            private=sorted(tally.private & tally.targets.keys()),
         )
         digest = draft.digest(header)
         header = replace(header, digest=digest, plan=f"{iso(moment)[:19].translate(_COMPACT)}-{digest[:6]}")

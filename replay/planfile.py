@@ -99,6 +99,9 @@ class Header:
     actor: str | None = None
     """Who made it; None in a plan of an older dlq."""
     reason: str | None = None
+    private: Sequence[str] = ()
+    """Targets to which the plan has a way of its own (`SendRequest.private`); none in a plan of an older dlq,
+    which sends as that said."""
 
     def brokers_of(self, target: str) -> Collection[str]:
         """The brokers on which letters may go to this target."""
@@ -363,12 +366,8 @@ def _to_line(letter: Letter) -> bytes:
 
 def _digest(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
-    for name in (
-        "actor",
-        "reason",
-        "told_by_letters",
-        "target_brokers",
-    ):  # which plans of an older dlq do not have
+    # Those that plans of an older dlq do not have.
+    for name in ("actor", "reason", "told_by_letters", "target_brokers", "private"):
         if not fields[name]:
             del fields[name]
     whole = lines.copy()

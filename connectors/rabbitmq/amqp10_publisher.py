@@ -11,22 +11,23 @@ What an outcome means here:
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from urllib.parse import quote
 
 from dlq.connectors import outbound
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import MOST_LINKS, Link, Login, Outcome, Session
-from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Publisher, Sent, Target
+from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent, Target, Writing, keep_no_mark
 from dlq.connectors.base import Outcome as Means
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.link import connect_first
 from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, place_of, refusal_10
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
-from dlq.connectors.rabbitmq.republishing import address_of, message_to_send
+from dlq.connectors.rabbitmq.republishing import message_to_send
 from dlq.connectors.rabbitmq.topology import rejects_when_full
+from dlq.connectors.rabbitmq.ways import Ways
 from dlq.connectors.sending import WindowedPublisher
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core import units
@@ -84,18 +85,20 @@ class _Amqp10Publisher(WindowedPublisher):
         broker: RabbitBroker,
         plan: str,
         window: int,
-        route: Callable[[Target], tuple[str, str]] = address_of,
+        ways: Ways | None = None,
         unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
         """Connect; raises BrokerError. `unsent_seconds`: see `Connector.publisher`."""
         super().__init__(window, place_of(broker))
-        self._broker, self._route, self._unsent_seconds = broker, route, unsent_seconds
+        self._broker, self._unsent_seconds = broker, unsent_seconds
+        self._ways = ways or Ways(broker, plan)
         self._name = connection_name(plan)
         self._session = self._opened()
-        self._links: dict[Target, Link] = {}
+        self._links: dict[str, Link] = {}
+        """By address."""
         self._numbers: dict[int, int] = {}
         """Number of the delivery that is not answered -> the caller's."""
-        self._missing: dict[Target, str] = {}
+        self._missing: dict[str, str] = {}
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
 
     def _opened(self) -> Session:
@@ -106,12 +109,15 @@ class _Amqp10Publisher(WindowedPublisher):
     def put(self, letter: Outgoing) -> None:
         """To the socket, when the broker takes it."""
         try:
-            encoded = message_to_send(letter.record, letter.provenance, letter.keep_headers)
+            way = self._ways.way_of(letter)
+            encoded = message_to_send(letter.record, letter.provenance, letter.keep_headers, way.copies)
         except ValueError as error:
             raise ValueError(f"it cannot be encoded: {error}") from error
-        link = self._link_to(letter.target)
+        self._ways.prepare(letter, way)
+        place = address(way.exchange, way.key)
+        link = self._link_to(place)
         if link is None:
-            self.answers.append(Sent(letter.number, "returned", self._missing[letter.target]))
+            self.answers.append(Sent(letter.number, "returned", self._missing[place]))
             return
         if len(encoded) > link.most_bytes:
             raise ValueError(f"{len(encoded)} bytes are more than the broker takes ({link.most_bytes})")
@@ -124,16 +130,16 @@ class _Amqp10Publisher(WindowedPublisher):
         if self._numbers:
             self._turn(wait)
 
-    def _link_to(self, target: Target) -> Link | None:
-        """With credit; None where the target is not there."""
-        if target not in self._links and target not in self._missing:
+    def _link_to(self, place: str) -> Link | None:
+        """With credit; None where nothing is there."""
+        if place not in self._links and place not in self._missing:
             self._wait_until(lambda: not self._numbers, "it does not answer")
             if len(self._links) == MOST_LINKS:
                 for link in self._links.values():
                     self._session.detach(link)
                 self._links.clear()
-            self._attach(target)
-        found = self._links.get(target)
+            self._attach(place)
+        found = self._links.get(place)
         if found is not None:
             self._wait_until(lambda: found.credit > 0, "it takes no letters (an alarm?)")
         return found
@@ -148,12 +154,12 @@ class _Amqp10Publisher(WindowedPublisher):
             if len(self.answers) > known:
                 since, known = time.monotonic(), len(self.answers)
 
-    def _attach(self, target: Target) -> None:
-        """Over a target that is not there the broker ends the session, so the rest goes by another."""
+    def _attach(self, place: str) -> None:
+        """Over one that is not there the broker ends the session, so the rest goes by another."""
         try:
-            self._links[target] = self._session.attach(frames.SENDER, address(*self._route(target)))
+            self._links[place] = self._session.attach(frames.SENDER, place)
         except NotFound as error:
-            self._missing[target] = str(error)
+            self._missing[place] = str(error)
             self._links.clear()
             self._session.cut()
             self._session = self._opened()
@@ -186,17 +192,26 @@ class _Amqp10Publisher(WindowedPublisher):
         self._session.close()
 
 
-def two_ways(
-    broker: RabbitBroker,
-    plan: str,
-    window: int,
-    route: Callable[[Target], tuple[str, str]] = address_of,
-    unsent_seconds: float = UNSENT_SECONDS,
-) -> Publisher:
-    """By 0-9-1, and what AMQP 1.0 alone carries by it, when there is any. Connects; raises BrokerError."""
-    by_1_0 = partial(_Amqp10Publisher, broker, plan, window, route, unsent_seconds=unsent_seconds)
-    return TwoWayPublisher(
-        RabbitPublisher(broker, plan, window, route, unsent_seconds=unsent_seconds),
-        by_1_0,
-        lambda letter: message.is_block(letter.record.raw_properties),
-    )
+class RabbitTwoWays(TwoWayPublisher):
+    """By 0-9-1, and what AMQP 1.0 alone carries by it, when there is any."""
+
+    def __init__(
+        self,
+        broker: RabbitBroker,
+        plan: str,
+        window: int,
+        ways: Ways,
+        unsent_seconds: float = UNSENT_SECONDS,
+    ) -> None:
+        """Connect; raises BrokerError."""
+        self._ways = ways
+        super().__init__(
+            RabbitPublisher(broker, plan, window, ways, unsent_seconds=unsent_seconds),
+            partial(_Amqp10Publisher, broker, plan, window, ways, unsent_seconds),
+            lambda letter: message.is_block(letter.record.raw_properties),
+        )
+
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
+        """See `Publisher.publish`. What was made for it goes when all is answered."""
+        yield from super().publish(outgoing, writing)
+        self._ways.remove()

@@ -144,6 +144,11 @@ def _property(value: Value) -> str:
     return f"urn:uuid:{UUID(bytes=value.value)}" if value.kind == "uuid" else as_text(value)
 
 
+def deaths_of(parts: Parts) -> tuple[Death, ...]:
+    """The history that a letter's annotations hold."""
+    return deaths(next((value for key, value in parts.annotations if as_text(key) == _DEATHS), NOTHING))
+
+
 def deaths(annotation: Value) -> tuple[Death, ...]:
     """The history in `x-opt-deaths`, most recent first; its times are the first of each pair."""
     entries = plain(annotation) if annotation.kind in ("array", "list") else []

@@ -33,7 +33,7 @@ from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import limits as rabbitmq_limits
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link
-from dlq.connectors.rabbitmq.amqp10_publisher import open_session, two_ways
+from dlq.connectors.rabbitmq.amqp10_publisher import RabbitTwoWays, open_session
 from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
 from dlq.connectors.rabbitmq.amqp10_stream import StreamLook
 from dlq.connectors.rabbitmq.connection import (
@@ -46,8 +46,10 @@ from dlq.connectors.rabbitmq.consumer import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.queue_effects import harm
+from dlq.connectors.rabbitmq.second_death import Prospects
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import VirtualHost, lasting_depth, learn_apart, version_of
+from dlq.connectors.rabbitmq.ways import Ways, forget
 from dlq.core.errors import OF_ONE_MEMBER, DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Source
@@ -68,6 +70,7 @@ class RabbitConnector(Connector):
         self._broker = broker
         self._choices = parameters(broker)
         self._link_before: Link | None = None
+        self._prospects = Prospects(broker)
 
     def inspect(self, source: Source) -> Inspection:
         """A queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
@@ -232,8 +235,9 @@ class RabbitConnector(Connector):
         return republishing.target_of(record, to)
 
     def preview(self, letter: Outgoing) -> SendPreview:
-        """Strips x-death and its like, CC, BCC, user_id, expiration, and headers that tell of the failure."""
-        return republishing.preview(letter)
+        """Strips x-death and its like, CC where it leads to other queues, BCC, user_id, expiration, and what
+        tells of the failure."""
+        return self._prospects.preview(letter, republishing.preview(letter))
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """The queues that bindings lead to; only the management API proves them."""
@@ -245,6 +249,7 @@ class RabbitConnector(Connector):
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """By arguments and policies."""
+        self._prospects.learn(targets)
         return rabbitmq_limits.limits(self._broker, targets)
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
@@ -254,8 +259,10 @@ class RabbitConnector(Connector):
     def publisher(self, request: SendRequest) -> Publisher:
         """Confirms and the mandatory flag, always; a witness is a queue that proves what arrived. What only
         AMQP 1.0 carries goes by that, with its outcome as the confirm."""
-        made_as = rabbitmq_witness.WitnessedPublisher if request.witness else two_ways
-        return made_as(self._broker, request.plan, request.window, unsent_seconds=request.unsent_seconds)
+        plan, window, unsent = request.plan, request.window, request.unsent_seconds
+        if request.witness:
+            return rabbitmq_witness.WitnessedPublisher(self._broker, plan, window, request.private, unsent)
+        return RabbitTwoWays(self._broker, plan, window, Ways(self._broker, plan, request.private), unsent)
 
     def check_witness(self) -> Sequence[str]:
         """There is no management API, or no right to leave a witness."""
@@ -266,9 +273,12 @@ class RabbitConnector(Connector):
         return rabbitmq_witness.find(self._broker, search.plan, search.letters)
 
     def forget(self, request: SendRequest) -> None:
-        """Delete the plan's exchange and its witness queue, if there was one."""
+        """Delete the plan's exchanges and its witness queue, if there were any."""
+        queues = [target.name for target in request.private if target.kind == "queue"]
         if request.witness:
-            rabbitmq_witness.forget(self._broker, request.plan)
+            rabbitmq_witness.forget(self._broker, request.plan, queues)
+        elif queues:
+            forget(self._broker, request.plan, queues)
 
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:

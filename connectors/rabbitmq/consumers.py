@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cache, partial
 from typing import Any
 
 from dlq.connectors.base import Target
@@ -17,53 +19,66 @@ def consumers_of(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Tar
     """See `Connector.consumers`. Raises ManagementError; without `management_url` nothing is proven."""
     if not broker.management_url:
         return {}
-    management = Management(broker)
-    try:
+    with closing(Management(broker)) as management:
+        bindings = Bindings(management)
         until = time.monotonic() + _SECONDS
-        found = {target: _queues(management, until, *address_of(target)) for target in targets}
-    finally:
-        management.close()
+        asked = {target: address_of(target) for target in targets}
+        found = {target: bindings.queues(exchange, [key], until) for target, (exchange, key) in asked.items()}
     return {target: sorted(queues) for target, queues in found.items() if queues is not None}
 
 
-def _queues(management: Management, until: float, exchange: str, key: str) -> set[str] | None:
-    """All queues that one message reaches; None where an exchange's type does not say, or the way does not
-    come to an end `until` then."""
-    queues: set[str] = set()
-    scanned: set[str] = set()
-    exchanges = [exchange]
-    while exchanges:
-        name = exchanges.pop()
-        if name in scanned:
-            continue
-        if time.monotonic() > until:
-            return None
-        scanned.add(name)
-        if name == "":
-            queues |= {key} if management.get("queues", management.vhost, key) else set()
-            continue
-        reached = _bound(management, name, key)
-        if reached is None:
-            return None
-        queues |= {name for kind, name in reached if kind == "queue"}
-        exchanges += [name for kind, name in reached if kind == "exchange"]
-    return queues
+class Bindings:
+    """Where a virtual host's exchanges lead to; each is asked for once."""
 
+    def __init__(self, management: Management) -> None:
+        self._queues = cache(partial(management.get, "queues", management.vhost))
+        self._exchanges = cache(partial(management.get, "exchanges", management.vhost))
+        self._bindings = cache(management.get_bindings_of)
 
-def _bound(management: Management, exchange: str, key: str) -> list[tuple[str, str]] | None:
-    """(kind, name) of what one exchange routes the key to; its alternate exchange when that is nothing."""
-    found = management.get("exchanges", management.vhost, exchange)
-    if found is None:
-        return []
-    matches = _MATCHES.get(str(found.get("type")))
-    if matches is None:
-        return None
-    reached = [
-        (str(binding.get("destination_type")), str(binding.get("destination")))
-        for binding in management.get_bindings_of(exchange)
-        if matches(str(binding.get("routing_key", "")), key)
-    ]
-    return reached or [("exchange", alternate) for alternate in _alternates(found)]
+    def queues(self, exchange: str, keys: Sequence[str], until: float | None = None) -> set[str] | None:
+        """All queues that one message reaches, whose keys are its routing key and those of CC; None where an
+        exchange's type does not say, or the way does not come to an end `until` then (by the monotonic
+        clock), or soon. Raises ManagementError."""
+        until = time.monotonic() + _SECONDS if until is None else until
+        queues: set[str] = set()
+        scanned: set[str] = set()
+        exchanges = [exchange]
+        while exchanges:
+            name = exchanges.pop()
+            if name in scanned:
+                continue
+            if time.monotonic() > until:
+                return None
+            scanned.add(name)
+            if name == "":
+                queues |= {key for key in keys if self.queue(key)}
+                continue
+            reached = self._bound(name, keys)
+            if reached is None:
+                return None
+            queues |= {name for kind, name in reached if kind == "queue"}
+            exchanges += [name for kind, name in reached if kind == "exchange"]
+        return queues
+
+    def queue(self, name: str) -> Mapping[str, Any]:
+        """As the management API shows it; nothing where it is not there. Raises ManagementError."""
+        return self._queues(name) or {}
+
+    def _bound(self, exchange: str, keys: Sequence[str]) -> list[tuple[str, str]] | None:
+        """(kind, name) of what one exchange routes these keys to; its alternate exchange when that is
+        nothing."""
+        found = self._exchanges(exchange)
+        if found is None:
+            return []
+        matches = _MATCHES.get(str(found.get("type")))
+        if matches is None:
+            return None
+        reached = [
+            (str(binding.get("destination_type")), str(binding.get("destination")))
+            for binding in self._bindings(exchange)
+            if any(matches(str(binding.get("routing_key", "")), key) for key in keys)
+        ]
+        return reached or [("exchange", alternate) for alternate in _alternates(found)]
 
 
 def _alternates(exchange: Mapping[str, Any]) -> Iterator[str]:

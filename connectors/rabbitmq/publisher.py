@@ -23,14 +23,15 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target
+from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, place_of, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
+from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
+from dlq.connectors.rabbitmq.ways import Ways
 from dlq.connectors.sending import WindowedPublisher
 from dlq.core.errors import AccessDenied, ConnectionLost
 from dlq.core.provenance import REPLAY_ID
@@ -58,7 +59,7 @@ def connection_name(plan: str) -> str:
 
 
 class RabbitPublisher(WindowedPublisher):
-    """See `dlq.connectors.base.Publisher`. `route` says where a target is published to.
+    """See `dlq.connectors.base.Publisher`. `ways` say how a letter is published.
 
     An alarm of the broker's (`blocked_seconds`) or its silence (`silent_seconds`) is waited for, then
     the socket is cut: the broker may still take what is in flight, so it is in doubt.
@@ -72,13 +73,14 @@ class RabbitPublisher(WindowedPublisher):
         broker: RabbitBroker,
         plan: str,
         window: int,
-        route: Callable[[Target], tuple[str, str]] = address_of,
+        ways: Ways | None = None,
         blocked_seconds: float = 30.0,
         unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
         """Connect; raises BrokerError. `unsent_seconds`: see `Connector.publisher`."""
         super().__init__(window, place_of(broker))
-        self._broker, self._route, self._blocked_seconds = broker, route, blocked_seconds
+        self._broker, self._blocked_seconds = broker, blocked_seconds
+        self._ways = ways or Ways(broker, plan)
         self._connected_anew = partial(self._connected, plan, unsent_seconds)
         self._link = self._connected_anew()
         self._confirms = Confirms()
@@ -104,9 +106,10 @@ class RabbitPublisher(WindowedPublisher):
         """Into the outbox. A letter is refused where the broker denies the way to its target, and not where
         that cannot be made at the moment."""
         try:
-            exchange, routing_key = self._route(letter.target)
-            block = block_to_send(letter.record, letter.provenance, letter.keep_headers)
-            frames = message(exchange, routing_key, block, letter.record.body, self._link.frame_max)
+            way = self._ways.way_of(letter)
+            block = block_to_send(letter.record, letter.provenance, letter.keep_headers, way.copies)
+            frames = message(way.exchange, way.key, block, letter.record.body, self._link.frame_max)
+            self._ways.prepare(letter, way)
         except ValueError as error:
             raise ValueError(f"it cannot be encoded: {error}") from error
         except AccessDenied as error:
@@ -114,14 +117,17 @@ class RabbitPublisher(WindowedPublisher):
             raise
         queue = letter.target.name if letter.target.kind == "queue" else ""
         self._confirms.add(
-            Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue, routing_key)
+            Open(letter.number, letter.provenance.get(REPLAY_ID, ""), way.exchange, queue, way.key)
         )
         self._link.put(frames, letter.number)
 
     def goes_alone(self, letter: Outgoing) -> bool:
         """So does the first one to an exchange: where that is not there, or may not be written to, only this
         one is refused, and nothing is in doubt."""
-        exchange = letter.target.name if letter.target.kind == "exchange" else ""
+        try:
+            exchange = self._ways.way_of(letter).exchange
+        except ValueError:
+            return False  # `put` says why it is refused
         is_first = exchange not in self._begun
         self._begun.add(exchange)
         return is_first or super().goes_alone(letter)

@@ -7,16 +7,17 @@ that failed, and the traces of the framework that parked it.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from dlq.connectors.amqp10 import message
-from dlq.connectors.amqp10.values import NOTHING, as_text
+from dlq.connectors.amqp10.values import NOTHING, as_text, sequence_of_all, string
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rabbitmq.amqp import edits, table, typed
 from dlq.connectors.rabbitmq.amqp.blocks import block_of
 from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, SHORT
 from dlq.connectors.rabbitmq.amqp10_records import ENCODED_BODY, headers_of, properties_of
+from dlq.connectors.rabbitmq.envelope import Way, decoded, first_delivered, what_changes
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Keep, restart, taken_away
 from dlq.core.message_ids import logged_id
@@ -102,29 +103,37 @@ def address_of(target: Target) -> tuple[str, str]:
     return (target.name, target.routing_key) if target.kind == "exchange" else ("", target.name)
 
 
-def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
-    """The property block of a replay: what is not stripped stays byte for byte as it was stored.
+def block_to_send(
+    record: Record, provenance: Mapping[str, str], keep_headers: Keep, copies: Sequence[str] = ()
+) -> bytes:
+    """The property block of a replay: what is not stripped stays byte for byte as it was stored. `copies` are
+    the keys of its header CC.
 
     Raises ValueError when it cannot be encoded.
     """
     block = record.raw_properties
     taken = restart(_seen(record)[1], keep_headers)
+    copied = {"CC": typed.encode_field([*copies], None)} if copies else {}
     return edits.edit(
         _encoded(record) if block is None else block,
         _dropper(_is_broker_owned, taken.gone),
-        provenance,
+        {**provenance, **copied},
         (*_DROPPED_PROPERTIES, "reply_to") if _replies_directly(record) else _DROPPED_PROPERTIES,
         _PERSISTENT,
         taken.mended,
     )
 
 
-def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
+def message_to_send(
+    record: Record, provenance: Mapping[str, str], keep_headers: Keep, copies: Sequence[str] = ()
+) -> bytes:
     """The whole message of a replay by AMQP 1.0, of a record that has its block. Raises ValueError."""
-    return message.join_message(_block_10(record, provenance, keep_headers), record.body)
+    return message.join_message(_block_10(record, provenance, keep_headers, copies), record.body)
 
 
-def _block_10(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
+def _block_10(
+    record: Record, provenance: Mapping[str, str], keep_headers: Keep, copies: Sequence[str] = ()
+) -> bytes:
     """Application properties of AMQP 1.0 are numbers and texts, never containers."""
     block = record.raw_properties or b""
     headers = headers_of(message.parts(block))
@@ -132,7 +141,8 @@ def _block_10(record: Record, provenance: Mapping[str, str], keep_headers: Keep)
     zero = {
         name: 0 for name, inside in taken.mended.items() if inside.is_zero(()) and headers[name].isdecimal()
     }
-    return message.to_send(block, _dropper(_is_broker_owned_10, taken.gone), {**provenance, **zero})
+    copied = {"x-cc": sequence_of_all([*map(string, copies)])} if copies else {}
+    return message.to_send(block, _dropper(_is_broker_owned_10, taken.gone), {**provenance, **zero}, copied)
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
@@ -183,7 +193,7 @@ def _replies_directly(record: Record) -> bool:
         return record.properties.get("reply_to", "").startswith(_DIRECT_REPLY)
     if _DIRECT_REPLY.encode() not in block:
         return False
-    return table.decode(block).properties.get("reply_to", "").startswith(_DIRECT_REPLY)
+    return decoded(block).properties.get("reply_to", "").startswith(_DIRECT_REPLY)
 
 
 def _encoded(record: Record) -> bytes:
@@ -218,7 +228,17 @@ def preview(letter: Outgoing) -> SendPreview:
     return SendPreview(stripped, _problem(record, target, block), warnings)
 
 
-preview_unasked = preview
+def preview_unasked(letter: Outgoing) -> SendPreview:
+    """The same, of a plan that has no way of its own, as nobody was asked for one."""
+    found, target = preview(letter), letter.target
+    if found.problem is not None or target.kind != "queue":
+        return found
+    came = first_delivered(letter.record, target.name)
+    changes = what_changes(target.name, came, Way("", target.name), _UNASKED)
+    return found._replace(warnings=[*found.warnings, changes]) if changes else found
+
+
+_UNASKED = "the broker was not asked for a way that keeps them, nor where letters go that die again"
 
 
 def _preview_10(letter: Outgoing) -> SendPreview:
@@ -249,8 +269,7 @@ def _large(record: Record) -> list[str]:
 def _seen(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
     if record.raw_properties is None:
         return record.properties, record.headers
-    decoded = table.decode(record.raw_properties)
-    return decoded.properties, decoded.headers
+    return decoded(record.raw_properties)
 
 
 def _problem(record: Record, target: Target, block: bytes = b"") -> str | None:

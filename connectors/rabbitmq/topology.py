@@ -157,7 +157,7 @@ class VirtualHost:
         return self._dead_letters("routing-key")
 
     def _dead_letters(self, what: str) -> Mapping[str, str]:
-        found = {name: _dead_letters(queue, what) for name, queue in self.queues.items()}
+        found = {name: dead_letters(queue, what) for name, queue in self.queues.items()}
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -284,8 +284,9 @@ def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
     return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version)
 
 
-def _dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
-    """An argument of the queue wins over a policy."""
+def dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
+    """The dead-letter `exchange` or `routing-key` of a queue as the management API shows it; an argument of
+    the queue wins over a policy."""
     arguments, policy = mapping(queue.get("arguments")), mapping(queue.get("effective_policy_definition"))
     found = arguments.get(f"x-dead-letter-{what}", policy.get(f"dead-letter-{what}"))
     return None if found is None else str(found)

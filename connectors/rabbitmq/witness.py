@@ -1,12 +1,12 @@
 """Proof of a replay that RabbitMQ itself keeps: a queue that gets whatever the target gets.
 
-A plan publishes through an exchange of its own that is bound to the target queue and to a witness
-queue; routing to both is one step of the broker. So after a dead client or a cut connection the
+A plan publishes to a queue through an exchange of its own (`ways`) that is bound to that queue and to a
+witness queue; routing to both is one step of the broker. So after a dead client or a cut connection the
 witness holds exactly the letters that the target got (measured on 3.10 and 4.3). One kind of target may
 lack some of them: see `_may_lack`. After a node restart, or where two of a cluster lost each other for a
 while, the witness proves nothing: of unconfirmed letters either queue may then hold some that the other lost.
-So the plan's exchange says what the nodes were when it was made. What is not in a witness queue was not sent
-only while that still begins with its anchor, and holds as many letters as the broker counts for it.
+So another exchange of the plan says what the nodes were when it was made. What is not in a witness queue was
+not sent only while that still begins with its anchor, and holds as many letters as the broker counts for it.
 
 Letters for an exchange go without a witness: it would take even those that the exchange cannot
 route, and the broker would confirm them instead of returning them. And so do letters for a classic queue of
@@ -19,13 +19,13 @@ is read by AMQP 1.0 then.
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
 import pika
-from pika import exceptions, spec
+from pika import spec
 
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import Session
@@ -42,24 +42,17 @@ from dlq.connectors.base import (
     keep_no_mark,
 )
 from dlq.connectors.links import LinkLostError
-from dlq.connectors.rabbitmq import nodes
+from dlq.connectors.rabbitmq import nodes, ways
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link
-from dlq.connectors.rabbitmq.amqp10_publisher import address, open_session, two_ways
-from dlq.connectors.rabbitmq.connection import (
-    as_our_error,
-    connect,
-    may,
-    open_connection,
-    parameters,
-    refusal,
-)
+from dlq.connectors.rabbitmq.amqp10_publisher import RabbitTwoWays, address, open_session
+from dlq.connectors.rabbitmq.connection import as_our_error, may, open_connection, parameters, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.publisher import connection_name
-from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.rabbitmq.topology import version_of
-from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, NotFound, PoisonMessage
+from dlq.connectors.rabbitmq.ways import Channel, Ways, exchange_of, exchange_to, is_there, try_to_publish
+from dlq.core.errors import ConnectionLost, DlqError, NotFound, PoisonMessage
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
@@ -78,73 +71,78 @@ _TRANSIENT = 1
 _DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
 
 
-def exchange_of(plan: str) -> str:
-    """The plan's exchange."""
-    return f"dlq.replay.{plan}"
-
-
 def queue_of(plan: str) -> str:
     """The plan's witness queue."""
     return f"dlq.witness.{plan}"
 
 
-class WitnessedPublisher:
-    """What `two_ways` gives, whose letters for queues leave proof."""
+class _WitnessedWays(Ways):
+    """Each queue's letters go to the witness queue, too, as far as that is of use."""
 
-    anchor = NO_CHECKPOINT
+    takes_any = True
+    hint = "a witness needs the right to write to it, too: grant it, or plan with witness = false"
 
-    def __init__(
-        self, broker: RabbitBroker, plan: str, window: int, unsent_seconds: float = UNSENT_SECONDS
-    ) -> None:
-        """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
-        self._broker, self._plan = broker, plan
-        self._bound: dict[Target, tuple[str, str]] = {}
-        _prepare(broker, plan)
-        self._inner = two_ways(broker, plan, window, self._route, unsent_seconds)
+    def __init__(self, broker: RabbitBroker, plan: str, private: Collection[Target]) -> None:
+        super().__init__(broker, plan, private)
+        self.witnessed: set[str] = set()
+        """Queues whose letters leave proof."""
 
-    def _route(self, target: Target) -> tuple[str, str]:
-        if target.kind == "exchange":
-            return address_of(target)
-        if target not in self._bound:
-            self._bound[target] = self._bind(target.name)
-        return self._bound[target]
-
-    def _bind(self, target: str) -> tuple[str, str]:
-        """A queue that is not there is published to directly, so that the broker returns its letters."""
+    def bind(self, queue: str, exchange: str) -> None:
+        """A queue that is not there has no witness, so that the broker returns its letters."""
         try:
-            with _Channel(self._broker) as channel:
-                if self._may_vanish(target):
-                    channel.queue_unbind(target, exchange_of(self._plan), target)
-                    return "", target
-                for queue in (target, queue_of(self._plan)):
-                    channel.queue_bind(queue, exchange_of(self._plan), target)
+            with Channel(self.broker) as channel:
+                channel.queue_bind(queue, exchange)
+            has_witness = not self._may_vanish(queue)
         except NotFound:
-            return "", target
-        except AccessDenied as error:
-            hint = "a witness needs the right to write to it, too: grant it, or plan with witness = false"
-            raise AccessDenied(f"{error}; {hint}") from error
-        return exchange_of(self._plan), target
+            has_witness = False
+        with Channel(self.broker) as channel:
+            change = channel.queue_bind if has_witness else channel.queue_unbind
+            change(queue_of(self.plan), exchange)
+        if has_witness:
+            self.witnessed.add(queue)
 
     def _may_vanish(self, queue: str) -> bool:
         """Whether it goes with one node of several. Without management a witness proves nothing anyway."""
-        if not self._broker.management_url:
+        if not self.broker.management_url:
             return False
-        with closing(Management(self._broker)) as management:
+        with closing(Management(self.broker)) as management:
             nodes = management.get_all("nodes")
             found = management.get("queues", management.vhost, queue) or {}
         return len(nodes) > 1 and found.get("type") != "quorum"
 
+    def remove(self) -> None:
+        """They are a part of the proof, and stay for `find`."""
+
+
+class WitnessedPublisher:
+    """What `RabbitTwoWays` is, whose letters for queues leave proof."""
+
+    anchor = NO_CHECKPOINT
+
+    def __init__(
+        self,
+        broker: RabbitBroker,
+        plan: str,
+        window: int,
+        private: Collection[Target] = (),
+        unsent_seconds: float = UNSENT_SECONDS,
+    ) -> None:
+        """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
+        self._broker, self._plan = broker, plan
+        self._ways = _WitnessedWays(broker, plan, private)
+        _prepare(broker, plan)
+        self._inner = RabbitTwoWays(broker, plan, window, self._ways, unsent_seconds)
+
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
         yield from self._inner.publish(outgoing, writing)
-        for target, (exchange, _) in self._bound.items():
-            if exchange:
-                self._check(target.name)
+        for queue in self._ways.witnessed:
+            self._check(queue)
 
     def _check(self, queue: str) -> None:
         """A deleted queue loses its binding, and the witness alone makes the broker confirm."""
         try:
-            with _Channel(self._broker) as channel:
+            with Channel(self._broker) as channel:
                 channel.queue_declare(queue, passive=True)
         except NotFound as error:
             raise NotFound(
@@ -161,9 +159,9 @@ def _prepare(broker: RabbitBroker, plan: str) -> None:
     """The plan's exchange, its witness queue, and at the head of that an anchor: what expires, is purged, is
     dropped for want of room or taken by others goes from the head, and it does not outlive its node. Where
     the exchange is there a run was here before, and a queue that is made anew gets none."""
-    is_first = not _is_there(broker, exchange_of(plan))
+    is_first = not is_there(broker, exchange_of(plan))
     told = _told_of_nodes(broker) if is_first else {}
-    with _Channel(broker) as channel:
+    with Channel(broker) as channel:
         if is_first:
             channel.exchange_declare(exchange_of(plan), "direct", durable=True, arguments=told)
         channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
@@ -185,18 +183,11 @@ def _told_of_nodes(broker: RabbitBroker) -> dict[str, str]:
             return {}
 
 
-def _is_there(broker: RabbitBroker, exchange: str) -> bool:
-    try:
-        with _Channel(broker) as channel:
-            channel.exchange_declare(exchange, passive=True)
-    except NotFound:
-        return False
-    return True
-
-
-def forget(broker: RabbitBroker, plan: str) -> None:
-    """Delete the plan's exchange and witness queue, if they are there. Raises BrokerError."""
-    with _Channel(broker) as channel:
+def forget(broker: RabbitBroker, plan: str, queues: Iterable[str]) -> None:
+    """Delete the plan's exchanges, of which some lead to these queues, and its witness queue, if they are
+    there. Raises BrokerError."""
+    ways.forget(broker, plan, queues)
+    with Channel(broker) as channel:
         channel.exchange_delete(exchange_of(plan))
         channel.queue_delete(queue_of(plan))
 
@@ -204,7 +195,7 @@ def forget(broker: RabbitBroker, plan: str) -> None:
 def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     unknown: dict[int, Presence] = {letter.number: "unknown" for letter in letters}
-    if not _is_there(broker, exchange_of(plan)):
+    if not is_there(broker, exchange_of(plan)):
         return Proof(unknown, [_NO_WITNESS])
     if not broker.management_url:
         return Proof(unknown, [_NO_MANAGEMENT])
@@ -234,7 +225,8 @@ def _ask_witness(
     missing = why_missing(seen.is_anchored, seen.ours, _came(management, plan))
     if changed:
         return {}, [*changed, *missing]
-    bound, shown = _bound(management, plan), dict[int, Presence]()
+    bound = _bound(management, plan, {letter.target.name for letter in asked})
+    shown = dict[int, Presence]()
     for letter in asked:
         name, is_there = letter.target.name, letter.provenance[REPLAY_ID] in seen.replays
         shown[letter.number] = presence(is_there, name in bound and not missing, name in doubtful)
@@ -290,9 +282,15 @@ _UNANCHORED = (
 )
 
 
-def _bound(management: Management, plan: str) -> set[str]:
-    """The queues of which the witness has a copy of all that they get."""
-    bindings = management.get_bindings_of(exchange_of(plan))
+def _bound(management: Management, plan: str, queues: Set[str]) -> set[str]:
+    """Those of the queues of which the witness has a copy of all that they get."""
+    return {queue for queue in queues if _leads_to(management, plan, queue) >= {queue, queue_of(plan)}}
+
+
+def _leads_to(management: Management, plan: str, queue: str) -> set[str]:
+    """What the plan's exchange to a queue is bound to; dlq of 2026 had one for all of them."""
+    bindings = management.get_bindings_of(exchange_to(plan, queue))
+    bindings = bindings or management.get_bindings_of(exchange_of(plan))
     return {str(one.get("destination")) for one in bindings if one.get("destination_type") == "queue"}
 
 
@@ -306,19 +304,13 @@ def _missing_rights(broker: RabbitBroker) -> list[str]:
     return [f"the user may not {', '.join(missing)}"] if missing else []
 
 
-def _try_to_publish(plan: str, channel: Any) -> None:
-    """The answer to the next question tells what became of it."""
-    channel.basic_publish(exchange_of(plan), "", b"")
-    channel.basic_qos(prefetch_count=1)
-
-
 _RIGHTS: Mapping[str, Callable[[str, Any], object]] = {
     "configure exchanges dlq.replay.*": lambda plan, channel: channel.exchange_delete(exchange_of(plan)),
     "configure queues dlq.witness.*": lambda plan, channel: channel.queue_delete(queue_of(plan)),
     "bind dlq.witness.* to dlq.replay.* (write to the one, read the other)": lambda plan, channel: (
         channel.queue_bind(queue_of(plan), exchange_of(plan), "")
     ),
-    "write to dlq.replay.*": _try_to_publish,
+    "write to dlq.replay.*": lambda plan, channel: try_to_publish(exchange_of(plan), channel),
     "read dlq.witness.*": lambda plan, channel: channel.basic_get(queue_of(plan)),
 }
 
@@ -343,9 +335,14 @@ def _has_changed(management: Management, plan: str, is_anchored: bool) -> bool:
 
 
 def _came(management: Management, plan: str) -> object:
-    """How many messages the broker counts for the plan's exchange; None where it does not."""
-    exchange = management.get("exchanges", management.vhost, exchange_of(plan)) or {}
-    return mapping(exchange.get("message_stats")).get("publish_in")
+    """How many messages the broker counts for the plan's exchanges; None where it does not. What went to a
+    queue without a witness is counted, too: then this is too many, and nothing is proven."""
+    listed = management.get_all("exchanges", management.vhost, columns="name,message_stats")
+    counts = {str(one.get("name")): mapping(one.get("message_stats")).get("publish_in") for one in listed}
+    own = exchange_of(plan)
+    if counts.get(own) is None:
+        return None
+    return sum(count or 0 for name, count in counts.items() if f"{name}.".startswith(f"{own}."))
 
 
 def _of_old_versions(management: Management) -> list[str]:
@@ -479,23 +476,3 @@ def _property(encoded: bytes, wanted: str) -> str | None:
     except ValueError:
         return None
     return next((str(value.value) for name, value in sent if name.value == wanted), None)
-
-
-class _Channel:
-    """A channel on a connection of its own, for a few declarations; errors are ours."""
-
-    def __init__(self, broker: RabbitBroker) -> None:
-        self._broker = broker
-        self._connection = connect(broker)
-
-    def __enter__(self) -> Any:
-        try:
-            return self._connection.channel()
-        except exceptions.AMQPError as error:
-            raise as_our_error(error, self._broker) from error
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if self._connection.is_open:
-            self._connection.close()
-        if isinstance(error, exceptions.AMQPError):
-            raise as_our_error(error, self._broker) from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 from pika.exceptions import AMQPError
 from support import preloaded
@@ -24,16 +25,21 @@ from dlq.replay import planfile
 
 Dlq = Callable[..., Any]
 WINDOW = 400
+KEY, COPY = "order.created.eu", "audit.order"
+
+
+Die = Callable[[Rabbit, int, str], tuple[str, str]]
 
 
 @dataclass
 class Shop:
-    """A dead-letter queue that was drained into an archive, and the queue where its letters died."""
+    """A dead-letter queue (`dead`) that was drained into an archive, and the queue where its letters died."""
 
     rabbit: Rabbit
     folder: Path
     work: str
     dlq: Dlq
+    dead: str
 
     def plan(self, *words: str) -> str:
         done = self.dlq("replay", "plan", "--any-advice", *words, "-o", "json")
@@ -73,15 +79,38 @@ class Shop:
         return {state: count for state, count in done.json["states"].items() if count}
 
 
+def died(rabbit: Rabbit, number: int, kind: str) -> tuple[str, str]:
+    """A queue of dead letters, and the one where they died."""
+    letters = rabbit.queue()
+    work = rabbit.queue(kind, x_dead_letter_exchange="", x_dead_letter_routing_key=letters)
+    rabbit.fill(work, number, b"order %d", message_id="m", headers={"app": "orders"})
+    rabbit.reject(work, number)
+    rabbit.wait_for(letters, number)
+    return letters, work
+
+
+def died_by_topic(rabbit: Rabbit, number: int, kind: str) -> tuple[str, str]:
+    """The same where the key leads everywhere: to the queue, to another one, and to that of dead letters."""
+    channel, letters = rabbit.channel, rabbit.queue()
+    work, other = rabbit.queue(kind, x_dead_letter_exchange="dead"), rabbit.queue()
+    for exchange in ("orders", "dead"):
+        channel.exchange_declare(exchange, "topic", durable=True)
+    for queue, exchange in ((work, "orders"), (other, "orders"), (letters, "dead")):
+        channel.queue_bind(queue, exchange, "order.#")
+    for n in range(number):
+        what = pika.BasicProperties(headers={"CC": [COPY], "app": "orders"}, delivery_mode=2)
+        channel.basic_publish("orders", KEY, b"order %d" % n, what, mandatory=True)
+    rabbit.reject(work, number)
+    rabbit.wait_for(letters, number)
+    channel.queue_purge(other)
+    return letters, work
+
+
 @pytest.fixture
-def shop(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[[int, str], Shop]]:
-    def make(number: int, kind: str = "classic") -> Shop:
-        letters = rabbit.queue()
-        work = rabbit.queue(kind, x_dead_letter_exchange="", x_dead_letter_routing_key=letters)
-        rabbit.fill(work, number, b"order %d", message_id="m", headers={"app": "orders"})
-        rabbit.reject(work, number)
-        rabbit.wait_for(letters, number)
-        broker = rabbit.broker()
+def shop(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[..., Shop]]:
+    def make(number: int, kind: str = "classic", die: Die = died, **settings: str) -> Shop:
+        letters, work = die(rabbit, number, kind)
+        broker = rabbit.broker(**settings)
         (tmp_path / "dlq.toml").write_text(
             f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'
             f'management_url = "{broker.management_url}"\n'
@@ -90,7 +119,7 @@ def shop(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[[int, st
         )
         done = dlq("pull", "-o", "json")
         assert (done.code, done.json["sources"][0]["captured"]) == (0, number), done.err
-        return Shop(rabbit, tmp_path, work, dlq)
+        return Shop(rabbit, tmp_path, work, dlq, letters)
 
     yield make
     os.environ.pop(PASSWORD_VARIABLE, None)
@@ -266,4 +295,71 @@ def test_a_broker_killed_in_mid_window_keeps_all_it_confirmed(shop: Callable[...
     assert (resolved.code, resolved.json["resolved"]["unknown"]) == (code, states["in_doubt"])
     look_and_decide(here, plan)
     assert here.dlq("replay", "apply", plan).code == 0
+    once(here, plan)
+
+
+def own_exchanges(shop: Shop) -> list[str]:
+    """Exchanges that a plan has left, or has now."""
+    listed = json.loads(json.dumps(shop.rabbit.node.api("GET", "exchanges", shop.rabbit.vhost)))
+    return [one["name"] for one in listed if one["name"].startswith("dlq.")]
+
+
+@on_private_nodes
+@pytest.mark.parametrize("proof", [(), ("--witness",)], ids=["", "with a witness"])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_consumer_sees_the_key_that_it_saw_and_a_second_death_comes_back(
+    shop: Callable[..., Shop], kind: str, proof: tuple[str, ...]
+) -> None:
+    here = shop(30, kind, died_by_topic)
+    planned = here.dlq("replay", "plan", "--any-advice", *proof, "-o", "json")
+    assert planned.json["targets"] == {f"queue:{here.work}": 30}
+    [said] = [text for text in planned.json["warnings"] if "an exchange of the plan's own" in text]
+    assert said.endswith("in place of orders")
+    applied = here.dlq("replay", "apply", planned.json["plan"], "-o", "json")
+    assert (applied.code, applied.json["states"]["confirmed"], own_exchanges(here)) == (0, 30, [])
+
+    channel, seen = here.rabbit.channel, Counter[tuple[str, str]]()
+    for _ in range(30):
+        method, properties, _ = channel.basic_get(here.work)
+        seen[method.routing_key, *properties.headers["CC"]] += 1
+        channel.basic_reject(method.delivery_tag, requeue=False)
+    assert seen == {(KEY, COPY): 30}
+    here.rabbit.wait_for(here.dead, 30)
+    others = [one["name"] for one in here.rabbit.node.api("GET", "queues", here.rabbit.vhost)]
+    assert sum(map(here.rabbit.depth, others)) == 30, "no other queue got one"
+    assert here.dlq("pull", "-o", "json").json["sources"][0]["captured"] == 30
+    assert here.dlq("ls", "--where", "laps = 1").rows[29:]
+    again = here.dlq("replay", "plan", "--any-advice", "--where", "laps = 1", "-o", "json")
+    assert here.dlq("replay", "apply", again.json["plan"]).code == 0
+    assert {method.routing_key for method, _, _ in here.rabbit.take(here.work, 30)} == {KEY}
+
+
+@on_private_nodes
+def test_who_may_make_no_exchange_hears_that_a_second_death_leads_nowhere(shop: Callable[..., Shop]) -> None:
+    here = shop(30, die=died_by_topic)
+    rights = {"configure": "^$", "write": ".*", "read": ".*"}
+    here.rabbit.node.api("PUT", "permissions", here.rabbit.vhost, "guest", **rights)
+    planned = here.dlq("replay", "plan", "--any-advice", "-o", "json").json
+    assert (planned["targets"], planned["left_out"]) == ({}, {"risky": 30})
+    [why] = [text for text in planned["warnings"] if text.startswith("left out as risky")]
+    assert f"the dead-letter exchange dead takes the key {here.work} nowhere; name the target" in why
+    named = here.dlq("replay", "plan", "--any-advice", "--to", f"queue:{here.work}", "-o", "json").json
+    [said] = [text for text in named["warnings"] if "its name as the key" in text]
+    assert "the user may not configure exchanges dlq.replay.*" in said
+    assert here.dlq("replay", "apply", named["plan"]).code == 0
+    assert {(m.exchange, m.routing_key) for m, _, _ in here.rabbit.take(here.work, 30)} == {("", here.work)}
+
+
+@on_private_nodes
+def test_kill_minus_nine_leaves_no_exchange_behind_the_end_of_a_plan(shop: Callable[..., Shop]) -> None:
+    here = shop(1000, die=died_by_topic)
+    plan = here.plan()
+    running = here.start("replay", "apply", plan, dies_holding=(5, 1))
+    assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
+    [left] = own_exchanges(here)
+    assert left.startswith(f"dlq.replay.{plan}.")
+    assert here.dlq("replay", "apply", plan).code == 6
+    look_and_decide(here, plan)
+    assert here.dlq("replay", "apply", plan).code == 0
+    assert own_exchanges(here) == []
     once(here, plan)

@@ -18,9 +18,11 @@ from support.brokers.rabbitmq.letters import (
 
 from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.envelope import Way
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.connectors.rabbitmq.republishing import address_of
+from dlq.connectors.rabbitmq.ways import Ways
 from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, NotFound
+from dlq.core.record import Record
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -210,13 +212,13 @@ def test_a_letter_whose_way_cannot_be_made_at_the_moment_is_neither_written_nor_
 ) -> None:
     good, told = to_queue(rabbit.queue()), set[int]()
 
-    def route(target: Target) -> tuple[str, str]:
-        if target != good:
-            raise ConnectionLost("the node that would bind it is gone")
-        return address_of(target)
+    class Bound(Ways):
+        def prepare(self, letter: Outgoing, way: Way) -> None:
+            if letter.target != good:
+                raise ConnectionLost("the node that would bind it is gone")
 
     letters = [letter(n, to_queue("away") if n == 5 else good) for n in range(8)]
-    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100, route)
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100, Bound(rabbit.broker(), new_plan()))
     answers: dict[int, str] = {}
     with pytest.raises(ConnectionLost, match="would bind it"):
         answers.update((sent.number, sent.outcome) for sent in publisher.publish(iter(letters), told.update))
@@ -254,3 +256,61 @@ def test_an_exclusive_queue_is_known_to_end_with_its_connection(rabbit: Rabbit) 
     target = Target("queue", queue)
     found = RabbitConnector(rabbit.broker(management_url=None)).limits([target])
     assert found[target].temporary == f"queue {queue} is exclusive: it ends with its consumers"
+
+
+def came_by_topic(number: int) -> Record:
+    """A letter that came with keys of its own, the last of them by CC."""
+    death = {"reason": "rejected", "queue": "q", "exchange": "orders", "count": 1}
+    keys = {"routing-keys": [f"order.{number}", "copy"]}
+    return record(headers={"region": "north", "x-death": [{**death, **keys}]})
+
+
+def test_letters_for_two_queues_keep_their_keys_each_by_an_exchange_that_leads_to_one(rabbit: Rabbit) -> None:
+    """No policy makes another exchange take what they cannot route, and CC leads nowhere else."""
+    channel = rabbit.channel
+    targets, copied, caught = [to_queue(rabbit.queue()) for _ in range(2)], "copy", rabbit.queue()
+    gone = to_queue("gone")
+    channel.queue_declare(copied)
+    channel.exchange_declare("taker", "fanout")
+    channel.queue_bind(caught, "taker")
+    everything = {"pattern": ".*", "apply-to": "exchanges", "definition": {"alternate-exchange": "taker"}}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "all", **everything)
+    given = [letter(n, [*targets, gone][n % 3], came_by_topic(n)) for n in range(30)]
+    connector, plan = RabbitConnector(rabbit.broker()), new_plan()
+    request = SendRequest(plan, 100, private=[*targets, gone])
+    publisher = connector.publisher(request)
+    answers = {one.number: one.outcome for one in publisher.publish(iter(given))}
+    publisher.close()
+    assert Counter(answers.values()) == {"confirmed": 20, "returned": 10}
+    assert all((answers[n] == "returned") == (n % 3 == 2) for n in answers)
+    for place, target in enumerate(targets):
+        found = [(m.routing_key, p.headers["CC"]) for m, p, _ in rabbit.take(target.name, 10)]
+        assert found == [(f"order.{n}", ["copy"]) for n in range(place, 30, 3)]
+    assert [rabbit.depth(name) for name in (copied, caught)] == [0, 0]
+    listed = rabbit.node.api("GET", "exchanges", rabbit.vhost)
+    assert plan not in str(listed)
+
+
+@pytest.mark.parametrize("headers_exchange", [True, False], ids=["by headers", "retry by a waiting queue"])
+def test_the_next_death_is_looked_up_through_queues_in_which_letters_wait(
+    rabbit: Rabbit, headers_exchange: bool
+) -> None:
+    """A queue's name as the key gets letters into the waiting queue, and from there nowhere."""
+    channel = rabbit.channel
+    work = rabbit.queue(x_dead_letter_exchange="retry")
+    wait = rabbit.queue(x_dead_letter_exchange="orders", x_message_ttl=50)
+    channel.exchange_declare("orders", "topic")
+    channel.exchange_declare("retry", "headers" if headers_exchange else "fanout")
+    channel.queue_bind(wait, "retry", "", {"x-match": "all", "region": "north"})
+    channel.queue_bind(work, "orders", "order.*")
+    connector, target = RabbitConnector(rabbit.broker()), to_queue(work)
+    kept = connector.preview(letter(1, target, came_by_topic(1)))
+    assert (kept.private, dict(kept.unless_named), "CC" in kept.stripped) == (True, {}, False)
+    lost = connector.preview(letter(1, target, record(headers={"region": "north"})))
+    if headers_exchange:
+        assert not lost.unless_named
+        assert "not known: retry goes by more than the key" in str(lost.warnings)
+    else:
+        assert "the dead-letter exchange orders takes the key" in lost.unless_named["target"]
+    blind = RabbitConnector(rabbit.broker(management_url=None)).preview(letter(1, target, record()))
+    assert "is not known: management_url would tell" in str(blind.warnings)

@@ -2,10 +2,11 @@
 
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
-from proton import Message
+from proton import Message, symbol
 from proton.utils import BlockingConnection
 from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import letter, new_plan, record, to_queue
@@ -13,6 +14,7 @@ from support.waiting import PATIENCE
 
 from dlq.connectors.base import SendRequest, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.ways import exchange_to
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.rabbitmq
@@ -65,14 +67,18 @@ def by_0_9_1(_rabbit: Rabbit) -> Record:
 def by_1_0(rabbit: Rabbit) -> Record:
     """One that AMQP 1.0 alone carries."""
     source = rabbit.queue()
+    send_by_1_0(rabbit, f"/queues/{source}")
+    [found] = captured(rabbit, source)
+    return found
+
+
+def send_by_1_0(rabbit: Rabbit, address: str, **more: Any) -> None:
     properties = {"region": "north", "poison": UUID(int=7)}
     server, host = f"amqp://127.0.0.1:{rabbit.node.port}", f"vhost:{rabbit.vhost}"
     who = {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN"}
     with closing(BlockingConnection(server, timeout=PATIENCE, virtual_host=host, **who)) as connection:
-        made = Message(body=b"letter", inferred=True, durable=True, properties=properties)
-        connection.create_sender(f"/queues/{source}").send(made)
-    [found] = captured(rabbit, source)
-    return found
+        made = Message(body=b"letter", inferred=True, durable=True, properties=properties, **more)
+        connection.create_sender(address).send(made)
 
 
 def arrives(rabbit: Rabbit, kind: str, what: Record) -> None:
@@ -95,3 +101,22 @@ def test_a_letter_reaches_each_kind_of_target(rabbit: Rabbit, kind: str) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_letter_of_amqp_1_0_reaches_each_kind_of_target(rabbit: Rabbit, kind: str) -> None:
     arrives(rabbit, kind, by_1_0(rabbit))
+
+
+@on_rabbitmq_4
+def test_a_letter_of_amqp_1_0_keeps_the_keys_that_it_came_with(rabbit: Rabbit) -> None:
+    channel, dead = rabbit.channel, rabbit.queue()
+    work = rabbit.queue(x_dead_letter_exchange="", x_dead_letter_routing_key=dead, x_message_ttl=1)
+    channel.exchange_declare("shop", "topic")
+    channel.queue_bind(work, "shop", "order.#")
+    send_by_1_0(rabbit, "/exchanges/shop/order.new", annotations={symbol("x-cc"): ["copy"]})
+    rabbit.wait_for(dead, 1)
+    [died] = captured(rabbit, dead)
+    target = to_queue(rabbit.queue())
+    request = SendRequest(new_plan(), 10, private=[target])
+    publisher = RabbitConnector(rabbit.broker()).publisher(request)
+    assert [one.outcome for one in publisher.publish(iter([letter(1, target, died)]))] == ["confirmed"]
+    publisher.close()
+    [again] = captured(rabbit, target.name)
+    assert (again.routing_key, "copy" in again.headers["x-cc"]) == ("order.new", True)
+    assert again.exchange == exchange_to(request.plan, target.name)

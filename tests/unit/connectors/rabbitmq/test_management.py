@@ -85,7 +85,7 @@ def test_a_list_that_is_not_there_is_not_an_empty_one(look: str, knowing_nothing
 
 
 def test_an_exchange_that_is_gone_has_no_bindings(knowing_nothing: RabbitBroker) -> None:
-    assert _bound(Management(knowing_nothing), "p") == set()
+    assert _bound(Management(knowing_nothing), "p", {"orders"}) == set()
 
 
 def test_a_target_that_is_not_shown_may_lack_what_its_witness_holds(knowing_nothing: RabbitBroker) -> None:

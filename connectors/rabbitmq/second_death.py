@@ -1,0 +1,144 @@
+"""What a replay changes about a letter's envelope, and where the letter goes when it dies again: asked when a
+plan is made."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from dlq.connectors.base import Outgoing, SendPreview, Target
+from dlq.connectors.rabbitmq.consumers import Bindings
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.envelope import CELERY, first_delivered, is_of_celery, what_changes
+from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.topology import dead_letters
+from dlq.connectors.rabbitmq.ways import Ways, missing_rights
+from dlq.core.errors import BrokerError
+from dlq.core.text import for_terminal
+
+_MOST = 1_000
+"""Different keys that are looked into: each is held against the bindings."""
+_NO_ANSWER = "nobody tells whether the user may make an exchange that leads there"
+
+
+class _Next(NamedTuple):
+    """Where letters go when they die again; `queues` is None where that is not known."""
+
+    in_words: str
+    queues: frozenset[str] | None = None
+
+    @property
+    def is_nowhere(self) -> bool:
+        """Whether no queue gets them."""
+        return self.queues == frozenset()
+
+
+class Prospects:
+    """What becomes of letters for queues. Each queue is asked about once."""
+
+    def __init__(self, broker: RabbitBroker) -> None:
+        self._broker = broker
+        self._against: dict[str, str] = {}
+        """Queue -> what keeps a plan from an exchange of its own to it."""
+        self._next = lru_cache(maxsize=_MOST)(self._ask)
+
+    def learn(self, targets: Iterable[Target]) -> None:
+        """Ask whether a plan may have a way of its own to these."""
+        new = {target.name for target in targets if target.kind == "queue"} - self._against.keys()
+        if new:
+            self._against |= dict.fromkeys(new, _NO_ANSWER)
+            with suppress(BrokerError):
+                self._against |= missing_rights(self._broker, sorted(new))
+
+    def preview(self, letter: Outgoing, found: SendPreview) -> SendPreview:
+        """What is `found` of a letter that can be sent, with what changes, and with what comes next."""
+        target = letter.target
+        if target.kind != "queue" or found.problem is not None:
+            return found
+        self.learn([target])
+        against = self._against[target.name]
+        way = Ways(self._broker, "", () if against else (target,)).way_of(letter)
+        came = first_delivered(letter.record, target.name)
+        changes = what_changes(target.name, came, way, CELERY if is_of_celery(letter.record) else against)
+        place = self._next(target.name, (way.key, *way.copies))
+        if changes and (came is None or came[1:] != way[1:]):
+            changes = f"{changes}; {place.in_words}"
+        unless_named = dict(found.unless_named)
+        if place.is_nowhere:
+            unless_named["target"] = f"queue {for_terminal(target.name)}: {place.in_words}"
+        return found._replace(
+            stripped=[name for name in found.stripped if not (way.copies and name in _COPIES)],
+            warnings=[*found.warnings, changes] if changes else found.warnings,
+            unless_named=unless_named,
+            private=bool(way.exchange),
+        )
+
+    @cached_property
+    def _deaths(self) -> "_Deaths | None":
+        return _Deaths(Management(self._broker)) if self._broker.management_url else None
+
+    def _ask(self, queue: str, keys: tuple[str, ...]) -> _Next:
+        if self._deaths is None:
+            return _Next(f"{_UNKNOWN}: management_url would tell")
+        if self._next.cache_info().misses > _MOST:
+            return _Next(f"{_UNKNOWN}: they have too many different keys")
+        try:
+            return self._deaths.follow(queue, keys)
+        except ManagementError as error:
+            return _Next(f"{_UNKNOWN}: {error}")
+
+
+class _Deaths:
+    """Where letters of a virtual host go that die, by the management API."""
+
+    def __init__(self, management: Management) -> None:
+        self._management, self._bindings = management, Bindings(management)
+
+    def follow(self, queue: str, keys: Sequence[str]) -> _Next:
+        """Of letters that die in a queue, with these keys of their own. Raises ManagementError."""
+        try:
+            return self._after(queue, keys, frozenset())
+        finally:
+            self._management.close()  # until the next question the other side may lose its patience
+
+    def _after(self, queue: str, keys: Sequence[str], before: frozenset[str]) -> _Next:
+        """Through queues in which letters wait for their next attempt."""
+        found = self._bindings.queue(queue)
+        exchange, key = (dead_letters(found, what) for what in ("exchange", "routing-key"))
+        if exchange is None:
+            is_told = "effective_policy_definition" in found
+            return _Next(
+                _NO_EXCHANGE
+                if is_told
+                else f"{_UNKNOWN}: the policies of {for_terminal(queue)} are not shown yet"
+            )
+        keys = keys if key is None else (key,)
+        reached = self._bindings.queues(exchange, keys)
+        if reached is None:
+            return _Next(f"{_UNKNOWN}: {for_terminal(exchange)} goes by more than the key")
+        nowhere = _NOWHERE.format(*map(for_terminal, (exchange, keys[0])))
+        ends: set[str] = set()
+        for name in reached - ({queue} if key is None else set()):
+            waits = name not in before and name != queue and self._is_wait(name)
+            further = self._after(name, keys, before | {queue}) if waits else _Next("", frozenset({name}))
+            if further.queues is None:
+                return further
+            ends |= further.queues
+            nowhere = further.in_words or nowhere
+        places = for_terminal(", ".join(sorted(ends)))
+        return _Next(f"when they die again they go to {places}" if ends else nowhere, frozenset(ends))
+
+    def _is_wait(self, name: str) -> bool:
+        """Whether letters come to their end there, and go on."""
+        found = self._bindings.queue(name)
+        arguments, policy = mapping(found.get("arguments")), mapping(found.get("effective_policy_definition"))
+        has_end = "x-message-ttl" in arguments or "message-ttl" in policy
+        return has_end and dead_letters(found, "exchange") is not None
+
+
+_COPIES = ("CC", "x-cc")
+_UNKNOWN = "where they go when they die again is not known"
+_NO_EXCHANGE = "what is rejected there is gone, as it has no dead-letter exchange"
+_NOWHERE = (
+    "no other queue gets what dies there again, as the dead-letter exchange {} takes the key {} nowhere"
+)
