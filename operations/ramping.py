@@ -87,7 +87,7 @@ def _say_what_it_goes_by(desk: Desk, found: Standing, places: Collection[Destina
         elif any(one.acknowledged is None for one in seen):
             desk.listener.say(
                 f"{name}: this ramp goes by letters that consumers took; nothing tells whether they are "
-                f"acknowledged{more}"
+                f"acknowledged, or die where no source looks{more}"
             )
         if kind.ramp_note:
             desk.listener.say(f"{name}: {kind.ramp_note}")
