@@ -14,7 +14,10 @@ _NAMED = 20
 class Part(Protocol):
     """A `Reading` of one queue that can be followed by another."""
 
-    complete: bool
+    @property
+    def complete(self) -> bool:
+        """As that of a `Reading`; once acknowledgements are answered, false where letters may come again."""
+        ...
 
     @property
     def position(self) -> int:
@@ -43,8 +46,8 @@ class Part(Protocol):
         ...
 
 
-Kept = Callable[[int], Sequence[str]]
-"""After a drain of which the broker has answered so many acknowledgements: what its counts say against."""
+Kept = Callable[[], Sequence[str]]
+"""What the broker's counts say against a drain that has ended."""
 WhyIncomplete = Callable[[str, int], Sequence[str]]
 """Of a queue that gave less than it has, and the letters of it that we hold: sentences for the user."""
 
@@ -194,14 +197,15 @@ class ChainReading:
                 break
             reading.close()
             self._open.remove((base, reading))
+        self.complete = self.complete and all(reading.complete for _, reading in self._open)
         return self._settled
 
     def close(self) -> None:
         """Close all that are still open."""
         for _, reading in self._open:
             reading.close()
-        if self._kept is not None and self._settled:
-            self.notes = [*self.notes, *self._kept(self._settled)]
+        if self._kept is not None:
+            self.notes = [*self.notes, *self._kept()]
 
 
 def _unread_note(queue: str, why: object) -> str:

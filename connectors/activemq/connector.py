@@ -25,6 +25,7 @@ from dlq.connectors.activemq.queue_effects import harm
 from dlq.connectors.activemq.queue_scan import scan_of
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.records import bare_destination
+from dlq.connectors.activemq.removal import counted
 from dlq.connectors.activemq.senders import Sender, StompSender
 from dlq.connectors.activemq.silence import why_silent
 from dlq.connectors.activemq.sockets import by_openwire, is_openwire
@@ -51,7 +52,7 @@ from dlq.connectors.base import (
     Target,
     gauge_of,
 )
-from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
+from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.looks import bound_looks
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
@@ -60,11 +61,6 @@ from dlq.core.record import Record
 from dlq.core.settings import Source
 
 _TAKEN = "of the {1} messages that were taken from {0} not all were ours: the last of its markers may be gone"
-_KEPT = (
-    "{:,} letters were acknowledged, and the broker counts {:,} that were taken: the rest may come again, "
-    "and is known then"
-)
-
 _COMMITTED = (
     "the broker has committed it; nothing that Classic answers tells of a letter that it then drops for a "
     "composite's filter, a plugin, a topic without subscribers or an expiry at once"
@@ -120,45 +116,30 @@ class ActiveMQConnector(Connector):
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self._queues.resolve_names(_queue_of(request.source))
         scans: dict[str, Scan] = {}
+        kept: list[str] = []
         unread: dict[str, DlqError] = {}
         for name in names:
             try:
-                scans[name] = self._scan(request, name)
+                scans[name] = self._scan(request, name, kept)
             except OF_ONE_MEMBER as error:
                 unread[name] = error
         ways, management = self._queues.ways_of_the_dead(), self._queues.management
         made_as = partial(WaysReading, management) if ways and management else ChainReading
         silent = self._why_silent(request)
-        kept = self._not_removed(list(scans)) if request.mode == "drain" else None
         chain = list(scans.values())
-        reading = made_as(chain, request.mode, request.limit, ways, silent, kept, unread)
+        reading = made_as(chain, request.mode, request.limit, ways, silent, lambda: kept, unread)
         if request.mode == "drain":
             reading.notes = [*reading.notes, *bridge_facts(self._queues)]
         return reading
 
-    def _scan(self, request: ReadRequest, queue: str) -> Scan:
+    def _scan(self, request: ReadRequest, queue: str, kept: list[str]) -> Scan:
         why = None if request.force else harm(self._queues, queue, request.mode)
         if why:
             raise HarmRefused(f"{why}. Insist with --force")
-        return scan_of(self._broker, self._queues, request, queue, self._amqp)
-
-    def _not_removed(self, names: Sequence[str]) -> Kept:
-        """An acknowledgement that is answered is no removal: the broker's count of what was taken tells."""
-        before = self._acknowledged(names)
-
-        def said(acknowledged: int) -> list[str]:
-            after = self._acknowledged(names)
-            counted = acknowledged if before is None or after is None else after - before
-            if not 0 <= counted < acknowledged:  # below zero: the broker has begun to count anew
-                return []
-            return [_KEPT.format(acknowledged, counted)]
-
-        return said
-
-    def _acknowledged(self, names: Sequence[str]) -> int | None:
-        told = [facts.acknowledged if (facts := self._queues.facts(name)) else None for name in names]
-        known = [count for count in told if count is not None]
-        return sum(known) if len(known) == len(told) else None
+        scan = scan_of(self._broker, self._queues, request, queue, self._amqp)
+        if request.mode == "copy":
+            return scan
+        return counted(scan, partial(self._queues.taken, queue), self._queues.artemis, kept)
 
     def _why_silent(self, request: ReadRequest) -> WhyIncomplete | None:
         """A browse may end early by itself; what takes letters and gets none meets with something."""

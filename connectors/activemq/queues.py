@@ -14,6 +14,7 @@ from dlq.connectors.activemq import statistics_plugin as activemq_statistics
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
+from dlq.connectors.web import whole
 from dlq.core.errors import BrokerError, NotFound, UsageError
 
 _Told = TypeVar("_Told")
@@ -85,6 +86,13 @@ class Queues:
         if self.management is not None:
             return self.management.facts(name)
         return activemq_statistics.facts(self._broker, name) if self.asks_plugin else None
+
+    def taken(self, queue: str) -> int | None:
+        """Letters acknowledged there since the broker's start; None where nothing tells."""
+        if self._jolokia is None and self.management is not None:
+            return whole(self.attribute(f"queue.{queue.rpartition('::')[2]}", "messagesAcknowledged"))
+        facts = self.facts(queue)
+        return facts.acknowledged if facts else None
 
     def ways_of_the_dead(self) -> Mapping[str, Any]:
         """What Artemis tells of how letters get where they lie (`artemis.Management`); empty of others."""

@@ -1,14 +1,22 @@
 """What a consumer's coming and going does to a queue of Artemis: refused or said before, and really so."""
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from support.brokers.activemq.fixtures import Place, on_artemis
+from proton import Message
+from support.brokers.activemq.amqp import connected
+from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.connector_contract import first_letters
 from support.waiting import eventually
 
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused
 
@@ -101,6 +109,68 @@ def test_a_queue_from_which_nothing_is_removed_is_not_drained(stomp: Place) -> N
     assert len(records) == 3
     assert any("3 letters were acknowledged, and the broker counts 0" in note for note in reading.notes)
     assert depth(stomp) == 3
+
+
+def changed(place: Place, **settings: str) -> Place:
+    given = replace(place.settings, **settings)
+    return replace(place, settings=given, connector=ActiveMQConnector(given))
+
+
+def without_management(place: Place) -> Place:
+    """As a user that may consume alone."""
+    os.environ["READS"] = "reads"
+    settings = replace(
+        place.settings, url=place.settings.url.replace("admin@", "reader@"), password_env="READS"
+    )
+    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
+
+
+def send_by_amqp(place: Place) -> None:
+    with connected(place) as connection:
+        sender = connection.create_sender(place.queue)
+        for n in range(3):
+            sender.send(Message(body=f"letter {n}", durable=True))
+
+
+WAYS: dict[str, Callable[[Place], Place]] = {
+    "stomp": lambda place: place,
+    "openwire": by_openwire,
+    "amqp": lambda place: changed(place, amqp_url=f"amqp://127.0.0.1:{place.broker.amqp}"),
+    "no management": without_management,
+}
+
+
+@pytest.mark.parametrize(
+    ("traits", "way"),
+    [
+        *(({"non_destructive": True}, way) for way in WAYS),
+        ({"non_destructive": True, "last_value": True}, "stomp"),
+        ({"non_destructive": True, "last_value_key": "k"}, "no management"),
+    ],
+)
+def test_letters_that_a_drain_does_not_remove_are_known_when_they_come_again(
+    stomp: Place, tmp_path: Path, traits: dict[str, object], way: str
+) -> None:
+    """That the queue itself is non-destructive no management shows."""
+    make(stomp, **traits)
+    if way == "amqp":
+        send_by_amqp(stomp)
+    place, letters = WAYS[way](stomp), 6 if way == "amqp" else 3
+    for captured in (letters, 0):
+        source = place.request().source
+        found = pull(LocalStore(tmp_path), place.connector, source, PullOptions("drain"))
+        assert (found.captured, found.recaptured, found.acknowledged) == (captured, letters - captured, 0)
+        assert found.partial
+        assert any("may come again, and is known then" in note for note in found.notes)
+    assert depth(stomp) == letters
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_letters_that_a_drain_removes_are_settled(stomp: Place, tmp_path: Path, way: str) -> None:
+    make(stomp)
+    place = WAYS[way](stomp)
+    found = pull(LocalStore(tmp_path), place.connector, place.request().source, PullOptions("drain"))
+    assert (found.captured, found.acknowledged, found.partial) == (3, 3, False)
 
 
 @pytest.mark.parametrize(
