@@ -27,6 +27,7 @@ _WAIT = 3.0
 """Seconds from the broker's having taken a question to its answer."""
 MOST_ASKED = 50
 """Addresses whose settings, and queues whose counts are asked for one by one."""
+_MOST_LISTED = 10_000
 _DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
 _ATTRIBUTES = {
     "Address": "address",
@@ -134,15 +135,20 @@ class Management:
 
     def _listed(self, queue: str) -> Mapping[str, str] | None:
         """What the list of queues says of one; None when it is not there, or the user may not ask."""
+        found = self.listed("NAME", queue)
+        return found[0] if len(found) == 1 else None
+
+    def listed(self, field: str, value: str) -> list[Mapping[str, str]]:
+        """The properties of the queues of which NAME or ADDRESS is so; none when the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
         wanted = json.dumps(
-            {"field": "NAME", "operation": "EQUALS", "value": queue, "sortField": "", "sortOrder": ""}
+            {"field": field, "operation": "EQUALS", "value": value, "sortField": "", "sortOrder": ""}
         )
         try:
-            [found] = _in_text(self._ask(asked, json.dumps([wanted, 1, 2])))["data"]
-            return {str(name): str(value) for name, value in found.items()}
+            told = _in_text(self._ask(asked, json.dumps([wanted, 1, _MOST_LISTED])))["data"]
+            return [{str(name): str(value) for name, value in one.items()} for one in told]
         except (TypeError, ValueError, KeyError, AttributeError):
-            return None
+            return []
 
     def why_dropped(self, address: str) -> str | None:
         """Why a message to this address may be dropped with a receipt; None where it is never."""

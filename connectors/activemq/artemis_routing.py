@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from dlq.connectors import looks
 from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.queue_effects import Traits
 from dlq.connectors.activemq.stomp_connection import Unanswered
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.core.clock import now
@@ -40,6 +41,24 @@ UNKNOWN_TYPE = (
     "topic:{0} is MULTICAST, as subscriptions are, queue:{0} is ANYCAST"
 )
 _DROPS = "{} drops what comes while it is full (address-full-policy DROP), with a receipt"
+_NEWEST = (
+    "{} keeps the newest message of each key alone (last-value): each letter would take the place of a newer "
+    "one, or of the letter before it"
+)
+_KEEPS_ALL = (
+    "{} is non-destructive: acknowledging removes nothing, so whoever consumes it gets a letter again"
+)
+_RISKS: tuple[tuple[Callable[[Traits], bool], str], ...] = (
+    (lambda of: of.settings.get("addressFullMessagePolicy") == "DROP", _DROPS),
+    (lambda of: of.has("lastValue") or bool(of.queue.get("lastValueKey")), _NEWEST),
+    (lambda of: bool(of.settings.get("defaultNonDestructive")), _KEEPS_ALL),
+)
+_MADE_WITH = {
+    "lastValue": "defaultLastValueQueue",
+    "lastValueKey": "defaultLastValueKey",
+    "ringSize": "defaultRingSize",
+}
+"""A queue's property -> the setting of its address that gives it to one that is made by its first message."""
 _NOWHERE = "the broker took it and routed it to no queue of {}"
 _UNROUTED = "{} message(s) of {} were routed to no queue meanwhile, and this may be one of them"
 _DROPPED = "the broker took it, and {} is full and drops"
@@ -59,7 +78,8 @@ _BEGAN_ANEW = (
 )
 UNPROVEN = (
     "Artemis' management does not answer this user, so confirmed means that a letter is committed, not that "
-    "a queue got it; grant the permission manage on activemq.management"
+    "a queue got it, nor that none there is lost for it, as in a ring or where the newest of a key alone is "
+    "kept; grant the permission manage on activemq.management"
 )
 
 
@@ -81,6 +101,7 @@ class Routing:
         self._means: dict[Target, Target | None] = {}
         self._kinds: dict[str, str | None] = {}
         self._dropping: dict[str, bool] = {}
+        self._risks: dict[Target, str | None] = {}
         self._nowhere: dict[Target, str | None] = {}
         self._counted: dict[str, int] = {}
 
@@ -155,11 +176,31 @@ class Routing:
         return [name for name in found if self._kind_of(name) == target.kind]
 
     def risk(self, target: Target) -> str | None:
-        """What the target's address does to what comes, beside keeping it; None where it keeps it."""
-        return _DROPS.format(_place(target)) if self.tells and self._drops(target) else None
+        """What the target does to what comes, beside keeping it; None where it keeps it."""
+        if target not in self._risks:
+            found = self.traits(target)
+            said = (why.format(_place(target)) for is_so, why in _RISKS if any(map(is_so, found)))
+            self._risks[target] = next(said, None)
+        return self._risks[target]
+
+    def traits(self, target: Target) -> list[Traits]:
+        """Those of the queues that get what is sent there; where none does yet, of the one that it makes.
+        Empty where the broker does not tell."""
+        if not self.tells:
+            return []
+        address, names = self._address(target), self.receivers(target)
+        settings = self._ask(self._management.address_settings, address)
+        if names:
+            listed = self._ask(self._management.listed, "ADDRESS", address)
+            return [Traits(one, settings) for one in listed if one.get("name") in names]
+        made = {own: str(settings[name]).lower() for own, name in _MADE_WITH.items() if settings.get(name)}
+        return [Traits({"name": target.name, "address": address, **made}, settings)]
+
+    def _address(self, target: Target) -> str:
+        return (self._queue_meant(target) or target).name.partition("::")[0]
 
     def _drops(self, target: Target) -> bool:
-        address = (self._queue_meant(target) or target).name.partition("::")[0]
+        address = self._address(target)
         if address not in self._dropping:
             settings = self._ask(self._management.address_settings, address)
             self._dropping[address] = settings.get("addressFullMessagePolicy") == "DROP"
@@ -180,7 +221,7 @@ class Routing:
         """What the broker has counted by now at the places of these targets: a checkpoint for `unproven`."""
         found = self._started() if self.tells else {}
         for target in targets if self.tells else ():
-            address = (self._queue_meant(target) or target).name.partition("::")[0]
+            address = self._address(target)
             for count in ("unRoutedMessageCount", "routedMessageCount"):
                 found[f"{count} {address}"] = _number(self._of_address(address, count))
             queues = self.receivers(target)

@@ -199,8 +199,8 @@ class ActiveMQConnector(Connector):
         return {target: why for target, why in found.items() if why is not None}
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
-        """Of queues of Artemis, as far as the user may ask; Classic tells of none."""
-        found = {t: limits(self._queues, t) for t in targets if t.kind == "queue" or "::" in t.name}
+        """Of Artemis, as far as the user may ask; Classic tells of none."""
+        found = {t: limits(self._routing, self._queues, t) for t in targets} if self._routing else {}
         return {target: known for target, known in found.items() if known is not None}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:

@@ -1,5 +1,6 @@
 """What a queue of Artemis, or its address, does with letters beside keeping them (2.56.0)."""
 
+from dlq.connectors.activemq.artemis_routing import Routing
 from dlq.connectors.activemq.queue_effects import Traits
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.base import Limits, Target, least
@@ -8,15 +9,16 @@ from dlq.connectors.web import whole
 _DROP = "DROP"
 
 
-def limits(queues: Queues, target: Target) -> Limits | None:
+def limits(routing: Routing, queues: Queues, target: Target) -> Limits | None:
     """See `Connector.limits`; None where nobody tells."""
-    told = queues.traits(target.name)
-    if told is None:
+    found = routing.traits(target)
+    if not found:
         return None
-    of = Traits(*told)
-    if of.has("temporary") or of.queue.get("durable") == "false":
+    of = found[0]
+    is_one_queue = target.kind == "queue" or "::" in target.name
+    if is_one_queue and (of.has("temporary") or of.queue.get("durable") == "false"):
         return Limits(temporary=f"queue {of.queue.get('name')} is temporary: it ends with its consumers")
-    return least([_of_ring(of), _of_address(queues, of)])
+    return least([*map(_of_ring, found), _of_address(queues, of)])
 
 
 def _of_ring(of: Traits) -> Limits:

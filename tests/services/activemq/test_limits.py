@@ -1,13 +1,16 @@
 """Targets on Artemis that would drop a letter, or end with a connection, are known before it is sent."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.archives import letter
 from support.brokers.activemq.fixtures import Place, on_artemis
 
 from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.base import Limits, Target
+from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.base import Limits, Outgoing, Target
 
 pytestmark = [pytest.mark.activemq, on_artemis]
 
@@ -35,6 +38,68 @@ def test_a_ring_drops_its_oldest(stomp: Place) -> None:
     )
 
 
+def settings(place: Place, address: str, **settings: Any) -> None:
+    do(place, "addAddressSettings", address, json.dumps(settings))
+
+
+def risk(place: Place, target: Target) -> str | None:
+    """Why a letter goes there only where the user names it."""
+    one = Outgoing(0, letter(0, broker_kind="artemis"), target, {"dlq_replay_id": "r"})
+    return place.connector.preview(one).unless_named.get("target")
+
+
+@pytest.mark.parametrize("trait", [{"last-value": True}, {"last-value-key": "k"}])
+def test_a_queue_that_keeps_the_newest_of_each_key_has_to_be_named(
+    stomp: Place, trait: dict[str, Any]
+) -> None:
+    target = queue(stomp, f"{stomp.queue}.latest", **trait)
+    assert "keeps the newest message of each key alone (last-value)" in (risk(stomp, target) or "")
+    full = target._replace(name=f"{target.name}::{target.name}")
+    assert "keeps the newest message" in (risk(stomp, full) or "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"defaultLastValueQueue": True}, "keeps the newest message of each key alone"),
+        ({"defaultLastValueKey": "k"}, "keeps the newest message of each key alone"),
+        ({"defaultNonDestructive": True}, "is non-destructive"),
+    ],
+)
+def test_a_queue_that_its_first_letter_makes_has_to_be_named_by_its_address_settings(
+    stomp: Place, setting: dict[str, Any], said: str
+) -> None:
+    name = f"{stomp.queue}.unmade"
+    settings(stomp, name, **setting)
+    assert said in (risk(stomp, Target("queue", name)) or "")
+
+
+def test_an_address_of_which_one_subscription_keeps_the_newest_has_to_be_named(stomp: Place) -> None:
+    address = f"{stomp.queue}.news"
+    for name, more in {"all": {}, "latest": {"last-value": True}, "some": {"ring-size": 5}}.items():
+        made = {"name": f"{address}.{name}", "address": address, "routing-type": "MULTICAST", **more}
+        do(stomp, "createQueue", json.dumps(made), True)
+    topic = Target("topic", address)
+    assert "keeps the newest message" in (risk(stomp, topic) or "")
+    assert stomp.connector.limits([topic])[topic].letters == 5
+    alone = Target("topic", f"{address}::{address}.all")
+    assert (risk(stomp, alone), stomp.connector.limits([alone])[alone]) == (None, Limits())
+
+
+def test_a_ring_that_its_first_letter_makes_has_room_for_what_its_address_settings_say(stomp: Place) -> None:
+    target = Target("queue", f"{stomp.queue}.unmade")
+    settings(stomp, target.name, defaultRingSize=7)
+    assert stomp.connector.limits([target])[target].letters == 7
+
+
+def test_what_nobody_tells_of_a_target_is_said(stomp: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READS", "reads")
+    url = stomp.settings.url.replace("admin@", "reader@")
+    reader = ActiveMQConnector(replace(stomp.settings, url=url, password_env="READS"))
+    one = Outgoing(0, letter(0, broker_kind="artemis"), Target("queue", "q"), {"dlq_replay_id": "r"})
+    assert any("the newest of a key alone" in said for said in reader.preview(one).warnings)
+
+
 def test_an_address_that_drops_what_is_too_much(stomp: Place) -> None:
     name = f"{stomp.queue}.full"
     do(
@@ -58,3 +123,4 @@ def test_a_volatile_queue_ends_with_its_consumers(stomp: Place) -> None:
 def test_an_ordinary_queue_has_room(stomp: Place) -> None:
     target = queue(stomp, f"{stomp.queue}.orders")
     assert stomp.connector.limits([target]) == {target: Limits()}
+    assert risk(stomp, target) is None

@@ -76,7 +76,8 @@ def test_limits_of_an_odd_management_are_none(told: Management) -> None:
     for properties in odd:
         traits = properties, told.address_settings("a")
         queues: Any = SimpleNamespace(traits=lambda _, traits=traits: traits, attribute=told.attribute)
-        limits(queues, Target("queue", "q"))
+        routing: Any = SimpleNamespace(traits=lambda _, traits=traits: [Traits(*traits)])
+        limits(routing, queues, Target("queue", "q"))
         assert isinstance(effects(queues, "q", "drain", harms=True), list)
         assert -1 <= Traits(*traits).number("ringSize") < 2**64
 
