@@ -113,6 +113,12 @@ class Routing:
             self._names, self._has_asked = None if names is None else frozenset(names), True
         return self._names is not None
 
+    @property
+    def node(self) -> str:
+        """The id that the broker gives itself, and its backup takes over, but no mirror; empty where it does
+        not tell."""
+        return str(self._management.attribute("broker", "nodeID") or "")
+
     def _ask(self, question: Callable[_P, _T], *what: _P.args, **named: _P.kwargs) -> _T:
         before = self._management.silences
         told = question(*what, **named)

@@ -4,7 +4,7 @@ Where the configuration has an address for OpenWire, Classic's letters are read 
 are completed by it and sent."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -61,6 +61,10 @@ from dlq.core.record import Record
 from dlq.core.settings import Source
 
 _TAKEN = "of the {1} messages that were taken from {0} not all were ours: the last of its markers may be gone"
+_NODE_UNTOLD = (
+    "Artemis did not say which broker it is (nodeID), then or now, so this may be another, a mirror"
+)
+_ELSEWHERE = "this is broker {}, and letters were sent to {}: what is not here, a mirror's, may be there"
 _COMMITTED = (
     "the broker has committed it; nothing that Classic answers tells of a letter that it then drops for a "
     "composite's filter, a plugin, a topic without subscribers or an expiry at once"
@@ -261,11 +265,21 @@ class ActiveMQConnector(Connector):
         return {o.number: lost[o.target] for o in doubted if o.provenance[REPLAY_ID] not in lying}
 
     def _why_unproven(self, trail: Trail, plan: str, before: Checkpoint) -> str | None:
-        places = [place.partition(" ") for place in before]
         queue = marker_queue(plan)
-        anchors = [anchor for its_queue, _, anchor in places if its_queue == queue]
-        why = trail.why_unproven(anchors, queue) or self._queues.why_dropped(queue)
-        return why or self._why_taken(queue)
+        runs = [place.split(" ")[1:] for place in before if place.startswith(f"{queue} ")]
+        why = trail.why_unproven([run[0] for run in runs], queue) or self._queues.why_dropped(queue)
+        return why or self._why_elsewhere({"".join(run[1:]) for run in runs}) or self._why_taken(queue)
+
+    def _why_elsewhere(self, nodes: Collection[str]) -> str | None:
+        """A mirror of Artemis has anchors and markers, too, but what a failover cut off may be missing there.
+        A store of Classic is known by its anchors: what came over a bridge is no marker."""
+        if self._routing is None:
+            return None
+        here = self._routing.node
+        if not here or "" in nodes:
+            return _NODE_UNTOLD
+        others = ", ".join(sorted({*nodes} - {here}))
+        return _ELSEWHERE.format(here, others) if others else None
 
     def _why_taken(self, queue: str) -> str | None:
         """By the broker's count, where it tells one; it begins anew with the broker."""

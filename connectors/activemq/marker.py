@@ -19,6 +19,8 @@ be consumed by somebody else, be lost with their queue, or lie on another broker
   before them is everything. They are several, so that another consumer would be given some. Where that
   happens the anchors are taken away, and no later scan believes what is left.
 
+- A mirror of Artemis holds them, too, but perhaps not the last: who looks is told which broker it was.
+
 On Classic the scan is the queue's only consumer meanwhile.
 """
 
@@ -48,7 +50,13 @@ _MOST_BYTES, _OBJECT = 2**29, 128
 """Of the markers of a plan, with what each takes beside its content: those of ten million letters."""
 COUNTED_AFTER = 3.0
 """Seconds that Artemis may take to count what was acknowledged."""
-_CLASSIC = {"activemq.prefetchSize": str(2**31 - 1), "activemq.exclusive": "true"}
+OF_THIS_STORE = "JMSActiveMQBrokerPath = 'null'"
+"""Selects on Classic what came over no bridge of a network of brokers, which may have left some behind."""
+_CLASSIC = {
+    "activemq.prefetchSize": str(2**31 - 1),
+    "activemq.exclusive": "true",
+    "selector": OF_THIS_STORE,
+}
 _ARTEMIS = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"}
 
 _RIGHTS_ON_CLASSIC = '<authorizationEntry queue="dlq.replay.>" read="GROUP" write="GROUP" admin="GROUP"/>'

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.marker import (
+    OF_THIS_STORE,
     POLL,
     Marked,
     Scanning,
@@ -57,7 +58,9 @@ def remove(connection: OpenWireConnection, plan: str) -> None:
 @contextlib.contextmanager
 def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
     writer, queue, started = connection.writer, marker_queue(plan), connection.new_receipt()
-    connection.send(writer.consume(_CONSUMER, queue, _ALL, False, None, int(started), exclusive=True))
+    connection.send(
+        writer.consume(_CONSUMER, queue, _ALL, False, OF_THIS_STORE, int(started), exclusive=True)
+    )
     connection.wait_for(started)
     nudge = writer.consume(_NUDGE, queue, 1, False, "1=0", 0) + writer.stop(_NUDGE)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dlq.connectors.activemq import openwire, openwire_marker
+from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.marker import Trail, remove, trail
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
@@ -69,11 +70,19 @@ class OpenWireSender(OpenWireConnection):
             return
         with closing(Link(self._broker)) as link:
             found = trail(link, plan)
-            if not found.shared and anchor not in found.lasting | found.mortal:
+            is_there = found.shared or anchor in found.lasting | found.mortal
+            if not is_there or self._is_mirror():
                 other = f"{self.node} is another broker than {link.node} of url"
                 raise ConfigError(
                     f"brokers.{self._broker.name}.openwire_url: {other}; what is sent there is not found here"
                 )
+
+    def _is_mirror(self) -> bool:
+        """Whether Artemis says by STOMP that it is another node than here."""
+        if not self.artemis:
+            return False
+        with closing(Management(self._broker)) as management:
+            return management.attribute("broker", "nodeID") not in (None, self.broker_id)
 
     def trail(self, plan: str) -> Trail:
         """Over this connection; of Artemis over one by STOMP."""

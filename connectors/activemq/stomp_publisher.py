@@ -75,11 +75,12 @@ class TransactionPublisher:
         self._writing: Writing = keep_no_mark
         self._anchor = new_run()
         """What proves afterwards that the markers of this run are all there (see `marker`)."""
-        self.anchor: Checkpoint = {f"{marker_queue(request.plan)} {self._anchor}": 0}
         self._run = self._anchor.rpartition("/")[0]
         self._node = ""
         """Where the anchor is; a later connection must not lead elsewhere."""
         self._senders = deque([self._first()])
+        at = f" {routing.node}" if routing else ""
+        self.anchor: Checkpoint = {f"{marker_queue(request.plan)} {self._anchor}{at}": 0}
         self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, request.window)
         self._batch = max(1, min(_BATCH, request.window // self._under_way))
         self._open: deque[_Transaction] = deque()

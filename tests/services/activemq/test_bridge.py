@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 from services.activemq.test_causes import refuse
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
-from support.brokers.activemq.fixtures import Place, settings_of
-from support.brokers.activemq.sending import outgoing, published
+from support.brokers.activemq.fixtures import WAYS, Place, settings_of
+from support.brokers.activemq.sending import outgoing, published, run_of
+from support.waiting import eventually
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
-from dlq.connectors.base import Target
+from dlq.connectors.base import Search, Target
+from dlq.core.settings import Source
 
 pytestmark = pytest.mark.activemq
 
@@ -50,3 +52,22 @@ def test_a_letter_that_crossed_a_bridge_names_its_origin_and_goes_back_to_where_
     assert {s.outcome for s in published(far, "plan", outgoing(letters, target))} == {"confirmed"}
     assert [r.body for r in far.drain("orders")] == [b"a", b"b"]
     assert Jolokia(near.settings, artemis=False).queues()["orders"].depth == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_markers_that_crossed_a_bridge_prove_nothing_of_what_they_may_have_left_behind(
+    bridged: tuple[Place, Place], way: str
+) -> None:
+    near, far = map(WAYS[way], bridged)
+    near.send(*[b"%d" % n for n in range(20)])
+    letters = outgoing(near.drain(), Target("queue", "orders.back"))
+    _, before = run_of(near, "plan", letters[:10])
+    far.send(b"so that the queue is there", queue="dlq.replay.plan")
+    crossing = far.link()
+    name = {"destination": "/queue/dlq.replay.plan", "id": crossing.token, "ack": "client-individual"}
+    crossing.request("SUBSCRIBE", name)
+    frames: list[object] = []
+    eventually(lambda: len(frames.extend(crossing.receive(0.1)) or frames) >= 4)
+    crossing.close()
+    eventually(lambda: far.connector.gauge(Source("m", "legacy", queue="dlq.replay.plan")).depth == 4)
+    assert set(far.connector.find(Search("plan", letters, 0, before)).shown.values()) == {"unknown"}

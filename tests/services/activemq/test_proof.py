@@ -1,13 +1,13 @@
 """What a marker that is missing proves: something only where it would still be there."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 from support import shifted_clock
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
-from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis
+from support.brokers.activemq.fixtures import WAYS, Place, on_all, on_artemis
 from support.brokers.activemq.sending import outgoing, place_on, run_of
 from support.waiting import eventually
 
@@ -19,7 +19,6 @@ from dlq.core.errors import ConnectionLost
 pytestmark = pytest.mark.activemq
 SENT, LETTERS = 250, 300
 
-WAYS: dict[str, Callable[[Place], Place]] = {"stomp": lambda place: place, "openwire": by_openwire}
 by_both_ways = pytest.mark.parametrize("way", WAYS)
 
 

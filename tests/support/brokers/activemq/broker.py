@@ -44,6 +44,9 @@ _SEALED = """<security-settings><security-setting match="sealed.#">
 </security-setting>"""
 _ACCEPTOR_FOR_TLS = """<acceptors><acceptor name="tls">tcp://127.0.0.1:{port}?sslEnabled=true;\
 keyStoreType=PEM;keyStorePath={keys};protocols=STOMP,OPENWIRE;supportAdvisory=false</acceptor>"""
+_MIRROR = """<broker-connections><amqp-connection uri="tcp://127.0.0.1:{broker.stomp}" name="mirror" \
+user="{broker.user}" password="{broker.password}" retry-interval="100"><mirror/></amqp-connection>\
+</broker-connections>"""
 _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
 
@@ -235,8 +238,12 @@ class Artemis(ActiveMq):
     artemis = True
     user = password = "admin"
 
-    def __init__(self, version: str = ARTEMIS, *, heap: str = "512m") -> None:
+    def __init__(
+        self, version: str = ARTEMIS, *, heap: str = "512m", mirror: "Artemis | None" = None, more: str = ""
+    ) -> None:
+        """`mirror`: what another one gets of all that comes here; `more` goes into its broker.xml."""
         super().__init__(version, heap=heap)
+        self._more = more + (_MIRROR.format(broker=mirror) if mirror else "")
         self.openwire = self.amqp = self.stomp
         self.jolokia = f"http://127.0.0.1:{self.web}/console/jolokia/"
         subprocess.run(
@@ -266,7 +273,7 @@ class Artemis(ActiveMq):
             ("<max-disk-usage>90<", "<max-disk-usage>100<"),
             ('<permission type="consume" roles="amq"/>', '<permission type="consume" roles="amq,readers"/>'),
             ('<permission type="browse" roles="amq"/>', '<permission type="browse" roles="amq,readers"/>'),
-            ("<security-settings>", _SEALED),
+            ("<security-settings>", f"{self._more}{_SEALED}"),
             ("<max-disk-usage>90<", "<max-disk-usage>100<"),  # the machine's disk is not what is tested
         ):
             text = text.replace(known, wanted, 1)

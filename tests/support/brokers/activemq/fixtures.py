@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
@@ -133,6 +133,10 @@ def by_openwire(place: Place, **changes: object) -> Place:
     """The same place with a connector that reads and sends by OpenWire."""
     settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
     return replace(place, settings=settings, connector=ActiveMQConnector(settings))
+
+
+WAYS: Mapping[str, Callable[[Place], Place]] = {"stomp": lambda place: place, "openwire": by_openwire}
+"""How a place is read and sent to."""
 
 
 def certificate(store: Path, pem: Path) -> None:
