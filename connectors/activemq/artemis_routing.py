@@ -4,7 +4,8 @@ Artemis (2.56.0) routes a message by its address and its routing type. One that 
 because it is ANYCAST and the queue MULTICAST, or because the address is full and drops, is answered like any
 other; and ANYCAST to a name that is none makes a queue that nobody reads. So a letter goes out to the queue
 that is meant, with that queue's routing type, and is confirmed only where the address' count of unrouted
-messages has not grown, and its queues have got as many as were sent.
+messages has not grown, and its queues have got as many as were sent; so have those from which a cluster takes
+what consumers of another node get.
 
 `Target.kind` says the routing type: `queue` is ANYCAST, `topic` is MULTICAST, also where the name is the full
 one of a queue (ADDRESS::QUEUE).
@@ -17,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from dlq.connectors import looks
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.queue_effects import Traits
+from dlq.connectors.activemq.queues import TO_OTHER_NODES
 from dlq.connectors.activemq.stomp_connection import Unanswered
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.core.clock import now
@@ -71,6 +73,10 @@ _FEWER = (
 _UNCOUNTED = (
     "not all markers of the plan are there, so nobody can tell of how many letters the broker's counts are, "
     "and a letter whose marker is there may not be among them"
+)
+_CLUSTERED = (
+    "{}; this broker is a node of a cluster, so it may lie on another: look there before you say that it was "
+    "not sent"
 )
 _BEGAN_ANEW = (
     "the broker has counted anew since the plan's first letter was sent (restarted, or the queue made anew), "
@@ -233,9 +239,19 @@ class Routing:
             queues = self.receivers(target)
             if len(queues) <= _MOST_QUEUES:
                 found |= {
-                    f"messagesAdded {name}": _number(self._of_queue(name, "messagesAdded")) for name in queues
+                    f"{_ADDED} {name}": _number(self._of_queue(name, _ADDED))
+                    for name in [*queues, *self.to_other_nodes]
                 }
         return found
+
+    @property
+    def to_other_nodes(self) -> list[str]:
+        """The queues in which a node of a cluster has letters on their way to the others."""
+        return (
+            sorted(name for name in self._names or () if name.startswith(TO_OTHER_NODES))
+            if self.tells
+            else []
+        )
 
     def _started(self) -> dict[str, int]:
         up = self._ask(self._management.attribute, "broker", "uptimeMillis")
@@ -295,7 +311,7 @@ class Routing:
             return "returned", _NOWHERE.format(_place(target))
         if not (unrouted or arrived) and self._drops(target):
             return "refused", _DROPPED.format(_place(target))
-        return "in_doubt", _doubt(target, sent, unrouted, arrived)
+        return "in_doubt", self._with_nodes(_doubt(target, sent, unrouted, arrived))
 
     def unproven(
         self, letters: Mapping[Target, int], before: Mapping[str, int], committed: int | None
@@ -309,7 +325,7 @@ class Routing:
         if not (letters and self.tells):
             return {}
         if why := _UNCOUNTED if committed is None else self._why_fewer(committed, before):
-            return dict.fromkeys(letters, why)
+            return dict.fromkeys(letters, self._with_nodes(why))
         found: dict[Target, str] = {}
         for target, sent in letters.items():
             after = self.counts([target])
@@ -320,7 +336,10 @@ class Routing:
                 found[target] = _BEGAN_ANEW.format(sent, _place(target))
             elif unrouted or arrived < sent:
                 found[target] = _doubt(target, sent, unrouted, arrived)
-        return found
+        return {target: self._with_nodes(why) for target, why in found.items()}
+
+    def _with_nodes(self, why: str) -> str:
+        return _CLUSTERED.format(why) if self.to_other_nodes else why
 
     def ids_in_queues(self, letters: Sequence[Outgoing]) -> set[str]:
         """The replay ids of those that lie in a queue of their target: they arrived, whatever is counted. The
@@ -360,15 +379,18 @@ def _began_anew(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
 
 def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[int, int, int]:
     """By how much an address' counts have grown: routed nowhere, routed, and what its queues got; where those
-    are too many, or none is known, what was routed."""
+    are too many, or none is known, what was routed. What goes to other nodes of a cluster is of all
+    addresses, and so counts as far as more was routed than the queues here got."""
     grown = {name: count - before.get(name, 0) for name, count in after.items()}
     of = {kind: [n for name, n in grown.items() if name.startswith(kind)] for kind in _COUNTS}
-    unrouted, routed = sum(of["unRouted"]), sum(of["routed"])
-    return unrouted, routed, sum(of["messagesAdded"]) if of["messagesAdded"] else routed
+    unrouted, routed, away = (sum(of[kind]) for kind in ("unRouted", "routed", _AWAY))
+    here = sum(of[_ADDED]) - away
+    return unrouted, routed, max(here, min(routed, here + away)) if of[_ADDED] else routed
 
 
 _ADDED = "messagesAdded"
-_COUNTS = ("unRouted", "routed", _ADDED)
+_AWAY = f"{_ADDED} {TO_OTHER_NODES}"
+_COUNTS = ("unRouted", "routed", _ADDED, _AWAY)
 
 
 def _doubt(target: Target, sent: int, unrouted: int, arrived: int) -> str:

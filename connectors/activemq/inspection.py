@@ -35,6 +35,10 @@ _BRIDGED = (
     "this broker has bridges to others ({}): a consumer here is given their letters of the same queue, too, "
     "about 1,000 for each pull; a drain takes them, and they are no more on the others"
 )
+_CLUSTERED = (
+    "this broker is a node of a cluster ({} others): while a consumer is here the others may move their "
+    "letters of the same queue to it (redistribution-delay); a drain takes them, or leaves them here"
+)
 _LEFT_ON_ARTEMIS = (
     "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
     "a letter moves from the DLQ to the DLQ and its origin is lost."
@@ -93,9 +97,10 @@ def _effects(queues: Queues, names: Sequence[str]) -> list[str]:
 
 
 def bridge_facts(queues: Queues) -> list[str]:
-    """What a network of brokers does to a drain."""
+    """What a network of brokers, or a cluster, does to a drain."""
     bridges = queues.bridges()
-    return [_BRIDGED.format(", ".join(bridges))] if bridges else []
+    said = _CLUSTERED.format(len(bridges)) if queues.artemis else _BRIDGED.format(", ".join(bridges))
+    return [said] if bridges else []
 
 
 def _obstacles(found: Mapping[str, QueueFacts | None]) -> Iterator[tuple[str, str]]:

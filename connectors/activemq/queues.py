@@ -17,6 +17,8 @@ from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
 from dlq.connectors.web import whole
 from dlq.core.errors import BrokerError, NotFound, UsageError
 
+TO_OTHER_NODES = "$.artemis.internal.sf."
+"""What the names of the queues begin with in which letters wait for other nodes (ClusterConnectionImpl)."""
 _Told = TypeVar("_Told")
 _WILD = re.compile(r"[*>#]")
 
@@ -99,8 +101,11 @@ class Queues:
         return self.management.ways_of_the_dead() if self.management else {}
 
     def bridges(self) -> list[str]:
-        """A Classic broker's bridges to and from others; empty where nothing tells."""
-        return [] if self.artemis else self._by_jolokia(Jolokia.bridges) or []
+        """A Classic broker's bridges to and from others, and of Artemis the other nodes of its cluster; empty
+        where nothing tells."""
+        if not self.artemis:
+            return self._by_jolokia(Jolokia.bridges) or []
+        return [name.rpartition(".")[2] for name in self.names() or () if name.startswith(TO_OTHER_NODES)]
 
     def exclusive_consumers(self, queue: str) -> int:
         """Of a Classic queue; 0 where nothing tells."""

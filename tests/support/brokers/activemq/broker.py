@@ -47,6 +47,13 @@ keyStoreType=PEM;keyStorePath={keys};protocols=STOMP,OPENWIRE;supportAdvisory=fa
 _MIRROR = """<broker-connections><amqp-connection uri="tcp://127.0.0.1:{broker.stomp}" name="mirror" \
 user="{broker.user}" password="{broker.password}" retry-interval="100"><mirror/></amqp-connection>\
 </broker-connections>"""
+_CLUSTER = """<connectors><connector name="own">tcp://127.0.0.1:{own}</connector>
+<connector name="other">tcp://127.0.0.1:{other}</connector></connectors>
+<cluster-user>nodes</cluster-user><cluster-password>secret</cluster-password>
+<cluster-connections><cluster-connection name="pair"><connector-ref>own</connector-ref>
+    <retry-interval>100</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing><max-hops>1</max-hops>
+    <static-connectors><connector-ref>other</connector-ref></static-connectors>
+</cluster-connection></cluster-connections>"""
 _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
 
@@ -239,11 +246,19 @@ class Artemis(ActiveMq):
     user = password = "admin"
 
     def __init__(
-        self, version: str = ARTEMIS, *, heap: str = "512m", mirror: "Artemis | None" = None, more: str = ""
+        self,
+        version: str = ARTEMIS,
+        *,
+        heap: str = "512m",
+        mirror: "Artemis | None" = None,
+        cluster: "Sequence[Artemis] | None" = None,
     ) -> None:
-        """`mirror`: what another one gets of all that comes here; `more` goes into its broker.xml."""
+        """`mirror` gets a copy of all that comes here; `cluster`: one node that is there for a second one, or
+        none for a first."""
         super().__init__(version, heap=heap)
-        self._more = more + (_MIRROR.format(broker=mirror) if mirror else "")
+        self._more = _MIRROR.format(broker=mirror) if mirror else ""
+        if cluster is not None:
+            self._more = _CLUSTER.format(own=self.stomp, other=[*cluster, self][0].stomp)
         self.openwire = self.amqp = self.stomp
         self.jolokia = f"http://127.0.0.1:{self.web}/console/jolokia/"
         subprocess.run(
