@@ -1,7 +1,8 @@
 """Where letters of a plan go, and whether it is there: known before anything is sent."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from dlq.connectors.base import Limits, Target
@@ -13,10 +14,33 @@ Destination = tuple[str, Target]
 """(Broker, target)."""
 
 
+_MEMBER = re.compile(
+    r"(?:(?P<stomp>/)?(?:remote-)?(?:temp-)?(?P<kind>queue|topic)(?(stomp)/|://))?(?P<name>[^?]*)"
+)
+"""A destination of ActiveMQ as its broker reads it (ActiveMQDestination): a kind, a name, and options."""
+_ANY = str.maketrans({"*": "\0\0", ">": "\0.\0", "#": "\0.\0"})
+"""What ActiveMQ's wildcards may stand for: nothing that a narrower pattern names."""
+
+
 def is_allowed(target: Target, patterns: Sequence[str]) -> bool:
-    """Whether `[replay] targets` lets letters go there: by its name, or as `--to` writes it."""
-    names = (target.name, str(target))
-    return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+    """Whether `[replay] targets` lets letters go there: by its name, or as `--to` writes it. ActiveMQ gives a
+    letter to each member of a composite destination, so that each has to be let, unless the whole is named
+    literally; no other broker's names are harmed where these have a comma."""
+    return (
+        not patterns
+        or not {target.name, str(target)}.isdisjoint(patterns)
+        or all(any(fnmatchcase(name, p) for name in names for p in patterns) for names in _read_as(target))
+    )
+
+
+def _read_as(target: Target) -> Iterator[tuple[str, str]]:
+    """What a target may be to its broker: of each the name, and as `--to` writes it."""
+    members = [one for one in target.name.split(",") if one.strip()] if target.kind != "exchange" else []
+    if len(members) < 2:
+        yield target.name, str(target)
+    for read in filter(None, (_MEMBER.match(member.strip()) for member in members)):
+        name = read["name"].strip().translate(_ANY)
+        yield name, f"{read['kind'] or target.kind}:{name}"
 
 
 def target_named(text: str) -> Target:

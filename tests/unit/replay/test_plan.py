@@ -15,6 +15,7 @@ from dlq.connectors.rabbitmq.republishing import target_of
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.replay import planfile
+from dlq.replay.destinations import is_allowed, target_named
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.plan import FIX_FIRST, Wanted, condition_of_ids
 
@@ -266,6 +267,34 @@ def test_the_configuration_limits_where_letters_go(plan: Planning, pattern: str,
     fill(plan.store, 2)
     header = limited(plan, "other", pattern)()
     assert header.left_out == ({} if goes else {"not_allowed": 2})
+
+
+@pytest.mark.parametrize(
+    ("name", "patterns", "goes"),
+    [
+        ("queue:orders,payments.execute", ["orders*"], False),
+        ("queue:orders,payments.execute", ["orders*", "queue:payments.*"], True),
+        ("queue:orders,payments.execute", ["orders,payments.execute"], True),
+        ("queue:orders , orders.eu,", ["orders*"], True),
+        ("queue:orders, payments", ["orders*"], False),
+        ("queue:orders,topic://payments", ["orders*", "queue:*"], False),
+        ("queue:orders,topic://payments", ["orders*", "topic:payments"], True),
+        ("topic:orders,queue://payments", ["topic:*"], False),
+        ("queue:orders,/topic/payments", ["queue:*"], False),
+        ("queue:orders,/remote-temp-queue/x", ["orders*"], False),
+        ("queue:topic://payments", ["queue:*"], False),
+        ("queue:payments?x=.orders", ["*.orders"], False),
+        ("queue:orders?x=y", ["orders*"], True),
+        ("queue:orders.*", ["orders.?"], False),
+        ("queue:*", ["orders*"], False),
+        ("queue:orders.>", ["orders.*"], True),
+        ("queue:,", ["orders*"], False),
+        ("queue:orders::orders.eu", ["orders*"], True),
+        ("exchange:shop/a,b.*", ["exchange:shop/a*"], True),
+    ],
+)
+def test_each_member_of_a_composite_has_to_be_allowed(name: str, patterns: list[str], goes: bool) -> None:
+    assert is_allowed(target_named(name), patterns) is goes
 
 
 def test_a_target_that_the_configuration_forbids_cannot_be_named(plan: Planning) -> None:
