@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from dlq.connectors import looks
-from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.artemis import MOST_ASKED, Management
 from dlq.connectors.activemq.queue_effects import Traits
 from dlq.connectors.activemq.queues import TO_OTHER_NODES
 from dlq.connectors.activemq.stomp_connection import Unanswered
@@ -103,6 +103,7 @@ class Routing:
         self._management = management
         self._names: frozenset[str] | None = None
         self._diverts: frozenset[str] | None = None
+        self._diversions: dict[str, list[str]] | None = None
         self._has_asked = False
         self._means: dict[Target, Target | None] = {}
         self._kinds: dict[str, str | None] = {}
@@ -156,10 +157,26 @@ class Routing:
 
     def is_divert(self, name: str) -> bool:
         """Whether the broker has a divert of that name, which letters name as a queue."""
+        return name in self._divert_names()
+
+    def _divert_names(self) -> frozenset[str]:
         if self._diverts is None:
             told = self._ask(self._management.attribute, "broker", "divertNames") if self.tells else None
             self._diverts = frozenset(map(str, told)) if isinstance(told, list) else frozenset()
-        return name in self._diverts
+        return self._diverts
+
+    def diversions(self, target: Target) -> list[str]:
+        """Where diverts take what comes to a target's address, in words; of the first diverts alone."""
+        if self._diversions is None:
+            self._diversions = {}
+            for name in sorted(self._divert_names())[:MOST_ASKED]:
+                address, to = (self._of_divert(name, what) for what in ("address", "forwardingAddress"))
+                said = f"a divert, {name}, takes what comes to {address} to {to}"
+                self._diversions.setdefault(address, []).append(said)
+        return self._diversions.get(self._address(target), []) if self._diversions else []
+
+    def _of_divert(self, divert: str, name: str) -> str:
+        return str(self._ask(self._management.attribute, f"divert.{divert}", name))
 
     def is_unknown(self, target: Target, record: Record) -> bool:
         """Whether nobody tells the routing type of a queue that is named in full."""

@@ -167,7 +167,7 @@ class ActiveMQConnector(Connector):
         unless_named = dict(known.unless_named)
         if against:
             unless_named["target"] = against
-        untold = [] if self._routing.tells else [UNPROVEN]
+        untold = self._routing.diversions(letter.target) if self._routing.tells else [UNPROVEN]
         return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
 
     def _preview(self, letter: Outgoing) -> SendPreview:

@@ -92,6 +92,16 @@ def test_a_ring_that_its_first_letter_makes_has_room_for_what_its_address_settin
     assert stomp.connector.limits([target])[target].letters == 7
 
 
+def test_a_divert_that_takes_letters_elsewhere_is_named(stomp: Place) -> None:
+    target = queue(stomp, f"{stomp.queue}.watched")
+    divert = {"name": f"{stomp.queue}.audit", "address": target.name, "forwarding-address": "audit"}
+    do(stomp, "createDivert", json.dumps(divert))
+    one = Outgoing(0, letter(0, broker_kind="artemis"), target, {"dlq_replay_id": "r"})
+    said = stomp.connector.preview(one).warnings
+    do(stomp, "destroyDivert", divert["name"])
+    assert f"a divert, {divert['name']}, takes what comes to {target.name} to audit" in said
+
+
 def test_what_nobody_tells_of_a_target_is_said(stomp: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("READS", "reads")
     url = stomp.settings.url.replace("admin@", "reader@")
