@@ -50,6 +50,7 @@ _NEWEST = (
 _KEEPS_ALL = (
     "{} is non-destructive: acknowledging removes nothing, so whoever consumes it gets a letter again"
 )
+_DIES_NOWHERE = "{} has no dead-letter-address, or one without a queue: what fails there again is dropped"
 _RISKS: tuple[tuple[Callable[[Traits], bool], str], ...] = (
     (lambda of: of.settings.get("addressFullMessagePolicy") == "DROP", _DROPS),
     (lambda of: of.has("lastValue") or bool(of.queue.get("lastValueKey")), _NEWEST),
@@ -208,9 +209,17 @@ class Routing:
         """What the target does to what comes, beside keeping it; None where it keeps it."""
         if target not in self._risks:
             found = self.traits(target)
-            said = (why.format(_place(target)) for is_so, why in _RISKS if any(map(is_so, found)))
-            self._risks[target] = next(said, None)
+            said = [why for is_so, why in _RISKS if any(map(is_so, found))]
+            said += [_DIES_NOWHERE] if any(self._drops_the_dead(of.settings) for of in found[:1]) else []
+            self._risks[target] = said[0].format(_place(target)) if said else None
         return self._risks[target]
+
+    def _drops_the_dead(self, settings: Mapping[str, Any]) -> bool:
+        """As QueueImpl#sendToDeadLetterAddress does; nothing is known where no settings are told."""
+        place = settings.get("deadLetterAddress")
+        if not place or settings.get("autoCreateDeadLetterResources"):
+            return bool(settings) and not place
+        return bool(self._of_address(str(place), "queueNames") == [])
 
     def traits(self, target: Target) -> list[Traits]:
         """Those of the queues that get what is sent there; where none does yet, of the one that it makes.

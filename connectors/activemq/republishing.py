@@ -125,6 +125,15 @@ _CARRIED = (
     "it was moved or copied by hand: of a copied one the message may still be in its own queue, "
     "and get there twice"
 )
+_OF_VIRTUAL_TOPIC = re.compile(r"Consumer\.[^.]+\.VirtualTopic\..+")
+_WAS_TOPIC = (
+    "it came by a virtual topic: a selector of its consumer that asks for JMSDestination found the topic, "
+    "and finds the queue now"
+)
+_TEMPORARY = re.compile(r"/?(?:remote-)?temp-(?:queue|topic)[:/]|jms\.temp(?:queue|topic)\.", re.IGNORECASE)
+_ASKER_GONE = (
+    "its JMSReplyTo is a temporary destination, which ended with who asked: a reply may fail its consumer"
+)
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 _COMPOSED = re.compile(r",(queue|topic)://")
 """How OpenWire names a further destination of a composite, and STOMP does not."""
@@ -293,6 +302,10 @@ def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequen
         warnings.append(_GROUP)
     if _was_carried(record):
         warnings.append(_CARRIED)
+    if record.broker_kind == "activemq" and _OF_VIRTUAL_TOPIC.fullmatch(record.origin or ""):
+        warnings.append(_WAS_TOPIC)
+    if _TEMPORARY.match(headers.get("reply-to", "")):
+        warnings.append(_ASKER_GONE)
     if not record.persistent and "originalDeliveryMode" not in record.headers:
         warnings.append("it was not persistent; it is sent persistent, else the next failure would lose it")
     return warnings

@@ -74,6 +74,18 @@ def test_a_queue_that_its_first_letter_makes_has_to_be_named_by_its_address_sett
     assert said in (risk(stomp, Target("queue", name)) or "")
 
 
+@pytest.mark.parametrize("place", ["", "nobody.reads"])
+def test_a_target_that_drops_what_dies_has_to_be_named(stomp: Place, place: str) -> None:
+    target = queue(stomp, f"{stomp.queue}.mortal")
+    if place:
+        do(stomp, "createAddress", place, "ANYCAST")
+    settings(stomp, target.name, deadLetterAddress=place)
+    assert "what fails there again is dropped" in (risk(stomp, target) or "")
+    settings(stomp, target.name, deadLetterAddress=place, autoCreateDeadLetterResources=True)
+    again = replace(stomp, connector=ActiveMQConnector(stomp.settings))
+    assert (risk(again, target) is None) == bool(place)
+
+
 def test_an_address_of_which_one_subscription_keeps_the_newest_has_to_be_named(stomp: Place) -> None:
     address = f"{stomp.queue}.news"
     for name, more in {"all": {}, "latest": {"last-value": True}, "some": {"ring-size": 5}}.items():

@@ -15,6 +15,7 @@ from dlq.connectors.activemq.stomp import encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Target
 
+REPLY = "/remote-temp-queue/ID:host-1-1:1:1"
 pytestmark = [pytest.mark.activemq, on_classic]
 
 
@@ -71,6 +72,25 @@ def test_a_letter_reaches_each_receiver_of_its_target_once(
     letters = outgoing([letter(1, broker_kind="activemq", body=b"x", body_size=1)], target)
     assert [s.outcome for s in published(sender, sender.queue, letters)] == ["confirmed"]
     assert received(link, len(receivers)) == [str(number) for number in range(len(receivers))]
+
+
+def test_what_came_by_a_virtual_topic_is_of_the_queue_for_a_selector_when_it_comes_back(
+    sender: Place,
+) -> None:
+    topic = f"VirtualTopic.{sender.queue}"
+    queue = f"Consumer.a.{topic}"
+    link = sender.link()
+    for number, place in enumerate([f"topic://{topic}", f"queue://{queue}"]):
+        how = {"ack": "auto", "selector": f"JMSDestination = '{place}'", "id": f"{link.token}-{number}"}
+        link.request("SUBSCRIBE", {"destination": f"/queue/{queue}", **how})
+    sender.send_frames([encode("SEND", {"destination": f"/topic/{topic}", "persistent": "true"}, b"first")])
+    died = letter(1, broker_kind="activemq", origin=queue, origin_kind="queue", headers={"reply-to": REPLY})
+    [again] = outgoing([died], Target("queue", queue))
+    assert published(sender, sender.queue, [again])[0].outcome == "confirmed"
+    assert received(link, 2) == ["0", "1"]
+    said = " ".join(sender.connector.preview(again).warnings)
+    assert "asks for JMSDestination found the topic" in said
+    assert "its JMSReplyTo is a temporary destination" in said
 
 
 def durable(place: Place, seconds: float) -> bytes:
