@@ -109,6 +109,12 @@ class Management:
         told = _in_text(self._ask(asked, json.dumps([selector])))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
 
+    def prepared(self) -> int:
+        """XA transactions that are prepared and wait for their outcome; 0 where the user may not ask."""
+        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listPreparedTransactions"}
+        told = self._ask(asked, "[]")
+        return len(told) if isinstance(told, list) else 0
+
     def copy(self, queue: str, message_id: int, target: str) -> bool:
         """Copy one message to another queue; False where it is not there, or the user may not."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "copyMessage"}

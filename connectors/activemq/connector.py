@@ -15,7 +15,7 @@ from dlq.connectors.activemq.amqp10_session import Amqp10, with_amqp
 from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.artemis_ways import WaysReading
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.inspection import bridge_facts, inspection
+from dlq.connectors.activemq.inspection import bridge_facts, inspection, prepared_facts
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq.limits import limits
 from dlq.connectors.activemq.marker import COUNTED_AFTER, POLL, PROBES, Trail, marker_queue
@@ -134,6 +134,8 @@ class ActiveMQConnector(Connector):
         reading = made_as(chain, request.mode, request.limit, ways, silent, lambda: kept, unread)
         if request.mode == "drain":
             reading.notes = [*reading.notes, *bridge_facts(self._queues)]
+        if not reading.snapshot:
+            reading.notes = [*reading.notes, *prepared_facts(self._queues)]
         return reading
 
     def _scan(self, request: ReadRequest, queue: str, kept: list[str]) -> Scan:

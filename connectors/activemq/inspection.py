@@ -39,6 +39,10 @@ _CLUSTERED = (
     "this broker is a node of a cluster ({} others): while a consumer is here the others may move their "
     "letters of the same queue to it (redistribution-delay); a drain takes them, or leaves them here"
 )
+_PREPARED = (
+    "{} prepared XA transaction(s) of this broker wait for their outcome: what they send is in no queue yet, "
+    "nor in its count, and what they took is not given to others; let their transaction manager end them"
+)
 _LEFT_ON_ARTEMIS = (
     "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
     "a letter moves from the DLQ to the DLQ and its origin is lost."
@@ -64,6 +68,7 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
             *_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
             *([] if by_openwire else [_EMPTY_BODIES]),
             *bridge_facts(queues),
+            *prepared_facts(queues),
             *_effects(queues, names),
             *(f"{name} gives nothing: {why}." for name, why in _obstacles(found)),
         ],
@@ -101,6 +106,12 @@ def bridge_facts(queues: Queues) -> list[str]:
     bridges = queues.bridges()
     said = _CLUSTERED.format(len(bridges)) if queues.artemis else _BRIDGED.format(", ".join(bridges))
     return [said] if bridges else []
+
+
+def prepared_facts(queues: Queues) -> list[str]:
+    """What transactions hold back that are neither committed nor rolled back."""
+    found = queues.prepared()
+    return [_PREPARED.format(found)] if found else []
 
 
 def _obstacles(found: Mapping[str, QueueFacts | None]) -> Iterator[tuple[str, str]]:

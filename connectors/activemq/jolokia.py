@@ -40,6 +40,7 @@ _CLIENTS = (
     "connectorName=*,connectionViewType=clientId,connectionName=*"
 )
 _BRIDGES = "org.apache.activemq:type=Broker,brokerName=*,connector=networkConnectors,networkConnectorName=*"
+_PREPARED = "org.apache.activemq:type=Broker,brokerName=*,transactionType=RecoveredXaTransaction,*"
 _BRIDGED = re.compile(r".*_(?:outbound|inbound_.*)")
 """The client ids of other brokers' bridges (DemandForwardingBridgeSupport)."""
 _BROKERS = {
@@ -133,6 +134,10 @@ class Jolokia:
         clients = [str(one.get("ClientId")) for one in self._read(_CLIENTS, ("ClientId",)).values()]
         own = [str(one.get("Name")) for one in self._read(_BRIDGES, ("Name",)).values()]
         return sorted({*own, *(name for name in clients if _BRIDGED.fullmatch(name))})
+
+    def prepared(self) -> int:
+        """XA transactions that Classic found prepared when it started (RecoveredXATransactionView)."""
+        return len(self._read(_PREPARED, ("FormatId",)))
 
     def exclusive_consumers(self, queue: str) -> int:
         """How many consumers of a Classic queue are exclusive: one of them gets all."""

@@ -107,6 +107,10 @@ class Queues:
             return self._by_jolokia(Jolokia.bridges) or []
         return [name.rpartition(".")[2] for name in self.names() or () if name.startswith(TO_OTHER_NODES)]
 
+    def prepared(self) -> int:
+        """XA transactions that wait for their outcome; 0 where nothing tells."""
+        return self.management.prepared() if self.management else self._by_jolokia(Jolokia.prepared) or 0
+
     def exclusive_consumers(self, queue: str) -> int:
         """Of a Classic queue; 0 where nothing tells."""
         return 0 if self.artemis else self._by_jolokia(lambda one: one.exclusive_consumers(queue)) or 0

@@ -2,8 +2,9 @@
 
 import pytest
 from services.activemq.test_bridge import bridged  # noqa: F401
-from support.brokers.activemq.broker import CLASSIC, broker_of
+from support.brokers.activemq.broker import ARTEMIS, CLASSIC, broker_of
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, settings_of
+from support.brokers.activemq.sending import place_on
 
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.core.errors import Unreachable
@@ -82,3 +83,18 @@ def test_a_broker_without_queues_is_believed_and_the_agent_of_another_is_not(ver
         assert Jolokia(settings_of(fresh), artemis=False).queues() == {}
         with pytest.raises(Unreachable, match="shows no queue, and no broker that has none"):
             Jolokia(settings_of(fresh), artemis=True).queues()
+
+
+@pytest.mark.parametrize("version", [*CLASSIC, ARTEMIS])
+def test_letters_that_a_prepared_transaction_holds_are_said_to_be_there(version: str) -> None:
+    with broker_of(version) as broker:
+        place = place_on(broker)
+        place.send(b"so that the queue is there")
+        assert "prepared" not in str([place.pull("drain")[2].notes for _ in range(2)])
+        place.java("ActiveMqPrepare.java", place.queue, "a", "b")
+        broker.kill()
+        broker.start()
+        again = place_on(broker)
+        assert "1 prepared XA transaction(s)" in str(again.connector.inspect(place.request().source).warnings)
+        records, _, reading = again.pull("drain")
+        assert (records, "1 prepared XA transaction(s)" in str(reading.notes)) == ([], True)
