@@ -24,8 +24,8 @@ _ANY = str.maketrans({"*": "\0\0", ">": "\0.\0", "#": "\0.\0"})
 
 def is_allowed(target: Target, patterns: Sequence[str]) -> bool:
     """Whether `[replay] targets` lets letters go there: by its name, or as `--to` writes it. ActiveMQ gives a
-    letter to each member of a composite destination, so that each has to be let, unless the whole is named
-    literally; no other broker's names are harmed where these have a comma."""
+    letter to each member of a composite destination, so that each has to be let, unless a pattern is the
+    whole name; so it is with a comma in the name of another broker's queue, as nothing here tells which."""
     return (
         not patterns
         or not {target.name, str(target)}.isdisjoint(patterns)

@@ -28,6 +28,7 @@ _WAIT = 3.0
 MOST_ASKED = 50
 """Addresses whose settings, and queues whose counts are asked for one by one."""
 _MOST_LISTED = 10_000
+"""Queues of an address whose properties are asked for at once."""
 _DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
 _ATTRIBUTES = {
     "Address": "address",
