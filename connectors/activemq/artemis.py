@@ -110,7 +110,7 @@ class Management:
         told = _in_text(self._ask(asked, json.dumps([selector])))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
 
-    def prepared(self) -> int:
+    def count_prepared(self) -> int:
         """XA transactions that are prepared and wait for their outcome; 0 where the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listPreparedTransactions"}
         told = self._ask(asked, "[]")
@@ -142,10 +142,10 @@ class Management:
 
     def _listed(self, queue: str) -> Mapping[str, str] | None:
         """What the list of queues says of one; None when it is not there, or the user may not ask."""
-        found = self.listed("NAME", queue)
+        found = self.list_queues("NAME", queue)
         return found[0] if len(found) == 1 else None
 
-    def listed(self, field: str, value: str) -> list[Mapping[str, str]]:
+    def list_queues(self, field: str, value: str) -> list[Mapping[str, str]]:
         """The properties of the queues of which NAME or ADDRESS is so; none when the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
         wanted = json.dumps(

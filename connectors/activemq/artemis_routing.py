@@ -229,7 +229,7 @@ class Routing:
         address, names = self._address(target), self.receivers(target)
         settings = self._ask(self._management.address_settings, address)
         if names:
-            listed = self._ask(self._management.listed, "ADDRESS", address)
+            listed = self._ask(self._management.list_queues, "ADDRESS", address)
             return [Traits(one, settings) for one in listed if one.get("name") in names]
         made = {own: str(settings[name]).lower() for own, name in _MADE_WITH.items() if settings.get(name)}
         return [Traits({"name": target.name, "address": address, **made}, settings)]

@@ -25,7 +25,7 @@ from dlq.connectors.activemq.queue_effects import harm
 from dlq.connectors.activemq.queue_scan import scan_of
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.records import bare_destination
-from dlq.connectors.activemq.removal import counted
+from dlq.connectors.activemq.removal import count_removals
 from dlq.connectors.activemq.senders import Sender, StompSender
 from dlq.connectors.activemq.silence import why_silent
 from dlq.connectors.activemq.sockets import by_openwire, is_openwire
@@ -145,7 +145,7 @@ class ActiveMQConnector(Connector):
         scan = scan_of(self._broker, self._queues, request, queue, self._amqp)
         if request.mode == "copy":
             return scan
-        return counted(scan, partial(self._queues.taken, queue), self._queues.artemis, kept)
+        return count_removals(scan, partial(self._queues.count_taken, queue), self._queues.artemis, kept)
 
     def _why_silent(self, request: ReadRequest) -> WhyIncomplete | None:
         """A browse may end early by itself; what takes letters and gets none meets with something."""

@@ -110,7 +110,7 @@ def bridge_facts(queues: Queues) -> list[str]:
 
 def prepared_facts(queues: Queues) -> list[str]:
     """What transactions hold back that are neither committed nor rolled back."""
-    found = queues.prepared()
+    found = queues.count_prepared()
     return [_PREPARED.format(found)] if found else []
 
 

@@ -135,7 +135,7 @@ class Jolokia:
         own = [str(one.get("Name")) for one in self._read(_BRIDGES, ("Name",)).values()]
         return sorted({*own, *(name for name in clients if _BRIDGED.fullmatch(name))})
 
-    def prepared(self) -> int:
+    def count_prepared(self) -> int:
         """XA transactions that Classic found prepared when it started (RecoveredXATransactionView)."""
         return len(self._read(_PREPARED, ("FormatId",)))
 

@@ -89,7 +89,7 @@ class Queues:
             return self.management.facts(name)
         return activemq_statistics.facts(self._broker, name) if self.asks_plugin else None
 
-    def taken(self, queue: str) -> int | None:
+    def count_taken(self, queue: str) -> int | None:
         """Letters acknowledged there since the broker's start; None where nothing tells."""
         if self._jolokia is None and self.management is not None:
             return whole(self.attribute(f"queue.{queue.rpartition('::')[2]}", "messagesAcknowledged"))
@@ -107,9 +107,13 @@ class Queues:
             return self._by_jolokia(Jolokia.bridges) or []
         return [name.rpartition(".")[2] for name in self.names() or () if name.startswith(TO_OTHER_NODES)]
 
-    def prepared(self) -> int:
+    def count_prepared(self) -> int:
         """XA transactions that wait for their outcome; 0 where nothing tells."""
-        return self.management.prepared() if self.management else self._by_jolokia(Jolokia.prepared) or 0
+        return (
+            self.management.count_prepared()
+            if self.management
+            else self._by_jolokia(Jolokia.count_prepared) or 0
+        )
 
     def exclusive_consumers(self, queue: str) -> int:
         """Of a Classic queue; 0 where nothing tells."""

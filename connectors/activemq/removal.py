@@ -26,7 +26,7 @@ _SHOWN_AGAIN = (
 )
 
 
-def counted(scan: Scan, count: _Count, looks_again: bool, notes: list[str]) -> QueueScan:
+def count_removals(scan: Scan, count: _Count, looks_again: bool, notes: list[str]) -> QueueScan:
     """The same queue, settled as far as `count` has grown: letters taken since some moment, by the broker.
     Where that does not tell, None, a second look does if `looks_again`. What speaks against the drain goes to
     `notes`."""
