@@ -6,7 +6,7 @@ writable queue then has to answer, whatever the name servers say by now.
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dlq.connectors.base import Checkpoint, Target
@@ -27,6 +27,9 @@ _BOOT, _CLOCK, _START, _FIRST, _STORED = "#boot", "#clock", "#start", "#first", 
 """Behind a broker's name: when it was started, what its clock said, where its log began, and (with its start)
 when the first message there was stored. Behind a queue: when the last message before its end was. Times are
 milliseconds of the broker's clock."""
+_MASTER, _EPOCH = "#master ", "#epoch "
+"""Behind a broker's name, and before its address, or what its controller has counted when it was elected."""
+_UNTOLD = "untold"
 _UNREADABLE = -1
 """The end of a queue that the user may not look at."""
 _ENTRY_HEADER = 48
@@ -97,7 +100,38 @@ def bounds(cluster: Cluster, targets: Iterable[Target]) -> Checkpoint:
     for node in {place.node for place in places}:
         if runtime := runtime_of(cluster, node):
             found |= store_of(node, runtime, _first_stored(cluster, node, runtime.log_start))
+        found |= {**masters(cluster, [node]), **_epoch(node, cluster, cluster.configuration(node))}
     return found
+
+
+def masters(cluster: Cluster, nodes: Iterable[str]) -> Checkpoint:
+    """Where the masters of brokers are now, by all name servers: a slave that is promoted has another address
+    under the same name, and a log that began with the same message."""
+    return {f"{node}{_MASTER}{address}": 1 for node in nodes for address in cluster.listed.get(node, ())}
+
+
+def _epoch(node: str, cluster: Cluster, settings: Mapping[str, str]) -> Checkpoint:
+    """Of a master that a controller elects: one that was deposed, and elected again, has cut off what the
+    other lacked (AutoSwitchHAClient). Nothing of one that none elects."""
+    if settings.get("enableControllerMode") != "true":
+        return {}
+    answer = cluster.call(node, RequestCode.EPOCHS, {})
+    with understood(node):
+        told = loads(answer.body.decode()).get("epochList") if answer.code == ResponseCode.OK else ()
+        last = max((long(one["epoch"]) for one in told or ()), default=_UNTOLD)
+    return {f"{node}{_EPOCH}{last}": 1}
+
+
+def why_another(before: Checkpoint, now: Checkpoint, node: str) -> str | None:
+    """Why a broker may not be the very one that letters were sent to; None where it is."""
+    for what in (_MASTER, _EPOCH):
+        start = f"{node}{what}"
+        then, here = (sorted(k.removeprefix(start) for k in c if k.startswith(start)) for c in (before, now))
+        if then != here or len(here) > 1 or _UNTOLD in here:
+            was, is_now = (" and ".join(some) or "nothing known" for some in (then, here))
+            masters = f"{what.strip('# ')} then: {was}; now: {is_now}"
+            return f"has another master ({masters}), which may lack what the other took"
+    return None
 
 
 def store_of(node: str, runtime: Runtime, first: int | None) -> dict[str, int]:
@@ -160,6 +194,11 @@ class Since:
         end = self._before.get(str(place))
         return None if end == _UNREADABLE else end
 
+    def moved(self) -> list[str]:
+        """Why what was read since the beginning may not be one broker's."""
+        is_same = self._cluster.masters(refresh=True) == self._masters
+        return [] if is_same else ["another broker has become a master while this was asked"]
+
     def look(self, topic: str) -> tuple[list[Range], list[str]]:
         """The ranges that can be read, and in words why they may not hold all that came. Asked once what is
         looked for cannot arrive any more."""
@@ -210,6 +249,12 @@ class Since:
 
     def _why_not_all(self, node: str, topic: str) -> list[str]:
         """Why a broker's queues may not hold all that it took."""
+        settings = self._cluster.configuration(node)
+        here = {**masters(self._cluster, [node]), **_epoch(node, self._cluster, settings)}
+        if another := why_another(self._before, here, node):
+            return [another]
+        if settings.get("brokerRole") == "SLAVE":
+            return ["is registered as a master, and is a slave"]
         runtime = runtime_of(self._cluster, node)
         if runtime is None or f"{node}{_BOOT}" not in self._before:
             return ["does not tell since when it runs, or the user may not ask it"]
@@ -220,7 +265,7 @@ class Since:
             doubts.append("was started since, and its store does not reach back to before that")
         if not _is_dispatched(self._cluster, node, runtime.log_end):
             doubts.append("does not put what it stores into its queues")
-        uncommitted = _why_uncommitted(self._cluster, node, topic, runtime.clock + 1000)
+        uncommitted = _why_uncommitted(self._cluster, node, topic, settings, runtime.clock + 1000)
         return [*doubts, uncommitted] if uncommitted else doubts
 
 
@@ -280,10 +325,11 @@ def _is_dispatched(cluster: Cluster, node: str, position: int) -> bool:
     return False
 
 
-def _why_uncommitted(cluster: Cluster, node: str, topic: str, moment: int) -> str | None:
+def _why_uncommitted(
+    cluster: Cluster, node: str, topic: str, settings: Mapping[str, str], moment: int
+) -> str | None:
     """A log that several keep may hold back what lacks their consent, and give it later. What was stored
     after it, at `moment` or later, and is shown proves that it does not; that is waited for."""
-    settings = cluster.configuration(node)
     if not settings:
         return "does not let the user read whether others must agree to what it stores"
     if not any(settings.get(name) == "true" for name in _BY_QUORUM):

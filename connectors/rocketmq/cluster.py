@@ -56,6 +56,8 @@ class Cluster:
         self.timeout = self._access.timeout
         self._links: dict[str, Link] = {}
         self._masters: dict[str, str] = {}
+        self.listed: Mapping[str, Sequence[str]] = {}
+        """Broker name -> each address that a name server gave its master when `masters` last asked."""
         self.without_master: Sequence[str] = ()
         """Brokers of which slaves alone were registered when `masters` last asked."""
         self.silent: dict[str, BrokerError] = {}
@@ -82,6 +84,7 @@ class Cluster:
             if not found:
                 raise Unreachable(f"no RocketMQ broker is registered at {', '.join(self._name_servers)}")
             self._masters = dict(sorted(found.items()))
+            self.listed = {name: sorted({at for one, at in known if one == name and at}) for name in found}
             self.without_master = sorted({name for name, _ in known} - found.keys())
         return self._masters
 

@@ -7,7 +7,7 @@ A batch that a broker refuses goes again letter by letter: it may have refused i
 import select
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from dlq.connectors import looks
 from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target, Writing
 from dlq.connectors.rocketmq.bodies import COMPRESSED
+from dlq.connectors.rocketmq.bounds import masters
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, encode_fields
@@ -152,8 +153,8 @@ class _Resume:
     again.
     """
 
-    def __init__(self, cluster: Cluster, unsent_seconds: float) -> None:
-        self._cluster, self._unsent_seconds = cluster, unsent_seconds
+    def __init__(self, cluster: Cluster, connect: Callable[[str], Link]) -> None:
+        self._cluster, self._connect = cluster, connect
 
     def send(self, letter: Outgoing, writing: Writing) -> Sent:
         """Ask the broker that holds the half message. Raises ConnectionLost, Unreachable."""
@@ -164,8 +165,7 @@ class _Resume:
                 return Sent(
                     number, "refused", "brokers before 5.3.2 damage a compressed message when they resume it"
                 )
-            link = self._cluster.new_link(node)
-            link.guard(self._unsent_seconds)
+            link = self._connect(node)
         except KeyError:
             return Sent(number, "refused", "nothing says where it lies in its broker")
         writing([number])
@@ -252,7 +252,8 @@ class RocketPublisher(WindowedPublisher):
         self._largest: dict[str, int] = {}
         """Topic -> how long a body some broker of its route takes."""
         self._turn = count()
-        self._resume = _Resume(cluster, unsent_seconds)
+        self._resume = _Resume(cluster, self._connect)
+        self.anchor = masters(cluster, cluster.masters(refresh=True))
 
     def put(self, letter: Outgoing) -> None:
         """Into a batch, where it may share one, which is sent when it is full."""
@@ -339,8 +340,7 @@ class RocketPublisher(WindowedPublisher):
         """Put it into the outbox; what is put together is sent together."""
         node, _ = batch.place
         if node not in self._links:
-            self._links[node] = self._cluster.new_link(node, brief=True)
-            self._links[node].guard(self._unsent_seconds)
+            self._links[node] = self._connect(node, brief=True)
             self._links[node].writing = self.announce
         batch.tries, batch.since = batch.tries + 1, time.monotonic()
         opaque, data = _framed(self._links[node], batch)
@@ -350,6 +350,16 @@ class RocketPublisher(WindowedPublisher):
         outbox.numbers.extend(batch.numbers)
         if len(outbox.requests) > _OUTBOX_BYTES:
             self._write()
+
+    def _connect(self, node: str, brief: bool = False) -> Link:
+        """Raises ConnectionLost where the broker has another master than the anchor names: what proves that a
+        letter was not sent must know where it could be."""
+        link = self._cluster.new_link(node, brief)
+        if not masters(self._cluster, [node]).keys() <= self.anchor.keys():
+            link.close()
+            raise ConnectionLost(f"{node} has another master by now, at {link.address}; apply the plan again")
+        link.guard(self._unsent_seconds)
+        return link
 
     def _write(self) -> None:
         for node, outbox in self._outbox.items():

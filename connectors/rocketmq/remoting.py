@@ -66,6 +66,7 @@ class RequestCode(IntEnum):
     TOPIC_GROUPS = 300
     RESUME_CHECK = 323
     GROUP_TOPICS = 343
+    EPOCHS = 1007
 
 
 class ResponseCode(IntEnum):

@@ -285,6 +285,46 @@ def replay_one(connector: RocketConnector, letters: list[Outgoing]) -> None:
     publisher.close()
 
 
+def test_a_slave_that_was_promoted_says_nothing_of_what_its_master_took(rocket_version: str) -> None:
+    """It has what its master had when it followed last, in the same place, and not what came later."""
+    with RocketMQ(rocket_version) as cluster:
+        mine, target = own(cluster), Target("topic", "orders")
+        driver = Driver(cluster.addresses["broker-a"])
+        driver.create_topic("orders")
+        mine.fill("broker-a", 2)
+        cluster.start_slave("broker-s")
+        slave = Driver(cluster.addresses["broker-s"])
+        eventually(lambda: slave.end(mine.dead) == 2)
+        slave.close()
+        cluster.kill("broker-s")
+        connector = connector_of(cluster)
+        record = read_all(connector, mine.request).records[0]
+        before, since = connector.bounds([target]), now()
+        letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(3)]
+        replay_one(connector, letters[:2])
+        eventually(lambda: driver.end("orders") == 2)
+        found = connector.find(Search("plan", letters, since, before))
+        assert found.shown == {0: "sent", 1: "sent", 2: "not_sent"}, found.doubts
+        cluster.kill("broker-a")
+        eventually(lambda: not cluster._registered())
+        cluster.promote("broker-s")
+        eventually(lambda: is_master(connector))
+        found = connector.find(Search("plan", letters, since, before))
+        assert found.shown == dict.fromkeys(range(3), "unknown")
+        was, now_is = (cluster.addresses[node] for node in ("broker-a", "broker-s"))
+        assert any(was in why and now_is in why for why in found.doubts), found.doubts
+        publisher = connector.publisher(SendRequest("plan", 64))
+        publisher.close()
+        cluster.kill("broker-s")
+        eventually(lambda: not cluster._registered())
+        cluster.start_node("broker-a")
+        found = connector.find(Search("plan", letters, since, {**publisher.anchor, **before}))
+        assert found.shown == {0: "sent", 1: "sent", 2: "unknown"}, "the slave may have taken it meanwhile"
+        found = connector.find(Search("plan", letters, since, before))
+        assert found.shown == {0: "sent", 1: "sent", 2: "not_sent"}, found.doubts
+        connector.close()
+
+
 @pytest.mark.parametrize(("count", "lost"), [(1, "UNIQ_KEY"), (3, "dlq_replay_id"), (3, "KEYS")])
 def test_a_half_written_message_is_neither_sent_nor_not_sent(one: Own, count: int, lost: str) -> None:
     """Its properties are zeros from somewhere on: a kill at the border of a page leaves that."""

@@ -133,6 +133,23 @@ class RocketMQ:
         for node in (node for node in self.addresses if node not in self._processes):
             self.start_node(node)
 
+    def start_slave(self, node: str, of: str = "broker-a") -> None:
+        """Start one more broker, which follows the master of `of`; see `promote`."""
+        self._configure(node, {"brokerName": of, "brokerId": 1, "brokerRole": "SLAVE"})
+        self.revive_slave(node)
+
+    def revive_slave(self, node: str) -> None:
+        """Start what `start_slave` has configured, whatever its part is by now."""
+        self._spawn(node, "broker.BrokerStartup", "1g", b"boot success")
+        self._announce(node)
+
+    def promote(self, node: str) -> None:
+        """Let a slave that is down be its group's master, as an operator does where no controller is."""
+        self.kill(node)
+        with (self.folder / f"{node}.conf").open("a") as configuration:
+            configuration.write("brokerId=0\nbrokerRole=ASYNC_MASTER\n")
+        self.revive_slave(node)
+
     def start_node(self, node: str = "broker-a") -> None:
         """Start one broker."""
         self._spawn(node, "broker.BrokerStartup", "1g", b"boot success")
