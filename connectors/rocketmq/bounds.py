@@ -12,10 +12,12 @@ from typing import NamedTuple
 from dlq.connectors.base import Checkpoint, Target
 from dlq.connectors.lenient_json import loads
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.limits import Attributes, is_compacted
 from dlq.connectors.rocketmq.message import decode
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, long, understood
-from dlq.connectors.rocketmq.routes import topic_of, writable_queues
+from dlq.connectors.rocketmq.republishing import topic_of
+from dlq.connectors.rocketmq.routes import writable_queues
 from dlq.connectors.rocketmq.snapshot import QueueOffsets, message_at, offsets_of, unpulled_offsets
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, BrokerError
@@ -217,7 +219,7 @@ class Since:
                 ranges += self._ranges(places, doubts)
             except BrokerError as error:
                 doubts.append(f"{node}: {error}")
-        return ranges, doubts
+        return ranges, doubts or _why_compacted(topic, self._cluster.attributes(topic))
 
     def _known(self, topic: str) -> list[MessageQueue]:
         """Queues that could be written to then, or can now."""
@@ -267,6 +269,12 @@ class Since:
             doubts.append("does not put what it stores into its queues")
         uncommitted = _why_uncommitted(self._cluster, node, topic, settings, runtime.clock + 1000)
         return [*doubts, uncommitted] if uncommitted else doubts
+
+
+def _why_compacted(topic: str, attributes: Attributes) -> list[str]:
+    if attributes is None:
+        return [f"the user may not read whether {topic} is compacted (GET on the topic)"]
+    return [f"{topic} is compacted, which may have removed it"] if is_compacted(attributes) else []
 
 
 def why_lost(offsets: QueueOffsets, end: int, was: int | None, last: int | None) -> list[str]:

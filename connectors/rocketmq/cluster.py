@@ -132,6 +132,21 @@ class Cluster:
         nodes = [node for node in self.route(topic) if node in masters]
         return self._listed(nodes, RequestCode.TOPIC_GROUPS, {"topic": topic}, "groupList")
 
+    def attributes(self, topic: str) -> Mapping[str, str] | None:
+        """What brokers of 5.x know a topic by, all together; those before know none. None where one does not
+        tell. Raises Unreachable, ConnectionLost."""
+        masters, found = self.masters(), dict[str, str]()
+        for node in self.route(topic):
+            if node not in masters:
+                continue
+            answer = self.call(node, RequestCode.TOPIC_CONFIG, {"topic": topic})
+            if answer.code not in (ResponseCode.OK, ResponseCode.NOT_SUPPORTED, ResponseCode.NO_TOPIC):
+                return None
+            with understood(node):
+                told = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
+                found |= {str(name): str(value) for name, value in (told.get("attributes") or {}).items()}
+        return found
+
     def topics_of(self, group: str) -> set[str]:
         """The topics that `group` has committed an offset of, as far as brokers tell: 4.9 does not."""
         return self._listed(self.masters(), RequestCode.GROUP_TOPICS, {"group": group}, "topicList") or set()

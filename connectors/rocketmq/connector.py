@@ -37,11 +37,12 @@ from dlq.connectors.rocketmq.inspection import (
     unread_halves,
     without_index,
 )
+from dlq.connectors.rocketmq.limits import NONE, Attributes
 from dlq.connectors.rocketmq.publisher import RocketPublisher
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.reading import RocketReading
-from dlq.connectors.rocketmq.republishing import preview, target_of
-from dlq.connectors.rocketmq.routes import route_to, topic_of, why_unread
+from dlq.connectors.rocketmq.republishing import RESUME, preview, target_of, topic_of
+from dlq.connectors.rocketmq.routes import route_to, why_unread
 from dlq.connectors.rocketmq.snapshot import (
     QueueOffsets,
     begun_anew,
@@ -60,6 +61,8 @@ from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
 
 _MARGIN = 0.2
+_SILENT_SECONDS = 30.0
+"""For so long a cluster that does not answer is not asked for another topic's attributes."""
 
 
 @bound_looks
@@ -72,6 +75,8 @@ class RocketConnector(Connector):
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
         self._unreadable: dict[str, BrokerError] = {}
+        self._attributes: dict[str, Attributes] = {}
+        self._silent_until = 0.0
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
@@ -132,7 +137,19 @@ class RocketConnector(Connector):
 
     def preview(self, letter: Outgoing) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
-        return preview(letter)
+        return preview(letter, self._attributes_of(letter.target))
+
+    def _attributes_of(self, target: Target) -> Attributes:
+        """Asked once of each topic. A cluster that does not answer is asked again after a while."""
+        topic = topic_of(target)
+        if target.kind == RESUME:
+            return NONE
+        if topic not in self._attributes and time.monotonic() >= self._silent_until:
+            try:
+                self._attributes[topic] = self._cluster.attributes(topic)
+            except BrokerError:
+                self._silent_until = time.monotonic() + _SILENT_SECONDS
+        return self._attributes.get(topic)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """The groups that subscribe to a topic, as its brokers know them. A group is its own consumers, or

@@ -10,7 +10,7 @@ from dlq.connectors import lenient_json
 from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, long, understood
-from dlq.connectors.rocketmq.routes import topic_of
+from dlq.connectors.rocketmq.republishing import topic_of
 from dlq.core.errors import AccessDenied
 
 _INTERVAL = 5.0

@@ -16,8 +16,7 @@ from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import StoredMessage, parse, parse_properties
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, scan_queue
 from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, understood
-from dlq.connectors.rocketmq.republishing import RESUME, UNIQUE_KEY, message_of, unique_key_of
-from dlq.connectors.rocketmq.routes import topic_of
+from dlq.connectors.rocketmq.republishing import RESUME, UNIQUE_KEY, message_of, topic_of, unique_key_of
 from dlq.connectors.rocketmq.transaction_outcomes import query_answer, query_fields
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.provenance import REPLAY_ID

@@ -66,6 +66,7 @@ class RequestCode(IntEnum):
     TOPIC_GROUPS = 300
     RESUME_CHECK = 323
     GROUP_TOPICS = 343
+    TOPIC_CONFIG = 351
     EPOCHS = 1007
 
 
@@ -75,6 +76,7 @@ class ResponseCode(IntEnum):
     OK = 0
     SYSTEM_ERROR = 1
     BUSY = 2
+    NOT_SUPPORTED = 3
     FLUSH_DISK_TIMEOUT = 10
     SLAVE_NOT_AVAILABLE = 11
     FLUSH_SLAVE_TIMEOUT = 12

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
+from dlq.connectors.rocketmq.limits import NONE, Attributes, warnings, why_refused, why_unnamed
 from dlq.connectors.rocketmq.message import BATCH, COMPRESSION, encode_properties, parse_properties
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Keep, strip_failure
@@ -54,6 +55,13 @@ class Message(NamedTuple):
     sys_flag: int
     flag: int
     reconsume_limit: int | None
+
+
+def topic_of(target: Target) -> str:
+    """Where a target's letters are stored: a group's lie in its retry topic, a resumed check begins with a
+    new half message."""
+    topics = {"group": f"{RETRY}{target.name}", RESUME: HALF}
+    return topics.get(target.kind, target.name)
 
 
 def target_of(record: Record, to: str) -> Target | None:
@@ -152,15 +160,15 @@ def unique_key_of(outgoing: Outgoing) -> str:
     return _properties_of(outgoing.record).get(UNIQUE_KEY) or outgoing.provenance[REPLAY_ID].upper()
 
 
-def preview(letter: Outgoing) -> SendPreview:
-    """What sending it would strip, warn of, or fail on."""
+def preview(letter: Outgoing, attributes: Attributes = NONE) -> SendPreview:
+    """What sending it would strip, warn of, or fail on; `attributes` are those of its topic."""
     _, record, target, provenance, keep_headers = letter
     if target.kind == RESUME:
         return SendPreview(problem=_why_no_resume(record))
     properties = _properties_of(record)
     kept, stripped = _own(record, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
-    topic = (record.origin or "") if target.kind == "group" else ""
+    topic, place = (record.origin or "") if target.kind == "group" else "", topic_of(target)
     why_not = {
         _ODD_PROPERTIES: not _are_separable({**kept, **provenance, "RETRY_TOPIC": topic}),
         "its flag is no number of 32 bits; change it by --edit": not _has_flag(record),
@@ -168,12 +176,20 @@ def preview(letter: Outgoing) -> SendPreview:
         f"its body of {record.body_size} bytes is more than a frame holds": record.body_size > _BODY_ROOM,
         "it is a batch that cannot be taken apart": (record.flags or 0) & BATCH == BATCH,
         _why_no_group(properties): target.kind == "group",
+        why_refused(place, attributes, kept): True,
     }
     problem = next((why for why, holds in why_not.items() if holds and why), None)
-    return SendPreview(stripped, problem, _warnings(record, target, properties))
+    said = [*_warnings(record, target, properties), *warnings(place, attributes, kept)]
+    return SendPreview(stripped, problem, said, why_unnamed(place, attributes, kept))
 
 
-preview_unasked = preview
+def preview_unasked(letter: Outgoing) -> SendPreview:
+    """The same where nobody knows the topic's attributes."""
+    found = preview(letter)
+    unknown = f"whether {topic_of(letter.target)} is compacted is not known"
+    return found._replace(warnings=[*found.warnings, unknown])
+
+
 _ODD_PROPERTIES = "a property holds what separates properties (U+0001 in a name, U+0002); change it by --edit"
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from dlq.connectors.base import Target
 from dlq.connectors.rocketmq.cluster import Cluster
-from dlq.connectors.rocketmq.republishing import RESUME
 from dlq.core.errors import AccessDenied, NotFound
-from dlq.core.rocketmq_topics import HALF, RETRY
+from dlq.core.rocketmq_topics import RETRY
 
 WritableQueue = tuple[str, int]
 """(broker name, queue)."""
@@ -27,13 +26,6 @@ class Route:
         if node not in self._near:
             self._near[node] = [place for place in self.places if place[0] == node] or self.places
         return self._near[node]
-
-
-def topic_of(target: Target) -> str:
-    """Where a target's letters are stored: a group's lie in its retry topic, a resumed check begins with a
-    new half message."""
-    topics = {"group": f"{RETRY}{target.name}", RESUME: HALF}
-    return topics.get(target.kind, target.name)
 
 
 def route_to(cluster: Cluster, target: Target, topic: str) -> Route:

@@ -13,6 +13,10 @@ from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import QUICK
 from support.waiting import eventually
 
+from dlq.connectors.base import Outgoing, Search, Target
+from dlq.core.clock import now
+from dlq.core.provenance import REPLAY_ID
+
 pytestmark = pytest.mark.rocketmq
 LARGE = 600_000
 
@@ -35,17 +39,51 @@ def archived(folder: Path, cluster: RocketMQ, driver: Driver, group: str, topic:
 
     driver.send_many(dead, 100, letter)
     eventually(lambda: driver.end(dead) == 100)
+    configure(folder, cluster, group)
+    dlq(folder, "pull")
+
+
+def configure(folder: Path, cluster: RocketMQ, group: str) -> None:
     (folder / "dlq.toml").write_text(
         f'[brokers.b]\nkind = "rocketmq"\nurl = "{cluster.url}"\n'
         f'[sources.s]\nbroker = "b"\ngroup = "{group}"\nmode = "drain"\n'
     )
-    dlq(folder, "pull")
 
 
 def planned(folder: Path, topic: str, *more: str) -> str:
     made, _ = dlq(folder, "replay", "plan", "--any-advice", "--to", f"topic:{topic}", *more)
     assert made["selected"] == 100
     return str(made["plan"])
+
+
+def test_old_values_go_to_a_compacted_topic_only_if_it_is_named(rocket: Rocket, tmp_path: Path) -> None:
+    """Before 5.0 there is none."""
+    is_there = rocket.cluster.version.startswith("5")
+    driver, topic = rocket.driver, f"prices-{rocket.number}"
+    if is_there:
+        driver.create_topic(topic, attributes="+cleanup.policy=COMPACTION,+message.type=DELAY")
+    else:
+        driver.create_topic(topic)
+    driver.create_topic(rocket.dead)
+    driver.send(rocket.dead, b"7", {"KEYS": "tea", "UNIQ_KEY": unique_key(), "RETRY_TOPIC": topic})
+    eventually(lambda: driver.end(rocket.dead) == 1)
+    configure(tmp_path, rocket.cluster, rocket.group)
+    dlq(tmp_path, "pull")
+    made, _ = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", "origin")
+    assert made["left_out"] == ({"risky": 1} if is_there else {})
+    assert (
+        f"{topic} is compacted: an old value would replace a newer one" in str(made["warnings"])
+    ) == is_there
+    made, _ = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", f"topic:{topic}")
+    assert made["selected"] == 1
+    assert ("for delayed messages: a letter goes back without its delay" in str(made["warnings"])) == is_there
+    target = Target("topic", topic)
+    record = rocket.read().records[0]
+    lost = Outgoing(0, record, target, {REPLAY_ID: "0" * 32})
+    before = rocket.connector.bounds([target])
+    found = rocket.connector.find(Search("plan", [lost], now(), before))
+    assert found.shown == {0: "unknown" if is_there else "not_sent"}
+    assert any("compacted, which may have removed it" in why for why in found.doubts) == is_there
 
 
 def test_a_letter_above_the_brokers_limit_is_refused_and_the_others_go(

@@ -170,6 +170,35 @@ def test_what_must_not_be_sent_says_why(properties: dict[str, str], kind: str, w
     assert problem is None if words is None else words in str(problem)
 
 
+COMPACTED = {"cleanup.policy": "COMPACTION"}
+ATTRIBUTES: list[tuple[dict[str, str] | None, dict[str, str], str, str]] = [
+    ({}, {}, "", ""),
+    (COMPACTED, {"KEYS": "tea"}, "compacted: an old value would replace a newer one", ""),
+    (COMPACTED, {}, "takes no message without KEYS", ""),
+    ({"cleanup.policy": "DELETE", "message.type": "NORMAL"}, {"KEYS": "tea"}, "", ""),
+    (None, {"KEYS": "tea"}, "nobody tells whether", "may not be read"),
+    (None, {}, "", "may not be read"),
+    ({"message.type": "FIFO"}, {}, "", "for ordered messages"),
+    ({"message.type": "FIFO"}, {"__SHARDINGKEY": "s"}, "", ""),
+    ({"message.type": "DELAY"}, {}, "", "without its delay"),
+    ({"message.type": "TRANSACTION"}, {}, "", "without one, committed"),
+    ({"message.type": "LITE"}, {}, "nobody would read it", ""),
+    ({"message.type": "LITE"}, {"__LITE_TOPIC": "l"}, "", ""),
+]
+
+
+@pytest.mark.parametrize("target", [Target("topic", "orders"), Target("group", "pay")], ids=str)
+@pytest.mark.parametrize(("attributes", "properties", "risk", "warning"), ATTRIBUTES)
+def test_what_a_topic_is_for_decides_whether_a_letter_goes_there_unnamed(
+    target: Target, attributes: dict[str, str] | None, properties: dict[str, str], risk: str, warning: str
+) -> None:
+    found = preview(Outgoing(0, record(properties=properties), target, PROVENANCE), attributes)
+    said = [found.problem, *found.unless_named.values()]
+    assert any(risk in why for why in said if why) if risk else not any(said)
+    told = [text for text in found.warnings if "gets it again" not in text and "sharding key:" not in text]
+    assert any(warning in text for text in told) if warning else not told
+
+
 def test_a_topic_with_other_groups_is_warned_of() -> None:
     warnings = preview(Outgoing(0, record(), Target("topic", "orders"), PROVENANCE)).warnings
     assert any("every group" in warning for warning in warnings)
