@@ -32,12 +32,29 @@ _MOST_OF_A_TOPIC = 2**16
 _UNTRUE = "that cannot be true"
 
 
-class _Queues(NamedTuple):
+class Queues(NamedTuple):
     """A topic on one broker. `permission` has the bits 4 (read) and 2 (write)."""
 
     readable: int
     writable: int
     permission: int
+    hosted: Sequence[int] | None = None
+    """Of a static topic (5.x), whose queues are numbered over all brokers: those that clients find here."""
+
+    @property
+    def most(self) -> int:
+        """No more are asked."""
+        return max(self.readable, self.writable, len(self.hosted or ()))
+
+    @property
+    def to_read(self) -> Sequence[int]:
+        """The numbers by which clients read, and commit offsets."""
+        return range(self.readable) if self.hosted is None else self.hosted
+
+    @property
+    def to_write(self) -> Sequence[int]:
+        """The numbers by which clients send."""
+        return range(self.writable) if self.hosted is None else self.hosted
 
 
 class Cluster:
@@ -108,21 +125,26 @@ class Cluster:
             documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == ResponseCode.OK]
             return {str(topic) for document in documents for topic in document.get("topicList") or ()}
 
-    def route(self, topic: str) -> Mapping[str, "_Queues"]:
+    def route(self, topic: str) -> Mapping[str, Queues]:
         """Broker name -> its queues of `topic`; empty when the name servers know no route."""
-        found: dict[str, _Queues] = {}
+        found: dict[str, Queues] = {}
         answers = self._ask_name_servers(RequestCode.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True})
         with understood(self._name_server):
             for answer in answers:
                 document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
+                static = document.get("topicQueueMappingByBroker") or {}
                 for data in document.get("queueDatas") or ():
-                    numbers = (long(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
-                    found[str(data["brokerName"])] = _Queues(*numbers)
+                    read, write, permission = (
+                        long(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm")
+                    )
+                    hosted = static.get(data["brokerName"], {}).get("currIdMap")
+                    ids = None if hosted is None else sorted(map(long, hosted))
+                    found[str(data["brokerName"])] = Queues(read, write, permission, ids)
         for node, queues in found.items():
-            if max(queues[:2]) > _MOST_QUEUES:
-                number = f"{topic} has {max(queues[:2])} queues on {for_terminal(node)[:200]}"
+            if queues.most > _MOST_QUEUES:
+                number = f"{topic} has {queues.most} queues on {for_terminal(node)[:200]}"
                 raise BrokerError(f"{self._name_server} says that {number}: {_UNTRUE}")
-        if (total := sum(max(queues[:2]) for queues in found.values())) > _MOST_OF_A_TOPIC:
+        if (total := sum(queues.most for queues in found.values())) > _MOST_OF_A_TOPIC:
             raise BrokerError(f"{self._name_server} says that {topic} has {total} queues: {_UNTRUE}")
         return dict(sorted(found.items()))
 

@@ -38,7 +38,7 @@ def _reached(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, in
     """(committed offset, end) of each queue; what was never committed is all unread."""
     masters = cluster.masters()
     for node, queues in cluster.route(topic).items():
-        for queue in range(queues.readable if node in masters else 0):
+        for queue in queues.to_read if node in masters else ():
             place = {"topic": topic, "queueId": queue}
             end = _offset(cluster, node, RequestCode.MAX_OFFSET, place)
             committed = _offset(cluster, node, RequestCode.CONSUMER_OFFSET, {**place, "consumerGroup": group})

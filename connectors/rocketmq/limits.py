@@ -29,7 +29,7 @@ def is_compacted(attributes: Mapping[str, str]) -> bool:
 def why_unnamed(
     topic: str, attributes: Attributes, properties: Mapping[str, str]
 ) -> Mapping[Literal["letter", "target"], str]:
-    """What the user must name for a letter to go there, and why. A compacted topic takes none without KEYS."""
+    """What must be named for a letter to go there, and why. A compacted topic takes none without KEYS."""
     if attributes is None and "KEYS" in properties:
         return {
             "target": f"nobody tells whether {topic} is compacted, in which an old value would replace a "

@@ -22,6 +22,9 @@ from dlq.core.errors import ConnectionLost
 _GROUP = "TOOLS_CONSUMER"
 """Registered on every broker and used by mqadmin; any other group would be created there and stay."""
 _IDLE_SECONDS = 0.5
+BY_STORE = {"lo": False}
+"""The queue is one of the broker's own, and not one of a static topic, whose numbers and offsets run over all
+brokers and leave some out (5.x, RpcRequestHeader)."""
 _PER_ANSWER = 32
 """More is never sent (maxTransferCountOnMessageInMemory)."""
 _BYTES_PER_ANSWER = 2**18
@@ -67,6 +70,7 @@ def pull_fields(place: MessageQueue, offset: int, count: int) -> dict[str, objec
         "subVersion": 0,
         "subscription": "*",
         "expressionType": "TAG",
+        **BY_STORE,
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dlq.connectors.base import Target
-from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.cluster import Cluster, Queues
 from dlq.core.errors import AccessDenied, NotFound
 from dlq.core.rocketmq_topics import RETRY
 
@@ -31,7 +31,7 @@ class Route:
 def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
     """The route to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
     try:
-        places = writable_queues(cluster, topic)
+        places = _sendable_queues(cluster, topic)
         if not places:
             return Route(closed=f"no broker has a writable topic {topic}")
         return Route(places, why_unread(cluster, target.name) if target.kind == "group" else None)
@@ -40,10 +40,22 @@ def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
 
 
 def writable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:
-    """Those of `topic` whose brokers have a master now."""
+    """Those of `topic` whose brokers have a master now, by the numbers that the brokers store."""
+    return [(node, queue) for node, queues in _writable(cluster, topic) for queue in range(queues.writable)]
+
+
+def _sendable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:
+    """The same by the numbers that are sent to, in the order in which Java's clients count them: those of a
+    static topic run over all brokers (MQClientInstance.topicRouteData2EndpointsForStaticTopic)."""
+    found = _writable(cluster, topic)
+    places = [(node, queue) for node, queues in found for queue in queues.to_write]
+    is_static = any(queues.hosted is not None for _, queues in found)
+    return sorted(places, key=lambda place: place[1]) if is_static else places
+
+
+def _writable(cluster: Cluster, topic: str) -> list[tuple[str, Queues]]:
     masters = cluster.masters()
-    route = {node: q for node, q in cluster.route(topic).items() if node in masters and q.permission & 2}
-    return [(node, queue) for node, q in route.items() for queue in range(q.writable)]
+    return [(node, q) for node, q in cluster.route(topic).items() if node in masters and q.permission & 2]
 
 
 def why_unread(cluster: Cluster, group: str) -> str | None:

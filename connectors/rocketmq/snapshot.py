@@ -9,7 +9,7 @@ from dlq.connectors.base import Checkpoint
 from dlq.connectors.log import Plan, Words, is_another, mark_letter
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse, queue_offset, split
-from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields, scan_queue
+from dlq.connectors.rocketmq.queue_scan import BY_STORE, MessageQueue, pull_fields, scan_queue
 from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, long, understood
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
@@ -93,7 +93,7 @@ def own_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
 
 def unpulled_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
     """The same without a look at the topic's permission; 0 to 0 for a queue that is not there."""
-    fields = {"topic": place.topic, "queueId": place.queue}
+    fields = {"topic": place.topic, "queueId": place.queue, **BY_STORE}
     answers = [
         cluster.ok(place.node, code, fields) for code in (RequestCode.MIN_OFFSET, RequestCode.MAX_OFFSET)
     ]
