@@ -359,6 +359,8 @@ class Proof:
     doubts: Sequence[str] = ()
     """Why letters are `unknown`, in words: a setting or a right that is missing, what has happened since they
     were sent. Empty where nothing more is known than that the broker does not show them."""
+    is_another: bool = False
+    """Another answers than the broker that was sent to, which may lack what that one had confirmed, too."""
 
 
 @dataclass(frozen=True)

@@ -237,6 +237,8 @@ class _Sender:
         self._given_at = 0
         self._pace = Pace(header.rate, stop)
         self._failure: DlqError | None = None
+        self._refusals: dict[str, tuple[int, str, int]] = {}
+        """Reason -> the line that tells of it, the first letter, and how many there are."""
         window = max(3, window)
         per_second = math.ceil(header.rate) if header.rate else window
         self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
@@ -405,5 +407,10 @@ class _Sender:
         self._run.outcomes[state] = self._run.outcomes.get(state, 0) + 1
 
     def _name_refused(self, letter: Letter, why: str) -> None:
-        if len(self._run.refused) < _MOST_NAMED:
-            self._run.refused.append(f"letter {letter.record_id} is refused: {why}")
+        """In one line for each reason."""
+        refused = self._run.refused
+        line, first, more = self._refusals.get(why, (len(refused), letter.record_id, 0))
+        if line < _MOST_NAMED:
+            self._refusals[why] = line, first, more + 1
+            who = f"letter {first} and {more} more are" if more else f"letter {first} is"
+            refused[line : line + 1] = [f"{who} refused: {why}"]

@@ -26,6 +26,10 @@ _SHORTEST_PREFIX = 8
 _WITNESSES, _LAST = 20, 1000
 """Letters of a broker that it had confirmed: it is asked of these, too. They are of the plan's last ones."""
 _DENIES = "it shows nothing of {}, which it had confirmed, so what it does not show proves nothing"
+_LACKS = (
+    "it shows nothing of {} of the last {} letters that were confirmed there, such as {}: ask their "
+    "consumers whether these came"
+)
 _SILENT = "nothing there shows what became of the rest"
 _SHOWN: Sequence[tuple[Presence, State]] = (("sent", "confirmed"), ("not_sent", "planned"))
 """What a broker shows -> what it means for the ledger."""
@@ -157,10 +161,14 @@ def _on_brokers(
             since = min(doubtful.values())
             proof = brokers.get(broker).find(Search(name, letters, since, before))
             shown, doubts = dict(proof.shown), [*proof.doubts]
-            sure = known.get(broker, []) if "not_sent" in shown.values() else []
+            is_another = proof.is_another
+            sure = known.get(broker, []) if is_another or "not_sent" in shown.values() else []
             if sure:  # asked by itself: what a broker counts may be of the letters that it is asked of
                 since = min(confirmed[letter.number] for letter in sure)
                 proof = brokers.get(broker).find(Search(name, sure, since, before))
+            lacking = [one.record.record_id for one in sure if proof.shown.get(one.number) != "sent"]
+            if is_another and lacking:
+                doubts.append(_LACKS.format(len(lacking), len(sure), lacking[0]))
             denied = [one.record.record_id for one in sure if proof.shown.get(one.number) == "not_sent"]
             if denied:
                 shown = {number: "sent" if was == "sent" else "unknown" for number, was in shown.items()}

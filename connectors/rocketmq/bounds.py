@@ -190,6 +190,7 @@ class Since:
         self._is_older = since < before.get(_KEPT, 0)
         self._masters = cluster.masters(refresh=True)
         self._doubts: dict[str, list[str]] = {}
+        self.is_another = False
 
     def end_of(self, place: MessageQueue) -> int | None:
         """Where a queue ended; None where nothing says so."""
@@ -254,6 +255,7 @@ class Since:
         settings = self._cluster.configuration(node)
         here = {**masters(self._cluster, [node]), **_epoch(node, self._cluster, settings)}
         if another := why_another(self._before, here, node):
+            self.is_another = True
             return [another]
         if settings.get("brokerRole") == "SLAVE":
             return ["is registered as a master, and is a slave"]

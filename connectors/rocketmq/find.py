@@ -37,12 +37,13 @@ def find(cluster: Cluster, search: Search) -> Proof:
     A broker that was killed while it wrote a message keeps the start of it: body whole, properties cut. Which
     letter that is, nothing proves.
     """
-    known = _Known(cluster, search.letters, Since(cluster, search.before, search.since))
+    since = Since(cluster, search.before, search.since)
+    known = _Known(cluster, search.letters, since)
     known.ask_indexes()
     if known.missing_letters():
         time.sleep(_SETTLED)
         known.look_through()
-    return Proof(known.shown, known.doubts)
+    return Proof(known.shown, known.doubts, since.is_another)
 
 
 class _Known:

@@ -209,6 +209,8 @@ _NOT_STORED = (
     ResponseCode.NO_TOPIC,
     ResponseCode.NO_GROUP,
 )
+_OF_ALL = (ResponseCode.BUSY, ResponseCode.NO_TOPIC)
+"""Of these, each letter of a batch that is refused would be refused alone."""
 _OUTBOX_BYTES = 64 * 1024
 _MOST_REQUESTS = 256
 _HEAVY = 256 * 1024
@@ -404,7 +406,7 @@ class RocketPublisher(WindowedPublisher):
         outcome, detail = outcome_of(answer, is_empty=not batch.messages[0].body)
         if answer.code in _NOT_SAFE:
             self._unsafe = f"{batch.place[0]}: {detail}; nothing more is sent"
-        if outcome == "refused" and answer.code != ResponseCode.BUSY and len(batch.numbers) > 1:
+        if outcome == "refused" and answer.code not in _OF_ALL and len(batch.numbers) > 1:
             self.answers += [RefusedTogether(number, str(detail)) for number in batch.numbers]
         else:
             self.answers += [Sent(number, outcome, detail) for number in batch.numbers]

@@ -70,5 +70,6 @@ def why_unread(cluster: Cluster, group: str) -> str | None:
     if readers is None or group in readers or not cluster.topics_of(group):
         return None
     return (
-        f"{group} reads other topics and has never read {topic}: it consumes by POP or gRPC; use --to origin"
+        f"{group} reads other topics and has never read {topic}, as groups do that consume in order, or by "
+        "POP or gRPC; use --to origin"
     )

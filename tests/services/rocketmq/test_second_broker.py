@@ -120,6 +120,38 @@ def test_a_broker_hangs_until_both_have_given_it_up(rocket_pair: RocketMQ, tmp_p
     through(rocket_pair, tmp_path, lambda: os.kill(rocket_pair.pid("broker-b"), signal.SIGSTOP), goes_on)
 
 
+def test_a_slave_that_lags_is_promoted_in_mid_replay(tmp_path: Path) -> None:
+    """It lacks what came last, and the topic: nothing is concluded, nothing is sent again, and it is said."""
+    with RocketMQ("5.5.0") as cluster:
+        driver = Driver(cluster.addresses["broker-a"])
+        fill(driver, "pay")
+        cluster.start_slave("broker-s")
+        slave = Driver(cluster.addresses["broker-s"])
+        eventually(lambda: slave.end("%DLQ%pay") == NUMBER)
+        cluster.kill("broker-s")
+        driver.create_topic("work")
+        archive = Archive(tmp_path, {"kind": "rocketmq", "url": cluster.url}, {"s": {"group": "pay"}})
+        archive.pull_to_the_end("s", NUMBER)
+        plan = archive.plan(to="topic:work")
+        assert archive.apply(plan, lambda sent: cluster.kill("broker-a") if sent > 500 else None).lost
+        states = archive.states(plan)
+        assert states["confirmed"] > 20 and states["in_doubt"] and states["planned"] > 1, states
+        eventually(lambda: not cluster._registered())
+        cluster.promote("broker-s")
+        eventually(lambda: cluster._registered())
+        resolved = archive.reconcile(plan)
+        assert (resolved.sent, resolved.not_sent, resolved.unknown) == (0, 0, states["in_doubt"])
+        said = "\n".join(resolved.notes)
+        assert "broker-a has another master" in said
+        assert "it shows nothing of 20 of the last 20 letters that were confirmed there" in said
+        [refused] = archive.apply(plan).refused
+        assert f"and {states['planned'] - 1} more are refused: no broker has a writable topic work" in refused
+        assert archive.states(plan) == {
+            **{state: states[state] for state in ("confirmed", "in_doubt")},
+            "refused": states["planned"],
+        }
+
+
 def test_both_are_restarted_one_after_the_other(rocket_pair: RocketMQ, tmp_path: Path) -> None:
     def restart_the_other(_over: Event) -> None:
         rocket_pair.start_node("broker-a")
