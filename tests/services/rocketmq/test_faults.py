@@ -501,35 +501,6 @@ def test_letters_go_back_to_the_broker_that_they_came_from(two: Own) -> None:
     connector.close()
 
 
-def test_letters_go_to_a_static_topic_whose_queues_were_moved(two: Own) -> None:
-    """5.x numbers its queues over all brokers; some of each broker's own lead nowhere any more."""
-    cluster = two.cluster
-    if not cluster.version.startswith("5"):
-        return
-    brokers = "broker-a,broker-b"
-    assert "written" in cluster.admin("updateStaticTopic", "-t", two.topic, "-qn", "4", "-b", brokers)
-    assert "written" in cluster.admin("remappingStaticTopic", "-t", two.topic, "-b", "broker-b")
-    two.fill("broker-a", 20)
-    two.fill("broker-b", 20)
-    connector, target = connector_of(cluster), Target("topic", two.topic)
-    driver = Driver(cluster.addresses["broker-b"])
-    eventually(lambda: set(connector._cluster.route(two.topic)["broker-b"].to_write) == {0, 1, 2, 3})
-    records = read_all(connector, two.request).records
-    before, since = connector.bounds([target]), now()
-    letters = [
-        Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i, record in enumerate(records)
-    ]
-    replay_one(connector, letters[:39])
-    eventually(lambda: sum(driver.end(two.topic, queue) % 10_000 for queue in range(4)) == 39)
-    found = connector.find(Search("plan", letters, since, before))
-    assert found.shown == {n: "sent" if n < 39 else "not_sent" for n in range(40)}, found.doubts
-    driver.create_group("readers", retries=1)
-    driver.commit_offset("readers", two.topic, 10_000)
-    [readers] = connector.consumption([target])[target]
-    assert readers.waiting >= 39
-    connector.close()
-
-
 def test_name_servers_and_masters_that_are_down_are_unreachable(one: Own) -> None:
     cluster = one.cluster
     cluster.kill("broker-a")

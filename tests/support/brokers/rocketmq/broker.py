@@ -76,8 +76,14 @@ class RocketMQ:
     """One name server and `nodes` masters. `kill` is kill -9; what the operating system has is kept."""
 
     def __init__(
-        self, version: str, nodes: int = 1, jvm: Sequence[str] = QUICK, **configuration: object
+        self,
+        version: str,
+        nodes: int = 1,
+        jvm: Sequence[str] = QUICK,
+        controller: str = "",
+        **configuration: object,
     ) -> None:
+        """`controller`: where one elects masters, if any (5.x); `configuration` is the brokers'."""
         self.version, self.jars, self.jvm = version, install(version), jvm
         self.folder = Path(tempfile.mkdtemp(prefix="rocketmq-"))
         self.namespace = namespace()
@@ -85,6 +91,7 @@ class RocketMQ:
         self.url = f"rocketmq://{self.name_server}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.addresses: dict[str, str] = {}
+        self._controller = controller
         for letter in "abc"[:nodes]:
             self._configure(f"broker-{letter}", configuration)
         (self.folder / "conf").mkdir(exist_ok=True)
@@ -124,6 +131,12 @@ class RocketMQ:
         """Start everything; returns when the name server lists every broker."""
         host, _, port = self.name_server.partition(":")
         (self.folder / "namesrv.conf").write_text(f"listenPort={port}\nbindAddress={host}\n")
+        if self._controller:
+            settings = {"Group": "c", "Peers": f"n0-{self._controller}", "SelfId": "n0"}
+            lines = [f"controllerDLeger{name}={value}\n" for name, value in settings.items()]
+            store = f"controllerStorePath={self.folder / 'controller'}\nlistenPort={next(PORTS)}\n"
+            (self.folder / "controller.conf").write_text("".join([*lines, store, f"bindAddress={host}\n"]))
+            self._spawn("controller", "controller.ControllerStartup", "256m", b"boot success")
         self.revive()
 
     def revive(self) -> None:
