@@ -2,24 +2,31 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dlq.connectors.base import NO_CHECKPOINT, Batch, Checkpoint, Gap, ReadRequest
-from dlq.connectors.log import LogReading, OffsetRange, Plan
+from dlq.connectors.log import LogReading, OffsetRange, Plan, find_generation
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import encode, parse, queue_offset
 from dlq.connectors.rocketmq.queue_scan import PullScan, Step, scan_queue
 from dlq.connectors.rocketmq.records import record_maker
 from dlq.connectors.rocketmq.remoting import ProtocolError
-from dlq.connectors.rocketmq.snapshot import QueueOffsets, checkpoint_of
+from dlq.connectors.rocketmq.snapshot import QueueOffsets, checkpoint_of, is_still_there
 from dlq.connectors.rocketmq.transaction_outcomes import Outcomes, untold_key
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import ConnectionLost, NotFound
 
 _YIELD_SECONDS = 1.0
 _UNTOLD = (
     "{}: of transactions that have ended its index knows no message, and their topics' queues could not be "
     "looked through to the end: nothing tells that they were rolled back"
+)
+
+
+_DELETED = (
+    "{} was deleted while it was read, and perhaps made again: what it held from offset {} on is gone, and "
+    "the next pull reads what is there then from its start"
 )
 
 
@@ -59,8 +66,11 @@ class RocketReading(LogReading):
     def _scan(self, offset_range: OffsetRange[QueueOffsets]) -> Iterator[Batch]:
         (place, *_), request = offset_range.place, self._request
         make = record_maker(request, self._version[place.node], place.node)
-        for step in _gathered(self._steps(offset_range), request.batch_rows, request.batch_bytes):
+        reached, first = offset_range.start, None
+        steps = _while_there(self._steps(offset_range))
+        for step in _gathered(steps, request.batch_rows, request.batch_bytes):
             messages, reached = self._within_limit(step)
+            first = first or next(iter(messages), None)
             self._taken += len(messages)
             records = make([*messages, *self._copies(place.node, messages)])
             self._position += len(records)
@@ -68,7 +78,25 @@ class RocketReading(LogReading):
             gaps = [gap._replace(log=offset_range.key, is_counted=True) for gap in step.gaps]
             yield Batch(records, self._position, checkpoint, (), gaps)
             if self._taken == request.limit:
-                return
+                break
+        if offset_range.start < offset_range.end:
+            yield from self._look_again(offset_range, reached, first)
+
+    def _look_again(
+        self, offset_range: OffsetRange[QueueOffsets], reached: int, first: bytes | None
+    ) -> Iterator[Batch]:
+        """What was read may be of two queues where the topic was deleted meanwhile, and made again: the next
+        reading begins at the start of what is there then."""
+        place, key = offset_range.place.place, offset_range.key
+        if is_still_there(self._cluster, offset_range.place, reached, first):
+            if reached < offset_range.end and self._taken != self._request.limit:
+                raise ConnectionLost(f"{place} was not there for a moment")
+            return
+        self.complete, self.notes = False, [*self.notes, _DELETED.format(place, reached)]
+        end = offset_range.end if reached < offset_range.end else None
+        generation, _ = find_generation(str(place), {**self._request.resume, key: reached})
+        begin_anew = {f"{place}~{generation + 1}": 0}
+        yield Batch([], self._position, begin_anew, (), [Gap(str(place), reached, end, key, end is not None)])
 
     def _copies(self, node: str, messages: Sequence[bytes]) -> list[bytes]:
         """The real messages of the transactions in a batch. They are evidence beside the snapshot."""
@@ -106,6 +134,12 @@ class RocketReading(LogReading):
         if (node, aside) not in self._links:
             self._links[node, aside] = self._cluster.new_link(node)
         return self._links[node, aside]
+
+
+def _while_there(steps: Iterable[Step]) -> Iterator[Step]:
+    """Those that come before the topic is gone."""
+    with suppress(NotFound):
+        yield from steps
 
 
 def _gathered(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:

@@ -128,6 +128,18 @@ def _told(message: StoredMessage) -> str:
     return f"{message.born_at} {message.stored_at} {message.body_crc} {message.properties.hex()}"
 
 
+def is_still_there(cluster: Cluster, offsets: QueueOffsets, reached: int, first: bytes | None) -> bool | None:
+    """Whether a queue that was read to `reached`, beginning with the letter `first`, is the same queue; None
+    where its topic is not there. A letter that retention has taken meanwhile proves nothing. Raises
+    BrokerError."""
+    look = offsets_of if offsets.pullable else unpulled_offsets
+    now = look(cluster, offsets.place)
+    if now is None or first is None:
+        return now and now.highest >= reached
+    found = message_at(cluster, now, queue_offset(first))
+    return now.highest >= reached and (found is None or _told(found) == _told(parse(first)))
+
+
 def begun_anew(cluster: Cluster, found: Sequence[QueueOffsets], resume: Checkpoint) -> set[MessageQueue]:
     """Queues that hold another letter where the last one was read: a replaced store that has grown as far. No
     clock is asked. Raises BrokerError."""

@@ -2,10 +2,12 @@
 
 import os
 import zlib
+from pathlib import Path
 
 import pytest
 from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.faults import Archive
 from support.waiting import eventually
 
 from dlq.connectors.rocketmq.message import parse_properties
@@ -70,6 +72,41 @@ def fill(rocket: Rocket, count: int, size: int = 100) -> None:
     body = os.urandom(size)
     rocket.driver.send_many(rocket.dead, count, lambda i: (body, {"UNIQ_KEY": unique_key(), "n": str(i)}))
     eventually(lambda: rocket.driver.end(rocket.dead) == count)
+
+
+@pytest.mark.parametrize("again", [0, 30, 9000], ids="made again with {}".format)
+def test_a_topic_that_is_deleted_in_mid_pull_has_nothing_left_and_is_read_anew(
+    rocket: Rocket, tmp_path: Path, again: int
+) -> None:
+    driver, dead = rocket.driver, rocket.dead
+
+    def fill(what: str, count: int) -> None:
+        driver.create_topic(dead)
+        letter = lambda n: (b"%s %d" % (what.encode(), n), {"UNIQ_KEY": unique_key()})  # noqa: E731
+        driver.send_many(dead, count, letter)
+        eventually(lambda: driver.end(dead) == count)
+
+    def make_anew(_done: int) -> None:
+        if not over:
+            over.append(True)
+            driver.delete_topic(dead)
+            if again:
+                fill("new", again)
+
+    fill("old", 8000)
+    source = {"s": {"group": rocket.group}}
+    archive, over = Archive(tmp_path, {"kind": "rocketmq", "url": rocket.cluster.url}, source), list[bool]()
+    pulled = archive.pull("s", make_anew)
+    assert (pulled.left, pulled.captured + pulled.gone, pulled.partial) == (0, 8000, True)
+    assert pulled.lost == pulled.gone or again > 8000
+    assert any("deleted while it was read" in note for note in pulled.notes), pulled.notes
+    if not again:
+        fill("new", 40)
+    archive.pull("s")
+    found = archive.bodies("s")
+    news = {b"new %d" % n: 1 for n in range(again or 40)}
+    assert {body: number for body, number in found.items() if body.startswith(b"new")} == news
+    assert archive.pull("s").captured == 0
 
 
 def test_many_letters_come_once_each_in_offset_order(rocket: Rocket) -> None:

@@ -28,6 +28,7 @@ class AdminCode(IntEnum):
     HEARTBEAT = 34
     SEND_BACK = 36
     END_TRANSACTION = 37
+    DELETE_TOPIC = 215
     CREATE_GROUP = 200
 
 
@@ -78,6 +79,11 @@ class Driver:
             AdminCode.CREATE_TOPIC,
             {"topic": topic, **numbers, **kind, **({"attributes": attributes} if attributes else {})},
         )
+
+    def delete_topic(self, topic: str) -> None:
+        """5.5 then stumbles over the timers that it lacks (timerWheelEnable=false), and says so."""
+        self.link.call(AdminCode.DELETE_TOPIC, {"topic": topic})
+        eventually(lambda: self.link.call(RequestCode.TOPIC_STATS, {"topic": topic}).code == 17)
 
     def create_group(self, group: str, retries: int) -> None:
         """A consumer group whose messages die after so many retries."""
