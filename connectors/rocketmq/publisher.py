@@ -89,7 +89,7 @@ def _framed(link: Link, batch: _SendBatch) -> tuple[int, bytes]:
     """The request, not sent yet, and its opaque number."""
     first, is_batch = batch.messages[0], len(batch.messages) > 1
     own = {
-        "g": str(time.time_ns() // 1_000_000),
+        "g": first.born or str(time.time_ns() // 1_000_000),
         "i": "" if is_batch else _properties(first),
         "m": "true" if is_batch else "false",
     }

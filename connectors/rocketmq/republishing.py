@@ -41,6 +41,7 @@ _PROPERTIES_ROOM = 32_600
 """Brokers add up to 110 bytes of their own."""
 _BODY_ROOM = 16 * 2**20 - 2**18
 """A larger frame closes the connection without an answer. Properties take up to six times as much in it."""
+_MILLISECONDS = re.compile(r"[1-9][0-9]{,17}")
 _FLAG = re.compile(r"-?[0-9]{1,10}")
 _MAGIC = {0: b"\x78", 1: b"\x04\x22\x4d\x18", 2: b"\x28\xb5\x2f\xfd", 3: b"\x78"}
 _SYSTEM = (HALF, OP_TOPIC, DISCARDED)
@@ -55,6 +56,8 @@ class Message(NamedTuple):
     sys_flag: int
     flag: int
     reconsume_limit: int | None
+    born: str | None = None
+    """Milliseconds, where it is not now: what goes back to its group is a retry, which keeps that time."""
 
 
 def topic_of(target: Target) -> str:
@@ -137,7 +140,13 @@ def message_of(outgoing: Outgoing) -> Message:
         _compression(record),
         int(record.headers.get("flag", 0)),
         16 if is_group else None,
+        _born(record) if is_group else None,
     )
+
+
+def _born(record: Record) -> str | None:
+    born = str(record.headers.get("bornTimestamp", ""))
+    return born if _MILLISECONDS.fullmatch(born) else None
 
 
 def _has_flag(record: Record) -> bool:
@@ -207,6 +216,7 @@ def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> 
         ),
         "publishing a half message forces its commit: the business must have decided so": is_discarded,
         "5.x brokers refuse an empty body": record.body_size == 0,
+        "who sent it waited for a reply, and waits no longer": "REPLY_TO_CLIENT" in properties,
         "ordered by its sharding key: queues are chosen by Java's hash, one message of a queue in flight": (
             SHARDING_KEY in properties
         ),

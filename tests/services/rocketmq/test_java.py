@@ -98,7 +98,9 @@ def test_messages_of_java_consumers_die_by_send_back_by_fallback_and_in_order(
 def test_a_replay_to_the_group_alone_reaches_its_consumer_and_waits_for_one_that_is_stopped(
     rocket: Rocket,
 ) -> None:
-    rocket.driver.send(rocket.topic, b"x", {"UNIQ_KEY": unique_key()})
+    """What its listener sees is what it saw the first time, and at the retry after that."""
+    told = {"UNIQ_KEY": unique_key(), "KEYS": "k1 k2", "TAGS": "t", "user": "u"}
+    rocket.driver.send(rocket.topic, b"x", told, h=7, g=1_600_000_000_000)
     with running(rocket.cluster, "RocketFailing", rocket.topic, rocket.group):
         for way in ("send_back", "fallback"):
             replay_id = replayed(rocket, dead(rocket, way))
@@ -108,6 +110,13 @@ def test_a_replay_to_the_group_alone_reaches_its_consumer_and_waits_for_one_that
         ).problem
         eventually(lambda: committed(rocket, "send_back"))
     assert "in order" in str(problem)
+    seen = (rocket.cluster.folder / f"{rocket.topic}.seen").read_text().splitlines()
+    message = [rocket.topic, "t", "k1 k2", told["UNIQ_KEY"], "7", "1600000000000", "x"]
+    assert [one.split("\t")[:8] for one in seen] == [[*message, times] for times in "0101"]
+    first, retry, again, _ = (set(one.split("\t")[8].split()) for one in seen)
+    ours = {name for name in again if name.startswith("dlq_replay_")}
+    assert again - ours - first == {"RETRY_TOPIC"} < retry
+    assert first <= again
     assert replayed(rocket, dead(rocket, "send_back"))
 
 

@@ -131,6 +131,21 @@ def test_a_letter_for_its_group_alone_names_its_topic() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [("1600000000000", "1600000000000"), (1, "1"), ("0", None), ("-1", None), ("9" * 30, None), ("x", None)],
+)
+def test_what_goes_back_to_its_group_keeps_its_time(told: Any, kept: str | None) -> None:
+    letter = record(headers={"bornTimestamp": told})
+    assert (sent(letter, "group").born, sent(letter).born) == (kept, None)
+
+
+def test_who_waited_for_a_reply_is_told_of() -> None:
+    asked = record(properties={"REPLY_TO_CLIENT": "10.0.0.1@7", "CORRELATION_ID": "c"})
+    warnings = preview(Outgoing(0, asked, Target("group", "pay"), PROVENANCE)).warnings
+    assert warnings == ["who sent it waited for a reply, and waits no longer"]
+
+
 def test_a_letter_without_a_unique_key_is_given_one_to_be_found_by() -> None:
     outgoing = Outgoing(0, record(), Target("topic", "orders"), PROVENANCE)
     assert message_of(outgoing).properties["UNIQ_KEY"] == unique_key_of(outgoing) == "AB" * 16
