@@ -6,8 +6,10 @@ from fnmatch import fnmatchcase
 
 
 def host_of(address: str) -> str:
-    """The host of host:port, [host]:port or host."""
-    return address.rpartition("]")[0].lstrip("[") if "[" in address else address.partition(":")[0]
+    """The host of host:port, [host]:port, host or [host]. It must be what is connected to: a::1:9876 is
+    no address of a host named a."""
+    host, colon, port = address.rpartition(":")
+    return (host if colon and "]" not in port else address).strip("[]")
 
 
 def is_here(host: str) -> bool:

@@ -21,6 +21,7 @@ from dlq.connectors.rocketmq.remoting import (
     text_fields,
 )
 from dlq.core.errors import ConnectionLost, Unreachable
+from dlq.core.hosts import host_of
 from dlq.core.protocols import foreign
 
 _CHUNK = 2**18
@@ -69,8 +70,7 @@ class Link:
         outbound.guard(self._socket, unsent_seconds)
 
     def _connect(self) -> socket.socket:
-        host, _, port = self.address.rpartition(":")
-        host = host.strip("[]")
+        host, port = host_of(self.address), self.address.rpartition(":")[2]
         try:
             plain = socket.create_connection((host, int(port)), self._access.timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -60,6 +60,12 @@ ODD: Mapping[str, tuple[Mapping[int, Any], Ask]] = {
     "a retention of 400 digits": ({26: b"fileReservedTime=" + b"9" * 400}, broker_facts),
     "a start of 4,000 digits": ({28: {"table": UP | {"bootTimestamp": "9" * 4000}}}, runtime),
     "70,000 queues on three brokers": ({105: {"queueDatas": [*many_queues(3, 23_334)]}}, route),
+    "a static topic that is none": ({105: {**queues()[105], "topicQueueMappingByBroker": [7]}}, route),
+    "attributes that are none": ({351: {"attributes": [7]}}, lambda cluster: cluster.attributes("t")),
+    "epochs that are none": (
+        {26: b"enableControllerMode=true\n", 28: {"table": UP}, 1007: {"epochList": [{"epoch": LARGE}]}},
+        lambda cluster: bounds.bounds(cluster, [TARGET]),
+    ),
     "5,000 masters": (
         {106: {"brokerAddrTable": {f"b{n}": {"brokerAddrs": {"0": "h:1"}} for n in range(5000)}}},
         lambda cluster: cluster.masters(),

@@ -1,0 +1,96 @@
+"""Name servers name the brokers: nothing goes to one that the configuration keeps out, not a signature."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from support.brokers.hostile import remoting
+from support.servers.hostile import Server
+
+from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
+from dlq.connectors.rocketmq.connector import RocketConnector
+from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.core.errors import BrokerError
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+SOURCE, TARGET = Source("s", "b", group="g"), Target("topic", "t")
+LETTER = Outgoing(0, Record("1" * 32, "s", "b", "rocketmq", "%DLQ%g"), TARGET, {"dlq_replay_id": "ab" * 16})
+HALVES = Source("s", "b", transactions=True)
+ASKS: dict[str, Any] = {
+    "doctor": lambda it: it.inspect(SOURCE),
+    "watch": lambda it: it.gauge(SOURCE),
+    "discover": lambda it: it.discover(),
+    "pull": lambda it: it.read(ReadRequest(SOURCE, "drain", "p")),
+    "pull of transactions": lambda it: it.read(ReadRequest(HALVES, "drain", "p")),
+    "consumers": lambda it: it.consumers([TARGET]),
+    "bounds": lambda it: it.bounds([TARGET]),
+    "apply": lambda it: [*it.publisher(SendRequest("p", 8)).publish(iter([LETTER]))],
+}
+
+
+class Cluster(NamedTuple):
+    """A name server here, and the broker that it names, on another host."""
+
+    name_server: Server
+    broker: Server
+    heard: list[bytes]
+
+    def connector(self, **settings: Any) -> RocketConnector:
+        url = f"rocketmq://{self.name_server.address}"
+        return RocketConnector(RocketBroker("b", "rocketmq", url, timeout="1s", **settings))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv("SECRET", "no one else's")
+    heard, named = list[bytes](), list[str]()
+
+    def listen(peer: socket.socket) -> None:
+        heard.append(peer.recv(2**16))
+
+    with Server(remoting({}, named)) as name_server, Server(listen, "127.0.0.2") as broker:
+        named.append(broker.address)
+        yield Cluster(name_server, broker, heard)
+
+
+@pytest.mark.parametrize("what", ASKS)
+def test_a_broker_that_the_configuration_keeps_out_gets_no_byte(cluster: Cluster, what: str) -> None:
+    connector = cluster.connector(hosts=("*.example",), access_key="k", secret_key_env="SECRET")
+    with pytest.raises(BrokerError, match=r"b names 127\.0\.0\.2:\d+, and brokers\.b\.hosts allows") as error:
+        ASKS[what](connector)
+    assert "nothing was sent there; add it, if it is yours" in str(error.value)
+    assert (cluster.broker.connections, cluster.heard) == (0, [])
+    search = Search("p", [LETTER], 0, {})
+    assert connector.find(search).shown == {0: "unknown"}
+    assert (cluster.broker.connections, cluster.heard) == (0, [])
+
+
+@pytest.mark.parametrize("hosts", [("127.0.0.2",), ()])
+def test_a_broker_that_the_configuration_allows_gets_signed_requests(
+    cluster: Cluster, hosts: tuple[str, ...]
+) -> None:
+    connector = cluster.connector(hosts=hosts, access_key="k", secret_key_env="SECRET")
+    with pytest.raises(BrokerError):
+        connector.inspect(SOURCE)
+    assert b'"Signature"' in cluster.heard[0]
+    assert b"no one else's" not in cluster.heard[0]
+
+
+@pytest.mark.parametrize("address", ["cafe::1:10911", "[cafe]::1:10911", "127.0.0.1:1@127.0.0.2:1"])
+def test_a_host_is_the_one_that_is_connected_to(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    with Server(remoting({}, [address])) as name_server:
+        url = f"rocketmq://{name_server.address}"
+        connector = RocketConnector(RocketBroker("b", "rocketmq", url, hosts=("cafe",)))
+        connect = socket.create_connection
+
+        def create(to: tuple[str, int], *more: Any) -> socket.socket:
+            tried.append(to[0])
+            return connect(to, *more)
+
+        monkeypatch.setattr(socket, "create_connection", create)
+        with pytest.raises(BrokerError, match=r"brokers\.b\.hosts allows cafe alone"):
+            connector.inspect(SOURCE)
+    assert set(tried) == {"127.0.0.1"}
