@@ -102,7 +102,7 @@ def bounds(cluster: Cluster, targets: Iterable[Target]) -> Checkpoint:
     for node in {place.node for place in places}:
         if runtime := runtime_of(cluster, node):
             found |= store_of(node, runtime, _first_stored(cluster, node, runtime.log_start))
-        found |= {**masters(cluster, [node]), **_epoch(node, cluster, cluster.configuration(node))}
+        found |= {**masters(cluster, [node]), **_epoch(cluster, node, cluster.configuration(node))}
     return found
 
 
@@ -112,7 +112,7 @@ def masters(cluster: Cluster, nodes: Iterable[str]) -> Checkpoint:
     return {f"{node}{_MASTER}{address}": 1 for node in nodes for address in cluster.listed.get(node, ())}
 
 
-def _epoch(node: str, cluster: Cluster, settings: Mapping[str, str]) -> Checkpoint:
+def _epoch(cluster: Cluster, node: str, settings: Mapping[str, str]) -> Checkpoint:
     """Of a master that a controller elects: one that was deposed, and elected again, has cut off what the
     other lacked (AutoSwitchHAClient). Nothing of one that none elects."""
     if settings.get("enableControllerMode") != "true":
@@ -253,7 +253,7 @@ class Since:
     def _why_not_all(self, node: str, topic: str) -> list[str]:
         """Why a broker's queues may not hold all that it took."""
         settings = self._cluster.configuration(node)
-        here = {**masters(self._cluster, [node]), **_epoch(node, self._cluster, settings)}
+        here = {**masters(self._cluster, [node]), **_epoch(self._cluster, node, settings)}
         if another := why_another(self._before, here, node):
             self.is_another = True
             return [another]

@@ -155,8 +155,8 @@ class Cluster:
         return self._listed(nodes, RequestCode.TOPIC_GROUPS, {"topic": topic}, "groupList")
 
     def attributes(self, topic: str) -> Mapping[str, str] | None:
-        """What brokers of 5.x know a topic by, all together; those before know none. None where one does not
-        tell. Raises Unreachable, ConnectionLost."""
+        """What brokers of 5.x know a topic by, all together; where they differ a value holds several words.
+        Those before 5.0 know none. None where one does not tell. Raises BrokerError."""
         masters, found = self.masters(), dict[str, str]()
         for node in self.route(topic):
             if node not in masters:
@@ -166,7 +166,8 @@ class Cluster:
                 return None
             with understood(node):
                 told = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
-                found |= {str(name): str(value) for name, value in (told.get("attributes") or {}).items()}
+                for name, value in (told.get("attributes") or {}).items():
+                    found[name] = " ".join(dict.fromkeys([*found.get(name, "").split(), str(value)]))
         return found
 
     def topics_of(self, group: str) -> set[str]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
+from dlq.core.rocketmq_topics import RETRY
+
 Attributes = Mapping[str, str] | None
 """Of a topic; None: its brokers do not tell."""
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -23,14 +25,15 @@ _MEANS = {
 
 def is_compacted(attributes: Mapping[str, str]) -> bool:
     """Whether the topic keeps the last message of each key, and drops the others."""
-    return attributes.get("cleanup.policy") == _COMPACTED
+    return _COMPACTED in attributes.get("cleanup.policy", "")
 
 
 def why_unnamed(
     topic: str, attributes: Attributes, properties: Mapping[str, str]
 ) -> Mapping[Literal["letter", "target"], str]:
-    """What must be named for a letter to go there, and why. A compacted topic takes none without KEYS."""
-    if attributes is None and "KEYS" in properties:
+    """What must be named for a letter to go there, and why. A compacted topic takes none without KEYS, and
+    so would hold no retries."""
+    if attributes is None and "KEYS" in properties and not topic.startswith(RETRY):
         return {
             "target": f"nobody tells whether {topic} is compacted, in which an old value would replace a "
             "newer one (GET on the topic)"

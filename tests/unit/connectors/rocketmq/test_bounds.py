@@ -1,8 +1,12 @@
 """Which broker can say that a letter was not sent to it: the very one, or none."""
 
 import pytest
+from support.brokers.hostile import remoting
+from support.servers.hostile import Server
 
-from dlq.connectors.rocketmq.bounds import why_another
+from dlq.connectors.rocketmq.bounds import masters, why_another
+from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.description import RocketBroker
 
 SENT_TO = {"a#master 10.0.0.1:10911": 1, "a#epoch 3": 1}
 
@@ -29,3 +33,13 @@ def test_not_sent_is_the_word_of_the_master_that_was_sent_to(
     why = why_another(then, now, "a")
     assert (why is None) == (words is None)
     assert words is None or words in str(why)
+
+
+def test_name_servers_that_disagree_name_two_masters_of_a_broker() -> None:
+    with Server(remoting({}, ["10.0.0.2:10911"])) as one, Server(remoting({}, ["10.0.0.1:10911"])) as other:
+        url = f"rocketmq://{one.address},{other.address}"
+        cluster = Cluster(RocketBroker("b", "rocketmq", url))
+        found = masters(cluster, cluster.masters())
+        cluster.close()
+    assert [*found] == ["broker-a#master 10.0.0.1:10911", "broker-a#master 10.0.0.2:10911"]
+    assert "now: 10.0.0.1:10911 and 10.0.0.2:10911" in str(why_another(found, found, "broker-a"))

@@ -190,8 +190,8 @@ ATTRIBUTES: list[tuple[dict[str, str] | None, dict[str, str], str, str]] = [
     ({}, {}, "", ""),
     (COMPACTED, {"KEYS": "tea"}, "compacted: an old value would replace a newer one", ""),
     (COMPACTED, {}, "takes no message without KEYS", ""),
+    ({"cleanup.policy": "DELETE COMPACTION"}, {"KEYS": "tea"}, "compacted: an old value", ""),
     ({"cleanup.policy": "DELETE", "message.type": "NORMAL"}, {"KEYS": "tea"}, "", ""),
-    (None, {"KEYS": "tea"}, "nobody tells whether", "may not be read"),
     (None, {}, "", "may not be read"),
     ({"message.type": "FIFO"}, {}, "", "for ordered messages"),
     ({"message.type": "FIFO"}, {"__SHARDINGKEY": "s"}, "", ""),
@@ -212,6 +212,13 @@ def test_what_a_topic_is_for_decides_whether_a_letter_goes_there_unnamed(
     assert any(risk in why for why in said if why) if risk else not any(said)
     told = [text for text in found.warnings if "gets it again" not in text and "sharding key:" not in text]
     assert any(warning in text for text in told) if warning else not told
+
+
+def test_what_may_not_be_read_of_a_topic_may_be_that_it_is_compacted() -> None:
+    letter, name = record(properties={"KEYS": "tea"}), "nobody tells whether orders is compacted"
+    found = preview(Outgoing(0, letter, Target("topic", "orders"), PROVENANCE), None)
+    assert name in found.unless_named["target"]
+    assert not preview(Outgoing(0, letter, Target("group", "pay"), PROVENANCE), None).unless_named
 
 
 def test_a_topic_with_other_groups_is_warned_of() -> None:
