@@ -197,7 +197,7 @@ class Since:
         end = self._before.get(str(place))
         return None if end == _UNREADABLE else end
 
-    def moved(self) -> list[str]:
+    def why_changed(self) -> list[str]:
         """Why what was read since the beginning may not be one broker's."""
         is_same = self._cluster.masters(refresh=True) == self._masters
         return [] if is_same else ["another broker has become a master while this was asked"]

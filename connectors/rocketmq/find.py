@@ -74,7 +74,7 @@ class _Known:
             by_topic[topic_of(letter.target)].append(letter)
         for topic, letters in by_topic.items():
             ranges, doubts = self._since.look(topic)
-            doubts += [*self._read(ranges, letters), *self._since.moved()]
+            doubts += [*self._read(ranges, letters), *self._since.why_changed()]
             self.doubts += doubts
             for letter in letters:
                 if not doubts and self.shown[letter.number] != "sent":
