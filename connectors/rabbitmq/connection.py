@@ -94,7 +94,16 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
     if ":" in user:
         raise ConfigError(f"{place} holds a password; take it out and use password_file, _command or _env")
     context = client_context(broker) if url.scheme == "amqps" else None
-    return [_one(broker, host, unquote(user), url.path, url.scheme, context) for host in hosts.split(",")]
+    login = _login(broker, unquote(user))
+    return [_one(broker, host, login, url.path, url.scheme, context) for host in hosts.split(",")]
+
+
+def _login(broker: RabbitBroker, user: str) -> pika.PlainCredentials:
+    """Asked for once, however many hosts there are: a command may be slow, or count its calls."""
+    secret = secrets.password(broker)
+    if secret is None and user not in ("", "guest"):
+        raise ConfigError(f"brokers.{broker.name} has no password; set password_file, _command or _env")
+    return pika.PlainCredentials(user or "guest", "guest" if secret is None else secret)
 
 
 def named_parameters(broker: RabbitBroker, name: str) -> list[pika.ConnectionParameters]:
@@ -106,7 +115,12 @@ def named_parameters(broker: RabbitBroker, name: str) -> list[pika.ConnectionPar
 
 
 def _one(
-    broker: RabbitBroker, address: str, user: str, path: str, scheme: str, context: ssl.SSLContext | None
+    broker: RabbitBroker,
+    address: str,
+    login: pika.PlainCredentials,
+    path: str,
+    scheme: str,
+    context: ssl.SSLContext | None,
 ) -> pika.ConnectionParameters:
     try:
         host = urlsplit(f"//{address}")
@@ -116,14 +130,11 @@ def _one(
     if not name:
         raise ConfigError(f"brokers.{broker.name}.url has an empty host name")
     timeout = units.seconds(broker.timeout)
-    secret = secrets.password(broker)
-    if secret is None and user not in ("", "guest"):
-        raise ConfigError(f"brokers.{broker.name} has no password; set password_file, _command or _env")
     return pika.ConnectionParameters(
         host=name,
         port=port,
         virtual_host=unquote(path[1:]) or "/",
-        credentials=pika.PlainCredentials(user or "guest", "guest" if secret is None else secret),
+        credentials=login,
         ssl_options=pika.SSLOptions(context, name) if context else None,
         heartbeat=_HEARTBEAT,
         socket_timeout=timeout,

@@ -223,6 +223,10 @@ class RabbitConnector(Connector):
         if self._link_before is not None and self._link_before.was_lost:
             lost = self._link_before.choice
             self._choices.sort(key=lambda choice: choice is lost)
+        if self._link_before is not None:  # a password may be a token that has run out since
+            login = parameters(self._broker)[0].credentials
+            for choice in self._choices:
+                choice.credentials = login
         try:
             self._link_before = link = Link(self._choices, refused)
         except (OSError, LinkLostError) as error:
