@@ -24,11 +24,21 @@ from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp.table import delivery_count
 from dlq.connectors.rabbitmq.records import record_maker
-from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, NoLeader, PoisonMessage, UsageError
+from dlq.core.errors import (
+    AccessDenied,
+    ConnectionLost,
+    DlqError,
+    NoLeader,
+    NotFound,
+    PoisonMessage,
+    UsageError,
+)
 from dlq.core.text import for_terminal
 
 IDLE_SECONDS = 3.0
 _FIRST_PREFETCH = 64
+_FEW = 32
+"""Letters that a cut connection may cost where the limit of deliveries is not known."""
 _GROWTH = 16
 _SLIDE = 8
 """Prefetches to a window: then sizes are looked at again."""
@@ -101,6 +111,10 @@ class RabbitReading:
         self._last_but_one = limit - 1 if isinstance(limit, int) and request.mode == "drain" else None
         """A letter that was given back so often may be lost by the next failure but one."""
         self._near_limit = 0
+        kind, seen = topology.get("queue_type"), topology.get("policies_known")
+        self._holds_few = request.mode == "drain" and kind in (None, "quorum") and not seen
+        self._stays = request.mode == "drain" and kind is None
+        """It may go with its last consumer (auto-delete), so there is one until all is durable."""
 
     @property
     def position(self) -> int:
@@ -150,11 +164,16 @@ class RabbitReading:
                 silence.wait(waited, self._link.unfinished_bytes)
             if time.monotonic() - self._yielded >= _YIELD_SECONDS:
                 yield self._batch()
+        yield from self._staying()
         self._stop_consuming()
         self._over = True
         if self._near_limit:
             self.notes = [*self.notes, _NEAR_LIMIT.format(self._near_limit, for_terminal(self._queue))]
         yield from self._rest()
+
+    def _staying(self) -> Iterator[Batch]:
+        while self._stays and self._consuming and self._durable < self._received:
+            yield from self._waiting()
 
     def _take(self) -> bool:
         """Take what has come, as far as the batch has room."""
@@ -213,7 +232,7 @@ class RabbitReading:
     def _open_window(self) -> None:
         before, self._prefetch = self._prefetch, self._next_prefetch()
         slides = self._request.mode == "drain" and 1 < self._prefetch < before * _GROWTH
-        window = self._prefetch * (_SLIDE if slides else 1)
+        window = self._wanted if self._stays else self._prefetch * (_SLIDE if slides else 1)
         self._windows += 1
         self._link.call(spec.Basic.Qos(prefetch_count=self._prefetch), spec.Basic.QosOk)
         consume = spec.Basic.Consume(queue=self._queue, consumer_tag=self._consumer_tag())
@@ -230,8 +249,12 @@ class RabbitReading:
         rest = self._wanted - self._received
         if self._request.careful:
             return 1
-        if not self._received:  # where a limit counts, the first letter tells how many deliveries are left
+        if (
+            not self._received and not self._holds_few
+        ):  # where a limit counts, the first letter tells how many deliveries are left
             return min(_FIRST_PREFETCH if self._last_but_one is None else 1, rest)
+        if self._holds_few:
+            return min(_FEW, rest)
         fitting = _MOST_BYTES // max(1, self._size // self._received)
         return max(1, min(fitting, _MOST_LETTERS, self._prefetch * _GROWTH, rest))
 
@@ -278,6 +301,9 @@ class RabbitReading:
                 is_empty(self._link, self._queue)
         except LinkLostError as error:
             raise self._lost(error) from error
+        except NotFound:
+            if not (self._stays and self._over):  # else it went with our consumer, and nothing comes back
+                raise
         self._settled = self._acknowledged
         return self._settled
 

@@ -133,6 +133,14 @@ class Look:
         return _inspection(topology, version, depth, declared.consumer_count, rights)
 
 
+def _delivery_limit(topology: Topology) -> int | str:
+    """A policy that is not seen may set a lower one than the queue's argument, or than the default."""
+    limit = topology.delivery_limit
+    if topology.policies_known or topology.kind not in (None, "quorum"):
+        return "none known" if limit is None else limit
+    return "not known" if limit is None else f"not known ({limit} by argument; a policy may be lower)"
+
+
 def _inspection(
     topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
 ) -> Inspection:
@@ -142,7 +150,7 @@ def _inspection(
         "letters ready": depth,
         "letters held by consumers": topology.unacknowledged,
         "consumers": consumers,
-        "delivery limit": topology.delivery_limit if topology.delivery_limit is not None else "none known",
+        "delivery limit": _delivery_limit(topology),
         **_retention(topology),
         "dead letters go on to": topology.setting("dead-letter-exchange"),
         "bindings": ", ".join(topology.bindings) or None,

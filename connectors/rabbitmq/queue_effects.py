@@ -72,6 +72,21 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
         "letters; set management_url, use --mode drain",
     ),
     Effect(
+        lambda of: of.queue.kind is None,
+        ("drain",),
+        False,
+        "whether it is auto-delete is not known: a drain keeps one consumer to its end, and if it is, the "
+        "queue goes then, or when the drain is cut off, with what is still in it; set management_url, or"
+        " grant the right to configure the queue",
+    ),
+    Effect(
+        lambda of: of.queue.kind in (None, "quorum") and not of.queue.policies_known,
+        ("drain",),
+        False,
+        "its delivery limit is not known, and a drain that is cut off may lose the letters that it holds: it "
+        "holds few at a time, and is slower; set management_url so that dlq can see policies",
+    ),
+    Effect(
         lambda of: of.limit is not None,
         ("copy",),
         True,

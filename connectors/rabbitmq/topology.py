@@ -103,9 +103,14 @@ class Topology:
 
 
 def limit_in_force(
-    kind: str | None, arguments: Mapping[str, Any], policy: Mapping[str, Any], version: tuple[int, ...]
+    kind: str | None,
+    arguments: Mapping[str, Any],
+    policy: Mapping[str, Any],
+    version: tuple[int, ...],
+    default: int | None = _DEFAULT_LIMIT,
 ) -> int | None:
-    """Failed deliveries after which a quorum queue removes a letter; None: never.
+    """Failed deliveries after which a quorum queue removes a letter; None: never, or, where policies are not
+    known and so no `default` holds, not known.
 
     RabbitMQ 4 has a default and takes a negative number for "never"; for 3.x it is a limit of nothing.
     """
@@ -116,8 +121,8 @@ def limit_in_force(
     ]
     if version < (4,):
         return min(said, default=None)
-    limit = max(said) if any(v < 0 for v in said) else min(said, default=_DEFAULT_LIMIT)
-    return None if limit < 0 else limit
+    limit = max(said) if any(v < 0 for v in said) else min(said, default=default)
+    return None if limit is None or limit < 0 else limit
 
 
 def version_of(text: str) -> tuple[int, ...]:
@@ -217,7 +222,7 @@ def learn(
         return Topology(notes=tuple(reasons))
     arguments, flags = found
     kind = str(arguments.get("x-queue-type", "classic"))
-    limit = limit_in_force(kind, arguments, {}, version_of(version))
+    limit = limit_in_force(kind, arguments, {}, version_of(version), default=None)
     return Topology(kind, arguments, flags=flags, delivery_limit=limit, notes=tuple(reasons))
 
 
@@ -281,7 +286,8 @@ def _from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topol
 
 def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
     policy = mapping(queue.get("effective_policy_definition"))
-    return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version)
+    default = _DEFAULT_LIMIT if "effective_policy_definition" in queue else None
+    return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version, default)
 
 
 def dead_letters(queue: Mapping[str, Any], what: str) -> str | None:

@@ -1,8 +1,12 @@
 """What a copy, a drain and crashes do to each kind of queue: said or refused before, and really so."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from pika.exceptions import ChannelClosedByBroker
@@ -18,6 +22,7 @@ from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Batch, Inspection, Mode, Reading
 from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.core.errors import AccessDenied, ConnectionLost, HarmRefused, NotFound
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -30,6 +35,18 @@ def made(rabbit: Rabbit, kind: str = "classic", bodies: list[bytes] = BODIES, **
     rabbit.publish(queue, bodies)
     rabbit.wait_for(queue, len(bodies))
     return queue
+
+
+def reader(rabbit: Rabbit, management: str | None = None) -> RabbitBroker:
+    """As a user who may read and no more; `management` is a wrong name of the API's path."""
+    rabbit.node.api("PUT", "users", "reader", password="first", tags="")
+    vhost = unquote(urlsplit(rabbit.url).path[1:])
+    rabbit.node.api("PUT", "permissions", vhost, "reader", configure="^$", write="^amq.default$", read=".*")
+    os.environ["DLQ_TEST_READER"] = "first"
+    url = urlsplit(rabbit.broker().url)
+    address = f"{url.scheme}://reader@{url.netloc.rpartition('@')[2]}{url.path}"
+    wrong = f"{rabbit.node.http}/{management}" if management else None
+    return rabbit.broker(url=address, password_env="DLQ_TEST_READER", management_url=wrong)
 
 
 def look(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:
@@ -125,6 +142,45 @@ def test_a_queue_that_goes_with_its_last_consumer_is_left_alone(
             Place(RabbitConnector(rabbit.broker()), request(queue).source, lambda _n: []), limit=2, force=True
         )
     assert is_gone(rabbit, queue)
+
+
+@on_private_nodes
+def test_a_queue_that_may_go_with_its_consumer_is_drained_by_one_to_its_end(rabbit: Rabbit) -> None:
+    queue = f"auto-delete-{time.time_ns()}"
+    rabbit.channel.queue_declare(queue, durable=True, auto_delete=True)
+    rabbit.fill(queue, 5_000)
+    place = Place(RabbitConnector(reader(rabbit)), request(queue).source, lambda _n: [])
+    assert "auto-delete is not known" in str(place.connector.inspect(place.source))
+    assert len(drained(place)) == 5_000
+
+
+@on_private_nodes
+@pytest.mark.parametrize("managed", [True, False])
+def test_a_limit_that_is_not_seen_costs_few_letters_and_is_not_told(rabbit: Rabbit, managed: bool) -> None:
+    queue = made(rabbit, "quorum", [b"letter"] * 500)
+    broker = reader(rabbit, "none" if managed else None)
+    reading: Any = RabbitConnector(broker).read(request(queue))
+    held = 0
+    for batch in reading.batches():
+        held += len(batch.records)
+        if held and not batch.records:
+            break
+    reading.close()
+    assert 0 < held <= 32
+    assert RabbitConnector(broker).inspect(request(queue).source).facts["delivery limit"] == "not known"
+
+
+@on_private_nodes
+def test_a_password_is_asked_for_anew_by_each_connection(rabbit: Rabbit, tmp_path: Path) -> None:
+    queue, token = made(rabbit), tmp_path / "token"
+    token.write_text("first")
+    broker = replace(reader(rabbit), password_env=None, password_command=("cat", str(token)))
+    connector = RabbitConnector(broker)
+    connector.read(request(queue)).close()
+    rabbit.node.api("PUT", "users", "reader", password="second", tags="")
+    token.write_text("second")
+    connector.read(request(queue)).close()
+    rabbit.wait_for(queue, len(BODIES))
 
 
 def test_near_a_delivery_limit_a_crash_costs_one_letter_a_delivery(rabbit: Rabbit) -> None:

@@ -13,6 +13,7 @@ QUEUES = 300
 def scans() -> list[QueueScan]:
     quorum = {
         "type": "quorum",
+        "effective_policy_definition": {},
         "arguments": {"x-dead-letter-exchange": "x", "x-dead-letter-routing-key": "k"},
     }
     names = [f"q{number}" for number in range(QUEUES)]
