@@ -32,7 +32,7 @@ from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
 from dlq.connectors.rabbitmq.ways import Ways
-from dlq.connectors.sending import WindowedPublisher
+from dlq.connectors.sending import RefusedTogether, WindowedPublisher
 from dlq.core.errors import AccessDenied, ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
@@ -192,20 +192,29 @@ class RabbitPublisher(WindowedPublisher):
 
     def _on_channel_close(self, method: Any) -> None:
         told = _OFFENDER.search(str(method.reply_text))
+        by_key = told is not None and told["key"] is not None
         if not self.is_alone():
-            self._give_up_all(told, for_terminal(str(method.reply_text)))
+            self._give_up_all(told, for_terminal(str(method.reply_text)), by_key)
+            if by_key:  # others may go to that exchange; what is in the outbox must not go to the old channel
+                self._link.cut()
+                self._link, self._confirms = self._connected_anew(), Confirms()
+                return
             raise refusal(method.reply_code, str(method.reply_text), self._broker)
         self._give_up_the_only(method)
-        if told is not None:  # those behind it would be refused, too
+        if told is not None and not by_key:  # those behind it would be refused, too
             raise refusal(method.reply_code, str(method.reply_text), self._broker)
         self._open_again()
 
-    def _give_up_all(self, told: re.Match[str] | None, text: str) -> None:
-        """An exchange that is gone may have been there for all but the last letter that `told` can mean."""
+    def _give_up_all(self, told: re.Match[str] | None, text: str, by_key: bool) -> None:
+        """An exchange that is gone may have been there for all but the last letter that `told` can mean.
+        What was never read goes once more, alone, where only a key is forbidden."""
         given_up = self._confirms.give_up()
         meant = [place for place, entry in enumerate(given_up) if told is not None and _is_meant(entry, told)]
         last = max(meant, default=len(given_up))
         for place, entry in enumerate(given_up):
+            if by_key and place > last:
+                self.answers.append(RefusedTogether(entry.number, _NEVER_READ))
+                continue
             outcome: Outcome = "in_doubt" if place < last else "refused"
             self.answers.append(Sent(entry.number, outcome, _NEVER_READ if place > last else text))
 
