@@ -134,11 +134,11 @@ class Look:
 
 
 def _delivery_limit(topology: Topology) -> int | str:
-    """A policy that is not seen may set a lower one than the queue's argument, or than the default."""
-    limit = topology.delivery_limit
-    if topology.policies_known or topology.kind not in (None, "quorum"):
-        return "none known" if limit is None else limit
-    return "not known" if limit is None else f"not known ({limit} by argument; a policy may be lower)"
+    """The default is none where a policy, which is not seen, may set another."""
+    if topology.delivery_limit is not None:
+        return topology.delivery_limit
+    known = topology.policies_known or topology.kind not in (None, "quorum")
+    return "none known" if known else "not known"
 
 
 def _inspection(
