@@ -84,7 +84,7 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
         ("drain",),
         False,
         "its delivery limit is not known, and a drain that is cut off may lose the letters that it holds: it "
-        "holds few at a time, and is slower; set management_url so that dlq can see policies",
+        "holds few at a time, and is slower; only the management API shows policies",
     ),
     Effect(
         lambda of: of.limit is not None,
