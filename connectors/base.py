@@ -414,6 +414,11 @@ class Connector(Protocol):
         """How many letters a source has now; asked again and again, so it costs few questions."""
         ...
 
+    def members(self, source: Source) -> Mapping[str, int | None]:
+        """The queues that a source's pattern means -> how many letters each has, where a drain removes them;
+        empty of a source that names one queue."""
+        return {}
+
     def discover(self) -> Sequence[DeadLetterPlace]:
         """What looks like a place of dead letters there, without changing anything. Raises UsageError where
         the configuration lacks what it takes to ask."""

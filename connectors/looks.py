@@ -21,8 +21,8 @@ _R = TypeVar("_R")
 _C = TypeVar("_C", bound=type[Connector])
 LOOK_SECONDS = PROOF_SECONDS
 _LOOKS = (
-    "inspect", "gauge", "discover", "read", "consumers", "missing_targets", "limits", "consumption", "bounds",
-    "find",
+    "inspect", "gauge", "members", "discover", "read", "consumers", "missing_targets", "limits",
+    "consumption", "bounds", "find",
 )  # fmt: skip
 """What of a connector asks as often as the broker's answers make it; of `read` its beginning."""
 _TOGETHER = ("preview",)

@@ -1,9 +1,10 @@
 """Letters captured from brokers into the archive, and what they died of."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple, cast
 
@@ -153,6 +154,8 @@ def pull_one(desk: Desk, source: Source, options: PullOptions, line: Line, stop:
     line.wait_for(awaited["broker"])
     connector = connect(desk, desk.settings.brokers[source.broker])
     try:
+        if options.mode == "drain":
+            _say_what_is_taken(desk.listener, connector.members(source), source)
         return pull(
             desk.store,
             connector,
@@ -164,6 +167,17 @@ def pull_one(desk: Desk, source: Source, options: PullOptions, line: Line, stop:
         )
     finally:
         connector.close()
+
+
+def _say_what_is_taken(listener: Listener, members: Mapping[str, int | None], source: Source) -> None:
+    """Before a pattern is drained: another queue may have come to match it."""
+    if members:
+        named = [
+            f"{name} ({'?' if depth is None else f'{depth:,}'})"
+            for name, depth in islice(members.items(), _MOST_LEFT)
+        ]
+        more = f" and {len(members) - len(named)} more" if len(members) > len(named) else ""
+        listener.say(f"{source.name}: {source.queue} takes the letters of {', '.join(named)}{more}")
 
 
 def _outcome(future: "Future[PullResult]") -> tuple[PullResult | None, DlqError | None, bool]:

@@ -21,8 +21,9 @@ from dlq.replay.planfile import Header
 
 
 def is_left(manifest: Manifest, settings: Settings) -> bool:
-    """Whether letters of this segment may lie in their queue still; `settled_ids` of them do not."""
-    if manifest.settled or manifest.mode == manifests.BY_IMPORT:
+    """Whether letters of this segment may lie in their queue still; `settled_ids` of them do not. A place
+    that is read from where the last pull ended, such as a stream, keeps them always."""
+    if manifest.settled or manifest.checkpoint or manifest.mode == manifests.BY_IMPORT:
         return False
     source = settings.sources.get(manifest.source)
     if source is None:  # a file that was imported is a copy, too, and lies in no queue

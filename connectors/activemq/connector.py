@@ -23,7 +23,7 @@ from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender, with_openwire
 from dlq.connectors.activemq.queue_effects import harm
 from dlq.connectors.activemq.queue_scan import scan_of
-from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.activemq.queues import Queues, is_pattern
 from dlq.connectors.activemq.records import bare_destination
 from dlq.connectors.activemq.removal import count_removals
 from dlq.connectors.activemq.senders import Sender, StompSender
@@ -105,6 +105,12 @@ class ActiveMQConnector(Connector):
             if one is not None
         ]
         return gauge_of(known) if len(known) == len(names) else Gauge(None)
+
+    def members(self, source: Source) -> dict[str, int | None]:
+        """Of a pattern, from management."""
+        queue = _queue_of(source)
+        names = self._queues.resolve_names(queue) if is_pattern(queue) else []
+        return {name: facts.depth if (facts := self._queues.facts(name)) else None for name in names}
 
     def discover(self) -> list[DeadLetterPlace]:
         """Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on Artemis they are

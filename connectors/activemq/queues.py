@@ -42,7 +42,7 @@ class Queues:
         """
         names = self.names()
         if names is None:
-            if _WILD.search(queue):
+            if is_pattern(queue):
                 if self.trouble is not None:
                     raise self.trouble
                 place = f"brokers.{self._broker.name}"
@@ -147,6 +147,11 @@ class Queues:
         """Let go of connections; never raises."""
         if self.management is not None:
             self.management.close()
+
+
+def is_pattern(queue: str) -> bool:
+    """Whether it means more than the queue of that name."""
+    return _WILD.search(queue) is not None
 
 
 def pattern_of(queue: str) -> re.Pattern[str]:

@@ -50,6 +50,7 @@ from dlq.connectors.rabbitmq.second_death import Prospects
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import VirtualHost, lasting_depth, learn_apart, version_of
 from dlq.connectors.rabbitmq.ways import Ways, forget
+from dlq.connectors.web import whole
 from dlq.core.errors import OF_ONE_MEMBER, DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Source
@@ -96,6 +97,14 @@ class RabbitConnector(Connector):
         known = rabbitmq_consumption.list_queues(self._broker)
         names, _ = queue_pattern.choose(self._broker, queue, known)
         return rabbitmq_consumption.gauge(self._broker, names, known)
+
+    def members(self, source: Source) -> dict[str, int | None]:
+        """Of a pattern, by the management API."""
+        if not is_pattern(source.queue):
+            return {}
+        known = rabbitmq_consumption.list_queues(self._broker)
+        names, _ = queue_pattern.choose(self._broker, source.queue or "", known)
+        return {name: whole(known[name].get("messages")) for name in names}
 
     def discover(self) -> list[DeadLetterPlace]:
         """Queues that arguments, policies, bindings or names show to be for dead letters (`discovery`)."""

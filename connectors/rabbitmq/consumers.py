@@ -10,6 +10,7 @@ from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
+from dlq.connectors.rabbitmq.routes import topic_matches
 
 _SECONDS = 120.0
 """For all questions: exchanges may lead to exchanges without end."""
@@ -91,24 +92,9 @@ def _alternates(exchange: Mapping[str, Any]) -> Iterator[str]:
             return
 
 
-def _topic_matches(pattern: str, key: str) -> bool:
-    """`*` is one word, `#` none or more, words are parted by dots."""
-    words = key.split(".") if key else []
-    reached, before = {0}, ""
-    for part in pattern.split(".") if pattern else []:
-        if part == "#" != before:
-            reached = set(range(min(reached), len(words) + 1))
-        elif part != "#":
-            reached = {at + 1 for at in reached if at < len(words) and part in ("*", words[at])}
-        if not reached:
-            return False
-        before = part
-    return len(words) in reached
-
-
 _MATCHES = {
     "direct": lambda pattern, key: pattern == key,
     "fanout": lambda _pattern, _key: True,
-    "topic": _topic_matches,
+    "topic": topic_matches,
 }
 """How the types that need only the routing key match it; headers and plugin types need more."""

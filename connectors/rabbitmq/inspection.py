@@ -9,7 +9,8 @@ import pika
 from dlq.connectors.base import Inspection, Mode
 from dlq.connectors.rabbitmq.connection import may, one_channel, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.queue_effects import SINGLE_ACTIVE, effects, harm
+from dlq.connectors.rabbitmq.discovery import names_dead_letters
+from dlq.connectors.rabbitmq.queue_effects import RETURNS, SINGLE_ACTIVE, effects, harm
 from dlq.connectors.rabbitmq.topology import Topology, VirtualHost, lasting_depth, learn, version_of
 from dlq.core.units import human_bytes, human_seconds
 
@@ -32,6 +33,10 @@ _NO_STATISTICS = (
 )
 
 
+_PUBLISHED = (
+    "publishers have sent {} messages to this queue, which no dead-letter exchange did: is it one that is "
+    "worked on? A drain takes them"
+)
 _SHOWS_DEATHS = (3, 13, 3)
 _COUNTS_FAILURES_ALONE = (4, 3)
 """Before, whatever goes back to a quorum queue counts towards its limit."""
@@ -77,6 +82,8 @@ def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> lis
         notes.append(f"{_consumers(consumers)} letters from this queue too")
     if topology.setting("single-active-consumer"):
         notes.append(SINGLE_ACTIVE)
+    if topology.returns_by:
+        notes.append(RETURNS.format(onward=", ".join(topology.returns_by)))
     return [*notes, *_hidden(topology)]
 
 
@@ -130,7 +137,7 @@ class Look:
             "read": may(connection.channel, _try_to_read(queue)),
             "write to the default exchange": self._may_write,
         }
-        return _inspection(topology, version, depth, declared.consumer_count, rights)
+        return _inspection(queue, topology, version, depth, declared.consumer_count, rights)
 
 
 def _delivery_limit(topology: Topology) -> int | str:
@@ -142,7 +149,7 @@ def _delivery_limit(topology: Topology) -> int | str:
 
 
 def _inspection(
-    topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
+    queue: str, topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
 ) -> Inspection:
     facts = {
         "version": version,
@@ -164,7 +171,7 @@ def _inspection(
         changes={"copy": _change_by_copy(topology, version), "drain": _DRAIN},
         harm=_harm(topology, depth, rights),
         warnings=[
-            *_warnings(topology, version, depth, consumers, rights),
+            *_warnings(queue, topology, version, depth, consumers, rights),
             *effects(topology, depth, "drain", harms=False),
             *_hidden(topology),
             *topology.notes,
@@ -200,7 +207,7 @@ def _milliseconds(value: Any) -> str | None:
 
 
 def _warnings(
-    topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
+    queue: str, topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
 ) -> list[str]:
     length = topology.setting("max-length")
     onward = "are dead-lettered again" if topology.setting("dead-letter-exchange") is not None else "vanish"
@@ -212,6 +219,7 @@ def _warnings(
         )
         and depth >= 0.8 * length,
         f"{_consumers(consumers)} letters from this queue": consumers > 0,
+        _PUBLISHED.format(topology.published): topology.published > 0 and not names_dead_letters(queue),
         _UNREADABLE: not rights["read"],
         "the user may not write to the default exchange: no replay to a queue is possible": not rights[
             "write to the default exchange"

@@ -1,8 +1,10 @@
 """Queues by pattern: `*` any text, `?` one character, `[ab]` one of these; `[*]` is a star."""
 
+import re
 from fnmatch import fnmatchcase
 
 _WILD = frozenset("*?")
+_SPECIAL = re.compile(r"[*?\[]")
 
 
 def is_pattern(queue: str | None) -> bool:
@@ -13,3 +15,8 @@ def is_pattern(queue: str | None) -> bool:
 def matches(queue: str, wanted: str) -> bool:
     """Whether `wanted`, a pattern or a name, means `queue`."""
     return fnmatchcase(queue, wanted) if is_pattern(wanted) else queue == wanted
+
+
+def literally(queue: str) -> str:
+    """What means this queue alone: a name with `*` or `?` in it is no pattern."""
+    return _SPECIAL.sub(r"[\g<0>]", queue) if is_pattern(queue) else queue

@@ -15,6 +15,12 @@ SINGLE_ACTIVE = (
 )
 
 
+RETURNS = (
+    "its letters are alive: what dies here goes to {onward} and comes back, as in a loop of retries; a drain "
+    "takes them out of it"
+)
+
+
 class _Traits(NamedTuple):
     """A queue as far as it is known, and its ready letters."""
 
@@ -51,6 +57,7 @@ class _Traits(NamedTuple):
         times = {name: self.number(name) for name in ("message-ttl", "expires", "consumer-timeout")}
         return {
             "limit": self.limit,
+            "onward": ", ".join(self.queue.returns_by),
             "end": "are dead-lettered again" if onward else "vanish",
             **{name.replace("-", "_"): human_seconds((ms or 0) / 1000) for name, ms in times.items()},
         }
@@ -122,7 +129,20 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
         "filled meanwhile, and those beyond it {end}",
     ),
     Effect(
-        lambda of: of.number("message-ttl") is not None,
+        lambda of: of.queue.ends_in_circles,
+        BOTH,
+        False,
+        "letters older than {message_ttl} vanish: by dead-letter exchanges they come back to a queue in "
+        "which they expired, and RabbitMQ drops what goes in such a circle; pull in time",
+    ),
+    Effect(
+        lambda of: of.queue.returns_by and not of.queue.ends_in_circles,
+        BOTH,
+        False,
+        RETURNS,
+    ),
+    Effect(
+        lambda of: of.number("message-ttl") is not None and not of.queue.returns_by,
         BOTH,
         False,
         "letters older than {message_ttl} {end}: pull in time; so do those that are given back",

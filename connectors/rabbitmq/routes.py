@@ -27,3 +27,18 @@ def list_routes(exchanges: Iterable[Mapping[str, Any]], bindings: Iterable[Mappi
         pattern = "#" if types.get(source) == "fanout" else key
         found.setdefault(source, {}).setdefault(pattern, []).append(str(one.get("destination")))
     return {source: patterns for source, patterns in found.items() if source in told}
+
+
+def topic_matches(pattern: str, key: str) -> bool:
+    """Whether a topic exchange takes a key: `*` is one word, `#` none or more, words are parted by dots."""
+    words = key.split(".") if key else []
+    reached, before = {0}, ""
+    for part in pattern.split(".") if pattern else []:
+        if part == "#" != before:
+            reached = set(range(min(reached), len(words) + 1))
+        elif part != "#":
+            reached = {at + 1 for at in reached if at < len(words) and part in ("*", words[at])}
+        if not reached:
+            return False
+        before = part
+    return len(words) in reached

@@ -18,7 +18,7 @@ from pika.exceptions import ChannelClosedByBroker
 from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
-from dlq.connectors.rabbitmq.routes import Routes, list_routes
+from dlq.connectors.rabbitmq.routes import Routes, list_routes, topic_matches
 from dlq.connectors.web import whole
 from dlq.core.errors import BrokerError, Unreachable
 
@@ -39,7 +39,7 @@ _NOT_SEEN_YET = (
 _FLAGS = ("durable", "auto_delete", "exclusive")
 _COLUMNS = (
     "name,type,arguments,effective_policy_definition,messages_unacknowledged,messages,message_bytes,"
-    "messages_delayed," + ",".join(_FLAGS)
+    "messages_delayed,message_stats.publish," + ",".join(_FLAGS)
 )
 
 
@@ -73,6 +73,13 @@ class Topology:
     routes: Routes = field(default_factory=dict)
     held: bool = False
     """A consumer has the queue for itself alone, which a quorum queue grants nobody (3.10.8, 4.3.6)."""
+    returns_by: tuple[str, ...] = ()
+    """Where dead letters go from here that come back to this queue by further dead-letter exchanges."""
+    ends_in_circles: bool = False
+    """What expires comes back without a rejection on its way, and RabbitMQ drops it (rabbit_dead_letter.erl,
+    detect_cycles)."""
+    published: int = 0
+    """Messages that came from publishers, not by a dead-letter exchange, since some moment in the past."""
     notes: tuple[str, ...] = ()
 
     def setting(self, name: str) -> Any:
@@ -150,6 +157,37 @@ class VirtualHost:
             found = {name: _limit_of(queue, version) for name, queue in self.queues.items()}
             self._limits[version] = {name: limit for name, limit in found.items() if limit is not None}
         return self._limits[version]
+
+    def comes_back(self, queue: str, by: Callable[[str], bool] = lambda _: True) -> bool:
+        """Whether what dies in a queue comes to it again by dead-letter exchanges, through queues of which
+        `by` holds."""
+        ahead, seen = [queue], set[str]()
+        while ahead:
+            found = self.dead_letters_reach(ahead.pop()) - seen
+            if queue in found:
+                return True
+            seen |= found
+            ahead += filter(by, found)
+        return False
+
+    def dead_letters_reach(self, queue: str) -> set[str]:
+        """The queues that dead letters of a queue go to, as far as `routes` tell."""
+        exchange, key = self.dead_letter_exchanges.get(queue), self.dead_letter_keys.get(queue)
+        if not exchange:
+            return {key} if key and exchange is not None else set()
+        patterns = self.routes.get(exchange, {}).items()
+        return {
+            name
+            for pattern, reached in patterns
+            if key is None or topic_matches(pattern, key)
+            for name in reached
+        }
+
+    def expires(self, queue: str) -> bool:
+        """Whether letters of a queue come to an end there after a time."""
+        found = self.queues.get(queue, {})
+        arguments, policy = mapping(found.get("arguments")), mapping(found.get("effective_policy_definition"))
+        return "x-message-ttl" in arguments or "message-ttl" in policy
 
     @cached_property
     def dead_letter_exchanges(self) -> Mapping[str, str]:
@@ -275,6 +313,9 @@ def _from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topol
         size=whole(found.get("message_bytes")),
         counted=whole(found.get("messages")) or 0,
         delayed=whole(found.get("messages_delayed")) or 0,
+        returns_by=tuple(sorted(host.dead_letters_reach(queue))) if host.comes_back(queue) else (),
+        ends_in_circles=host.expires(queue) and host.comes_back(queue, host.expires),
+        published=whole(mapping(found.get("message_stats")).get("publish")) or 0,
         bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),
         alternate_exchanges=tuple(sorted(host.alternates & set(sources))),
         delivery_limits=host.delivery_limits(version),

@@ -2,6 +2,7 @@
 
 import json
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,29 @@ def test_every_matching_queue_is_looked_at_pulled_and_replayed(
     assert "log.dlq (a stream), mine.dlq (exclusive)" in pulled.err
     assert in_the_archive(dlq) == {"orders.dlq": 30, "shop.bills.dlq": 7}
     assert rabbit.depth("orders.dlq") == rabbit.depth("shop.bills.dlq") == 0
+
+
+@on_private_nodes
+def test_a_queue_that_is_called_like_a_pattern_is_drained_alone(
+    rabbit: Rabbit, tmp_path: Path, dlq: Dlq
+) -> None:
+    """A tenant may call one so; each of the others would be emptied with it."""
+    for queue in ("*.dlq", "payments.dlq"):
+        rabbit.channel.queue_declare(queue, durable=True)
+        rabbit.publish(queue, [b"one"])
+        rabbit.wait_for(queue, 1)
+    configure(rabbit, tmp_path, queue="other")
+    assert dlq("discover", "--write").code == 0
+    (name,) = (
+        n
+        for n, s in tomllib.loads((tmp_path / "dlq.toml").read_text())["sources"].items()
+        if "[" in s["queue"]
+    )
+
+    pulled = dlq("pull", name, "--mode", "drain", "-o", "json")
+    assert pulled.code == 0, pulled.err
+    assert f"{name}: [*].dlq takes the letters of *.dlq (" in pulled.err.splitlines()[0]
+    assert (rabbit.depth("*.dlq"), rabbit.depth("payments.dlq")) == (0, 1)
 
 
 @on_private_nodes

@@ -1,9 +1,11 @@
 """What doctor says of real queues, with the management API and without."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import topology
@@ -11,6 +13,14 @@ from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import AccessDenied, NotFound, Unreachable, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what management shows in its own time."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def inspect(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:
@@ -152,6 +162,43 @@ def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbi
         "orders.dlq": "its name says so",
     }
     assert (found["bound"].kind, found["bound"].source) == ("quorum", {"queue": "bound"})
+
+
+@on_private_nodes
+def test_what_waits_and_what_is_worked_on_is_no_dead_letter_queue(rabbit: Rabbit) -> None:
+    channel = rabbit.channel
+    loop = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.wait"}
+    back = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders", "x-message-ttl": 600_000}
+    level = {"x-dead-letter-exchange": "nsb.v2.delay-delivery", "x-message-ttl": 1000}
+    circle = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "round", "x-message-ttl": 600_000}
+    ends = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "kept"}
+    for queue, arguments in {
+        "orders": loop, "orders.wait": back, "nsb.v2.delay-level-00": level, "billing": {}, "round": circle,
+        "work": ends, "kept": {"x-queue-type": "stream"}, "*.dlq": {},
+    }.items():  # fmt: skip
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+    channel.exchange_declare("nsb.v2.delay-delivery", "topic")
+    channel.queue_bind("billing", "nsb.v2.delay-delivery", "#.billing")
+    connector = RabbitConnector(rabbit.broker())
+    found = {place.name: (place.source, place.kind) for place in connector.discover()}
+
+    assert found == {"*.dlq": ({"queue": "[*].dlq"}, "classic"), "kept": ({"queue": "kept"}, "stream")}
+    rabbit.publish("orders", [b"one"])
+    rabbit.wait_for_statistics("orders")
+    said = {name: " ".join(inspect(rabbit, name).warnings) for name in ("orders", "orders.wait", "round")}
+    assert "its letters are alive: what dies here goes to orders.wait and comes back" in said["orders"]
+    assert "its letters are alive: what dies here goes to orders and comes back" in said["orders.wait"]
+    assert "pull in time" not in said["orders.wait"]
+    assert "RabbitMQ drops what goes in such a circle" in said["round"]
+    until(lambda: "publishers have sent 1 messages" in " ".join(inspect(rabbit, "orders").warnings))
+
+
+@on_private_nodes
+def test_a_circle_without_a_rejection_is_dropped(rabbit: Rabbit) -> None:
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "round", "x-message-ttl": 50}
+    rabbit.channel.queue_declare("round", durable=True, arguments=arguments)
+    rabbit.publish("round", [b"gone"])
+    until(lambda: rabbit.channel.queue_declare("round", passive=True).method.message_count == 0)
 
 
 def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:

@@ -48,6 +48,13 @@ def test_a_plan_names_letters_of_a_drain_that_was_never_settled(replay: Replayin
     assert left(replay, plan) == {}
 
 
+def test_letters_of_a_place_that_keeps_them_always_are_not_named(replay: Replaying) -> None:
+    """Of a stream nothing can be taken out, and a pull goes on from where the last one ended."""
+    letters = [letter(number, origin_kind="queue") for number in range(3)]
+    segments.commit(replay.store, "orders", "pull0", 0, "copy", letters, {"stream": 3}, False)
+    assert left(replay, replay.plan(any_advice=True)) == {}
+
+
 def test_letters_say_themselves_whether_they_still_lie_there(replay: Replaying) -> None:
     copied = captured(replay.store, "copy", 0, 4)
     captured(replay.store, "drain", 10, 5)
