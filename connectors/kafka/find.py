@@ -40,11 +40,14 @@ def _partitions_of(cluster: Cluster, topic: Topic) -> str:
     return f"{topic.name}@{cluster.id}/{topic.id}:{_PARTITIONS}"
 
 
-def _ended(cluster: Cluster, topic: Topic, partition: int, before: Checkpoint) -> int:
-    """Where a partition ended before anything was sent. What a later apply has noted of a partition that was
-    not there at the first says nothing of what went there between."""
-    is_newer = partition >= before.get(_partitions_of(cluster, topic), partition + 1)
-    return 0 if is_newer else before.get(checkpoint_key(cluster.id, topic, partition), 0)
+def _ended(cluster: Cluster, topic: Topic, partition: int, before: Checkpoint) -> tuple[int, int]:
+    """Where a partition ended before anything was sent, and in which leader's epoch (-1: nobody told). What
+    a later apply has noted of a partition that was not there at the first says nothing of what went there
+    between: that began at offset 0, with the leader whose epoch is 0."""
+    if partition >= before.get(_partitions_of(cluster, topic), partition + 1):
+        return 0, 0
+    key = checkpoint_key(cluster.id, topic, partition)
+    return before.get(key, 0), before.get(f"{key}{EPOCH}", -1)
 
 
 def find(cluster: Cluster, search: Search) -> Proof:
@@ -82,25 +85,26 @@ def _starts(cluster: Cluster, topic: Topic, since: int, before: Checkpoint) -> d
     from what was stored when the first letter was sent."""
     places = [Place(topic.name, number) for number in range(topic.partitions)]
     if any(checkpoint_key(cluster.id, topic, place.partition) in before for place in places):
-        return {place: _ended(cluster, topic, place.partition, before) for place in places}
+        return {place: _ended(cluster, topic, place.partition, before)[0] for place in places}
     return cluster.offsets_since(places, since // 1000 - _MARGIN_MS)
 
 
 def _doubts(cluster: Cluster, topic: Topic, before: Checkpoint) -> list[str]:
     """Why what is not in the log may have been there."""
-    same_name = {key for key in before if key.startswith(f"{topic.name}@{cluster.id}/")}
-    mine = {key for key in same_name if key.startswith(f"{topic.name}@{cluster.id}/{topic.id}:")}
-    if not mine and not same_name:
+    same_name = {key for key in before if key.startswith(f"{topic.name}@")}
+    here = {key for key in same_name if key.startswith(f"{topic.name}@{cluster.id}/")}
+    mine = {key for key in here if key.startswith(f"{topic.name}@{cluster.id}/{topic.id}:")}
+    if not same_name:
         return [f"nothing says where {topic.name} ended before the first letter was sent"]
-    if mine != same_name:
+    if here != same_name:
+        return [f"another cluster than {cluster.id} was sent to, under the same name"]
+    if mine != here:
         return [f"{topic.name} was deleted and made again since"]
     doubts = []
     for log in cluster.logs([topic]):
-        key = checkpoint_key(cluster.id, topic, log.place.partition)
-        ended = _ended(cluster, topic, log.place.partition, before)
-        epoch = before.get(f"{key}{EPOCH}", -1) if ended else -1
+        ended, epoch = _ended(cluster, topic, log.place.partition, before)
         doubts += _lost(log, ended) or [
-            *_why_regrown(cluster, log, ended, epoch),
+            *(_why_regrown(cluster, log, ended, epoch) or _why_led_anew(log, ended, epoch)),
             *_why_cleaned(cluster, log, ended),
         ]
     settings = cluster.configuration(topic.name)
@@ -123,7 +127,7 @@ def _lost(log: Log, ended: int) -> list[str]:
 
 def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str]:
     """Whether a log was cut and has grown as far again: then what was written in that epoch ends earlier."""
-    if epoch < 0:
+    if epoch in (-1, log.epoch) or not ended:
         return []
     try:
         kept = end_of_epoch(cluster, log.place, epoch)
@@ -132,6 +136,18 @@ def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str
     if kept >= ended:
         return []
     return [f"{log.place} was cut off at {kept}, before {ended}, and has grown again since"]
+
+
+def _why_led_anew(log: Log, ended: int, epoch: int) -> list[str]:
+    """Whether its leader began anew since: a leader that was not in sync, or has lost its disk, drops what
+    followed the bound, and nothing in the log tells that. A leader of the same epoch drops nothing."""
+    if epoch == log.epoch != -1:
+        return []
+    now, then = ("nobody tells" if number == -1 else number for number in (log.epoch, epoch))
+    return [
+        f"the leader of {log.place} began anew since (its epoch was {then}, and is {now}), which may have cut "
+        f"off what followed {ended}"
+    ]
 
 
 def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
