@@ -27,11 +27,18 @@ def _is_allowed(host: str, named: Sequence[str], hosts: Sequence[str]) -> bool:
     return not hosts or wanted in map(str.lower, named) or any(fnmatchcase(wanted, h.lower()) for h in hosts)
 
 
-def why_not(address: str, named: Sequence[str], hosts: Sequence[str], broker: str) -> str | None:
-    """Why nothing goes to an address that others have named; None where it may."""
+def why_not(
+    address: str,
+    named: Sequence[str],
+    hosts: Sequence[str],
+    broker: str,
+    so_far: str = "nothing was sent there",
+) -> str | None:
+    """Why nothing goes to an address that others have named, and what is known of it `so_far`; None where it
+    may."""
     if _is_allowed(host_of(address), named, hosts):
         return None
     return (
         f"{broker} names {address[:200]}, and brokers.{broker}.hosts allows {', '.join(hosts)} alone: "
-        "nothing was sent there; add it, if it is yours"
+        f"{so_far}; add it, if it is yours"
     )

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from dlq.connectors.credentials import blanks, password
 from dlq.connectors.kafka.description import TLS, KafkaBroker
-from dlq.connectors.kafka.link import Access, Link
+from dlq.connectors.kafka.link import Access, Link, brokers_named_by
 from dlq.connectors.tls import client_context
 from dlq.core.errors import (
     AccessDenied,
@@ -104,6 +104,11 @@ def _words(error: KafkaError) -> str:
     return f"{error.name()}: {said[:200]}"
 
 
+_PORT = 9092
+_PERHAPS = (
+    "it was named only after the client library had begun, which goes there by itself: what it was given "
+    "(the password with PLAIN) may be known there"
+)
 _LOGIN = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _HINTS: Mapping[int, str] = {
     KafkaError._AUTHENTICATION: "look at user, password and mechanism",
@@ -233,6 +238,8 @@ class Clients:
         return self._made(Producer, {"allow.auto.create.topics": False, **more})
 
     def _made(self, client: Callable[[dict[str, Any]], _T], more: Mapping[str, Any]) -> _T:
+        if self._hosts:
+            self._look_ahead()
         try:
             made = client({**self._settings, **more, "error_cb": self.note_error, "logger": _SILENT})
         except KafkaException as error:
@@ -242,19 +249,45 @@ class Clients:
             self._check_hosts(made)
         return made
 
-    def why_not_allowed(self, host: str, port: int) -> str | None:
+    def why_not_allowed(
+        self, host: str, port: int, so_far: str = "dlq sent nothing there by a connection of its own"
+    ) -> str | None:
         """Why a broker's address may not be connected to, by the `hosts` of the configuration."""
-        return why_not(f"{host}:{port}", self._named, self._hosts, self.name)
+        return why_not(f"{host}:{port}", self._named, self._hosts, self.name, so_far)
+
+    def _look_ahead(self) -> None:
+        """The library goes to every address that a broker names, and gives it the password: so each server of
+        the url that answers is asked first, by a connection of our own. Raises AccessDenied, BrokerError."""
+        lost: Exception | None = None
+        heard = False
+        for server in self._bootstrap:
+            host, port = host_of(server), server.rpartition(":")[2]
+            try:
+                named = brokers_named_by(host, int(port) if port.isdecimal() else _PORT, self.access)
+            except (ConnectionLost, ValueError, OverflowError) as error:  # no name that a host has, no port
+                lost = error
+                continue
+            heard = True
+            for address in named:
+                if refused := self.why_not_allowed(*address, "nothing was sent there"):
+                    raise AccessDenied(refused)
+        if lost is not None and not heard:
+            raise Unreachable(
+                f"{lost}; it is asked which brokers it names, as brokers.{self.name}.hosts wants"
+            )
 
     def _check_hosts(self, client: Any) -> None:
-        """The library goes to every address that a broker names, once it needs it: so it is looked at what is
-        named before it is asked for anything else. Raises AccessDenied, BrokerError."""
+        """Whoever answers may name others later, and the library goes there. Raises AccessDenied,
+        BrokerError."""
         try:
-            named = client.list_topics(timeout=self.timeout).brokers.values()
+            self.check_named(client.list_topics(timeout=self.timeout))
         except KafkaException as error:
             raise _translated(error.args[0], self.name, self._first, self._hint) from error
-        for broker in named:
-            if refused := self.why_not_allowed(broker.host, broker.port):
+
+    def check_named(self, told: Any) -> None:
+        """Whether `hosts` lets in all brokers of the library's metadata. Raises AccessDenied."""
+        for broker in told.brokers.values():
+            if refused := self.why_not_allowed(broker.host, broker.port, _PERHAPS):
                 raise AccessDenied(refused)
 
 

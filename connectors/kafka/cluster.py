@@ -200,10 +200,11 @@ class Cluster(Clients):
         """Topics that the user may see, without Kafka's own."""
         looks.check_time(self.name)
         try:
-            found = self._admin.list_topics(timeout=self.timeout).topics
+            found = self._admin.list_topics(timeout=self.timeout)
         except KafkaException as error:
             raise self.trouble(error.args[0]) from error
-        return sorted(name for name in found if not name.startswith("__"))
+        self.check_named(found)
+        return sorted(name for name in found.topics if not name.startswith("__"))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of these topics that are there. Asking creates none (`list_topics` of a name does)."""

@@ -10,11 +10,15 @@ import ssl
 import struct
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 from dlq.connectors.kafka.fetch import text
 from dlq.core.errors import AccessDenied, ConnectionLost
 
+_METADATA, _METADATA_VERSION = 3, 4
+_NO_TOPICS = bytes(5)
+"""An empty list, and that none is to be made."""
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 _LARGEST = 2**30
 """Bytes of an answer: a batch may be longer than was asked for, and no batch is longer than this."""
@@ -151,3 +155,22 @@ class Link:
     def close(self) -> None:
         """Never raises."""
         self._socket.close()
+
+
+def brokers_named_by(host: str, port: int, access: Access) -> list[tuple[str, int]]:
+    """Host and port of each broker that a server names (Metadata, version 4, which brokers take since 0.11).
+    Raises ConnectionLost, AccessDenied."""
+    with closing(Link(host, port, access)) as link:
+        answer = link.ask(_METADATA, _METADATA_VERSION, _NO_TOPICS)
+    found, at = [], 8
+    try:
+        (count,) = struct.unpack_from(">i", answer, 4)
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", answer, at + 4)
+            at += 6 + length
+            name, (number, rack) = answer[at - length : at].decode(), struct.unpack_from(">ih", answer, at)
+            found.append((name, number))
+            at += 6 + max(0, rack)
+    except (struct.error, ValueError) as error:
+        raise ConnectionLost(f"{host}:{port}: an answer that names no brokers") from error
+    return found

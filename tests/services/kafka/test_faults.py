@@ -63,7 +63,9 @@ def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
     absent = {"not_sent", "unknown"} if stopped is frozen else {"unknown"}  # it may have lost its end
     assert set(found.values()) <= {"sent", *absent}
     assert {found[answer.number] for answer in answers if answer.outcome == "confirmed"} == {"sent"}
-    rest = [letter for letter in letters if found[letter.number] != "sent"]  # it is known here that it has not
+    rest = [
+        letter for letter in letters if found[letter.number] != "sent"
+    ]  # it is known here that it has not
     assert set(sent(failing.connector, rest).values()) == {"confirmed"}
     stored = failing.driver.records(failing.topic)
     there = Counter(dict(message.headers() or ())["dlq_replay_id"] for message in stored)

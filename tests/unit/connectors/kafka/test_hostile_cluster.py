@@ -3,12 +3,15 @@ ends."""
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.brokers import hostile_kafka
 from support.brokers.hostile_kafka import (
     DESCRIBE_CONFIGS,
     LIST_GROUPS,
@@ -36,7 +39,7 @@ from dlq.connectors.kafka.limits import taken_by
 from dlq.connectors.kafka.link import Access
 from dlq.connectors.kafka.snapshot import look
 from dlq.connectors.kafka.wholeness import is_compacted_between
-from dlq.core.errors import BrokerError
+from dlq.core.errors import AccessDenied, BrokerError
 
 ODD = ("", "much", "1e9", "9" * 5000, "١٢", "0x10", "-", " 1", "1_000")
 NAMES = (
@@ -131,3 +134,60 @@ def test_a_cluster_that_lies_is_an_error_of_ours_or_believed(lie: str) -> None:
 def test_ends_that_cannot_be_true_are_no_letters_that_are_lost(lie: str) -> None:
     with Server(kafka(LIES[lie])) as server, pytest.raises(BrokerError, match=r"^t-0: "):
         look(connected(server)._cluster, "t")
+
+
+def names(first: str, *others: str) -> Answer:
+    """An answer to METADATA, one after the other: which host:port it names; "" is its own."""
+    asked_for = chain([first, *others], repeat([first, *others][-1]))
+
+    def answer(address: tuple[str, int], asked: bytes) -> bytes:
+        host, _, port = (next(asked_for) or f"{address[0]}:{address[1]}").rpartition(":")
+        if asked == bytes(5):  # a connection of our own, by version 4
+            return bytes(4) + many(struct.pack(">i", 1) + text(host) + struct.pack(">ih", int(port), -1))
+        return told()((host, int(port)), asked)
+
+    return answer
+
+
+@pytest.fixture
+def by_password(monkeypatch: pytest.MonkeyPatch) -> Mapping[int, Answer]:
+    """A peer that takes any password by SASL/PLAIN."""
+    monkeypatch.setitem(hostile_kafka.VERSIONS, 17, (0, 1))
+    monkeypatch.setitem(hostile_kafka.VERSIONS, 36, (0, 0))
+    monkeypatch.setenv("SECRET", "s3cret")
+    return {17: lambda *_: bytes(2) + many(text("PLAIN")), 36: lambda *_: struct.pack(">hhi", 0, -1, 0)}
+
+
+def confined(server: Server) -> KafkaConnector:
+    return KafkaConnector(KafkaBroker(
+        name="b", kind="kafka", url=f"kafka://{server.address}", timeout="2s", hosts=("*.example",),
+        user="dlq", password_env="SECRET", mechanism="PLAIN",
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("ask", ASK)
+def test_an_address_that_hosts_keeps_out_gets_no_byte_and_no_connection(
+    by_password: Mapping[int, Answer], ask: str
+) -> None:
+    with Server(kafka(by_password), "127.0.0.2") as other:
+        answers = {**by_password, METADATA: names(other.address)}
+        with Server(kafka(answers)) as server:
+            cluster = confined(server)
+            for _ in range(3):
+                with pytest.raises(AccessDenied, match=r"names 127\.0\.0\.2:\d+, .*nothing was sent there"):
+                    ASK[ask](cluster)
+            time.sleep(0.5)  # in which the client library would have gone there
+        assert other.connections == 0
+
+
+@pytest.mark.parametrize("before", [1, 2], ids=["to the library first", "to the library later"])
+def test_of_an_address_that_is_named_later_nobody_says_that_it_got_nothing(
+    by_password: Mapping[int, Answer], before: int
+) -> None:
+    with Server(kafka(by_password), "127.0.0.2") as other:
+        answers = {**by_password, METADATA: names(*[""] * before, other.address)}
+        with Server(kafka(answers)) as server, pytest.raises(AccessDenied, match="127.0.0.2") as caught:
+            for _ in range(9):
+                confined(server)._cluster.names()
+        assert "nothing was sent" not in str(caught.value)
+        assert "may be known there" in str(caught.value)
