@@ -145,8 +145,8 @@ def _why_led_anew(log: Log, ended: int, epoch: int) -> list[str]:
         return []
     now, then = ("nobody tells" if number == -1 else number for number in (log.epoch, epoch))
     return [
-        f"the leader of {log.place} began anew since (its epoch was {then}, and is {now}), which may have cut "
-        f"off what followed {ended}"
+        f"the leader of {log.place} began anew since (its epoch was {then}, and is {now}), which may have "
+        f"cut off what followed {ended}"
     ]
 
 

@@ -162,7 +162,7 @@ def test_a_log_that_lost_its_end_and_has_grown_as_far_again_proves_nothing_of_a_
 def test_a_log_that_lost_just_what_followed_its_bound_proves_nothing_of_a_replay(
     failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end is where it was before: of the letter, that was there and may have been consumed, nothing is left."""
+    """Its end is where it was before, and nothing is left of a letter that may have been consumed."""
     monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
     driver, node, topic = failing.driver, failing.node, failing.topic
     driver.create_topic(topic)
