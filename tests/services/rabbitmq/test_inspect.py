@@ -1,11 +1,10 @@
 """What doctor says of real queues, with the management API and without."""
 
 import time
-from collections.abc import Callable
 
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
-from support.waiting import PATIENCE
+from support.waiting import eventually
 
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import topology
@@ -13,14 +12,6 @@ from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import AccessDenied, NotFound, Unreachable, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what management shows in its own time."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def inspect(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:
@@ -190,7 +181,7 @@ def test_what_waits_and_what_is_worked_on_is_no_dead_letter_queue(rabbit: Rabbit
     assert "its letters are alive: what dies here goes to orders and comes back" in said["orders.wait"]
     assert "pull in time" not in said["orders.wait"]
     assert "RabbitMQ drops what goes in such a circle" in said["round"]
-    until(lambda: "publishers have sent 1 messages" in " ".join(inspect(rabbit, "orders").warnings))
+    eventually(lambda: "publishers have sent 1 messages" in " ".join(inspect(rabbit, "orders").warnings))
 
 
 @on_private_nodes
@@ -198,7 +189,7 @@ def test_a_circle_without_a_rejection_is_dropped(rabbit: Rabbit) -> None:
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "round", "x-message-ttl": 50}
     rabbit.channel.queue_declare("round", durable=True, arguments=arguments)
     rabbit.publish("round", [b"gone"])
-    until(lambda: rabbit.channel.queue_declare("round", passive=True).method.message_count == 0)
+    eventually(lambda: rabbit.channel.queue_declare("round", passive=True).method.message_count == 0)
 
 
 def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:
