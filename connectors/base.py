@@ -264,7 +264,8 @@ def gauge_of(queues: Sequence[Consumption], oldest: Sequence[int] = ()) -> Gauge
     )
 
 
-Outcome = Literal["confirmed", "returned", "refused", "in_doubt"]
+Outcome = Literal["confirmed", "returned", "refused", "in_doubt", "unsent"]
+"""Unsent: the broker has nothing of it and refused nothing of it, so it may be sent later."""
 
 
 class Sent(NamedTuple):

@@ -31,6 +31,12 @@ class RefusedTogether(NamedTuple):
     detail: str
 
 
+class Untaken(NamedTuple):
+    """The broker never took it, which is proven: it goes again as if it had just been given."""
+
+    number: int
+
+
 class WindowedPublisher:
     """See `Publisher`. A broker's subclass overrides `put` and what else differs there, and appends to
     `answers`; any method of it may raise DlqError or LinkLostError, by which the connection has ended."""
@@ -46,12 +52,14 @@ class WindowedPublisher:
     def __init__(self, window: int, place: str = "") -> None:
         """`place` names the broker in errors."""
         self._window, self._place = window, place
-        self.answers: list[Sent | RefusedTogether] = []
+        self.answers: list[Sent | RefusedTogether | Untaken] = []
         """What the broker has answered; of that, what answers nothing in flight is dropped."""
         self.in_flight: dict[int, Outgoing] = {}
         """What was given to `put` and is not answered, in that order."""
         self._alone: deque[Outgoing] = deque()
         """What was taken, and waits until nothing is in flight."""
+        self._again: deque[Outgoing] = deque()
+        """What was taken, and goes before anything else is."""
         self._lone: int | None = None
         """The number of the last one that was sent so."""
         self._is_full = self._is_over = self._is_closed = False
@@ -69,7 +77,7 @@ class WindowedPublisher:
         for the first."""
 
     def goes_alone(self, letter: Outgoing) -> bool:
-        """Whether it goes while nothing else is in flight. Asked once of each letter."""
+        """Whether it goes while nothing else is in flight. Asked each time that it is to go."""
         return letter.record.body_size > self.heavy_bytes
 
     def has_room(self) -> bool:
@@ -100,7 +108,7 @@ class WindowedPublisher:
         if self._failure is not None:
             raise self._failure
         self._writing, self._is_over = writing, False
-        while not self._is_over or self.in_flight or self._alone:
+        while not self._is_over or self.in_flight or self._alone or self._again:
             try:
                 self._fill(outgoing)
                 self.poll(0.0 if self.answers or self._takes_more() else _PATIENCE)
@@ -130,7 +138,7 @@ class WindowedPublisher:
                 letter = self._alone.popleft()
                 self._lone = letter.number
                 self._put(letter)
-            elif (given := next(outgoing, None)) is None:
+            elif (given := self._again.popleft() if self._again else next(outgoing, None)) is None:
                 self._is_over = True
             elif self.goes_alone(given):
                 self._alone.append(given)
@@ -141,7 +149,7 @@ class WindowedPublisher:
         """Whether a letter may be put now: one that goes alone, or another one."""
         if self._alone:
             return not self.in_flight and self.has_room()
-        if self._is_over or self.is_alone():
+        if (self._is_over and not self._again) or self.is_alone():
             return False
         held = len(self.in_flight) + len(self.answers)
         self._is_full = held >= self._window * (_FREE_ENOUGH if self._is_full else 1)
@@ -167,23 +175,27 @@ class WindowedPublisher:
         answers, self.answers = self.answers, []
         return [sent for answer in answers if (sent := self._settled(answer)) is not None]
 
-    def _settled(self, answer: Sent | RefusedTogether) -> Sent | None:
+    def _settled(self, answer: Sent | RefusedTogether | Untaken) -> Sent | None:
         """None where it answers nothing, or the letter goes once more."""
         letter = self.in_flight.pop(answer.number, None)
         if letter is None:
             return None
         if isinstance(answer, Sent):
             return answer
+        if isinstance(answer, Untaken):
+            self._again.append(letter)
+            return None
         if answer.number == self._lone:
             return Sent(answer.number, "refused", answer.detail)
         self._alone.append(letter)
         return None
 
     def _give_up(self, why: str) -> list[Sent]:
-        """What is known at the end, and of the rest that nothing is."""
+        """What is known at the end: nothing of what is in flight, and that the rest is not sent."""
         self.cut()
-        known = self._settle()
-        unknown = [*self.in_flight, *(letter.number for letter in self._alone)]
-        self.in_flight.clear()
-        self._alone.clear()
-        return [*known, *(Sent(number, "in_doubt", why) for number in unknown)]
+        answers = self._settle()
+        answers += [Sent(number, "in_doubt", why) for number in self.in_flight]
+        answers += [Sent(letter.number, "unsent", why) for letter in (*self._again, *self._alone)]
+        for held in (self.in_flight, self._again, self._alone):
+            held.clear()
+        return answers

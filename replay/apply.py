@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +46,7 @@ _UNKNOWN = "the run ended before the broker answered"
 _NOT_ALLOWED = "[replay] targets does not let letters go there"
 _DEADLY = "the connection ended both times that it was sent, and the broker has not kept it"
 _MOST_NAMED = 20
+_NAMED_AS: Mapping[State, str] = {"refused": "refused", "planned": "left out, and may go later"}
 _UNPROVEN: Sequence[State] = ("sending", "in_doubt")
 """States that bounds may be asked about."""
 _CHANGED = "the archive holds something else than what was planned"
@@ -74,7 +75,7 @@ class Run:
     changed: list[str] = field(default_factory=list)
     """Record ids of letters that are not what was planned any more: refused, nothing of them was sent."""
     refused: list[str] = field(default_factory=list)
-    """The first of those that the broker does not take, each with the reason."""
+    """The first of those that the broker does not take, or that were left out, each with the reason."""
     lost: list[str] = field(default_factory=list)
     """Brokers that failed in the middle, and why."""
     notes: list[str] = field(default_factory=list)
@@ -294,8 +295,8 @@ class _Sender:
             for sent in publisher.publish(self._outgoing(letters, progress), self._claims.note_writing):
                 letter, state = self._answered(sent)
                 self._run.sent -= state == "planned"
-                if state == "refused":
-                    self._name_refused(letter, sent.detail or "")
+                if state == "refused" or sent.outcome == "unsent":
+                    self._name_refused(letter, sent.detail or "", _NAMED_AS[state])
         except BrokerError as error:
             lost = error
         finally:
@@ -406,11 +407,11 @@ class _Sender:
     def _count(self, state: State) -> None:
         self._run.outcomes[state] = self._run.outcomes.get(state, 0) + 1
 
-    def _name_refused(self, letter: Letter, why: str) -> None:
+    def _name_refused(self, letter: Letter, why: str, what: str = "refused") -> None:
         """In one line for each reason."""
-        refused = self._run.refused
+        refused, why = self._run.refused, f"{what}: {why}"
         line, first, more = self._refusals.get(why, (len(refused), letter.record_id, 0))
         if line < _MOST_NAMED:
             self._refusals[why] = line, first, more + 1
             who = f"letter {first} and {more} more are" if more else f"letter {first} is"
-            refused[line : line + 1] = [f"{who} refused: {why}"]
+            refused[line : line + 1] = [f"{who} {why}"]

@@ -8,10 +8,12 @@ What an answer means here:
                            its queue failed, or nobody knows why         in_doubt
     channel or connection  alone in flight: by the reply code            refused, in_doubt
     closed                 else one of the messages that the text can mean was refused, and the broker ignored
-                           all after it: so the last of them and all after it were not taken; of those before
-                           it nothing is known, as what they met may be gone since then
-                                                                         refused, in_doubt
+                           all after it: so the last of them and all after it were not taken, and go again
     silence, a lost socket nothing is known of those in flight           in_doubt
+
+An exchange that is not there or may not be written to, or a key that it may not be written to with, is left
+out from then on, and the rest goes. That costs a doubt only where letters were in flight: so the first letter
+to an exchange goes alone, and so does the first one with each of some keys.
 """
 
 import math
@@ -32,7 +34,7 @@ from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
 from dlq.connectors.rabbitmq.ways import Ways
-from dlq.connectors.sending import RefusedTogether, WindowedPublisher
+from dlq.connectors.sending import Untaken, WindowedPublisher
 from dlq.core.errors import AccessDenied, ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
@@ -45,12 +47,18 @@ _UNROUTED = {403, 404, 406, 501, 502, 503, 505}
 """Reply codes of what a broker finds before it routes a message: of a channel, that it may not go there, or
 claims or weighs what it must not; of a connection, that it cannot be read. Any other may come after that."""
 _UNREADABLE = range(501, 506)
-_NEVER_READ = "not taken by the broker: it had closed the channel over an earlier letter"
-_OFFENDER = re.compile(
+_OF_THE_WAY = {403, 404, 405}
+"""Of these, codes that another letter that goes the same way would meet, too."""
+OFFENDER = re.compile(
     r"(?:(?:no|internal|access to) |access to topic '(?P<key>.*)' in )exchange '(?P<exchange>.*)' in vhost "
 )
-"""What a closing channel tells of the letter that it closes for: an exchange that is not there, is internal
-or may not be written to, or a routing key for which a topic exchange may not be."""
+"""What the broker tells of the letter over which it closes a channel, or ends a session of AMQP 1.0: an
+exchange that is not there, is internal or may not be written to, or a routing key for which a topic exchange
+may not be."""
+_TOO_LARGE = re.compile(r"message size \d+ is larger than configured max size (?P<most>\d+)")
+_KEYS_TRIED = 100
+"""Of an exchange: the first letter with each goes alone, which takes a round trip. Where one was refused, it
+is the first with any."""
 
 
 def connection_name(plan: str) -> str:
@@ -89,8 +97,10 @@ class RabbitPublisher(WindowedPublisher):
         self._is_down = cache(partial(is_down, broker))
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
         self._failed_queue: str | None = None
-        self._begun: set[str] = set()
-        """Exchanges to which a letter went; the default one is ""."""
+        self._begun: dict[str, set[str]] = {}
+        """Exchange ("": the default one) -> keys with which a letter went to it."""
+        self._choosy: set[str] = set()
+        """Exchanges that have refused a key."""
 
     def _connected(self, plan: str, unsent_seconds: float) -> DuplexLink:
         choices = named_parameters(self._broker, connection_name(plan))
@@ -107,14 +117,17 @@ class RabbitPublisher(WindowedPublisher):
         that cannot be made at the moment."""
         try:
             way = self._ways.way_of(letter)
+            if why := self._ways.why_barred(way):
+                self.answers.append(Sent(letter.number, "unsent", why))
+                return
             block = block_to_send(letter.record, letter.provenance, letter.keep_headers, way.copies)
             frames = message(way.exchange, way.key, block, letter.record.body, self._link.frame_max)
             self._ways.prepare(letter, way)
         except ValueError as error:
             raise ValueError(f"it cannot be encoded: {error}") from error
         except AccessDenied as error:
-            self.answers.append(Sent(letter.number, "refused", f"never sent: {error}"))
-            raise
+            self._ways.bar(way.exchange, None, str(error))
+            raise ValueError(f"never sent: {error}") from error
         queue = letter.target.name if letter.target.kind == "queue" else ""
         self._confirms.add(
             Open(letter.number, letter.provenance.get(REPLAY_ID, ""), way.exchange, queue, way.key)
@@ -122,14 +135,17 @@ class RabbitPublisher(WindowedPublisher):
         self._link.put(frames, letter.number)
 
     def goes_alone(self, letter: Outgoing) -> bool:
-        """So does the first one to an exchange: where that is not there, or may not be written to, only this
-        one is refused, and nothing is in doubt."""
+        """So does the first one to an exchange, or with a key: where that is not there, or may not be written
+        to, only this one is refused, and nothing is in doubt."""
         try:
-            exchange = self._ways.way_of(letter).exchange
+            way = self._ways.way_of(letter)
         except ValueError:
             return False  # `put` says why it is refused
-        is_first = exchange not in self._begun
-        self._begun.add(exchange)
+        begun = self._begun.setdefault(way.exchange, set())
+        key = way.key if letter.target.kind == "exchange" else ""
+        is_first = key not in begun and (len(begun) < _KEYS_TRIED or way.exchange in self._choosy)
+        if is_first:
+            begun.add(key)
         return is_first or super().goes_alone(letter)
 
     def has_room(self) -> bool:
@@ -191,32 +207,48 @@ class RabbitPublisher(WindowedPublisher):
         raise refusal(method.reply_code, str(method.reply_text), self._broker)
 
     def _on_channel_close(self, method: Any) -> None:
-        told = _OFFENDER.search(str(method.reply_text))
-        by_key = told is not None and told["key"] is not None
         if not self.is_alone():
-            self._give_up_all(told, for_terminal(str(method.reply_text)), by_key)
-            if by_key:  # others may go to that exchange; what is in the outbox must not go to the old channel
-                self._link.cut()
-                self._link, self._confirms = self._connected_anew(), Confirms()
-                return
-            raise refusal(method.reply_code, str(method.reply_text), self._broker)
+            self._give_up_all(method)
+            self._link.cut()  # what is in the outbox must not go to the old channel
+            self._link, self._confirms = self._connected_anew(), Confirms()
+            return
+        told = OFFENDER.search(str(method.reply_text))
+        if method.reply_code in _OF_THE_WAY:
+            [letter] = self.in_flight.values()
+            way, of_all = self._ways.way_of(letter), told is not None and told["key"] is None
+            self._ways.bar(way.exchange, None if of_all else way.key, for_terminal(str(method.reply_text)))
         self._give_up_the_only(method)
-        if told is not None and not by_key:  # those behind it would be refused, too
-            raise refusal(method.reply_code, str(method.reply_text), self._broker)
         self._open_again()
 
-    def _give_up_all(self, told: re.Match[str] | None, text: str, by_key: bool) -> None:
-        """An exchange that is gone may have been there for all but the last letter that `told` can mean.
-        What was never read goes once more, alone, where only a key is forbidden."""
-        given_up = self._confirms.give_up()
-        meant = [place for place, entry in enumerate(given_up) if told is not None and _is_meant(entry, told)]
-        last = max(meant, default=len(given_up))
-        for place, entry in enumerate(given_up):
-            if by_key and place > last:
-                self.answers.append(RefusedTogether(entry.number, _NEVER_READ))
-                continue
-            outcome: Outcome = "in_doubt" if place < last else "refused"
-            self.answers.append(Sent(entry.number, outcome, _NEVER_READ if place > last else text))
+    def _give_up_all(self, method: Any) -> None:
+        """An exchange that is gone may have been there for all but the last letter that is meant; a limit of
+        a channel does not change. From that on they go again. Raises what the broker says where that names
+        none."""
+        given_up, text = self._confirms.give_up(), str(method.reply_text)
+        meant = [place for place, entry in enumerate(given_up) if self._is_meant(entry, text)]
+        last = (min if _TOO_LARGE.search(text) else max)(meant, default=len(given_up))
+        shown = for_terminal(text)
+        self.answers += [Sent(entry.number, "in_doubt", shown) for entry in given_up[:last]]
+        self.answers += [Untaken(entry.number) for entry in given_up[last:]]
+        if not meant:
+            raise refusal(method.reply_code, text, self._broker)
+        self._beware(given_up[last], text)
+
+    def _is_meant(self, entry: Open, text: str) -> bool:
+        """Whether the broker may have closed the channel over this letter."""
+        if large := _TOO_LARGE.search(text):
+            return self.in_flight[entry.number].record.body_size > int(large["most"])
+        told = OFFENDER.search(text)
+        exchange = {"amq.default": ""}.get(told["exchange"], told["exchange"]) if told else None
+        return told is not None and entry.exchange == exchange and told["key"] in (None, entry.routing_key)
+
+    def _beware(self, entry: Open, text: str) -> None:
+        """What is like this letter goes alone."""
+        if large := _TOO_LARGE.search(text):
+            self.heavy_bytes = int(large["most"])
+            return
+        self._choosy.add(entry.exchange)
+        self._begun.pop(entry.exchange, None)
 
     def _give_up_the_only(self, method: Any) -> None:
         outcome: Outcome = "refused" if method.reply_code in _UNROUTED else "in_doubt"
@@ -254,12 +286,6 @@ class RabbitPublisher(WindowedPublisher):
             return
         self._link.stop()
         self._link.close()
-
-
-def _is_meant(entry: Open, told: re.Match[str]) -> bool:
-    """Whether a channel closed for this letter, the first of those that its text can mean."""
-    exchange = {"amq.default": ""}.get(told["exchange"], told["exchange"])
-    return entry.exchange == exchange and told["key"] in (None, entry.routing_key)
 
 
 def _confirming(link: DuplexLink) -> None:

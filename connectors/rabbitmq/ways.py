@@ -47,6 +47,18 @@ class Ways:
         self.broker, self.plan, self._private = broker, plan, private
         self.made: set[str] = set()
         """Queues to which there is an exchange now."""
+        self._barred: dict[tuple[str, str | None], str] = {}
+        """(exchange, key, or None for all) -> why the broker takes nothing there."""
+
+    def bar(self, exchange: str, key: str | None, why: str) -> None:
+        """Nothing more is sent to an exchange, with this key or with any (None)."""
+        self._barred[exchange, key] = why
+
+    def why_barred(self, way: Way) -> str | None:
+        """None where nothing is known against it."""
+        if not self._barred:
+            return None
+        return self._barred.get((way.exchange, None)) or self._barred.get((way.exchange, way.key))
 
     def way_of(self, letter: Outgoing) -> Way:
         """Asks nobody. Raises ValueError for a letter whose properties cannot be read."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from dlq.connectors.base import Sent
+from dlq.connectors.base import Outcome, Sent
 from dlq.core.clock import uptime
 from dlq.core.errors import DlqError, SendingEnded
 from dlq.replay import dismissals
@@ -117,15 +117,19 @@ class Claims:
         letter = self._in_flight.pop(sent.number)
         if sent.outcome == "confirmed":
             self._mark.confirm(sent.number)
-        state = self._unanswered(letter) if sent.outcome == "in_doubt" else sent.outcome
+        state = self._state_of(letter, sent.outcome)
         self._written.discard(sent.number)
         self._results.append(Result(letter.key, state, sent.detail))
         return letter, state
 
-    def _unanswered(self, letter: Letter) -> State:
-        is_written = letter.number in self._written
-        (self.doubtful if is_written else self.given_back).append(letter)
-        return "in_doubt" if is_written else "planned"
+    def _state_of(self, letter: Letter, outcome: Outcome) -> State:
+        """What was never written is in no doubt."""
+        if outcome == "unsent" or (outcome == "in_doubt" and letter.number not in self._written):
+            self.given_back.append(letter)
+            return "planned"
+        if outcome == "in_doubt":
+            self.doubtful.append(letter)
+        return outcome
 
     def end(self, why: str) -> None:
         """Write what is known: what was not written is planned again, what was not answered is in doubt."""
@@ -138,7 +142,7 @@ class Claims:
         self._writer.shutdown()
         given_back = [Result(letter.key, "planned") for letter in unsent]
         self.given_back += unsent
-        unknown = [Result(one.key, self._unanswered(one), why) for one in self._in_flight.values()]
+        unknown = [Result(one.key, self._state_of(one, "in_doubt"), why) for one in self._in_flight.values()]
         self._ledger.record_results([*self._results, *given_back, *unknown])
         self._results, self._unsent, self._in_flight, self._written = [], {}, {}, set()
         if failure is not None:

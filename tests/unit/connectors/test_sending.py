@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dlq.connectors import sending
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.links import LinkLostError
-from dlq.connectors.sending import RefusedTogether, WindowedPublisher
+from dlq.connectors.sending import RefusedTogether, Untaken, WindowedPublisher
 from dlq.core.errors import ConnectionLost, DlqError, NotFound
 from dlq.core.record import Record
 
@@ -54,7 +54,7 @@ class Scripted(WindowedPublisher):
     def put(self, letter: Outgoing) -> None:
         assert not self.ended
         self.tries[letter.number] += 1
-        assert self.tries[letter.number] <= 2, "it goes alone once"
+        assert self.tries[letter.number] <= 3, "it goes once more, and alone once"
         self._perhaps_cut()
         if letter.record.body_size > HEAVY or letter.number in self.alone:
             assert list(self.in_flight) == [letter.number], "it goes alone"
@@ -83,7 +83,10 @@ class Scripted(WindowedPublisher):
 
     def _answer(self, number: int) -> None:
         self.pending.remove(number)
-        kind = self.draw(st.sampled_from(["confirmed", "returned", "refused", "together"]))
+        kind = self.draw(st.sampled_from(["confirmed", "returned", "refused", "together", "untaken"]))
+        if kind == "untaken" and self.tries[number] < 2:
+            self.answers.append(Untaken(number))
+            return
         if kind == "together":
             self.alone.add(number)
             self.answers.append(RefusedTogether(number, "one of them is too large"))
@@ -137,6 +140,9 @@ def check_a_run(draw: Draw, window: int, sizes: Sequence[int]) -> None:
         error = failure
     assert sorted(answered) == sorted(taken)
     assert publisher.most <= window
+    unsent = {number for number, sent in answered.items() if sent.outcome == "unsent"}
+    assert not unsent & set(+publisher.stored), "the broker has nothing of it"
+    assert error or not unsent
     in_doubt = {number for number, sent in answered.items() if sent.outcome == "in_doubt"}
     if error is None:
         assert (len(taken), in_doubt, publisher.ended) == (len(sizes), set(), [])
@@ -176,6 +182,22 @@ def test_a_broker_that_falls_silent_leaves_what_is_in_flight_in_doubt() -> None:
     with pytest.raises(ConnectionLost, match="shop: no answer to 3 letters in flight"):
         answers.extend(Simple().publish(map(letter, range(3))))
     assert [(sent.number, sent.outcome) for sent in answers] == [(n, "in_doubt") for n in range(3)]
+
+
+def test_what_waits_to_go_once_more_when_the_connection_ends_is_in_no_doubt() -> None:
+    """The broker had refused one, perhaps for another, and never taken the other."""
+
+    class Ending(Simple):
+        def poll(self, wait: float) -> None:
+            if 0 in self.in_flight:
+                self.answers += [RefusedTogether(0, "one of them is too large"), Untaken(1)]
+            else:
+                raise LinkLostError("gone")
+
+    answers: list[Sent] = []
+    with pytest.raises(ConnectionLost):
+        answers.extend(Ending(3).publish(map(letter, range(3))))
+    assert {sent.number: sent.outcome for sent in answers} == {0: "unsent", 1: "unsent", 2: "in_doubt"}
 
 
 def test_a_caller_that_gives_up_cuts_what_is_in_flight_and_one_that_has_all_ends_in_order() -> None:

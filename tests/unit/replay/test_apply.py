@@ -89,6 +89,19 @@ def test_only_a_confirm_counts_as_confirmed(replay: Replaying, outcome: Outcome)
     assert {entry.detail for entry in replay.ledger.entries(plan, outcome)} == {f"it was {outcome}"}
 
 
+def test_what_was_left_out_is_named_and_goes_when_the_plan_is_applied_again(replay: Replaying) -> None:
+    fill(replay.store, 10)
+    replay.queue.fate = lambda number: "unsent" if number % 2 else "confirmed"
+    plan = replay.plan()
+    run = replay.apply(plan)
+    assert (run.sent, replay.states(plan)) == (5, {"confirmed": 5, "planned": 5})
+    [line] = run.refused
+    assert "and 4 more are left out, and may go later: it was unsent" in line
+    replay.queue.fate = lambda _number: "confirmed"
+    assert replay.apply(plan).sent == 5
+    assert replay.states(plan) == {"confirmed": 10}
+
+
 def test_what_came_back_unrouted_goes_with_a_new_plan_not_with_the_old_one(replay: Replaying) -> None:
     fill(replay.store, 10)
     replay.queue.fate = lambda _number: "returned"
