@@ -7,7 +7,11 @@ What an outcome means here:
     rejected               its queue is full, and rejects what comes     refused
     rejected, modified     else a queue failed, or one of several is full: others may have it
                                                                          in_doubt
-    silence, a lost socket nothing is known of those in flight           in_doubt
+    the session ends over  alone in flight: the broker had not routed it refused
+    a right                else nothing is known of those in flight      in_doubt
+    silence, a lost socket the same                                      in_doubt
+
+What else would go by a way that was refused is left out, and the rest goes.
 """
 
 import time
@@ -24,14 +28,15 @@ from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.link import connect_first
 from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, place_of, refusal_10
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
+from dlq.connectors.rabbitmq.envelope import Way
+from dlq.connectors.rabbitmq.publisher import OFFENDER, RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import message_to_send
 from dlq.connectors.rabbitmq.topology import rejects_when_full
 from dlq.connectors.rabbitmq.ways import Ways
 from dlq.connectors.sending import WindowedPublisher
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core import units
-from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.text import for_terminal
 
 _UNOPENED = (
@@ -110,12 +115,19 @@ class _Amqp10Publisher(WindowedPublisher):
         """To the socket, when the broker takes it."""
         try:
             way = self._ways.way_of(letter)
+            if why := self._ways.why_barred(way):
+                self.answers.append(Sent(letter.number, "unsent", why))
+                return
             encoded = message_to_send(letter.record, letter.provenance, letter.keep_headers, way.copies)
         except ValueError as error:
             raise ValueError(f"it cannot be encoded: {error}") from error
-        self._ways.prepare(letter, way)
+        self._ways.make(letter, way)
         place = address(way.exchange, way.key)
-        link = self._link_to(place)
+        try:
+            link = self._link_to(place)
+        except AccessDenied as error:
+            self._leave_out(way, error)
+            raise ValueError(f"never sent: {error}") from error
         if link is None:
             self.answers.append(Sent(letter.number, "returned", self._missing[place]))
             return
@@ -124,6 +136,14 @@ class _Amqp10Publisher(WindowedPublisher):
         self._session.wait_for_window()
         self.announce([letter.number])
         self._numbers[self._session.send(link, encoded)] = letter.number
+
+    def goes_alone(self, letter: Outgoing) -> bool:
+        """So does the first one over a link: the broker looks at the right to a topic when a letter comes."""
+        try:
+            way = self._ways.way_of(letter)
+        except ValueError:
+            return False  # `put` says why it is refused
+        return address(way.exchange, way.key) not in self._links
 
     def poll(self, wait: float) -> None:
         """Take what the broker has answered."""
@@ -160,12 +180,35 @@ class _Amqp10Publisher(WindowedPublisher):
             self._links[place] = self._session.attach(frames.SENDER, place)
         except NotFound as error:
             self._missing[place] = str(error)
-            self._links.clear()
-            self._session.cut()
-            self._session = self._opened()
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._links.clear()
+        self._session.cut()
+        self._session = self._opened()
+
+    def _leave_out(self, way: Way, error: AccessDenied) -> None:
+        """Raises it where letters are in flight, or where it may be about something else."""
+        told = OFFENDER.search(str(error))
+        if told is None or self._numbers:
+            raise error
+        self._ways.bar(way.exchange, None if told["key"] is None else way.key, str(error))
+        self._begin_anew()
 
     def _turn(self, wait: float) -> None:
-        self._session.turn(wait)
+        try:
+            self._session.turn(wait)
+        except AccessDenied as error:
+            self._take_outcomes()
+            if not self.is_alone() or not self._numbers:
+                raise
+            [letter] = self.in_flight.values()
+            self._numbers.clear()
+            self._leave_out(self._ways.way_of(letter), error)
+            self.answers.append(Sent(letter.number, "refused", str(error)))
+        self._take_outcomes()
+
+    def _take_outcomes(self) -> None:
         doubts = [self._answered(outcome) for outcome in self._session.outcomes() if outcome.of_sent]
         if doubt := next(filter(None, doubts), None):  # what comes behind it would be in doubt, too
             raise ConnectionLost(f"{self._place}: {doubt}")

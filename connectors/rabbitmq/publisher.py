@@ -35,7 +35,7 @@ from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
 from dlq.connectors.rabbitmq.ways import Ways
 from dlq.connectors.sending import Untaken, WindowedPublisher
-from dlq.core.errors import AccessDenied, ConnectionLost
+from dlq.core.errors import ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
@@ -122,12 +122,9 @@ class RabbitPublisher(WindowedPublisher):
                 return
             block = block_to_send(letter.record, letter.provenance, letter.keep_headers, way.copies)
             frames = message(way.exchange, way.key, block, letter.record.body, self._link.frame_max)
-            self._ways.prepare(letter, way)
         except ValueError as error:
             raise ValueError(f"it cannot be encoded: {error}") from error
-        except AccessDenied as error:
-            self._ways.bar(way.exchange, None, str(error))
-            raise ValueError(f"never sent: {error}") from error
+        self._ways.make(letter, way)
         queue = letter.target.name if letter.target.kind == "queue" else ""
         self._confirms.add(
             Open(letter.number, letter.provenance.get(REPLAY_ID, ""), way.exchange, queue, way.key)

@@ -60,6 +60,14 @@ class Ways:
             return None
         return self._barred.get((way.exchange, None)) or self._barred.get((way.exchange, way.key))
 
+    def make(self, letter: Outgoing, way: Way) -> None:
+        """`prepare`; a way that the broker denies is barred, and ValueError says why."""
+        try:
+            self.prepare(letter, way)
+        except AccessDenied as error:
+            self.bar(way.exchange, None, str(error))
+            raise ValueError(f"never sent: {error}") from error
+
     def way_of(self, letter: Outgoing) -> Way:
         """Asks nobody. Raises ValueError for a letter whose properties cannot be read."""
         target = letter.target
