@@ -18,7 +18,7 @@ from dlq.connectors.kafka.cluster import Cluster
 from dlq.connectors.kafka.limits import Taken, taken_by, time_of, why_too_large
 from dlq.connectors.kafka.republishing import Message, message_of
 from dlq.connectors.sending import RefusedTogether, WindowedPublisher
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import AccessDenied, ConnectionLost
 
 _REFUSED = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP,
@@ -86,12 +86,17 @@ class KafkaPublisher(WindowedPublisher):
         })  # fmt: skip
         self._switch = outbound.DeadMansSwitch(unsent_seconds)
         self._targets: dict[str, Taken] = {}
+        self._unseen: dict[str, str] = {}
+        """Topics that the user may not even see -> what the broker says."""
         self._has_confirmed = False
         self._lost: ConnectionLost | None = None
 
     def put(self, letter: Outgoing) -> None:
         """Hand it to the library, or account for it at once."""
-        target = self._target(letter.target.name)
+        if (name := letter.target.name) in self._unseen:
+            self.answers.append(Sent(letter.number, "unsent", self._unseen[name]))
+            return
+        target = self._target(name)
         if target.closed is not None:
             self.answers.append(Sent(letter.number, "returned", target.closed))
             return
@@ -102,12 +107,10 @@ class KafkaPublisher(WindowedPublisher):
         try:
             self._produce(letter, message, target)
         except (KafkaException, BufferError) as error:
-            failed = error.args[0]
-            code = failed.code() if isinstance(failed, KafkaError) else None
-            if code in _REFUSED:
-                raise ValueError(str(failed)) from error
-            if code != KafkaError._FATAL:  # else the next poll says of what
-                raise ConnectionLost(f"{self._cluster.name}: {failed}") from error
+            if _code(error) in _REFUSED:
+                raise ValueError(str(error.args[0])) from error
+            if _code(error) != KafkaError._FATAL:  # else the next poll says of what
+                raise ConnectionLost(f"{self._cluster.name}: {error.args[0]}") from error
 
     def poll(self, wait: float) -> None:
         """Without the right to write the library never begins to send."""
@@ -187,7 +190,18 @@ class KafkaPublisher(WindowedPublisher):
             )
 
     def _target(self, name: str) -> Taken:
-        """Raises BrokerError."""
+        """Raises BrokerError, and ValueError for the first letter to a topic that the user may not see."""
         if name not in self._targets:
-            self._targets[name] = taken_by(self._cluster, name)
+            try:
+                self._targets[name] = taken_by(self._cluster, name)
+            except AccessDenied as error:
+                if _code(error.__cause__) != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise
+                self._unseen[name] = str(error)
+                raise ValueError(f"never sent: {error}") from error
         return self._targets[name]
+
+
+def _code(error: BaseException | None) -> int | None:
+    failed = error.args[0] if isinstance(error, KafkaException | BufferError) else None
+    return failed.code() if isinstance(failed, KafkaError) else None

@@ -1,7 +1,7 @@
 """What a Kafka cluster refuses, and what cannot be reached, is said in one line."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 )
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
-from support.brokers.kafka.fixtures import PASSWORD
+from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace
 from support.brokers.kafka.letters import dead
 from support.brokers.seen import read_all
 from support.sending_contract import provenance, said
@@ -39,13 +39,18 @@ def guarded(kafka_node: Kafka) -> Kafka:
     driver = Driver(kafka_node.bootstrap)
     driver.create_topic("orders-dlt")
     driver.send("orders-dlt", b"letter")
+    grant(driver, "orders-dlt", AclOperation.READ)
+    return kafka_node
+
+
+def grant(driver: Driver, topic: str, operation: AclOperation) -> None:
+    """To bob."""
     allowed = AclBinding(
-        ResourceType.TOPIC, "orders-dlt", ResourcePatternType.LITERAL, "User:bob", "*",
-        AclOperation.READ, AclPermissionType.ALLOW,
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*",
+        operation, AclPermissionType.ALLOW,
     )  # fmt: skip
     for future in driver.admin.create_acls([allowed]).values():
         future.result(PATIENCE)
-    return kafka_node
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +104,31 @@ def test_who_may_not_write_is_refused_and_says_so(guarded: Kafka, waits: float) 
     assert isinstance(error, AccessDenied)
     assert [answer.outcome for answer in answers] == ["refused"]
     assert "AUTHORIZATION" in str(answers[0].detail)
+
+
+@pytest.mark.parametrize(
+    "sees", [(), (AclOperation.DESCRIBE,)], ids=["cannot be seen", "may not be written to"]
+)
+def test_what_is_for_a_topic_that_is_forbidden_stays_behind_and_the_rest_goes(
+    kafka: KafkaPlace, sees: Sequence[AclOperation]
+) -> None:
+    secret = f"{kafka.topic}-secret"
+    rights = {kafka.topic: (AclOperation.WRITE,), secret: sees}
+    for topic, operations in rights.items():
+        kafka.driver.create_topic(topic)
+        for operation in operations:
+            grant(kafka.driver, topic, operation)
+    targets = [Target("topic", secret if n % 3 == 1 else kafka.topic) for n in range(60)]
+    letters = [Outgoing(n, dead(n), target, provenance(n, "plan")) for n, target in enumerate(targets)]
+    publisher = by_sasl(kafka.node, "bob").publisher(SendRequest("plan", 100))
+    answers, error = said(publisher, iter(letters))
+    publisher.close()
+    outcomes = {answer.number: answer.outcome for answer in answers}
+    assert (error, len(answers), len(outcomes)) == (None, 60, 60)
+    assert outcomes[1] == "refused"
+    assert {outcomes[n] for n in range(60) if n % 3 == 1} <= {"refused", "unsent"}
+    assert {outcomes[n] for n in range(60) if n % 3 != 1} == {"confirmed"}
+    assert kafka.driver.end(kafka.topic) == 40
 
 
 def test_a_certificate_is_checked(guarded: Kafka) -> None:
