@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
-from support.brokers.activemq.fixtures import Place, by_openwire, certificate, on_artemis, on_classic
+from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, certificate, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of
 from support.waiting import PATIENCE
 
@@ -140,17 +140,20 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
         yield broker
 
 
-def test_only_the_letter_that_may_not_go_there_is_refused(guarded: ActiveMq) -> None:
-    place = replace(by_openwire(place_on(guarded)), queue="letters.q")
+@pytest.mark.parametrize("way", WAYS)
+def test_only_letters_that_may_not_go_there_are_refused(guarded: ActiveMq, way: str) -> None:
+    place = replace(WAYS[way](place_on(guarded)), queue=f"letters.from.{way}")
     place.send(*[b"%d" % n for n in range(250)])
-    back, forbidden = Target("queue", "letters.back"), Target("queue", "forbidden")
+    back, forbidden = Target("queue", f"letters.to.{way}"), Target("queue", "forbidden")
     letters = outgoing(place.drain(), back)
-    letters[130] = letters[130]._replace(target=forbidden)
-    sent = {s.number: s for s in published(place, "plan", letters)}
-    assert {n for n, s in sent.items() if s.outcome == "refused"} == {130}
+    denied = {130, 131, 140, 249}
+    letters = [one._replace(target=forbidden) if one.number in denied else one for one in letters]
+    sent = {s.number: s for s in published(place, f"plan-{way}", letters)}
+    assert {n for n, s in sent.items() if s.outcome == "refused"} == denied
     assert "not authorized" in (sent[130].detail or "")
-    assert {s.outcome for n, s in sent.items() if n != 130} == {"confirmed"}
-    assert sorted(int(r.body) for r in place.drain("letters.back")) == [n for n in range(250) if n != 130]
+    assert {s.outcome for n, s in sent.items() if n not in denied} == {"confirmed"}
+    arrived = sorted(int(r.body) for r in place.drain(back.name))
+    assert arrived == [n for n in range(250) if n not in denied]
 
 
 def test_a_user_without_the_right_to_write_markers_is_told_the_right() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.archives import letter
-from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, Place, by_openwire, on_artemis
+from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, WAYS, Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
 from dlq.connectors.activemq import artemis_browse
@@ -70,6 +70,20 @@ def test_a_letter_of_a_subscription_is_shown_whole_too(stomp: Place) -> None:
     stomp.java("ArtemisSubscription.java", topic, queue)
     [record] = by_openwire(stomp).drain(queue)
     assert (record.properties["class"], record.properties["type of amount"]) == ("map", "int")
+
+
+@on_artemis
+@pytest.mark.parametrize("way", WAYS)
+def test_only_letters_to_an_address_that_may_not_be_written_to_are_refused(stomp: Place, way: str) -> None:
+    here, back, denied = WAYS[way](stomp), Target("queue", f"{stomp.queue}.back"), {3, 4, 130, 199}
+    letters = outgoing([letter(n, broker_kind="artemis", body=b"%d" % n) for n in range(200)], back)
+    forbidden = Target("queue", f"forbidden.{stomp.queue}")
+    letters = [one._replace(target=forbidden) if one.number in denied else one for one in letters]
+    sent = {s.number: s for s in published(here, stomp.queue, letters)}
+    assert {n for n, s in sent.items() if s.outcome == "refused"} == denied
+    assert forbidden.name in (sent[130].detail or "")
+    assert {s.outcome for n, s in sent.items() if n not in denied} == {"confirmed"}
+    assert sorted(int(r.body) for r in here.drain(back.name)) == [n for n in range(200) if n not in denied]
 
 
 @on_artemis

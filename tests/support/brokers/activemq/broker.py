@@ -41,6 +41,10 @@ _SEALED = """<security-settings><security-setting match="sealed.#">
     <permission type="createDurableQueue" roles="amq"/><permission type="createAddress" roles="amq"/>
     <permission type="send" roles="amq"/><permission type="consume" roles="amq,readers"/>
     <permission type="browse" roles="amq"/>
+</security-setting><security-setting match="forbidden.#">
+    <permission type="createDurableQueue" roles="amq"/><permission type="createAddress" roles="amq"/>
+    <permission type="send" roles="nobody"/><permission type="consume" roles="amq"/>
+    <permission type="browse" roles="amq"/>
 </security-setting>"""
 _ACCEPTOR_FOR_TLS = """<acceptors><acceptor name="tls">tcp://127.0.0.1:{port}?sslEnabled=true;\
 keyStoreType=PEM;keyStorePath={keys};protocols=STOMP,OPENWIRE;supportAdvisory=false</acceptor>"""
