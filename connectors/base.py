@@ -317,7 +317,8 @@ class Publisher(Protocol):
 
         Takes from `outgoing` only what it sends at once, at most `window` ahead of the answers, so a
         caller that stops giving stops the sending. When the connection dies or an answer does not
-        come in time, everything in flight is yielded as `in_doubt`, then ConnectionLost is raised.
+        come in time, everything in flight is yielded as `in_doubt`, then ConnectionLost is raised. What was
+        taken and is not sent, or was provably not taken, is `unsent`.
 
         `writing` is told of letters immediately before something goes to a socket, or to a library that
         sends by itself, with which the broker may keep them: their own bytes, or in a transaction its

@@ -309,3 +309,15 @@ def test_an_expired_letter_says_when_it_died_and_goes_back_without_its_expiry(pl
     assert [s.outcome for s in published(place, place.queue, letters)] == ["confirmed"]
     [back] = received(place, place.queue, 1)
     assert (back.expiry_time, back.ttl) == (0, 0)
+
+
+def test_only_letters_to_an_address_that_may_not_be_written_to_are_refused(place: Place) -> None:
+    back, forbidden = Target("queue", f"{place.queue}.back"), Target("queue", f"forbidden.{place.queue}")
+    make_queue(place, back.name)
+    died(place, place.queue, *[Message(body=b"%d" % n, inferred=True, durable=True) for n in range(9)])
+    letters = outgoing(of(place, place.drain("DLQ")), back)
+    letters = [one._replace(target=forbidden) if one.number % 3 == 1 else one for one in letters]
+    sent = {one.number: one for one in published(place, place.queue, letters)}
+    assert [sent[n].outcome for n in range(9)] == ["confirmed", "refused", "confirmed"] * 3
+    assert "forbidden" in (sent[1].detail or "")
+    assert len(place.drain(back.name)) == 6
