@@ -1,16 +1,31 @@
-"""Secrets of brokers and stores: read when a connection is made, kept in no settings, log or error text."""
+"""Secrets of brokers and stores: read when a connection is made, kept in no settings, log or error text.
+
+Each connection asks anew, as a token may have run out or been changed since the last one. What a command
+printed serves the connections of the same moment, and no longer once it was refused.
+"""
 
 import os
 import subprocess
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from dlq.connectors import given, whose
 from dlq.core.brokers import Holder
-from dlq.core.errors import ConfigError
+from dlq.core.errors import AccessDenied, ConfigError
 from dlq.core.settings import Broker
 
 _COMMAND_SECONDS = 30
 _SETTINGS = ("password_file", "password_command", "password_env")
+_ONE_MOMENT = 1.0
+"""Seconds: a look makes dozens of connections, which are not dozens of processes."""
+
+_T = TypeVar("_T")
+_printed: dict[tuple[str, ...], tuple[float, str]] = {}
+"""Command -> when it ended, by the monotonic clock, and what it printed."""
+_asking = threading.Lock()
 
 
 def password(broker: Broker) -> str | None:
@@ -26,10 +41,43 @@ def password_of(place: str, holder: Holder) -> str | None:
     if holder.password_file is not None:
         return from_file(f"{place}.password_file", holder.password_file)
     if holder.password_command is not None:
-        return _from_command(f"{place}.password_command", holder.password_command)
+        with _asking:
+            return _just_printed(f"{place}.password_command", holder.password_command)
     if holder.password_env is not None:
         return from_environment(f"{place}.password_env", holder.password_env)
     return None
+
+
+def log_in(holder: Holder, connect: Callable[[], _T]) -> _T:
+    """`connect`, which asks for the password; once more where it raises AccessDenied for what an earlier
+    connection had asked for."""
+    was_there = _is_of_this_moment(holder.password_command)
+    try:
+        return connect()
+    except AccessDenied:
+        forget(holder)
+        if not was_there:
+            raise
+    return connect()
+
+
+def forget(holder: Holder) -> None:
+    """What its command printed was refused."""
+    with _asking:
+        _printed.pop(holder.password_command or (), None)
+
+
+def _is_of_this_moment(command: tuple[str, ...] | None) -> bool:
+    found = _printed.get(command or ())
+    return found is not None and time.monotonic() - found[0] < _ONE_MOMENT
+
+
+def _just_printed(place: str, command: tuple[str, ...]) -> str:
+    if _is_of_this_moment(command):
+        return _printed[command][1]
+    printed = _from_command(place, command)
+    _printed[command] = time.monotonic(), printed
+    return printed
 
 
 def blanks(broker: Broker) -> str:

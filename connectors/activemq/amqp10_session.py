@@ -47,7 +47,7 @@ def opened_at(broker: ActiveMQBroker) -> tuple[Session, str]:
     if address is None:
         raise ConfigError(f"brokers.{broker.name} has no amqp_url")
     found: list[tuple[Session, str]] = []
-    first_that_answers(address, lambda one: found.append(_opened(broker, one)))
+    first_that_answers(broker, address, lambda one: found.append(_opened(broker, one)))
     return found[0]
 
 

@@ -181,6 +181,9 @@ class Jolokia:
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
         """The value of an answer; None when the agent refuses this question."""
+        return credentials.log_in(self._broker, lambda: self._answer(question))
+
+    def _answer(self, question: Mapping[str, Any]) -> Any:
         target = urlsplit(self._url)._replace(scheme="", netloc="", fragment="").geturl() or "/"
         try:
             answer = self._site.ask("POST", target, self._headers(), json.dumps(question).encode())

@@ -52,7 +52,7 @@ class OpenWireConnection:
         self._max_frame = max_frame
         self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket."""
-        first_that_answers(openwire_address_of(broker), self._connect)
+        first_that_answers(broker, openwire_address_of(broker), self._connect)
 
     def guard(self, unsent_seconds: float) -> None:
         """See `outbound.guard`."""

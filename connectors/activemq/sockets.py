@@ -4,6 +4,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -106,12 +107,12 @@ def _host(place: str, text: str, port: int) -> tuple[str, int]:
     return name, given or port
 
 
-def first_that_answers(address: Address, connect: Callable[[Address], None]) -> None:
+def first_that_answers(broker: ActiveMQBroker, address: Address, connect: Callable[[Address], None]) -> None:
     """`connect` to one host after the other, until one of them answers: a broker that hangs, or is being
     stopped, may take a connection and say nothing. Raises what the last one raised."""
     for host in address.hosts:
         try:
-            connect(address._replace(hosts=[host]))
+            credentials.log_in(broker, partial(connect, address._replace(hosts=[host])))
         except (Unreachable, ConnectionLost):
             if host is address.hosts[-1]:
                 raise

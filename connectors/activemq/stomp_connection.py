@@ -51,7 +51,7 @@ class Link:
         self.writing: Writing = keep_no_mark
         """Asked before anything goes to the socket."""
         self.timeout = units.seconds(broker.timeout)
-        first_that_answers(address_of(broker), self._connect)
+        first_that_answers(broker, address_of(broker), self._connect)
 
     def guard(self, unsent_seconds: float) -> None:
         """See `outbound.guard`."""

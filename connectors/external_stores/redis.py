@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.connectors import looks
 from dlq.connectors.credentials import password_of
@@ -98,6 +98,19 @@ def _number(stored: bytes) -> int | None:
     return int(float(stored)) if re.fullmatch(rb"\d{1,9}(\.\d{1,9})?", stored) else None
 
 
+class _Login(NamedTuple):
+    """What the client asks, by this method's name, at each connection that it makes."""
+
+    user: str | None
+    place: str
+    settings: Evidence
+
+    def get_credentials(self) -> tuple[str, ...]:
+        """The user, if there is one, and the password."""
+        secret = password_of(self.place, self.settings) or ""
+        return (secret,) if self.user is None else (self.user, secret)
+
+
 @contextmanager
 def _connected(settings: Evidence) -> Iterator["Redis"]:
     place = f"evidence.{settings.name}"
@@ -109,11 +122,13 @@ def _connected(settings: Evidence) -> Iterator["Redis"]:
         raise UsageError(f"{place} needs the Redis client: pip install 'dlq[redis]'") from error
     options: dict[str, Any] = {"socket_timeout": _SECONDS, "socket_connect_timeout": _SECONDS}
     options["retry"] = Retry(ConstantBackoff(1), retries=2)
-    secret = password_of(place, settings)
     try:
-        client = redis.Redis.from_url(settings.url, **options, **({"password": secret} if secret else {}))
+        client = redis.Redis.from_url(settings.url, **options)
     except ValueError as error:
         raise ConfigError(f"{place}.url: {error}") from error
+    if password_of(place, settings):
+        known = client.connection_pool.connection_kwargs
+        known["credential_provider"] = _Login(known.pop("username", None), place, settings)
     try:
         with client:
             yield client

@@ -1,16 +1,19 @@
 """The clients of one Kafka cluster: how each is made, and what its connections met with, in words."""
 
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
+from threading import Thread
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from dlq.connectors.credentials import blanks, password
+from dlq.connectors.credentials import blanks, forget, log_in, password
 from dlq.connectors.kafka.description import TLS, KafkaBroker
 from dlq.connectors.kafka.link import Access, Link, brokers_named_by
 from dlq.connectors.tls import client_context
@@ -109,6 +112,8 @@ _PERHAPS = (
     "it was named only after the client library had begun, which goes there by itself: what it was given "
     "(the password with PLAIN) may be known there"
 )
+_RENEWING = 2.0
+"""Seconds: two of the library's longest pauses before it connects again."""
 _LOGIN = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _HINTS: Mapping[int, str] = {
     KafkaError._AUTHENTICATION: "look at user, password and mechanism",
@@ -136,13 +141,12 @@ class Clients:
         """Raises ConfigError."""
         self.name = broker.name
         self.timeout = seconds(broker.timeout)
-        self._settings = _settings(broker)
-        self.access = _access(broker, self._settings, self.timeout)
         self._broker = broker
-        self._bootstrap = [one.strip() for one in self._settings["bootstrap.servers"].split(",")]
+        self._bootstrap = [one.strip() for one in _settings(broker)["bootstrap.servers"].split(",")]
         self._named = [*map(host_of, self._bootstrap)]
         self._hosts = broker.hosts
         self._first: KafkaError | None = None
+        self._renewed = -math.inf
         self._throttled = self._quiet_until = 0.0
 
     def note_throttling(self, event: Any) -> None:
@@ -190,7 +194,7 @@ class Clients:
 
     def _unverified(self, said: str) -> str:
         """What is wrong with a broker's certificate: it is asked for it again, and gets no password."""
-        found = _UNVERIFIED.search(said) if self.access.tls else None
+        found = _UNVERIFIED.search(said) if self._broker.url.startswith(f"{TLS}://") else None
         if found is None or self.why_not_allowed(found[1], int(found[2])):
             return ""
         try:
@@ -240,14 +244,36 @@ class Clients:
     def _made(self, client: Callable[[dict[str, Any]], _T], more: Mapping[str, Any]) -> _T:
         if self._hosts:
             self._look_ahead()
+        settings = _settings(self._broker)
+
+        def heed(error: KafkaError) -> None:
+            if error.code() not in _LOGIN or not self._gives_another_login(made, settings):
+                self.note_error(error)
+
         try:
-            made = client({**self._settings, **more, "error_cb": self.note_error, "logger": _SILENT})
+            made: Any = client({**settings, **more, "error_cb": heed, "logger": _SILENT})
         except KafkaException as error:
             said = _words(error.args[0])
             raise ConfigError(f"brokers.{self.name}: {said}; look at its files and its url") from error
         if self._hosts:
             self._check_hosts(made)
-        return made
+        return made  # type: ignore[no-any-return]
+
+    def _gives_another_login(self, client: Any, settings: dict[str, Any]) -> bool:
+        """Whether the password is another one than in `settings`, which the client was given: it logs in
+        with that from now on. One that lives long finds a token run out when it connects again, and may be
+        told so of several connections."""
+        if time.monotonic() - self._renewed < _RENEWING:
+            return True
+        forget(self._broker)
+        with suppress(ConfigError):
+            before, now = settings.get("sasl.password"), password(self._broker)
+            if now not in (None, before):
+                settings["sasl.password"], self._renewed = now, time.monotonic()
+                # Beside the client's own callback, in which it would crash the library (2.16.1).
+                Thread(target=client.set_sasl_credentials, args=(self._broker.user, now), daemon=True).start()
+                return True
+        return False
 
     def why_not_allowed(
         self, host: str, port: int, so_far: str = "dlq sent nothing there by a connection of its own"
@@ -255,15 +281,18 @@ class Clients:
         """Why a broker's address may not be connected to, by the `hosts` of the configuration."""
         return why_not(f"{host}:{port}", self._named, self._hosts, self.name, so_far)
 
+    def _named_by(self, server: str) -> list[tuple[str, int]]:
+        host, port = host_of(server), server.rpartition(":")[2]
+        return brokers_named_by(host, int(port) if port.isdecimal() else _PORT, self.access)
+
     def _look_ahead(self) -> None:
         """The library goes to every address that a broker names, and gives it the password: so each server of
         the url that answers is asked first, by a connection of our own. Raises AccessDenied, BrokerError."""
         lost: Exception | None = None
         heard = False
         for server in self._bootstrap:
-            host, port = host_of(server), server.rpartition(":")[2]
             try:
-                named = brokers_named_by(host, int(port) if port.isdecimal() else _PORT, self.access)
+                named = log_in(self._broker, partial(self._named_by, server))
             except (ConnectionLost, ValueError, OverflowError) as error:  # no name that a host has, no port
                 lost = error
                 continue
@@ -275,6 +304,19 @@ class Clients:
             raise Unreachable(
                 f"{lost}; it is asked which brokers it names, as brokers.{self.name}.hosts wants"
             )
+
+    @property
+    def access(self) -> Access:
+        """How connections of our own are made at the moment."""
+        broker, secret = self._broker, password(self._broker)
+        is_tls = broker.url.startswith(f"{TLS}://")
+        return Access(
+            self.timeout,
+            partial(client_context, broker, broker.verify_host) if is_tls else None,
+            None if secret is None else broker.mechanism,
+            broker.user or "",
+            secret or "",
+        )
 
     def _check_hosts(self, client: Any) -> None:
         """Whoever answers may name others later, and the library goes there. Raises AccessDenied,
@@ -289,18 +331,6 @@ class Clients:
         for broker in told.brokers.values():
             if refused := self.why_not_allowed(broker.host, broker.port, _PERHAPS):
                 raise AccessDenied(refused)
-
-
-def _access(broker: KafkaBroker, settings: Mapping[str, Any], timeout: float) -> Access:
-    """The same for connections of our own."""
-    is_tls = broker.url.startswith(f"{TLS}://")
-    return Access(
-        timeout,
-        partial(client_context, broker, broker.verify_host) if is_tls else None,
-        settings.get("sasl.mechanism"),
-        broker.user or "",
-        settings.get("sasl.password", ""),
-    )
 
 
 def _settings(broker: KafkaBroker) -> dict[str, Any]:

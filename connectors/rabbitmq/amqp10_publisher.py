@@ -24,6 +24,7 @@ from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import MOST_LINKS, Link, Login, Outcome, Session
 from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent, Target, Writing, keep_no_mark
 from dlq.connectors.base import Outcome as Means
+from dlq.connectors.credentials import log_in
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.link import connect_first
 from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, place_of, refusal_10
@@ -65,6 +66,10 @@ def address(exchange: str, routing_key: str) -> str:
 def open_session(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float | None = None) -> Session:
     """A session of AMQP 1.0, by its name in the broker's lists; `unsent_seconds`: see `outbound.guard`.
     Raises BrokerError."""
+    return log_in(broker, partial(_opened, broker, name, unsent_seconds))
+
+
+def _opened(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Session:
     try:
         opened, chosen = connect_first(named_parameters(broker, name))
         if unsent_seconds is not None:

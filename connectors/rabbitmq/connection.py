@@ -94,12 +94,13 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
     if ":" in user:
         raise ConfigError(f"{place} holds a password; take it out and use password_file, _command or _env")
     context = client_context(broker) if url.scheme == "amqps" else None
-    login = _login(broker, unquote(user))
+    login = login_of(broker)
     return [_one(broker, host, login, url.path, url.scheme, context) for host in hosts.split(",")]
 
 
-def _login(broker: RabbitBroker, user: str) -> pika.PlainCredentials:
-    """Asked for once, however many hosts there are: a command may be slow, or count its calls."""
+def login_of(broker: RabbitBroker) -> pika.PlainCredentials:
+    """Who connects next. Asked for once, however many hosts there are. Raises ConfigError."""
+    user = unquote(urlsplit(broker.url).netloc.rpartition("@")[0])
     secret = secrets.password(broker)
     if secret is None and user not in ("", "guest"):
         raise ConfigError(f"brokers.{broker.name} has no password; set password_file, _command or _env")
@@ -160,6 +161,10 @@ def place_of(broker: RabbitBroker) -> str:
 
 def connect(broker: RabbitBroker) -> pika.BlockingConnection:
     """A connection for questions and small things. Raises a DlqError that names the broker."""
+    return secrets.log_in(broker, lambda: _connected(broker))
+
+
+def _connected(broker: RabbitBroker) -> pika.BlockingConnection:
     try:
         return pika.BlockingConnection(parameters(broker), _impl_class=_BoundedConnection)
     except (exceptions.AMQPError, AMQPConnectorException, OSError) as error:

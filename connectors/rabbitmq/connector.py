@@ -26,6 +26,7 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.chain import ChainReading, QueueScan
+from dlq.connectors.credentials import log_in
 from dlq.connectors.links import LinkLostError, close_on_failure
 from dlq.connectors.looks import bound_looks
 from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
@@ -38,6 +39,7 @@ from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
 from dlq.connectors.rabbitmq.amqp10_stream import StreamLook
 from dlq.connectors.rabbitmq.connection import (
     as_our_error,
+    login_of,
     parameters,
     place_of,
     refusal,
@@ -232,12 +234,15 @@ class RabbitConnector(Connector):
         if self._link_before is not None and self._link_before.was_lost:
             lost = self._link_before.choice
             self._choices.sort(key=lambda choice: choice is lost)
-        if self._link_before is not None:  # a password may be a token that has run out since
-            login = parameters(self._broker)[0].credentials
+
+        def connected() -> Link:
+            login = login_of(self._broker)
             for choice in self._choices:
                 choice.credentials = login
+            return Link(self._choices, refused)
+
         try:
-            self._link_before = link = Link(self._choices, refused)
+            self._link_before = link = log_in(self._broker, connected)
         except (OSError, LinkLostError) as error:
             raise as_our_error(error, self._broker) from error
         versions.append(link.server_version)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from dlq.connectors.credentials import blanks
-from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.credentials import blanks, forget
+from dlq.connectors.rabbitmq.connection import login_of, parameters
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.web import NoAnswerError, Page, Site, document
 from dlq.core.errors import BrokerError
@@ -33,13 +33,16 @@ class Management:
         url = broker.management_url or ""
         self._site = Site(broker, self._place, url, _PORTS, "https://rabbit.example:15671")
         self._place += f" ({urlsplit(url).netloc})"
-        choice = parameters(broker)[0]
-        login = f"{choice.credentials.username}:{choice.credentials.password}".encode()
-        self._headers = {"Authorization": "Basic " + base64.b64encode(login).decode()}
+        self._headers = self._login()
         self._prefix = urlsplit(url).path.rstrip("/")
-        self.vhost = str(choice.virtual_host)
+        self.vhost = str(parameters(broker)[0].virtual_host)
         self.told_at: int | None = None
         """When the last answer was given, in milliseconds since the epoch by the clock of who gave it."""
+
+    def _login(self) -> Mapping[str, str]:
+        who = login_of(self._broker)
+        login = base64.b64encode(f"{who.username}:{who.password}".encode())
+        return {"Authorization": f"Basic {login.decode()}"}
 
     def get(self, *path: str) -> Mapping[str, Any] | None:
         """The object at /api/path, each part quoted; None where there is nothing. Raises ManagementError."""
@@ -73,6 +76,8 @@ class Management:
             address += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         try:
             answer = self._ask(address, slow=bool(query))
+            if answer.status == 401 and self._has_another_login():
+                answer = self._ask(address, slow=bool(query))
             self.told_at = None if answer.date is None else int(answer.date.timestamp() * 1000)
             if answer.status == 404:
                 return None
@@ -84,6 +89,12 @@ class Management:
             return document(answer.content)
         except NoAnswerError as error:
             raise ManagementError(f"{self._place} does not answer: {error}") from error
+
+    def _has_another_login(self) -> bool:
+        """Whether the password is another one now, which is taken from then on."""
+        forget(self._broker)
+        before, self._headers = self._headers, self._login()
+        return self._headers != before
 
     def _ask(self, address: str, slow: bool) -> Page:
         """Again after a 500: so RabbitMQ 4.3.6 answers where a queue goes away while it looks."""

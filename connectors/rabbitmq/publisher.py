@@ -26,6 +26,7 @@ from typing import Any
 from pika import spec
 
 from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent
+from dlq.connectors.credentials import log_in
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
@@ -89,7 +90,7 @@ class RabbitPublisher(WindowedPublisher):
         super().__init__(window, place_of(broker))
         self._broker, self._blocked_seconds = broker, blocked_seconds
         self._ways = ways or Ways(broker, plan)
-        self._connected_anew = partial(self._connected, plan, unsent_seconds)
+        self._connected_anew = partial(log_in, broker, partial(self._connected, plan, unsent_seconds))
         self._link = self._connected_anew()
         self._confirms = Confirms()
         self._blocked: str | None = None

@@ -41,6 +41,7 @@ from dlq.connectors.base import (
     Writing,
     keep_no_mark,
 )
+from dlq.connectors.credentials import log_in
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq import nodes, ways
 from dlq.connectors.rabbitmq.amqp import edits
@@ -433,7 +434,7 @@ def _linked(broker: RabbitBroker) -> Link:
         return PoisonMessage(str(error)) if code == _INTERNAL_ERROR else error
 
     try:
-        return Link(parameters(broker), refused)
+        return log_in(broker, lambda: Link(parameters(broker), refused))
     except (OSError, LinkLostError) as error:
         raise as_our_error(error, broker) from error
 

@@ -1,6 +1,7 @@
 """The cluster behind a `rocketmq://` URL: name servers, masters, routes, and refusals in our words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -62,7 +63,7 @@ class Cluster:
 
     def __init__(self, broker: RocketBroker) -> None:
         """Reads the secrets; connects to nothing yet. Raises ConfigError."""
-        self.name = broker.name
+        self.name, self._broker = broker.name, broker
         self._name_servers, tls = _addresses(broker)
         self._named, self._hosts = [*map(host_of, self._name_servers)], broker.hosts
         self._access = Access(
@@ -200,7 +201,7 @@ class Cluster:
     def new_link(self, node: str, brief: bool = False) -> Link:
         """A connection to the master of `node` for one use of its own. `brief`: see `FrameReader`."""
         known = self.link(node)
-        return Link(known.address, self._access, brief, known.named_by)
+        return Link(known.address, self._access_now(), brief, known.named_by)
 
     def call(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
         """One question to the master of `node`, whatever the answer's code.
@@ -209,10 +210,21 @@ class Cluster:
         """
         link = self.link(node)
         try:
-            return link.call(code, fields)
+            answer = link.call(code, fields)
         except ConnectionLost:
             self.masters(refresh=True)
             return self.link(node).call(code, fields)
+        if "signature" in answer.remark.lower() and self._has_another_key(link):
+            answer = self.link(node).call(code, fields)
+        return answer
+
+    def _has_another_key(self, link: Link) -> bool:
+        """Whether the secret key is another one than this connection signs with, which is ended then."""
+        credentials.forget(self._broker)
+        if self._access_now() == link.access:
+            return False
+        link.close()
+        return True
 
     def ok(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
         """Like `call`; raises BrokerError unless the answer's code is 0."""
@@ -250,8 +262,12 @@ class Cluster:
                 raise AccessDenied(refused)
             own = address in self._name_servers
             named_by = f"brokers.{self.name}.url" if own else f"a name server ({self._name_servers[0]})"
-            self._links[address] = Link(address, self._access, named_by=named_by)
+            self._links[address] = Link(address, self._access_now(), named_by=named_by)
         return self._links[address]
+
+    def _access_now(self) -> Access:
+        """For a new connection: the secret key may be another one by now."""
+        return replace(self._access, credential=_credential(self._broker))
 
     def _ask_name_servers(self, code: int, fields: Mapping[str, object]) -> list[Frame]:
         """The answers of all name servers that answer; brokers may be registered at some of them only."""

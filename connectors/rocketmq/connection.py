@@ -55,7 +55,7 @@ class Link:
         the address."""
         self.address, self.named_by = address, named_by
         self.version = 0
-        self._access = access
+        self.access = access
         self.timeout = access.timeout
         self._frames = FrameReader(brief=brief)
         self._answers: deque[Frame] = deque()
@@ -72,9 +72,9 @@ class Link:
     def _connect(self) -> socket.socket:
         host, port = host_of(self.address), self.address.rpartition(":")[2]
         try:
-            plain = socket.create_connection((host, int(port)), self._access.timeout)
+            plain = socket.create_connection((host, int(port)), self.access.timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return _wrapped(plain, self._access.tls, host) if self._access.tls else plain
+            return _wrapped(plain, self.access.tls, host) if self.access.tls else plain
         except (OSError, ValueError, OverflowError) as error:
             raise Unreachable(
                 f"cannot connect to RocketMQ at {self.address}: {_reason(error)}{self._why_there()}"
@@ -89,7 +89,7 @@ class Link:
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """A signed request of ours and its opaque number, not sent yet."""
         return self.frame_of(
-            code, encode_fields(sign_fields(text_fields(fields), body, self._access.credential)), body
+            code, encode_fields(sign_fields(text_fields(fields), body, self.access.credential)), body
         )
 
     def frame_of(self, code: int, fields: str, body: bytes) -> tuple[int, bytes]:
@@ -100,12 +100,12 @@ class Link:
     @property
     def signs(self) -> bool:
         """Whether requests are signed, because an access key is configured."""
-        return self._access.signs
+        return self.access.signs
 
     def send(self, data: bytes | bytearray) -> None:
         """Send request frames; raises ConnectionLost."""
         try:
-            outbound.send_all(self._socket, data, self._access.timeout, self.writing)
+            outbound.send_all(self._socket, data, self.access.timeout, self.writing)
         except OSError as error:
             raise self._lost(error) from error
 
@@ -121,10 +121,10 @@ class Link:
         An answer that is on its way may take longer, up to a limit. Requests of the broker's own (transaction
         checks, consumer notices) are not for us: they are dropped.
         """
-        deadline = time.monotonic() + (self._access.timeout if wait is None else wait)
+        deadline = time.monotonic() + (self.access.timeout if wait is None else wait)
         while not self._answers:
             came = self._read(left := deadline - time.monotonic())
-            if not self._answers and left <= (-_PATIENCE * self._access.timeout if came else 0):
+            if not self._answers and left <= (-_PATIENCE * self.access.timeout if came else 0):
                 return None
         return self._answers.popleft()
 
@@ -174,12 +174,12 @@ class Link:
     def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
         """One request and its answer; raises ConnectionLost when it does not come in time."""
         opaque = self.ask(code, fields, body)
-        deadline = time.monotonic() + _PATIENCE * self._access.timeout
+        deadline = time.monotonic() + _PATIENCE * self.access.timeout
         while time.monotonic() < deadline and (answer := self.receive()) is not None:
             if answer.opaque == opaque:
                 self.version = answer.version or self.version
                 return answer
-        raise self._lost(OSError(f"no answer within {self._access.timeout:g} s"))
+        raise self._lost(OSError(f"no answer within {self.access.timeout:g} s"))
 
     def _lost(self, error: Exception) -> ConnectionLost:
         self.close()

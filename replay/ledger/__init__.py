@@ -41,7 +41,7 @@ def _connected(settings: LedgerSettings, store: Store) -> Ledger:
     given.check_files_of("ledger", settings)
     from dlq.replay.ledger.sql import SqlLedger, server_url
 
-    return SqlLedger(server_url(settings), seconds(settings.lease))
+    return SqlLedger(server_url(settings), seconds(settings.lease), holder=settings)
 
 
 def _written(path: Path, settings: LedgerSettings) -> Ledger:

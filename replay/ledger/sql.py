@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -90,11 +91,11 @@ def file_url(path: Path) -> sa.URL:
 class Database:
     """An engine, and transactions on it. Raises ArchiveError for whatever the database refuses."""
 
-    def __init__(self, url: str | sa.URL, lease: float) -> None:
-        """`lease` in seconds: a server ends a transaction in which it hears nothing for so long. Nothing is
-        connected yet."""
+    def __init__(self, url: str | sa.URL, lease: float, holder: Ledger | None = None) -> None:
+        """`lease` in seconds: a server ends a transaction in which it hears nothing for so long. `holder` is
+        asked for the password of each connection. Nothing is connected yet."""
         self.is_file = sa.make_url(url).get_backend_name() == "sqlite"
-        self.engine = _engine(url, self.is_file, math.ceil(lease))
+        self.engine = _engine(url, self.is_file, math.ceil(lease), holder)
 
     def run(self, work: Callable[[sa.Connection], _T], reading: bool = False, patient: bool = True) -> _T:
         """`work` in one transaction; again from its start when a server has ended it."""
@@ -131,12 +132,14 @@ class Database:
         return url.set(query={}, database=for_terminal(url.database or "")).render_as_string()
 
 
-def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
+def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int, holder: Ledger | None) -> sa.Engine:
     if not is_file:
         # Read committed: a claim must see what others committed, and takes no locks on gaps (MySQL).
         engine = sa.create_engine(
             url, pool_pre_ping=True, isolation_level="READ COMMITTED", paramstyle="format"
         )
+        if holder is not None:
+            sa.event.listen(engine, "do_connect", partial(_give_password, holder))
         if engine.dialect.name == "postgresql":
             sa.event.listen(engine, "do_connect", _speak_simply)
         sql_patience.bound_answers(engine, _ANSWER_SECONDS + idle_seconds)
@@ -147,6 +150,14 @@ def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
     sa.event.listen(engine, "connect", _open_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _give_password(
+    holder: Ledger, _dialect: Any, _record: object, _words: object, options: dict[str, Any]
+) -> None:
+    """A token may have run out since the connection before."""
+    if (secret := password_of("ledger", holder)) is not None:
+        options["password"] = secret
 
 
 def _speak_simply(dialect: Any, _record: object, _words: object, options: dict[str, Any]) -> None:
@@ -319,14 +330,15 @@ class SqlLedger:
         lease: float,
         clock: Clock | None = None,
         at_close: Callable[[], None] | None = None,
+        holder: Ledger | None = None,
     ) -> None:
-        """`lease` in seconds; `clock`: that of the server unless given. Creates the tables where there are
-        none; raises ArchiveError."""
+        """`lease` in seconds; `clock`: that of the server unless given; `holder`: see `Database`. Creates the
+        tables where there are none; raises ArchiveError."""
         self._at_close = at_close
         self._lease = round(lease * 1_000_000)
         self._clock = clock
         self.owner = new_owner()
-        self._database = Database(url, lease)
+        self._database = Database(url, lease, holder)
         dialect = self._database.engine.dialect
         insert = _INSERT_IF_NEW[dialect.name](TABLE)
         self._new = insert.compile(dialect=dialect, column_keys=list(_INSERTED))

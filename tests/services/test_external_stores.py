@@ -17,6 +17,7 @@ from support.servers.redis_server import Redis
 from dlq.archive import store_facts
 from dlq.archive.store import LocalStore
 from dlq.capture.external_stores import take
+from dlq.connectors.external_stores import redis as redis_store
 from dlq.connectors.external_stores.stores import read
 from dlq.core.clock import now
 from dlq.core.configuration import parse
@@ -101,6 +102,11 @@ def test_a_redis_that_wants_a_password_gets_it_from_a_file(tmp_path: Path) -> No
         (tmp_path / "secret").write_text("geheim\n")
         known = settings(server.url, password_file=str(tmp_path / "secret"))
         assert list(read(known.evidence["pay"])) == []
+        with redis_store._connected(known.evidence["pay"]) as client:
+            client.config_set("requirepass", "changed")
+            (tmp_path / "secret").write_text("changed\n")
+            client.connection_pool.disconnect()
+            assert client.ping(), "a connection that is made anew asks for the password anew"
         with pytest.raises(AccessDenied, match=r"evidence\.pay: Redis refused"):
             list(read(settings(server.url).evidence["pay"]))
     finally:

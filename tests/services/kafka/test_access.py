@@ -73,6 +73,18 @@ def by_sasl(node: Kafka, user: str, password: str = "GOOD", mechanism: str = "PL
     return connector(url, user=user, password_env=password, mechanism=mechanism)
 
 
+def test_a_token_that_has_run_out_is_asked_for_again(guarded: Kafka, tmp_path: Path) -> None:
+    """By a client when it connects again, and by those that are made later."""
+    token, valid = tmp_path / "token", tmp_path / "valid"
+    token.write_text("run out")
+    valid.write_text(PASSWORD)
+    command = ("sh", "-c", f"cat {token}; cp {valid} {token}")
+    url = f"kafka://{guarded.sasl_bootstrap}"
+    bob = connector(url, user="bob", mechanism="PLAIN", password_command=command)
+    assert bodies(bob) == [b"letter"], "a client that was refused logs in with what is printed now"
+    Link(*bob._cluster.leader(Place("orders-dlt", 0)), bob._cluster.access).close()
+
+
 def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> None:
     bob = by_sasl(guarded, "bob")
     assert bodies(bob) == [b"letter"]

@@ -365,6 +365,28 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("ledger_server", ["mariadb"], indirect=True)
+def test_a_token_that_has_run_out_is_asked_for_again(ledger_server: Server, tmp_path: Path) -> None:
+    """By the next connection of a ledger that is open."""
+    root = sa.create_engine(ledger_server.url.replace("mysql:", "mysql+pymysql:"))
+
+    def give(token: str) -> None:
+        (tmp_path / "token").write_text(token)
+        with root.begin() as connection:
+            connection.exec_driver_sql(f"CREATE OR REPLACE USER keeper@localhost IDENTIFIED BY '{token}'")
+            connection.exec_driver_sql("GRANT ALL ON test.* TO keeper@localhost")
+
+    give("first")
+    command = ("cat", str(tmp_path / "token"))
+    own = LedgerSettings(ledger_server.url.replace("root@", "keeper@"), password_command=command)
+    with opened(own, LocalStore(str(tmp_path / "archive"))) as book:
+        give("second")
+        assert isinstance(book, SqlLedger)
+        book._database.engine.dispose()
+        assert book.counts("none") is not None
+    root.dispose()
+
+
 @pytest.mark.parametrize(
     ("url", "text"),
     [

@@ -140,6 +140,32 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
             read_all(reader, ReadRequest(Source("s", "pay", transactions=True), "drain", "p"))
 
 
+def test_a_secret_key_that_was_changed_is_read_again(tmp_path: Path) -> None:
+    """By each connection, and by one whose signature is refused."""
+    secret = tmp_path / "secret"
+    with guarded("5.5.0") as cluster:
+        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=PATIENCE))
+        admin.dead_letter("orders", "pay", b"guarded")
+        grant_reader(admin)
+        secret.write_text("87654321")
+        reader = connector_of(cluster, access_key="reader1", secret_key_file=str(secret))
+        assert len(eventually(lambda: read_all(reader, REQUEST).records)) == 1
+        user = {"username": "reader1", "password": "changed1", "userType": "Normal"}
+        admin.ok(3002, {"username": "reader1"}, json.dumps(user).encode())
+        old = connector_of(cluster, access_key="reader1", secret_key_file=str(secret))
+        eventually(lambda: is_denied(old))
+        secret.write_text("changed1")
+        assert [record.body for record in read_all(reader, REQUEST).records] == [b"guarded"]
+
+
+def is_denied(reader: RocketConnector) -> bool:
+    try:
+        read_all(reader, REQUEST)
+    except AccessDenied:
+        return True
+    return False
+
+
 def test_an_access_key_without_its_secret_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="secret_key_file"):
         connector_of(RocketMQ.__new__(RocketMQ), url="rocketmq://h:1", access_key="a")
