@@ -145,7 +145,7 @@ class RabbitReading:
         while self._received < self._wanted and silence.seconds < IDLE_SECONDS:
             if self._received == self._end:
                 self._stop_consuming()
-                if self._request.careful and self._acknowledged < self._received:
+                if (self._request.careful or self._holds_few) and self._acknowledged < self._received:
                     yield from self._waiting()
                     continue
                 self._open_window()

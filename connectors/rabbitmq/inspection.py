@@ -140,12 +140,14 @@ class Look:
         return _inspection(queue, topology, version, depth, declared.consumer_count, rights)
 
 
-def _delivery_limit(topology: Topology) -> int | str:
+def _delivery_limit(topology: Topology) -> dict[str, int | str]:
     """The default is none where a policy, which is not seen, may set another."""
-    if topology.delivery_limit is not None:
-        return topology.delivery_limit
-    known = topology.policies_known or topology.kind not in (None, "quorum")
-    return "none known" if known else "not known"
+    limit, unseen = topology.delivery_limit, not topology.policies_known
+    if limit is None:
+        unseen = unseen and topology.kind in (None, "quorum")
+        return {"delivery limit": "not known" if unseen else "none known"}
+    in_force = f"{limit}, or lower by a policy that is not seen"
+    return {"delivery limit": limit, **({"delivery limit in force": in_force} if unseen else {})}
 
 
 def _inspection(
@@ -157,7 +159,7 @@ def _inspection(
         "letters ready": depth,
         "letters held by consumers": topology.unacknowledged,
         "consumers": consumers,
-        "delivery limit": _delivery_limit(topology),
+        **_delivery_limit(topology),
         **_retention(topology),
         "dead letters go on to": topology.setting("dead-letter-exchange"),
         "bindings": ", ".join(topology.bindings) or None,

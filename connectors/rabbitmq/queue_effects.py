@@ -81,17 +81,18 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
     Effect(
         lambda of: of.queue.kind is None,
         ("drain",),
-        False,
-        "whether it is auto-delete is not known: a drain keeps one consumer to its end, and if it is, the "
-        "queue goes then, or when the drain is cut off, with what is still in it; set management_url, or"
-        " grant the right to configure the queue",
+        True,
+        "whether it is auto-delete is not known: if it is, the queue goes with our consumer, and so do "
+        "letters that a kill or --limit leaves there; grant the right to configure the queue, or set "
+        "management_url",
     ),
     Effect(
         lambda of: of.queue.kind in (None, "quorum") and not of.queue.policies_known,
         ("drain",),
         False,
-        "its delivery limit is not known, and a drain that is cut off may lose the letters that it holds: it "
-        "holds few at a time, and is slower; only the management API shows policies",
+        "its delivery limit may be set, or lower, by a policy that is not seen, and a drain that is cut off "
+        "may lose the letters that it holds: it holds few at a time, and is slower; only the management API "
+        "shows policies",
     ),
     Effect(
         lambda of: of.limit is not None,

@@ -8,9 +8,9 @@ with 406 and a text that names one difference; answering each of them ends in th
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from pika.exceptions import ChannelClosedByBroker
@@ -249,10 +249,13 @@ def learn(
 ) -> Topology:
     """All that the management API says, or has said of the `host`, else what declares can find out on
     channels of `new_channel`."""
-    reasons = []
+    reasons: list[str] = []
     if broker.management_url:
         try:
-            return _from_host(host or virtual_host(broker), queue, version_of(version))
+            known = _from_host(host or virtual_host(broker), queue, version_of(version))
+            if known.kind is not None:
+                return known
+            reasons += known.notes
         except ManagementError as error:
             reasons.append(f"{error}; policies, bindings and limits stay unknown")
     found = _declared_arguments(new_channel, queue) if new_channel else None
@@ -266,10 +269,9 @@ def learn(
 
 def learn_apart(broker: RabbitBroker, queue: str, version: str, host: VirtualHost | None = None) -> Topology:
     """The same; what must fail closes its channel, so it gets a connection of its own. Raises BrokerError."""
-    if broker.management_url:
-        return learn(broker, queue, version, None, host)
-    with open_connection(broker) as connection:
-        return learn(broker, queue, version, connection.channel)
+    with ExitStack() as opened:
+        connection = cache(lambda: opened.enter_context(open_connection(broker)))
+        return learn(broker, queue, version, lambda: connection().channel(), host)
 
 
 def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:

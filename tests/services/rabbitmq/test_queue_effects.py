@@ -21,8 +21,11 @@ from support.connector_contract import Place, drained, first_letters, letters
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Batch, Inspection, Mode, Reading
+from dlq.connectors.rabbitmq.amqp10_publisher import open_session
+from dlq.connectors.rabbitmq.connection import connect
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.management import Management
 from dlq.core.errors import AccessDenied, ConnectionLost, HarmRefused, NotFound
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -37,11 +40,13 @@ def made(rabbit: Rabbit, kind: str = "classic", bodies: list[bytes] = BODIES, **
     return queue
 
 
-def reader(rabbit: Rabbit, management: str | None = None) -> RabbitBroker:
-    """As a user who may read and no more; `management` is a wrong name of the API's path."""
+def reader(rabbit: Rabbit, management: str | None = None, configure: str = "^$") -> RabbitBroker:
+    """As a user who may read and, unless more is said, no more; `management` is a wrong name of the API's
+    path."""
     rabbit.node.api("PUT", "users", "reader", password="first", tags="")
     vhost = unquote(urlsplit(rabbit.url).path[1:])
-    rabbit.node.api("PUT", "permissions", vhost, "reader", configure="^$", write="^amq.default$", read=".*")
+    rights = {"configure": configure, "write": "^amq.default$", "read": ".*"}
+    rabbit.node.api("PUT", "permissions", vhost, "reader", **rights)
     os.environ["DLQ_TEST_READER"] = "first"
     url = urlsplit(rabbit.broker().url)
     address = f"{url.scheme}://reader@{url.netloc.rpartition('@')[2]}{url.path}"
@@ -145,42 +150,70 @@ def test_a_queue_that_goes_with_its_last_consumer_is_left_alone(
 
 
 @on_private_nodes
-def test_a_queue_that_may_go_with_its_consumer_is_drained_by_one_to_its_end(rabbit: Rabbit) -> None:
+def test_a_queue_that_may_go_with_its_consumer_is_left_alone_until_that_is_known(rabbit: Rabbit) -> None:
+    """Whoever insists has one consumer drain it to its end."""
     queue = f"auto-delete-{time.time_ns()}"
     rabbit.channel.queue_declare(queue, durable=True, auto_delete=True)
     rabbit.fill(queue, 5_000)
+    for configure, why in (("^$", "whether it is auto-delete is not known"), (".*", "it is auto-delete")):
+        for limit in (None, 100):
+            with pytest.raises(HarmRefused, match=why):
+                RabbitConnector(reader(rabbit, configure=configure)).read(request(queue, limit=limit))
+    assert rabbit.depth(queue) == 5_000
     place = Place(RabbitConnector(reader(rabbit)), request(queue).source, lambda _n: [])
-    assert "auto-delete is not known" in str(place.connector.inspect(place.source))
-    assert len(drained(place)) == 5_000
+    assert "auto-delete is not known" in place.connector.inspect(place.source).harm["drain"]
+    assert len(drained(place, force=True)) == 5_000
+    lasting = made(rabbit)
+    for management in (None, "none"):
+        RabbitConnector(reader(rabbit, management, ".*")).read(request(lasting)).close()
 
 
 @on_private_nodes
-@pytest.mark.parametrize("managed", [True, False])
-def test_a_limit_that_is_not_seen_costs_few_letters_and_is_not_told(rabbit: Rabbit, managed: bool) -> None:
-    queue = made(rabbit, "quorum", [b"letter"] * 500)
-    broker = reader(rabbit, "none" if managed else None)
-    reading: Any = RabbitConnector(broker).read(request(queue))
+@pytest.mark.parametrize("configure", ["^$", ".*"])
+@pytest.mark.parametrize("arguments", [{}, {"x_delivery_limit": 9}])
+def test_a_limit_that_is_not_seen_costs_few_letters_and_is_not_told(
+    rabbit: Rabbit, configure: str, arguments: dict[str, Any]
+) -> None:
+    """A policy removes what was delivered once."""
+    queue = rabbit.queue("quorum", **arguments)
+    vhost = unquote(urlsplit(rabbit.url).path[1:])
+    policy = {"pattern": f"^{queue}$", "definition": {"delivery-limit": 0}}
+    rabbit.node.api("PUT", "policies", vhost, "strict", **policy, **{"apply-to": "queues"})
+    rabbit.publish(queue, [b"letter"] * 500)
+    rabbit.wait_for(queue, 500)
+    broker = reader(rabbit, configure=configure)
+    facts = str(RabbitConnector(broker).inspect(request(queue).source).facts)
+    known = "9, or lower by a policy that is not seen" if arguments and configure == ".*" else "not known"
+    assert f"'{known}'" in facts
+    reading: Any = RabbitConnector(broker).read(request(queue, force=configure == "^$"))
     held = 0
     for batch in reading.batches():
         held += len(batch.records)
         if held and not batch.records:
             break
-    reading.close()
+    reading._link._socket.close()
     assert 0 < held <= 32
-    assert RabbitConnector(broker).inspect(request(queue).source).facts["delivery limit"] == "not known"
+    rabbit.wait_for(queue, 500 - held)
 
 
 @on_private_nodes
 def test_a_password_is_asked_for_anew_by_each_connection(rabbit: Rabbit, tmp_path: Path) -> None:
     queue, token = made(rabbit), tmp_path / "token"
     token.write_text("first")
-    broker = replace(reader(rabbit), password_env=None, password_command=("cat", str(token)))
+    broker = replace(reader(rabbit, configure=".*"), password_env=None, password_command=("cat", str(token)))
     connector = RabbitConnector(broker)
+    rabbit.node.api("PUT", "users", "reader", password="first", tags="management")
+    management = Management(replace(broker, management_url=rabbit.node.http))
     connector.read(request(queue)).close()
-    rabbit.node.api("PUT", "users", "reader", password="second", tags="")
+    assert management.get("whoami")
+    rabbit.node.api("PUT", "users", "reader", password="second", tags="management")
     token.write_text("second")
+    assert management.get("whoami"), "it asks again where its password is refused"
     connector.read(request(queue)).close()
     rabbit.wait_for(queue, len(BODIES))
+    rabbit.node.api("PUT", "users", "reader", password="third", tags="")
+    token.write_text("third")
+    open_session(broker).close() if rabbit.version >= (4,) else connect(broker).close()
 
 
 def test_near_a_delivery_limit_a_crash_costs_one_letter_a_delivery(rabbit: Rabbit) -> None:
