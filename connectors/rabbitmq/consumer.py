@@ -145,7 +145,8 @@ class RabbitReading:
         while self._received < self._wanted and silence.seconds < IDLE_SECONDS:
             if self._received == self._end:
                 self._stop_consuming()
-                if (self._request.careful or self._holds_few) and self._acknowledged < self._received:
+                most = 0 if self._request.careful else 1 if self._holds_few else self._wanted
+                if self._received - self._acknowledged > most:
                     yield from self._waiting()
                     continue
                 self._open_window()
@@ -232,7 +233,8 @@ class RabbitReading:
     def _open_window(self) -> None:
         before, self._prefetch = self._prefetch, self._next_prefetch()
         slides = self._request.mode == "drain" and 1 < self._prefetch < before * _GROWTH
-        window = self._wanted if self._stays else self._prefetch * (_SLIDE if slides else 1)
+        is_only = self._stays or (self._holds_few and self._last_but_one is None)
+        window = self._wanted if is_only else self._prefetch * (_SLIDE if slides else 1)
         self._windows += 1
         self._link.call(spec.Basic.Qos(prefetch_count=self._prefetch), spec.Basic.QosOk)
         consume = spec.Basic.Consume(queue=self._queue, consumer_tag=self._consumer_tag())
@@ -249,12 +251,12 @@ class RabbitReading:
         rest = self._wanted - self._received
         if self._request.careful:
             return 1
-        if (
-            not self._received and not self._holds_few
-        ):  # where a limit counts, the first letter tells how many deliveries are left
-            return min(_FIRST_PREFETCH if self._last_but_one is None else 1, rest)
+        if not self._received and self._last_but_one is not None:
+            return 1  # the first letter tells how many deliveries are left
         if self._holds_few:
-            return min(_FEW, rest)
+            return min(_FEW - (self._received - self._acknowledged), rest)
+        if not self._received:
+            return min(_FIRST_PREFETCH, rest)
         fitting = _MOST_BYTES // max(1, self._size // self._received)
         return max(1, min(fitting, _MOST_LETTERS, self._prefetch * _GROWTH, rest))
 

@@ -105,8 +105,9 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
         lambda of: of.queue.kind == "quorum" and of.limit is None and not of.queue.policies_known,
         ("copy",),
         True,
-        "this quorum queue may have a delivery limit by policy, and looking counts as a delivery; "
-        "set management_url so that dlq can see it, use --mode drain",
+        "this quorum queue may have a delivery limit by policy (RabbitMQ 4 removes a letter after 20 by "
+        "itself), and looking counts as a delivery; set management_url so that dlq can see it, use "
+        "--mode drain",
     ),
     Effect(
         lambda of: of.limit is not None and of.limit < 2,
