@@ -16,7 +16,16 @@ from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
 from dlq.capture.overlaps import name_letters
 from dlq.connectors.base import Gauge, Mode, Reading, ReadRequest
-from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage, Unreachable
+from dlq.core.errors import (
+    ArchiveError,
+    BrokerError,
+    ConnectionLost,
+    ConsumerEnded,
+    DlqError,
+    NotFound,
+    PoisonMessage,
+    Unreachable,
+)
 from dlq.core.settings import Source
 
 _RECONNECTS_WITHOUT_PROGRESS = 2
@@ -164,6 +173,8 @@ class _Pull:
         self.begun = False
         self._was_lost = False
         """What was under way then may come again later, and nothing proves that it does not."""
+        self._may_hold = False
+        """A connection that the broker has not given up yet may hold letters, which no depth counts."""
 
     def read_all(self) -> None:
         """Read until the snapshot is taken, or two reconnections in a row bring nothing.
@@ -188,6 +199,9 @@ class _Pull:
             except (ConnectionLost, PoisonMessage) as error:
                 lost_at = time.monotonic()
                 self._was_lost = self._was_lost or isinstance(error, ConnectionLost)
+                self._may_hold = self._may_hold or (
+                    isinstance(error, ConnectionLost) and not isinstance(error, ConsumerEnded)
+                )
                 failures = 0 if tally.settled else failures + 1
                 lost, before = self._seen(error, tally, before), (str(error), tally.delivered)
                 alone = isinstance(lost, PoisonMessage) and self._request.careful and not tally.delivered
@@ -298,16 +312,19 @@ class _Pull:
 
     def _there(self, rest: int, taken: int) -> int:
         """How many of the `rest` of a snapshot still lie there, as far as the broker tells. What a reading
-        has given back may take a moment to be counted."""
+        has given back may take a moment to be counted. Of a source that is not there any more nothing is."""
         depth, deadline = self._depth, time.monotonic() + _GIVEN_BACK_SECONDS
-        if depth is None or not rest or self._was_lost or self.result.error is not None:
+        if depth is None or not rest or not isinstance(self.result.error, NotFound | None):
             return rest
         mine = taken if self.result.mode == "copy" else 0
         there = 0
         with suppress(BrokerError):
             while there < rest and time.monotonic() < deadline:
-                told = depth()
-                there = rest if told is None else max(there, told - mine)
+                try:
+                    told = depth()
+                except NotFound:
+                    return 0
+                there = rest if told is None or self._may_hold else max(there, told - mine)
                 if there < rest:
                     time.sleep(_PAUSE)
             return min(rest, max(0, there))

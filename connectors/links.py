@@ -11,6 +11,10 @@ class LinkLostError(Exception):
     """The connection ended without the broker's saying why."""
 
 
+class ConsumerEndedError(LinkLostError):
+    """The broker ended the consumer, over a connection that lives."""
+
+
 class SilentLinkError(LinkLostError):
     """It is there, and the broker does not do what it was asked for, or takes nothing: it would do no better
     over another one."""

@@ -11,7 +11,8 @@
      │    ├── AccessDenied     wrong password, or a right is missing
      │    ├── NotFound         no such virtual host, queue, topic or group
      │    └── ConnectionLost   the connection ended in the middle of the work
-     │         └── NoLeader    nobody serves one queue or partition now
+     │         ├── ConsumerEnded  the broker ended one consumer, and holds nothing for it
+    │         └── NoLeader    nobody serves one queue or partition now
      ├── PoisonMessage         one message cannot be read by this protocol and stops the drain (exit 3)
      ├── ArchiveError          the archive cannot be written or read (exit 3: what was done is safe)
      │    └── LedgerUnreachable  no connection to the ledger's server, or wrong credentials (exit 4)
@@ -67,6 +68,11 @@ class SendingEnded(ConnectionLost):
 
 class NodeDown(Unreachable):
     """The broker answers, but the node on which one queue lies does not."""
+
+
+class ConsumerEnded(ConnectionLost):
+    """The broker ended a consumer over a connection that lives: its queue went, or has moved. What it held
+    goes back when the connection is closed."""
 
 
 class NoLeader(ConnectionLost):

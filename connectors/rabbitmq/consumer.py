@@ -18,7 +18,7 @@ from typing import Any
 from pika import spec
 
 from dlq.connectors.base import Batch, ReadRequest
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.links import ConsumerEndedError, LinkLostError
 from dlq.connectors.queue import Silence
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link
@@ -27,6 +27,7 @@ from dlq.connectors.rabbitmq.records import record_maker
 from dlq.core.errors import (
     AccessDenied,
     ConnectionLost,
+    ConsumerEnded,
     DlqError,
     NoLeader,
     NotFound,
@@ -310,7 +311,8 @@ class RabbitReading:
         return self._settled
 
     def _lost(self, error: LinkLostError) -> ConnectionLost:
-        return ConnectionLost(f"source {self._request.source.name}: the connection ended: {error}")
+        kind = ConsumerEnded if isinstance(error, ConsumerEndedError) else ConnectionLost
+        return kind(f"source {self._request.source.name}: the connection ended: {error}")
 
     def close(self) -> None:
         """End the consumer and give back what was not acknowledged, with requeue."""

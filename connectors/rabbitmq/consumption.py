@@ -53,7 +53,8 @@ def gauge(
     broker: RabbitBroker, names: Sequence[str], known: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Gauge:
     """How many letters these queues have; `known`: as they are `listed`. Raises NotFound when one is not
-    there, AccessDenied when another connection has it for itself, NodeDown when none can be asked.
+    there (where they were listed: when none is), AccessDenied when another connection has it for itself,
+    NodeDown when none can be asked.
 
     A quorum queue without a leader seems to be empty; there nobody's absence is proven either.
     """
@@ -62,10 +63,11 @@ def gauge(
     )
     with open_connection(broker) as connection:
         looked = dict(_look(broker, connection, names, _acknowledged(shown)))
-    if gone := sorted(name for name, one in looked.items() if isinstance(one, NotFound)):
+    gone = sorted(name for name, one in looked.items() if isinstance(one, NotFound))
+    if gone and (known is None or len(gone) == len(names)):
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
     found = _known(looked.values())
-    refusals = [one for one in looked.values() if isinstance(one, DlqError)]
+    refusals = [one for one in looked.values() if isinstance(one, DlqError) and not isinstance(one, NotFound)]
     for error in refusals:
         if not (found and isinstance(error, NodeDown)):
             raise error

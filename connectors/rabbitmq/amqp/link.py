@@ -15,7 +15,7 @@ import pika
 from pika import spec
 
 from dlq.connectors import outbound
-from dlq.connectors.links import LinkLostError, is_pause
+from dlq.connectors.links import ConsumerEndedError, LinkLostError, is_pause
 from dlq.connectors.rabbitmq.amqp.frames import (
     HEARTBEAT,
     MAX_FRAME,
@@ -172,7 +172,9 @@ class Link:
                     )
                 raise self._refusal(method.reply_code, str(method.reply_text))
             if isinstance(method, spec.Basic.Cancel):
-                raise LinkLostError("the broker cancelled the consumer: the queue was deleted or has moved")
+                raise ConsumerEndedError(
+                    "the broker cancelled the consumer: the queue was deleted or has moved"
+                )
 
     def _answer(self, wanted: Any, patience: float | None = None) -> Any:
         seconds = patience or self._patience

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from support.connector_contract import Place, ReadingContract, drained, first_le
 from support.waiting import SOON, eventually
 
 from dlq.archive.store import LocalStore
+from dlq.capture.attempt import Tally
 from dlq.capture.pull import PullOptions, proven_depth, pull
 from dlq.connectors.base import Reading, ReadRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
@@ -283,6 +285,50 @@ def test_letters_that_went_while_they_were_pulled_are_gone_and_not_left(
     )
     assert (done.snapshot, done.left, done.gone > 0) == (9_000, 0, True)
     assert done.captured + done.gone == 9_000
+
+
+def _delete(rabbit: Rabbit, queue: str) -> None:
+    rabbit.channel.queue_delete(queue)
+
+
+def _make_again(rabbit: Rabbit, queue: str) -> None:
+    rabbit.channel.queue_delete(queue)
+    rabbit.channel.queue_declare(queue, durable=True)
+
+
+def _delete_host(rabbit: Rabbit, _queue: str) -> None:
+    rabbit.node.api("DELETE", "vhosts", rabbit.vhost)
+
+
+@on_private_nodes
+@pytest.mark.parametrize(
+    ("kind", "end"), [("quorum", _delete), ("classic", _make_again), ("quorum", _delete_host)]
+)
+def test_letters_of_a_queue_that_is_deleted_in_mid_drain_are_gone(
+    rabbit: Rabbit, tmp_path: Path, kind: str, end: Callable[[Rabbit, str], None]
+) -> None:
+    queue, store = rabbit.queue(kind), LocalStore(str(tmp_path))
+    rabbit.fill(queue, 9_000)
+    connector, source = RabbitConnector(rabbit.broker()), request(queue).source
+    ended: list[str] = []
+
+    def end_once(tally: Tally, _total: int | None) -> None:
+        if tally.captured and not ended:
+            ended.append(queue)
+            end(rabbit, queue)
+
+    done = pull(
+        store,
+        connector,
+        source,
+        PullOptions("drain"),
+        progress=end_once,
+        depth=lambda: proven_depth(connector.gauge(source)),
+    )
+    rabbit.node.api("PUT", "vhosts", rabbit.vhost)
+    assert ended
+    assert done.partial
+    assert (done.snapshot, done.left, done.gone) == (9_000, 0, 9_000 - done.captured - done.recaptured)
 
 
 @on_rabbitmq_3
