@@ -18,13 +18,18 @@ from dlq.connectors.kafka.pointers import Pointers
 from dlq.connectors.kafka.records import record_maker
 from dlq.connectors.kafka.snapshot import unread_note
 from dlq.connectors.log import LogReading, OffsetRange, Plan
-from dlq.core.errors import OF_ONE_MEMBER, BrokerError
+from dlq.core.errors import OF_ONE_MEMBER, BrokerError, NotFound
 from dlq.core.record import Record
+from dlq.core.text import for_terminal
 
 _WAIT = 0.2
 """Seconds that a fetch waits for more than it has."""
 _FIRST_FETCH = 32
 _QUEUED_KILOBYTES = 16_384
+_DELETED = (
+    "{} was deleted while it was read, and perhaps made again: the letters that it held and that are not in "
+    "the archive are gone, and the next pull reads what is there then from its start"
+)
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
@@ -57,6 +62,7 @@ class KafkaReading(LogReading):
         super().__init__(request, plan, topology, "Kafka")
         self._cluster, self._pointers = cluster, pointers
         self._make = record_maker(request, cluster.id, topic_ids)
+        self._ids, self._deleted = topic_ids, set[str]()
         self._topics, self._unread = {one.place.topic for one in plan.ranges}, set[str]()
         self._open: dict[tuple[str, int], _Progress] = {
             one.place: _Progress(one) for one in plan.ranges if one.end > one.start
@@ -79,9 +85,15 @@ class KafkaReading(LogReading):
             letters = self._letters(found)
             if found:
                 silent_since = time.monotonic()
-            elif self._cluster.is_silent(silent_since):
+            elif self._cluster.is_silent(silent_since) and not any(
+                self._is_another(topic) for topic in {topic for topic, _ in self._open}
+            ):
                 raise self._cluster.silence()
             yield self._batch(letters)
+        for topic in self._topics - self._unread:
+            self._is_another(topic)
+        if self._taken:
+            yield self._batch([])
 
     def close(self) -> None:
         """Drop the connections; no group was joined, so nobody is told."""
@@ -173,7 +185,9 @@ class KafkaReading(LogReading):
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or progress is None:
             return  # no group is joined; or the partition is done with
         if code == KafkaError._PARTITION_EOF:
-            self._move(progress, progress.end if offset is None else max(offset, progress.at), 0)
+            at_end = offset is None or offset >= progress.end
+            if at_end or not self._is_another(place.topic):
+                self._move(progress, progress.end if offset is None else max(offset, progress.at), 0)
         elif code in _GONE:
             self._jump(progress)
         elif not error.retriable():
@@ -181,6 +195,8 @@ class KafkaReading(LogReading):
 
     def _pass_over(self, place: Place, error: BrokerError) -> None:
         """Go on without a topic. Raises the error where it is all that there is."""
+        if isinstance(error, NotFound) and self._is_another(place.topic):
+            return
         self._unread.add(place.topic)
         if not isinstance(error, OF_ONE_MEMBER) or self._unread >= self._topics:
             raise error
@@ -189,8 +205,28 @@ class KafkaReading(LogReading):
         for progress in [one for one in self._open.values() if one.place.topic == place.topic]:
             self._leave(progress)
 
+    def _is_another(self, topic: str) -> bool:
+        """Whether the topic that was begun is not there any more. What was not read of it is a gap then; of
+        what was read under its name some may be of the one that was made again, which is read anew."""
+        try:
+            is_another = self._cluster.topic(topic).id != self._ids[topic]
+        except NotFound:
+            is_another = True
+        if is_another and topic not in self._deleted:
+            self._deleted.add(topic)
+            self.complete, self.notes = False, [*self.notes, _DELETED.format(for_terminal(topic))]
+            for progress in [one for one in self._open.values() if one.place.topic == topic]:
+                gap = Gap(str(progress.place), progress.at, progress.end, progress.key, is_counted=True)
+                progress.gaps.append(gap)
+                progress.at = progress.end
+                self._taken[progress.place] = progress
+                self._leave(progress)
+        return is_another
+
     def _jump(self, progress: _Progress) -> None:
         """Retention was faster: what is gone is a gap, and the rest is read."""
+        if self._is_another(progress.place.topic):
+            return
         [log] = [
             one
             for one in self._cluster.logs([self._cluster.topic(progress.place.topic)])

@@ -18,7 +18,7 @@ from support.brokers.kafka.fixtures import KafkaPlace
 from dlq.archive import losses
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.interchange.format import line_of, parse_line, record_of
 from dlq.connectors.kafka import fetch
 from dlq.connectors.kafka.cluster import Place
@@ -158,6 +158,38 @@ def test_a_topic_that_was_made_again_is_read_anew_and_that_is_said(kafka: KafkaP
     assert any("another topic id" in note and "0 at 2" in note for note in seen.notes)
     later = kafka.read({**first.checkpoint, **seen.checkpoint})
     assert not any("another topic id" in note for note in later.notes)
+
+
+@pytest.mark.parametrize("again", [0, 1, 3_000])
+def test_letters_of_a_topic_that_is_deleted_in_mid_drain_are_gone_and_its_namesake_is_read_anew(
+    kafka: KafkaPlace, tmp_path: Path, again: int
+) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.send_all(kafka.dead, [(b"%d" % number, None, ()) for number in range(2_000)])
+    store, source, ended = LocalStore(str(tmp_path)), kafka.request().source, list[str]()
+    begin = kafka.connector.read
+
+    def begin_and_delete(asked: ReadRequest) -> Any:
+        reading = begin(asked)
+        kafka.driver.delete_topic(kafka.dead)
+        if again:
+            kafka.driver.create_topic(kafka.dead)
+            kafka.driver.send_all(kafka.dead, [(b"new", b"%d" % number, ()) for number in range(again)])
+        ended.append(kafka.dead)
+        return reading
+
+    kafka.connector.read = begin_and_delete  # type: ignore[method-assign]
+    try:
+        done = pull(store, kafka.connector, source, PullOptions("drain"))
+    finally:
+        kafka.connector.read = begin  # type: ignore[method-assign]
+    assert ended
+    assert done.partial
+    assert done.error is None
+    assert (done.left, done.captured + done.recaptured + done.gone) == (0, 2_000)
+    if again:
+        later = pull(store, kafka.connector, source, PullOptions("drain"))
+        assert later.captured + later.recaptured == again
 
 
 def test_no_group_is_left_behind(kafka: KafkaPlace) -> None:
