@@ -44,6 +44,17 @@ _ENOUGH_DELIVERIES = 10
 """A limit that leaves room for some more."""
 
 
+_AT_LEAST_ONCE = "those of an at-least-once quorum queue wait in it until there is room"
+_REFUSED = {
+    "reject-publish": "it refuses what comes: publishers get a nack, dead letters of other queues may vanish "
+    f"and {_AT_LEAST_ONCE}",
+    "reject-publish-dlx": "it refuses what comes: publishers get a nack, what is refused {}, and of dead "
+    f"letters {_AT_LEAST_ONCE}",
+}
+"""Overflow -> what becomes of letters beyond the limit (https://www.rabbitmq.com/docs/maxlength). Dead
+letters are sent at most once where `dead-letter-strategy` does not say otherwise."""
+
+
 def may_release(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
     """Whether all letters of a queue (`Topology.document`) may be taken and given back without harm."""
     if version >= _COUNTS_FAILURES_ALONE or topology.get("queue_type") == "classic":
@@ -213,12 +224,11 @@ def _warnings(
 ) -> list[str]:
     length = topology.setting("max-length")
     onward = "are dead-lettered again" if topology.setting("dead-letter-exchange") is not None else "vanish"
+    beyond = _REFUSED.get(str(topology.setting("overflow")), f"the oldest {onward}").format(onward)
     found = {
         "set management_url to see policies, bindings and other queues' limits": not topology.policies_known
         and not topology.notes,
-        f"the queue holds {depth} of at most {length} letters; beyond that the oldest {onward}": isinstance(
-            length, int
-        )
+        f"the queue holds {depth} of at most {length} letters; beyond that {beyond}": isinstance(length, int)
         and depth >= 0.8 * length,
         f"{_consumers(consumers)} letters from this queue": consumers > 0,
         _PUBLISHED.format(topology.published): topology.published > 0 and not names_dead_letters(queue),

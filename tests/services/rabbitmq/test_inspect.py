@@ -42,6 +42,19 @@ def test_arguments_are_known_with_and_without_the_management_api(rabbit: Rabbit,
 
 
 @each_way
+def test_a_full_queue_that_refuses_letters_is_not_said_to_lose_its_oldest(
+    rabbit: Rabbit, managed: bool
+) -> None:
+    queue = rabbit.queue(x_max_length=5, x_overflow="reject-publish")
+    rabbit.publish(queue, [b"x"] * 5)
+    rabbit.wait_for(queue, 5)
+    [said] = [one for one in inspect(rabbit, queue, managed).warnings if "5 of at most 5" in one]
+    assert "refuses what comes" in said
+    assert "wait in it until there is room" in said
+    assert "the oldest" not in said
+
+
+@each_way
 def test_looking_takes_no_letter_and_leaves_no_trace(rabbit: Rabbit, managed: bool) -> None:
     queue = rabbit.dead_letters(3, "quorum")
     for _ in range(3):
