@@ -32,6 +32,7 @@ from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
 from dlq.replay.edits import NO_EDITS, Edits
+from dlq.replay.enveloped import memory_in_body
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, make_outgoing, replay_key, transaction_of
 from dlq.replay.load import PLANNED_COLUMNS, Loader
@@ -330,7 +331,9 @@ class _Planner:
         if preview.problem is not None:
             self._tally.warn(f"left out as risky: {preview.problem}")
             return "risky"
-        unless_named = {**preview.unless_named, **self._deadlines(record, preview, wanted)}
+        memory = memory_in_body(record)
+        remembered: dict[Any, str] = {"letter": f"{memory} (--edit changes it)"} if memory else {}
+        unless_named = {**preview.unless_named, **self._deadlines(record, preview, wanted), **remembered}
         unnamed = wanted.why_unnamed(unless_named, record.record_id)
         if unnamed is not None:
             self._tally.warn(f"left out as risky: {unnamed}")
