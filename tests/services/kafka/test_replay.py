@@ -263,6 +263,29 @@ def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: P
     assert dlq(tmp_path, "verify")["balanced"]
 
 
+def test_an_envelope_of_a_failure_is_no_order_and_goes_only_by_name(
+    kafka: KafkaPlace, tmp_path: Path
+) -> None:
+    """And the count of kafkajs-async-retry does not go back with what goes."""
+    kafka.driver.create_topic(kafka.topic, retention_ms=-1)
+    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
+    envelope = b'{"originalTopic": "o", "retryCount": 2, "error": {"type": "E"}, "payload": "e30="}'
+    counted = [("tenant", b"7"), ("asyncRetry", b'{"ttl":1,"top":"o","att":2}')]
+    kafka.driver.send_all(kafka.dead, [(envelope, b"k", ()), (b"{}", b"k", counted)])
+    configured(tmp_path, kafka, kafka.dead)
+    dlq(tmp_path, "pull")
+    to = ("--any-advice", "--to", f"topic:{kafka.topic}")
+    plan = dlq(tmp_path, "replay", "plan", *to)
+    assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
+    assert any("envelope of a failure" in warning for warning in plan["warnings"])
+    dlq(tmp_path, "replay", "apply", plan["plan"])
+    [message] = kafka.driver.records(kafka.topic)
+    names = [name for name, _ in message.headers() or ()]
+    assert (message.value(), "tenant" in names, "asyncRetry" in names) == (b"{}", True, False)
+    [named] = dlq(tmp_path, "ls", "--where", "body_size > 2")
+    assert dlq(tmp_path, "replay", "plan", named["record_id"], *to[1:])["selected"] == 1
+
+
 def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(
     kafka: KafkaPlace, tmp_path: Path
 ) -> None:
