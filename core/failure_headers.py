@@ -99,8 +99,6 @@ _TRACES: tuple[_Trace, ...] = (
     _trace(r"dead_letter_(?:exception_class_name|reason|cause_class_name|cause)"),
     # Karafka
     _trace(r"(?:source|original)_(?:topic|partition|offset|consumer_group|attempts)"),
-    # kafkajs-async-retry, which gives up at a count inside
-    _trace(r"asyncRetry"),
     # Brighter, which compares its count with the most requeues
     _trace(r"OriginalTopic|Rejection(?:Reason|Message|Timestamp)"),
     _trace(r"originalTopic|rejection(?:Reason|Message|Timestamp)", beside=("rejectionReason",)),
