@@ -1,7 +1,7 @@
 """What `doctor` says of a RabbitMQ source, and what a pull's mode would change there."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pika
@@ -98,11 +98,16 @@ def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> lis
     return [*notes, *_hidden(topology)]
 
 
-def _hidden(topology: Topology) -> list[str]:
+def _hidden(topology: Topology) -> Iterator[str]:
     """Letters that no consumer gets for now."""
-    return [f"{topology.delayed} letters more were given back and are hidden for a while (delayed-retry)"] * (
-        topology.delayed > 0
-    )
+    if topology.delayed:
+        yield f"{topology.delayed} letters more were given back and are hidden for a while (delayed-retry)"
+    if topology.waiting:
+        number, places = sum(topology.waiting.values()), ", ".join(topology.waiting)
+        yield (
+            f"{number} letters more wait in {places} for room in this queue (at-least-once dead-lettering): "
+            "they come once it has some, up to three minutes later; pull again"
+        )
 
 
 def _consumers(number: int) -> str:

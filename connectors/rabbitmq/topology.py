@@ -39,7 +39,7 @@ _NOT_SEEN_YET = (
 _FLAGS = ("durable", "auto_delete", "exclusive")
 _COLUMNS = (
     "name,type,arguments,effective_policy_definition,messages_unacknowledged,messages,message_bytes,"
-    "messages_delayed,message_stats.publish," + ",".join(_FLAGS)
+    "messages_delayed,messages_dlx,message_stats.publish," + ",".join(_FLAGS)
 )
 
 
@@ -75,6 +75,9 @@ class Topology:
     """A consumer has the queue for itself alone, which a quorum queue grants nobody (3.10.8, 4.3.6)."""
     returns_by: tuple[str, ...] = ()
     """Where dead letters go from here that come back to this queue by further dead-letter exchanges."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Queue -> letters that died in it, and wait there until this queue has room, where its dead-lettering is
+    at-least-once; they are no part of any depth (`messages_dlx`)."""
     ends_in_circles: bool = False
     """What expires comes back without a rejection on its way, and RabbitMQ drops it (rabbit_dead_letter.erl,
     detect_cycles)."""
@@ -182,6 +185,11 @@ class VirtualHost:
             if key is None or topic_matches(pattern, key)
             for name in reached
         }
+
+    def waiting_for(self, queue: str) -> dict[str, int]:
+        """See `Topology.waiting`."""
+        held = {name: whole(one.get("messages_dlx")) or 0 for name, one in self.queues.items()}
+        return {name: n for name, n in held.items() if n and queue in self.dead_letters_reach(name)}
 
     def expires(self, queue: str) -> bool:
         """Whether letters of a queue come to an end there after a time."""
@@ -316,6 +324,7 @@ def _from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topol
         counted=whole(found.get("messages")) or 0,
         delayed=whole(found.get("messages_delayed")) or 0,
         returns_by=tuple(sorted(host.dead_letters_reach(queue))) if host.comes_back(queue) else (),
+        waiting=host.waiting_for(queue),
         ends_in_circles=host.expires(queue) and host.comes_back(queue, host.expires),
         published=whole(mapping(found.get("message_stats")).get("publish")) or 0,
         bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),

@@ -205,6 +205,28 @@ def test_a_circle_without_a_rejection_is_dropped(rabbit: Rabbit) -> None:
     eventually(lambda: rabbit.channel.queue_declare("round", passive=True).method.message_count == 0)
 
 
+@on_private_nodes
+def test_letters_that_wait_in_their_queue_for_room_in_a_full_one_are_counted(rabbit: Rabbit) -> None:
+    """At-least-once dead-lettering: the queue that they died in has them, and shows none."""
+    channel = rabbit.channel
+    full = {"x-max-length": 3, "x-overflow": "reject-publish"}
+    channel.queue_declare("full.dlq", durable=True, arguments=full)
+    safe = {
+        "x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full.dlq",
+        "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+    }  # fmt: skip
+    channel.queue_declare("orders", durable=True, arguments=safe)
+    rabbit.fill("orders", 20)
+    rabbit.reject("orders", 20)
+    rabbit.wait_for("orders", 0)
+    said = "wait in orders for room in this queue"
+    eventually(lambda: [w for w in inspect(rabbit, "full.dlq").warnings if said in w])
+    reading = RabbitConnector(rabbit.broker()).read(request("full.dlq"))
+    notes = " ".join(reading.notes)
+    reading.close()
+    assert said in notes
+
+
 def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:
     with pytest.raises(UsageError, match="needs management_url"):
         RabbitConnector(rabbit.broker(management_url=None)).discover()
