@@ -1,8 +1,7 @@
 """Apache Kafka: topics of dead letters, whoever writes them."""
 
-import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import cast
@@ -31,7 +30,13 @@ from dlq.connectors.kafka.inspection import inspect
 from dlq.connectors.kafka.pointers import Pointers
 from dlq.connectors.kafka.publisher import KafkaPublisher
 from dlq.connectors.kafka.reading import KafkaReading
-from dlq.connectors.kafka.republishing import preview, retry_topics, target_of
+from dlq.connectors.kafka.republishing import (
+    LOOKS_DEAD,
+    mirrored_clusters,
+    preview,
+    retry_topics,
+    target_of,
+)
 from dlq.connectors.kafka.snapshot import cut_logs, facts_of, look, plan_of, unread_note
 from dlq.connectors.kafka.wholeness import end_of_epoch
 from dlq.connectors.looks import bound_looks
@@ -40,9 +45,6 @@ from dlq.core.errors import BrokerError
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
-_LOOKS_DEAD = re.compile(
-    r"(?i)(?:^|[._-])(dlq|dlt|dead[._-]?letters?|dead[._-]?letter[._-]?queue|dlqueue)(?:$|[._-])|^error\."
-)
 _SILENT_SECONDS = 30.0
 _TAKES_SHARED = "errors.deadletterqueue.group.enable"
 
@@ -84,7 +86,7 @@ class KafkaConnector(Connector):
         for name in cluster.names():
             if (cluster.configuration(name) or {}).get(_TAKES_SHARED) == "true":
                 because[name] = "it takes dead letters of share groups"
-            elif _LOOKS_DEAD.search(name):
+            elif LOOKS_DEAD.search(name):
                 because[name] = "its name says so"
         depths = depths_of(list(cluster.topics(because).values()), cluster)
         return [
@@ -111,7 +113,8 @@ class KafkaConnector(Connector):
 
     def preview(self, letter: Outgoing) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
-        return preview(letter, *self._known_of(letter.target.name))
+        known = self._known_of(letter.target.name)
+        return preview(letter, *known, self._mirrored if known[0] is not None else ())
 
     def _known_of(self, topic: str) -> tuple[bool | None, Sequence[str]]:
         """Whether a topic is compacted (None: nobody tells), and its retry topics. A cluster that does not
@@ -126,8 +129,16 @@ class KafkaConnector(Connector):
         return self._targets.get(topic, (None, ()))
 
     @cached_property
+    def _names(self) -> Collection[str]:
+        return self._cluster.names()
+
+    @cached_property
     def _retries(self) -> Mapping[str, Sequence[str]]:
-        return retry_topics(self._cluster.names())
+        return retry_topics(self._names)
+
+    @cached_property
+    def _mirrored(self) -> Collection[str]:
+        return mirrored_clusters(self._names)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Every group that has read the topic, where the user may see all groups."""

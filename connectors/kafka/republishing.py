@@ -5,7 +5,7 @@ goes back to the byte, order and duplicates of headers among it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -24,6 +24,11 @@ from dlq.core.kafka_headers import (
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import Record
 
+LOOKS_DEAD = re.compile(
+    r"(?i)(?:^|[._-])(dlq|dlt|dead[._-]?letters?|dead[._-]?letter[._-]?queue|dlqueue)(?:$|[._-])|^error\."
+)
+"""Names of topics of dead letters."""
+_OF_MIRRORS = re.compile(r"(?:mm2-offset-syncs\.)?([^.]+)\.(?:heartbeats|checkpoints\.internal|internal)")
 _RETRY_TOPIC = re.compile(r"(.+)-retry(?:-(\d+))?")
 """As Spring names them unless told otherwise: by their number, or by their delay in milliseconds."""
 
@@ -147,9 +152,35 @@ def retry_topics(names: Iterable[str]) -> dict[str, list[str]]:
     return {topic: [name for _, name in sorted(numbered)] for topic, numbered in found.items()}
 
 
-def preview(letter: Outgoing, is_compacted: bool | None, retries: Sequence[str] = ()) -> SendPreview:
+def mirrored_clusters(names: Iterable[str]) -> set[str]:
+    """The clusters of which MirrorMaker mirrors topics into this one, by its own topics (MirrorMaker's
+    DefaultReplicationPolicy)."""
+    return {match[1] for name in names if (match := _OF_MIRRORS.fullmatch(name))}
+
+
+def _why_not_there(record: Record, target: Target, mirrored: Collection[str]) -> str | None:
+    """Why the topic in which a letter died is no place for it."""
+    if target.name != record.origin:
+        return None
+    if LOOKS_DEAD.search(target.name):
+        return f"{target.name}, in which it died, is itself named as a topic of dead letters"
+    cluster = record.dead_letter_queue.partition(".")[0]
+    if cluster not in mirrored or target.name.startswith(f"{cluster}."):
+        return None
+    return (
+        f"{record.dead_letter_queue} is mirrored from the cluster {cluster}, where it died: {target.name} of "
+        "this cluster is another topic"
+    )
+
+
+def preview(
+    letter: Outgoing,
+    is_compacted: bool | None,
+    retries: Sequence[str] = (),
+    mirrored: Collection[str] = (),
+) -> SendPreview:
     """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target (None: nobody
-    has told), whose retry topics are `retries`."""
+    has told), whose retry topics are `retries`; `mirrored` see `mirrored_clusters`."""
     record, target, keep_headers = letter.record, letter.target, letter.keep_headers
     try:
         raw = _raw_of(record)
@@ -176,6 +207,8 @@ def preview(letter: Outgoing, is_compacted: bool | None, retries: Sequence[str] 
         unless_named["target"] = (
             f"{target.name} is compacted: an old value would replace a newer one of its key"
         )
+    if why := _why_not_there(record, target, mirrored):
+        unless_named["target"] = why
     return SendPreview(stripped, None, [*_warnings(record, target, retries)], unless_named)
 
 

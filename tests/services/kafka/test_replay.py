@@ -286,6 +286,30 @@ def test_an_envelope_of_a_failure_is_no_order_and_goes_only_by_name(
     assert dlq(tmp_path, "replay", "plan", named["record_id"], *to[1:])["selected"] == 1
 
 
+def test_letters_of_dead_letters_and_of_another_site_go_where_they_are_told_to_alone(
+    kafka: KafkaPlace, tmp_path: Path
+) -> None:
+    """Their origin is a topic of dead letters, or a topic of the cluster that MirrorMaker mirrors here."""
+    site = f"east{kafka.number}"
+    mirrored = f"{site}.{kafka.topic}.dlt"
+    twice = f"{kafka.dead}-dlt"
+    for topic in (kafka.topic, kafka.dead, twice, mirrored, f"{site}.heartbeats"):
+        kafka.driver.create_topic(topic, retention_ms=-1)
+    from_dead = [("kafka_dlt-original-topic", kafka.dead.encode())]
+    from_afar = [("kafka_dlt-original-topic", kafka.topic.encode())]
+    for topic, headers in ((twice, from_dead), (mirrored, from_afar)):
+        kafka.driver.send_all(topic, [(b"{}", b"k", headers)])
+        configured(tmp_path, kafka, topic)
+        dlq(tmp_path, "pull")
+    plan = dlq(tmp_path, "replay", "plan", "--any-advice")
+    assert (plan["selected"], plan["left_out"]) == (0, {"risky": 2})
+    said = " ".join(plan["warnings"])
+    assert f"{kafka.dead}, in which it died, is itself named as a topic of dead letters" in said
+    assert f"{mirrored} is mirrored from the cluster {site}" in said
+    named = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", f"topic:{kafka.topic}")
+    assert named["selected"] == 2
+
+
 def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(
     kafka: KafkaPlace, tmp_path: Path
 ) -> None:
