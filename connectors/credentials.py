@@ -73,6 +73,9 @@ def _is_of_this_moment(command: tuple[str, ...] | None) -> bool:
 
 
 def _just_printed(place: str, command: tuple[str, ...]) -> str:
+    if not command:
+        raise ConfigError(f'{place} is empty; write it like ["pass", "show", "rabbit"]')
+    whose.check_program(command[0], f"{place}: ")
     if _is_of_this_moment(command):
         return _printed[command][1]
     printed = _from_command(place, command)
@@ -115,9 +118,6 @@ def from_environment(place: str, variable: str) -> str:
 
 def _from_command(place: str, command: tuple[str, ...]) -> str:
     """What a command prints, without its last line break. No shell; its stderr goes to ours."""
-    if not command:
-        raise ConfigError(f'{place} is empty; write it like ["pass", "show", "rabbit"]')
-    whose.check_program(command[0], f"{place}: ")
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own command, from the operator's own file
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
