@@ -24,9 +24,19 @@ def bound_for_now() -> Iterator[None]:
 
 
 def bound_memory(most: int = _MOST) -> None:
-    """Let what takes more fail, instead of the process or others on this host: SQL makes long texts of short
-    ones, and DuckDB's own limit does not count them. What the server starts is not bound."""
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Let what takes so much more than there is now fail, instead of the process or others on this host: SQL
+    makes long texts of short ones, and DuckDB's own limit does not count them. What the server starts is not
+    bound."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    more = min(most, page * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    known = [most, there * 3 // 4, *([hard] if hard != resource.RLIM_INFINITY else [])]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(known), hard))
+    soft = _taken(page) + more
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
+    )
+
+
+def _taken(page: int) -> int:
+    """Bytes of data that this process has (proc(5), statm)."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[5]) * page
