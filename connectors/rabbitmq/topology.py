@@ -18,7 +18,7 @@ from pika.exceptions import ChannelClosedByBroker
 from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
-from dlq.connectors.rabbitmq.routes import Routes, list_routes, topic_matches
+from dlq.connectors.rabbitmq.routes import Routes, list_routes, reached
 from dlq.connectors.web import whole
 from dlq.core.errors import BrokerError, Unreachable
 
@@ -178,13 +178,7 @@ class VirtualHost:
         exchange, key = self.dead_letter_exchanges.get(queue), self.dead_letter_keys.get(queue)
         if not exchange:
             return {key} if key and exchange is not None else set()
-        patterns = self.routes.get(exchange, {}).items()
-        return {
-            name
-            for pattern, reached in patterns
-            if key is None or topic_matches(pattern, key)
-            for name in reached
-        }
+        return reached(self.routes, exchange, key)
 
     def waiting_for(self, queue: str) -> dict[str, int]:
         """See `Topology.waiting`."""
