@@ -20,7 +20,8 @@ def environment(
         [_UV, "venv", "--quiet", "--clear", "--no-project", "--python", str(python), folder], check=True
     )
     found = folder / "bin" / "python"
-    install(found, *requirements, locked=locked)
+    if requirements:
+        install(found, *requirements, locked=locked)
     return found
 
 
