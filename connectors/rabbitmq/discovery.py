@@ -9,7 +9,7 @@ from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.patterns import literally
-from dlq.connectors.rabbitmq.routes import Routes, list_routes, reached
+from dlq.connectors.rabbitmq.routes import Routes, list_routes, queues_reached
 from dlq.connectors.rabbitmq.topology import alternate_exchanges
 from dlq.connectors.web import whole
 from dlq.core.errors import Unreachable, UsageError
@@ -130,7 +130,7 @@ def _way(queue: _Queue, ways: _Ways, routes: Routes) -> Sequence[_Node]:
         return [own]  # with the key that it came with it goes to those alone that got it the first time
     if key is None or exchange not in routes:
         return [("exchange", exchange)]
-    return [("queue", name) for name in sorted(reached(routes, exchange, key))]
+    return [("queue", name) for name in sorted(queues_reached(routes, exchange, key))]
 
 
 def _fed(queues: Mapping[str, _Queue], ways: _Ways, alternates: Mapping[str, str]) -> dict[str, str]:

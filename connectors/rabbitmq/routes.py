@@ -29,7 +29,7 @@ def list_routes(exchanges: Iterable[Mapping[str, Any]], bindings: Iterable[Mappi
     return {source: patterns for source, patterns in found.items() if source in told}
 
 
-def reached(routes: Routes, exchange: str, key: str | None) -> set[str]:
+def queues_reached(routes: Routes, exchange: str, key: str | None) -> set[str]:
     """The queues that an exchange leads to with a key, or with any (None), as far as `routes` tell."""
     patterns = routes.get(exchange, {}).items()
     return {name for pattern, to in patterns if key is None or topic_matches(pattern, key) for name in to}

@@ -18,7 +18,7 @@ from pika.exceptions import ChannelClosedByBroker
 from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
-from dlq.connectors.rabbitmq.routes import Routes, list_routes, reached
+from dlq.connectors.rabbitmq.routes import Routes, list_routes, queues_reached
 from dlq.connectors.web import whole
 from dlq.core.errors import BrokerError, Unreachable
 
@@ -178,7 +178,7 @@ class VirtualHost:
         exchange, key = self.dead_letter_exchanges.get(queue), self.dead_letter_keys.get(queue)
         if not exchange:
             return {key} if key and exchange is not None else set()
-        return reached(self.routes, exchange, key)
+        return queues_reached(self.routes, exchange, key)
 
     def waiting_for(self, queue: str) -> dict[str, int]:
         """See `Topology.waiting`."""
