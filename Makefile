@@ -1,6 +1,7 @@
 # make demo   what it needs is set up, then the main job on an embedded broker
-# make check  lint, types, and the tests that need neither broker nor Spark: before each commit
-# make test   all set-up, then everything: lint, types, unit, real brokers, the installed command
+# make check  lint, types, and the quick tests that need neither broker nor Spark: before each commit
+# make test   all set-up, then the check and each promise on real brokers, of the newest version: before a merge
+# make test-all  everything, on all versions: before a release; ONLY=rabbitmq: what concerns one broker
 # make frameworks  real clients and frameworks: their letters die, are judged, go back, and are taken
 # make corpus what the rules make of real dead letters that others have shown, and every miss
 # make site   the documentation as pages, in site/
@@ -14,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.set-up
 DEMO_STAMP := .venv/.demo
 
-.PHONY: setup brokers programs demo check test lint test-without-brokers test-all bench frameworks corpus site lock dist clean
+.PHONY: setup brokers programs newest demo check test test-all lint unit promises every-test bench frameworks corpus site lock dist clean
 
 setup: $(STAMP)
 
@@ -38,11 +39,17 @@ $(DEMO_STAMP): pyproject.toml requirements/build.txt requirements/demo.txt | $(B
 brokers: setup programs
 	@$(BIN)/python tests/support/needs.py worker-python frameworks
 
-# What needs none of the libraries, and so can be fetched beside them.
+# Programs need none of the libraries, and so can be fetched beside them.
 programs: | $(BIN)/python
 	@test -e .brokers || echo "Fetching brokers, servers and other clients into .brokers (1.3 GB there) and by apt-get ..."
 	@$(BIN)/python tests/support/needs.py java jdk ip gpg maven rabbitmq rabbitmq4 activemq rocketmq kafka \
 		postgres mariadb redis s3 chromium npm caddy
+
+# Of them what `make test` runs.
+newest: | $(BIN)/python
+	@test -e .brokers || echo "Fetching RabbitMQ 4, ActiveMQ 6, Artemis, RocketMQ 5, Kafka and an S3 server into .brokers (0.7 GB there)," \
+		"and by apt-get what the machine lacks of Java, Maven, PostgreSQL and Chromium ..."
+	@$(BIN)/python tests/support/needs.py java jdk maven rabbitmq4 activemq6 rocketmq5 kafka postgres s3 chromium
 
 demo: $(or $(wildcard $(STAMP)),$(DEMO_STAMP))
 	@$(BIN)/python tests/support/needs.py java
@@ -53,23 +60,30 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# Brokers are waited for more than they work, so five workers do well on two cores. The many small files
-# of tests/unit come last, so that no worker is left alone with a long one.
+# Brokers are waited for more than they work, so five workers do well on two cores: one for each broker.
 TEST_WORKERS ?= 5
+PYTEST := $(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
 
 check: setup
-	@$(MAKE) --no-print-directory --jobs 2 lint test-without-brokers
+	@$(MAKE) --no-print-directory --jobs 2 lint unit
 
 test:
+	@$(MAKE) --no-print-directory --jobs 2 setup newest
+	@$(BIN)/python tests/support/needs.py frameworks
+	@$(MAKE) --no-print-directory --jobs 2 lint promises
+
+test-all:
 	@$(MAKE) --no-print-directory --jobs 2 brokers
-	@$(MAKE) --no-print-directory --jobs 2 lint test-all
+	@$(MAKE) --no-print-directory --jobs 2 lint every-test
 
-test-without-brokers: setup
-	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile -m "not spark" tests/unit
+unit:
+	$(BIN)/python -m pytest --quiet --numprocesses 3 --dist loadfile -m "not (spark or slow or thorough)" tests/unit
 
-test-all: setup
-	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder \
-		-m "not frameworks" tests/services tests/frameworks tests/e2e tests/unit
+promises:
+	$(PYTEST) -m "not (thorough or frameworks)" tests
+
+every-test:
+	$(PYTEST) -m "not frameworks" $(if $(ONLY),-k "$(ONLY)") tests
 
 bench: brokers
 	$(BIN)/python bench/run.py

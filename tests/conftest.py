@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("support")  # what is checked there says what it saw
-pytest_plugins = ["support.real_servers", "support.scheduling"]
+pytest_plugins = ["support.real_servers", "support.scheduling", "support.tiers"]
 
 # To make inputs is slow where other tests keep all cores busy, which says nothing of a strategy.
 settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])

@@ -46,7 +46,9 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
 FETCHED = {
     "rabbitmq4": ["brokers/rabbitmq/install.py"],
     "activemq": ["brokers/activemq/broker.py", "install"],
+    "activemq6": ["brokers/activemq/broker.py", "install", "6.3.1", "2.56.0"],
     "rocketmq": ["brokers/rocketmq/install.py"],
+    "rocketmq5": ["brokers/rocketmq/install.py", "5.5.0"],
     "kafka": ["brokers/kafka/install.py"],
     "s3": ["servers/s3_server.py", "install"],
     "frameworks": ["../frameworks/clients.py", "py"],

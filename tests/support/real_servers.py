@@ -69,8 +69,9 @@ def _reason(item: pytest.Item) -> str | None:
     return None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the tests whose broker is missing; on CI refuse to run without it."""
+    """Of the tests to run take out those whose broker is missing; on CI refuse to run without it."""
     reasons = [(item, _reason(item)) for item in items]
     left_out = [item for item, reason in reasons if reason]
     for reason in filter(None, (reason for _, reason in reasons)):

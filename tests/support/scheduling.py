@@ -25,10 +25,10 @@ def group_of(nodeid: str) -> str:
 
 
 def _rank(item: pytest.Item) -> int:
-    """All tests of one RabbitMQ or RocketMQ take one worker the longest: they come first, and those of the
-    one Spark session before what needs no server."""
+    """All tests of one broker take one worker the longest: they come first, each in a worker of its own, and
+    those of the one Spark session before what needs no server."""
     group = group_of(item.nodeid)
-    if group in (*RABBITMQ, *ROCKETMQ):
+    if group in (*RABBITMQ, *ACTIVEMQ, *ROCKETMQ, *KAFKA):
         return 0
     if item.nodeid.startswith(_SERVICES):
         return 1

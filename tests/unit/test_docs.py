@@ -142,26 +142,6 @@ def test_every_configuration_is_one_that_is_read(page: Path) -> None:
         parse(tomllib.loads(re.sub(r"^   ", "", block, flags=re.MULTILINE)))
 
 
-def _named_tests() -> Iterator[tuple[str, str]]:
-    """(file, test) of the table of promises; a test without a file is in the one before it."""
-    page = (ROOT / "docs" / "security.md").read_text()
-    file = ""
-    for found in re.finditer(
-        r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)`", page.partition("## Promises and tests")[2]
-    ):
-        file = found[1] or file
-        yield file, found[2]
-
-
-def test_every_promise_of_security_names_tests_that_are_there() -> None:
-    named = [*_named_tests()]
-    gone = [f"{file}::{test}" for file, test in named if f"def {test}(" not in (ROOT / file).read_text()]
-    assert (len(named) > 50, gone) == (True, [])
-    table = (ROOT / "docs" / "security.md").read_text().partition("## Promises and tests")[2]
-    rows = [line for line in table.splitlines() if line.startswith("| ") and "promise | test" not in line]
-    assert [row for row in rows if "::test_" not in row] == []
-
-
 @pytest.mark.parametrize("file", ["pyproject.toml", "mkdocs.yml", "README.md", "docs/commands.md"])
 def test_every_broker_of_the_registry_is_named(file: str) -> None:
     assert NAMES.keys() == REGISTRY.keys() - {"memory"}
