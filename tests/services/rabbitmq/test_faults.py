@@ -85,7 +85,8 @@ class Drain:
     def finish(self, number: int) -> None:
         """The second pull, and what must be true after it."""
         code, out, err = self.run()
-        assert (code, err) == (0, ""), (out, err)
+        said = [line for line in err.splitlines() if "waiting for the broker" not in line]  # a busy machine
+        assert (code, said) == (0, []), (out, err)
         archived = self.archived()
         assert len(archived) == number
         assert set(archived.values()) == {1}
