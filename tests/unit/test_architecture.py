@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.rows import each_row
 
 from dlq.analyzers import letters
 from dlq.core.brokers import REGISTRY
@@ -48,7 +49,7 @@ def modules(room: str) -> list[Path]:
     return sorted((ROOT / room).rglob("*.py"))
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
+@each_row("room", MAY_IMPORT)
 def test_arrows_point_one_way(room: str) -> None:
     assert modules(room)
     for path in modules(room):
@@ -220,7 +221,7 @@ ROWS = re.findall(r"^\| `((?:\w+/)+)` \| (.*) \|$", PAGE, re.MULTILINE)
 [ROCKETMQ] = re.findall(r"^### What is different about RocketMQ\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(("folder", "text"), [*ROWS, ("connectors/rocketmq/", ROCKETMQ)])
+@each_row(("folder", "text"), [*ROWS, ("connectors/rocketmq/", ROCKETMQ)])
 def test_the_page_names_modules_that_are_there(folder: str, text: str) -> None:
     """`name`, `name.py`, `name/`, or `name_` of several; and the rooms that one imports."""
     known = {path.stem for path in (ROOT / folder).rglob("*")} | MAY_IMPORT.keys()
@@ -228,7 +229,7 @@ def test_the_page_names_modules_that_are_there(folder: str, text: str) -> None:
     assert [n for n in named if not any(k == n or (n[-1] == "_" and k.startswith(n)) for k in known)] == []
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+\.py)`", PAGE))))
+@each_row("path", sorted(set(re.findall(r"`([\w/]+\.py)`", PAGE))))
 def test_the_page_names_files_that_are_there(path: str) -> None:
     files = [str(file) for room in MAY_IMPORT for file in modules(room)]
     assert (ROOT / path).is_file() or any(file.endswith(f"/{path}") for file in files)

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 import typer
+from support.rows import each_row
 from typer.core import TyperCommand
 
 from dlq.cli.app import command_line, hoist
@@ -53,7 +54,7 @@ def test_the_readme_has_the_exit_codes() -> None:
     assert DOCS.exit_codes() in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+@each_row("words", EVERY, ids=" ".join)
 def test_every_command_explains_itself_and_its_options(words: tuple[str, ...]) -> None:
     text = DOCS.help_of(words)
 
@@ -61,7 +62,7 @@ def test_every_command_explains_itself_and_its_options(words: tuple[str, ...]) -
     assert len(text.splitlines()[2].strip()) > 10
 
 
-@pytest.mark.parametrize("words", [words for words in EVERY if words not in GROUPS], ids=" ".join)
+@each_row("words", [words for words in EVERY if words not in GROUPS], ids=" ".join)
 def test_every_command_has_an_example(words: tuple[str, ...]) -> None:
     _explanation, _mark, example = DOCS.help_of(words).partition("Example")
 
@@ -136,7 +137,7 @@ def test_examples_are_found() -> None:
     assert len([block for page in PAGES for block in blocks(page, "toml")]) > 8
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
+@each_row("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
 def test_every_configuration_is_one_that_is_read(page: Path) -> None:
     for block in blocks(page, "toml"):
         parse(tomllib.loads(re.sub(r"^   ", "", block, flags=re.MULTILINE)))

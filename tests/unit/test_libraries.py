@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support import needs
 from support.libraries import long_step
+from support.rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_steps_that_take_long_are_said_once(line: str, step: str | None) -> None
     assert long_step(line) == step
 
 
-@pytest.mark.parametrize("name", ["needs.py", *sorted(program for program, *_ in needs.FETCHED.values())])
+@each_row("name", ["needs.py", *sorted(program for program, *_ in needs.FETCHED.values())])
 def test_what_fetches_a_broker_needs_no_library_as_it_runs_while_these_are_fetched(name: str) -> None:
     program = str(Path(needs.__file__).parent / name)
     imported = f"import runpy; runpy.run_path({program!r}, run_name='imported')"

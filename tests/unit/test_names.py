@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from support.rows import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = "core connectors archive capture analyzers replay reports operations cli web"
@@ -71,12 +71,12 @@ def test_the_list_of_functions_without_a_name_only_shrinks() -> None:
     assert sorted(set(listed) - found()) == []
 
 
-@pytest.mark.parametrize("name", ["told", "shown", "of", "every", "asked", "sending", "where", "in_", "seen"])
+@each_row("name", ["told", "shown", "of", "every", "asked", "sending", "where", "in_", "seen"])
 def test_words_that_say_nothing_are_known(name: str) -> None:
     assert says_nothing(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["read", "run", "put", "cut", "cause_of", "is_left", "ping", "feed", "mapping", "tell_sent"]
 )
 def test_verbs_and_nouns_are_names(name: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from support.rows import each_row
 from support.waiting import STARTUP
 
 SUPPORT = Path(__file__).parents[1]
@@ -78,7 +78,7 @@ def test_what_a_test_waits_for_has_the_one_patience() -> None:
     assert {path.name: found for path in paths if (found := [*own_limits(path.read_text())])} == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "lines"),
     [
         ("until = time.monotonic() + 60", [1]),

@@ -3,6 +3,7 @@
 import duckdb
 import pytest
 from support.analyzers.conditions import LETTER, REFUSED, SAME, rule
+from support.rows import each_row
 
 from dlq.analyzers import user_rules
 from dlq.analyzers.conditions import FUNCTIONS, condition
@@ -10,7 +11,7 @@ from dlq.analyzers.user_rules import check_rules
 from dlq.core.errors import ConfigError
 
 
-@pytest.mark.parametrize(
+@each_row(
     "where",
     [
         "java_method('java.lang.System', 'exit', 0) is null",
@@ -73,14 +74,14 @@ def test_a_condition_means_the_same_in_duckdb() -> None:
     assert found == SAME
 
 
-@pytest.mark.parametrize("where", REFUSED)
+@each_row("where", REFUSED)
 def test_what_only_one_engine_would_understand_is_refused_in_one_line(where: str) -> None:
     with pytest.raises(ConfigError, match="rule 'mine'") as refused:
         check_rules([rule(where)])
     assert len(str(refused.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("where", SAME)
+@each_row("where", SAME)
 def test_what_both_engines_understand_is_not_refused(where: str) -> None:
     check_rules([rule(where)])
 

@@ -6,6 +6,7 @@ from textwrap import wrap
 import pytest
 from support.analyzers.activemq_texts import JMS, TEXTS, THROWABLE
 from support.analyzers.letters import imported
+from support.rows import each_row
 
 from dlq.analyzers.rules import Facts, Verdict, judge
 
@@ -43,7 +44,7 @@ def verdict(text: str) -> Verdict:
     return judge(imported({"broker_kind": "activemq", "queue": "ActiveMQ.DLQ", "headers": headers}), Facts())
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@each_row("way", WAYS.values(), ids=WAYS)
 def test_a_text_means_the_same_however_it_is_handed_on(way: Way) -> None:
     meant = {text: verdict(text) for text, _ in TEXTS}
     found = {text: verdict(way(text)) for text in meant}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.analyzers.letters import imported, record
+from support.rows import each_row
 
 from dlq.analyzers.rules import Facts, Verdict, judge
 from dlq.analyzers.rules.exceptions import explain
@@ -55,7 +56,7 @@ SPRING = "com.shop.OrderFailed: order 5; nested exception is java.sql.SQLTimeout
 ORDER = "OrderFailed: order 5"
 
 
-@pytest.mark.parametrize("text", [JAVA, PYTHON, NET, NODE, PINO, LOGBACK, PHP, SPRING])
+@each_row("text", [JAVA, PYTHON, NET, NODE, PINO, LOGBACK, PHP, SPRING])
 def test_a_chain_tells_both_ends(text: str) -> None:
     headers = {"x-exception-stacktrace": text, "x-original-exchange": "shop"}
     verdict = judge(record(headers=headers), Facts())

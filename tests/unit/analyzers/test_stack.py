@@ -1,6 +1,7 @@
 """Stack traces of all languages: the parts of a trace, its frames, whose they are and what they are called."""
 
 import pytest
+from support.rows import each_row
 
 from dlq.analyzers.rules.stack import Frame, frames, is_own, parts, place, tidy
 
@@ -42,7 +43,7 @@ LINES: list[tuple[str, Frame | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "frame"), LINES)
+@each_row(("line", "frame"), LINES)
 def test_a_frame_is_named_without_what_compilers_add(line: str, frame: Frame | None) -> None:
     assert next(frames(tidy(f"x.E: y\n{line}")), None) == frame
 

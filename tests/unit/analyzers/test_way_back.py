@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.analyzers.letters import imported, record
+from support.rows import each_row
 
 from dlq.analyzers.rules import Facts, judge
 from dlq.analyzers.rules.way_back import find_one_queue
@@ -51,7 +52,7 @@ def test_a_retry_queue_tells_where_it_sends_on(key: str | None, exchange: str) -
     assert judge(imported(line), facts).origin == "work"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "key", "is_met"),
     [
         ("a.*", "a.b", True), ("a.*", "a.b.c", False), ("a.*", "a", False), ("#", "a.b", True), ("#", "", True),

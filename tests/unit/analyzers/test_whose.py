@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.analyzers.letters import imported
+from support.rows import each_row
 
 from dlq.analyzers.rules import Facts, judge
 
@@ -81,7 +82,7 @@ def fingerprint(line: Line) -> str:
     return judge(imported(line), Facts()).fingerprint
 
 
-@pytest.mark.parametrize("framework", OTHERS)
+@each_row("framework", OTHERS)
 def test_two_whose_letters_died_in_one_queue_have_each_a_failure_of_its_own(framework: str) -> None:
     one, other = OTHERS[framework]
     assert fingerprint(one) == fingerprint(one) != fingerprint(other)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.archives import letter, write_analysis, write_segment
+from support.rows import each_row
 
 from dlq.archive import analyses, housekeeping, manifests
 from dlq.archive.folder import Folder, NotOrdinaryError
@@ -53,7 +54,7 @@ def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return call
 
 
-@pytest.mark.parametrize("name", OUTWARD)
+@each_row("name", OUTWARD)
 def test_a_name_leads_inside_or_is_none(name: str) -> None:
     with pytest.raises(ValueError, match="no name inside the archive"):
         check_inside(name)

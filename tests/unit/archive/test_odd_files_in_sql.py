@@ -2,6 +2,7 @@
 
 import duckdb
 import pytest
+from support.rows import each_row
 
 from dlq.archive.user_sql import guarded
 from dlq.core.errors import ArchiveError
@@ -25,7 +26,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("said", SAID)
+@each_row("said", SAID)
 def test_a_file_that_cannot_be_read_is_damage(said: str) -> None:
     with pytest.raises(ArchiveError, match=f"cannot read the archive: .*{SAID[said]}") as refused:  # noqa: SIM117
         with guarded(duckdb.connect()):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from support.rows import each_row
 
 from dlq.archive.s3_lock import Lock
 from dlq.core.errors import Busy
@@ -28,7 +29,7 @@ class OneObject:
         return self.content[start:end]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         b"", b"5", b"[]", b"null", b"{}", b"\xff", b"[" * 5000, b'{"pid": "x"}',

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.analyzers.topology import facts, node_facts
 from dlq.archive import housekeeping, topology
@@ -30,8 +31,8 @@ for _ in range(40):
 ODD = [2**64, -(2**64), "\ud800", [["x", 1]], {"a": {"b": []}}, DEEP, float("inf"), True]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
-@pytest.mark.parametrize("field", sorted(topology._KNOWN.keys() - {"source", "broker", "reads"}))
+@each_row("odd", ODD, ids=lambda odd: repr(odd)[:20])
+@each_row("field", sorted(topology._KNOWN.keys() - {"source", "broker", "reads"}))
 def test_what_a_broker_tells_can_always_be_read_again(field: str, odd: Any) -> None:
     for told in (odd, {"q": odd}, {"q": {"a": odd}}, {odd if isinstance(odd, str) else "q": 1}, [odd]):
         data = topology.encode({**KNOWN, field: told, "unread": told})

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.archives import MINUTE, letter, parquet, write_analysis, write_segment
+from support.rows import each_row
 
 from dlq.archive import analyses, manifests, segments, user_sql, views
 from dlq.archive.store import LocalStore
@@ -174,7 +175,7 @@ def test_segment_rows_say_where_a_letter_lies(store: LocalStore) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "condition",
     [
         "",
@@ -199,7 +200,7 @@ def test_a_condition_may_end_in_a_comment_and_hold_brackets(store: LocalStore, l
     assert look(f"SELECT key FROM ls WHERE {odd}") == [("a)",)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sql",
     [
         "SELECT 1; SELECT 2", "DROP VIEW ls", "SET threads = 1", "COPY (SELECT 1) TO '/tmp/x'",

@@ -1,10 +1,11 @@
 import pytest
+from support.rows import each_row
 
 from dlq.cli.app import hoist
 from dlq.core.errors import UsageError
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "hoisted"),
     [
         ("ls -o csv", "-o csv ls"),

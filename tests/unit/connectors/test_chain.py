@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.base import Batch
 from dlq.connectors.chain import ChainReading
@@ -57,8 +58,8 @@ class Member:
 REFUSALS = [AccessDenied("held"), NotFound("gone"), NoLeader("no leader"), HarmRefused("harm")]
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize("why", REFUSALS, ids=lambda why: type(why).__name__)
+@each_row("at_once", [True, False])
+@each_row("why", REFUSALS, ids=lambda why: type(why).__name__)
 def test_the_others_are_read_and_the_one_is_named(why: DlqError, at_once: bool) -> None:
     bad = Member("bad", 2, why, at_once)
     reading = ChainReading([Member("a", 3), bad, Member("z", 4)], "drain", None)

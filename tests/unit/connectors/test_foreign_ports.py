@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.rows import each_row
 from support.waiting import UNHURRIED
 
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -95,7 +96,7 @@ def test_an_address_that_a_name_server_named_is_said_to_be_its_word(address: str
         link.call(105, {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "name"),
     [
         (HTTP, "HTTP"),

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock, Mock, patch
 
-import pytest
 from confluent_kafka import KafkaError, Message
+from support.rows import each_row
 
 from dlq.archive.schema import SEGMENT, to_records, to_table
 from dlq.archive.store import LocalStore
@@ -392,7 +392,7 @@ def text_of(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_what_is_archived_of_each_letter_is_what_always_was(way: str) -> None:
     golden = stored(way)
     found = document_of(way, golden["wire"])
@@ -400,14 +400,14 @@ def test_what_is_archived_of_each_letter_is_what_always_was(way: str) -> None:
     assert text_of(found) == text_of(golden)  # headers stay in their order, too
 
 
-@pytest.mark.parametrize("way", sorted(WAYS.keys() - {"import"}))  # a line's number is part of its id
+@each_row("way", sorted(WAYS.keys() - {"import"}))  # a line's number is part of its id
 def test_letters_read_one_by_one_are_those_of_one_batch(way: str) -> None:
     wire = [one["letter"] for one in stored(way)["wire"]]
     alone = chain.from_iterable(read_letters(way, [letter]).records for letter in wire)
     assert to_rows([*alone]) == to_rows(read_letters(way, wire).records)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_a_golden_letter_has_every_column_of_the_archive(way: str) -> None:
     golden = stored(way)
     assert min(len(golden["archived"]), len(golden["wire"])) >= 6
@@ -415,7 +415,7 @@ def test_a_golden_letter_has_every_column_of_the_archive(way: str) -> None:
         assert [*row] == SEGMENT.names
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_a_letter_that_was_exported_and_imported_again_is_the_same(way: str) -> None:
     records = read_letters(way, [one["letter"] for one in stored(way)["wire"]]).records
     for record in records:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from pika import spec
 from support.brokers.hostile import amqp_delivery, amqp_frame, remoting_frame
+from support.rows import each_row
 
 from dlq.connectors.activemq import openwire, stomp
 from dlq.connectors.activemq.openwire import MAGIC
@@ -73,7 +74,7 @@ def test_no_change_of_a_stored_rocketmq_message_is_anything_but_an_error_of_ours
             list(decode(bytes(data)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("protocol", "beginning", "words"),
     [
         ("amqp", struct.pack(">BHIB", 3, 1, 2**31, 0), "a frame of 2147483648 bytes"),

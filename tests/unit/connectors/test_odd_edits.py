@@ -5,6 +5,7 @@ from functools import partial, reduce
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.amqp10 import typed as amqp10
 from dlq.connectors.amqp10.values import NOTHING, Value
@@ -37,7 +38,7 @@ BEFORE: dict[str, Callable[[Any], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("encode", BEFORE.values(), ids=list(BEFORE))
+@each_row("encode", BEFORE.values(), ids=list(BEFORE))
 def test_an_odd_value_is_encoded_or_refused(encode: Callable[[Any], bytes]) -> None:
     for value in ODD:
         try:
@@ -46,7 +47,7 @@ def test_an_odd_value_is_encoded_or_refused(encode: Callable[[Any], bytes]) -> N
             continue
 
 
-@pytest.mark.parametrize("encode", BEFORE.values(), ids=list(BEFORE))
+@each_row("encode", BEFORE.values(), ids=list(BEFORE))
 def test_what_is_nested_deeper_than_a_reader_looks_is_refused(encode: Callable[[Any], bytes]) -> None:
     for value in DEEP:
         with pytest.raises(ValueError, match="nested deeper than 32 levels"):

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-import pytest
 from support.analyzers.letters import record
+from support.rows import each_row
 
 from dlq.connectors.activemq import republishing as activemq
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -26,8 +26,8 @@ NAMES = (
 ODD = ("abc", "", "9" * 5_000, "\uff12", "1e999", "\x02", "-")
 
 
-@pytest.mark.parametrize("way", PREVIEWS)
-@pytest.mark.parametrize("where", ["headers", "properties"])
+@each_row("way", PREVIEWS)
+@each_row("where", ["headers", "properties"])
 def test_no_text_of_a_header_ends_a_plan(way: str, where: str) -> None:
     target, preview = PREVIEWS[way]
     for name in NAMES:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from support.archives import letter
+from support.rows import each_row
 
 from dlq.connectors.activemq.told import tell as told_by_activemq
 from dlq.connectors.kafka.raw_record import RawRecord, encode
@@ -35,7 +35,7 @@ WHOLE: dict[str, Any] = {
 BLOCK = edit(b"\x00\x00", set_headers={"tenant": "a"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "one", "other", "expected"),
     [
         (told_by_kafka, GONE, FOUND, True),

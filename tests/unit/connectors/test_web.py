@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import each_row
 from support.servers.hostile import Behaviour, Server, answering, certificate, dripping, endless, speaking_tls
 from support.waiting import SOON, UNHURRIED
 
@@ -173,7 +174,7 @@ _KEYS = (
 TABLES = ["[{" + ",".join(f'"{key}":{value}' for key in _KEYS) + "}]" for value in INNER]
 
 
-@pytest.mark.parametrize("content", [*SHAPES, *TABLES])
+@each_row("content", [*SHAPES, *TABLES])
 def test_answers_of_another_shape_are_no_reason_to_fall_over(content: str) -> None:
     one = content.removeprefix("[").removesuffix("]") if content.startswith("[{") else content
 
@@ -191,7 +192,7 @@ def test_answers_of_another_shape_are_no_reason_to_fall_over(content: str) -> No
             assert "answers something that is no" in str(error)  # noqa: PT017 - some shapes mean nothing
 
 
-@pytest.mark.parametrize("value", [*SHAPES, *(f'{{"m":{{"Name":{v},"QueueSize":{v}}}}}' for v in INNER)])
+@each_row("value", [*SHAPES, *(f'{{"m":{{"Name":{v},"QueueSize":{v}}}}}' for v in INNER)])
 def test_so_it_is_with_jolokia(value: str) -> None:
     with Server(answering(http(f'{{"status":200,"value":{value}}}'.encode()))) as server:
         jolokia = Jolokia(artemis(f"http://{server.address}/"), artemis=False)

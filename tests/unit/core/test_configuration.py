@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError
@@ -14,7 +15,7 @@ def sources(**changes: object) -> dict[str, Any]:
     return {"brokers": BROKERS, "sources": {"orders": {"broker": "shop", "queue": "q", **changes}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "place"),
     [
         *(
@@ -39,8 +40,8 @@ def test_what_means_nothing_is_named_with_its_place(data: dict[str, Any], place:
         parse(data)
 
 
-@pytest.mark.parametrize("section", ["brokers", "sources", "evidence", "profiles"])
-@pytest.mark.parametrize("name", ["../x", "", "-x", "a b", "naïve", "x\n", "x" * 101])
+@each_row("section", ["brokers", "sources", "evidence", "profiles"])
+@each_row("name", ["../x", "", "-x", "a b", "naïve", "x\n", "x" * 101])
 def test_a_name_that_no_file_may_have_is_refused(section: str, name: str) -> None:
     with pytest.raises(ConfigError, match=r"a name has letters, digits, '\.', '_' and '-' only, and 100"):
         parse({section: {name: {}}})

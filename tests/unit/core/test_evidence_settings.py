@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.credentials import password_of
 from dlq.core.configuration import parse
@@ -21,7 +22,7 @@ def test_a_store_needs_only_its_kind_and_place() -> None:
     assert store(url="postgresql://reader@db/shop", table="pay.t_dedup").table == "pay.t_dedup"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "text"),
     [
         ({"kind": "rocketmq-dedupe"}, "did you mean 'rocketmq-dedup'"),

@@ -8,6 +8,7 @@ import pika
 import pytest
 from corpus.report import entries, record
 from support.analyzers.letters import imported
+from support.rows import each_row
 
 from dlq.analyzers.rules import OF_ANY_BROKER, Facts, judge
 from dlq.connectors.activemq import republishing as activemq
@@ -87,8 +88,8 @@ AFTER = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKERS)
-@pytest.mark.parametrize("letter", PARKED)
+@each_row("kind", BROKERS)
+@each_row("letter", [letter.values[0] for letter in PARKED])
 def test_a_letter_that_was_replayed_and_dies_of_a_ttl_is_judged_by_that(letter: Record, kind: str) -> None:
     own = {name: text for name, text in letter.headers.items() if not name.startswith("x-death")}
     given = letter._replace(broker_kind=kind, headers=own, raw_properties=None, deaths=(), origin="o")
@@ -126,8 +127,8 @@ COUNTERS = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKERS)
-@pytest.mark.parametrize(("headers", "name", "after"), COUNTERS.values(), ids=list(COUNTERS))
+@each_row("kind", BROKERS)
+@each_row(("headers", "name", "after"), COUNTERS.values(), ids=list(COUNTERS))
 def test_a_counter_is_set_back(kind: str, headers: dict[str, str], name: str, after: str) -> None:
     letter = Record("r", "s", "b", kind, "dead", headers=headers, origin="o")
     sent = BROKERS[kind](letter, False)
@@ -191,7 +192,7 @@ BUSINESS = [
 ]
 
 
-@pytest.mark.parametrize("headers", BUSINESS)
+@each_row("headers", BUSINESS)
 def test_a_lone_business_property_is_no_failure(headers: dict[str, str]) -> None:
     assert by_hand(headers) is None
     assert restart(headers).gone == frozenset()
@@ -231,10 +232,8 @@ ATTEMPTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "attempts"), [*((name, 3) for name in RETRIES), *((name, 2) for name in ATTEMPTS)]
-)
-@pytest.mark.parametrize("kind", BROKERS)
+@each_row(("name", "attempts"), [*((name, 3) for name in RETRIES), *((name, 2) for name in ATTEMPTS)])
+@each_row("kind", BROKERS)
 def test_retries_are_attempts_beyond_the_first_in_any_spelling(kind: str, name: str, attempts: int) -> None:
     headers = {"errorMessage": "no stock", "originalQueue": "orders", name: "2"}
     maps = {"properties": headers} if kind == "rocketmq" else {"headers": headers}
@@ -271,8 +270,8 @@ HANDS = [
 ]
 
 
-@pytest.mark.parametrize("headers", HANDS)
-@pytest.mark.parametrize("kind", BROKERS)
+@each_row("headers", HANDS)
+@each_row("kind", BROKERS)
 def test_what_hands_write_in_any_spelling_is_read(kind: str, headers: dict[str, str]) -> None:
     maps = {"properties": headers} if kind == "rocketmq" else {"headers": headers}
     verdict = judge(Record("r", "s", "b", kind, "dead", **maps), FACTS)

@@ -1,6 +1,6 @@
 """The life of a failure: a table of what was said and what its letters did, and the state that follows."""
 
-import pytest
+from support.rows import each_row
 
 from dlq.core.failures import Action, Deaths, Event, State, by_fingerprint, life, make_event, until_letters
 from dlq.core.failures import until_time as until
@@ -41,7 +41,7 @@ TABLE: list[tuple[list[Event], int, int | None, int, State]] = [
 ]
 
 
-@pytest.mark.parametrize(("events", "letters", "last", "now", "state"), TABLE)
+@each_row(("events", "letters", "last", "now", "state"), TABLE)
 def test_a_state_follows_from_events_and_letters(
     events: list[Event], letters: int, last: int | None, now: int, state: State
 ) -> None:

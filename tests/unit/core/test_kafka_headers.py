@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from support.rows import each_row
 
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST, died_at
 
@@ -60,7 +61,7 @@ TOLD: list[tuple[Mapping[str, str], Place | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "expected"), TOLD)
+@each_row(("headers", "expected"), TOLD)
 def test_the_newest_headers_say_where_it_was(headers: Mapping[str, str], expected: Place | None) -> None:
     found = died_at(headers, "orders.dlq")
     assert (found and found[1:]) == expected

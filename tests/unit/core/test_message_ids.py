@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.analyzers.letters import imported
+from support.rows import each_row
 
 from dlq.connectors.activemq.records import Place, record_maker
 from dlq.connectors.activemq.stomp import Frame
@@ -15,7 +16,7 @@ from dlq.core.settings import Source
 DRAMATIQ = {"queue_name": "q", "actor_name": "pay", "args": [], "message_id": "d-1", "options": {}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "body", "known"),
     [
         ({"task": "shop.pay", "id": "t-1"}, b"[]", "t-1"),
@@ -41,7 +42,7 @@ def test_a_foreign_line_is_called_so_and_its_key_too() -> None:
     assert (record.message_id, record.key) == ("t-1", "t-1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "known"),
     [
         (b"__HDR_MESSAGE_ID:ID\\chost-1-2-3\\c1\\c1\\c1\\c5", "ID:host-1-2-3:1:1:1:5"),
@@ -52,7 +53,7 @@ def test_a_foreign_line_is_called_so_and_its_key_too() -> None:
         (b"a:b", "77"),
     ],
 )
-@pytest.mark.parametrize("key", ["message_id", "json:$.order"])
+@each_row("key", ["message_id", "json:$.order"])
 def test_artemis_numbers_are_the_physical_ids_alone(headers: bytes, known: str, key: str) -> None:
     source = Source("s", "b", queue="q", key=key)
     make = record_maker(ReadRequest(source, "drain", "p"), Place("q", "artemis", "2", "n"))

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.core import configuration
 from dlq.core.brokers import kinds
@@ -98,7 +99,7 @@ WITH_NUL: tuple[Mapping[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("document", WITH_NUL, ids=str)
+@each_row("document", WITH_NUL, ids=str)
 def test_what_no_kernel_takes_as_a_name_is_refused_at_once(document: Mapping[str, Any]) -> None:
     with pytest.raises(ConfigError, match="holds NUL"):
         configuration.parse({**BASE, **document})
@@ -120,8 +121,8 @@ def test_what_lies_beyond_every_calendar_is_refused(document: Mapping[str, Any])
         configuration.parse({**BASE, **document})
 
 
-@pytest.mark.parametrize("kind", [*kinds(), None])
-@pytest.mark.parametrize("wait", ["0s", "0.5ms", "2h", "25d", "99999999999w"])
+@each_row("kind", [*kinds(), None])
+@each_row("wait", ["0s", "0.5ms", "2h", "25d", "99999999999w"])
 def test_a_wait_that_no_driver_takes_is_refused(kind: str | None, wait: str) -> None:
     place = "profiles.x.alarm_timeout" if kind is None else "brokers.b.timeout"
     document = {"profiles": {"x": {"alarm_timeout": wait}}} if kind is None else {}

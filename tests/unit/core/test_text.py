@@ -5,11 +5,12 @@ import re
 import unicodedata
 
 import pytest
+from support.rows import each_row
 
 from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, list_names, shorten
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("hostile", "shown"),
     [
         ("\x1b[2Jgone", "\\x1b[2Jgone"),
@@ -101,7 +102,7 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize("what", NEEDED)
+@each_row("what", NEEDED)
 def test_invisible_characters_stay_where_a_script_or_an_emoji_needs_them(what: str) -> None:
     text = NEEDED[what]
     assert for_terminal(text) == text

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from support.rows import each_row
 
 from dlq.core.errors import UsageError
 from dlq.core.units import seconds, seconds_ahead, size, wait_seconds
@@ -13,8 +14,8 @@ def test_a_number_and_a_unit_are_read() -> None:
     assert (size("2GB"), size("1KiB"), size("9")) == (2_000_000_000, 1024, 9)
 
 
-@pytest.mark.parametrize("read", [seconds, seconds_ahead, size, wait_seconds])
-@pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "1e9", f"{'9' * 400}", "٣x"])
+@each_row("read", [seconds, seconds_ahead, size, wait_seconds])
+@each_row("text", ["", "x", "-1", "nan", "inf", "1e9", f"{'9' * 400}", "٣x"])
 def test_what_is_no_number_or_larger_than_anything_is_refused_in_a_short_line(
     read: Callable[[str], float], text: str
 ) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.core import urls
 from dlq.core.configuration import parse
@@ -60,21 +61,21 @@ def filled(table: Any, url: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("url", WITH_PASSWORD)
+@each_row("place", PLACES)
+@each_row("url", WITH_PASSWORD)
 def test_a_password_is_refused_in_every_url_and_is_not_repeated(place: str, url: str) -> None:
     with pytest.raises(ConfigError, match=f"{place} holds a password") as refused:
         parse(filled(PLACES[place], url))
     assert "geheim" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", WITHOUT)
+@each_row("url", WITHOUT)
 def test_a_url_without_a_password_is_taken(url: str) -> None:
     urls.check("place", url)
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("host", NO_ADDRESSES)
+@each_row("place", PLACES)
+@each_row("host", NO_ADDRESSES)
 def test_what_is_no_address_is_refused_in_every_url_in_a_short_line(place: str, host: str) -> None:
     for url in (f"http://{host}/x", f"http://me@{host}", f"http://good:1,{host}"):
         with pytest.raises(ConfigError, match=f"^{place}: .* is no host:port; write it like") as refused:
@@ -82,7 +83,7 @@ def test_what_is_no_address_is_refused_in_every_url_in_a_short_line(place: str, 
         assert len(str(refused.value)) < 400
 
 
-@pytest.mark.parametrize("url", WITH_PASSWORD)
+@each_row("url", WITH_PASSWORD)
 def test_a_url_is_shown_without_what_could_hide_a_password(url: str) -> None:
     assert "heim" not in urls.without_password(url)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.archives import letter, parquet
 from support.replaying import Replaying, fill, judge
+from support.rows import each_row
 
 from dlq.archive import manifests, schema, segments
 from dlq.archive.store import LocalStore
@@ -121,7 +122,7 @@ def test_a_plan_that_binds_no_content_is_not_applied(replay: Replaying) -> None:
     assert [one.content for one in planfile.letters(replay.store, plan)] == [""]
 
 
-@pytest.mark.parametrize("column", [name for name in SENT_COLUMNS if name != "record_id"])
+@each_row("column", [name for name in SENT_COLUMNS if name != "record_id"])
 def test_a_letter_without_a_block_is_bound_by_all_that_a_connector_may_look_at(column: str) -> None:
     one = letter(1, keys=("a", "b"), headers={"a": "b"})
     other = one._replace(**{column: {"keys": ("ab",), "headers": {"ab": ""}}.get(column, "another")})

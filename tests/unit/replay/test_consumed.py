@@ -1,6 +1,6 @@
 """What shows that the letters of a step are consumed, as a table of what a broker tells before and after."""
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.base import Consumption, Target
 from dlq.replay.consumed import Consumed, how_far_consumed, in_words
@@ -14,7 +14,7 @@ def told(waiting: int, acknowledged: int | None = None, consumers: int | None = 
     return Consumption("orders", waiting, consumers, acknowledged)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "now", "came_back", "expected"),
     [
         (told(0, 5), told(0, 15), 0, "consumed"),

@@ -7,6 +7,7 @@ import pytest
 from support.archives import letter
 from support.planning import Planning
 from support.replaying import fill
+from support.rows import each_row
 
 from dlq.core.clock import from_iso
 from dlq.core.record import Record
@@ -25,7 +26,7 @@ def lateness(record: Record) -> list[bool]:
     return [is_late(one, NOW) for one in deadlines(record, ())]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("expires", "2026-11-25T11:00:00+00:00"),
@@ -59,7 +60,7 @@ def test_a_deadline_that_has_passed_is_known_by_any_name_and_spelling(name: str,
     assert lateness(letter(1, properties={name: value}, published_at=NOW - HOUR * 3 // 2)) == [True]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("expires", ""),

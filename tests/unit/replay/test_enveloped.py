@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.core.failure_headers import strip_failure
 from dlq.core.record import Record
@@ -47,7 +48,7 @@ def test_a_failure_that_a_body_remembers_is_told(body: Any, what: str) -> None:
     assert what in (told(body) or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",

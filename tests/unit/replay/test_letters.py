@@ -2,6 +2,7 @@
 
 import pytest
 from support.archives import letter
+from support.rows import each_row
 
 from dlq.connectors.base import Target
 from dlq.core.record import Record
@@ -20,7 +21,7 @@ def key(record: Record, target: Target = PUBLISH, by_business_key: bool = False)
     return replay_key(record, target, by_business_key)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         message(2),
@@ -30,7 +31,7 @@ def key(record: Record, target: Target = PUBLISH, by_business_key: bool = False)
         message(2, key="order-17"),
     ],
 )
-@pytest.mark.parametrize("target", [PUBLISH, RESUME])
+@each_row("target", [PUBLISH, RESUME])
 def test_resuming_and_publishing_any_copy_of_a_transaction_have_one_key(
     other: Record, target: Target
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from support.archives import letter
 from support.planning import Planning, ids
 from support.replaying import fill, judge
+from support.rows import each_row
 
 from dlq.analyzers.analysis import analyze
 from dlq.archive import segments, views
@@ -269,7 +270,7 @@ def test_the_configuration_limits_where_letters_go(plan: Planning, pattern: str,
     assert header.left_out == ({} if goes else {"not_allowed": 2})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "patterns", "goes"),
     [
         ("queue:orders,payments.execute", ["orders*"], False),

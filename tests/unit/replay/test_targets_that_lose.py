@@ -3,6 +3,7 @@
 import pytest
 from support.planning import Planning
 from support.replaying import Replaying, fill
+from support.rows import each_row
 
 from dlq.connectors.base import Limits, Target, least
 from dlq.core.provenance import REPLAY_ID
@@ -60,7 +61,7 @@ TEMPORARY = [
 ]
 
 
-@pytest.mark.parametrize("target", TEMPORARY, ids=str)
+@each_row("target", TEMPORARY, ids=str)
 def test_a_name_that_lived_with_a_connection_is_no_target(target: Target) -> None:
     assert why_temporary(target)
 

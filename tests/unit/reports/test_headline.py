@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.reports import headline
 
@@ -31,7 +32,7 @@ def incident(**values: Any) -> dict[str, Any]:
 _WHO = "1,230 letters, orders and payments"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "said"),
     [
         ({}, f"pay-gw did not answer from 16:13 to 16:53 UTC: {_WHO}; over."),

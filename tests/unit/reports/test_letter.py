@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 from support.archives import MINUTE, letter, write_analysis, write_segment
+from support.rows import each_row
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore
@@ -246,8 +247,8 @@ class Evil:
         return Path.unlink, ("/tmp/never",)
 
 
-@pytest.mark.parametrize("protocol", range(2, 6))
-@pytest.mark.parametrize("pack", [bytes, zlib.compress])
+@each_row("protocol", range(2, 6))
+@each_row("pack", [bytes, zlib.compress])
 def test_a_pickle_is_never_unpickled_and_the_texts_in_it_are_shown(
     protocol: int, pack: Callable[[bytes], bytes]
 ) -> None:

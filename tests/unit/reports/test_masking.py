@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.core.configuration import parse
 from dlq.core.settings import Mask
@@ -32,8 +33,8 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("canary", CANARIES)
-@pytest.mark.parametrize("around", ["{}", 'say "{}", please', '{{"a":"{}"}}', "x={}&y=1", "({})"])
+@each_row("canary", CANARIES)
+@each_row("around", ["{}", 'say "{}", please', '{{"a":"{}"}}', "x={}&y=1", "({})"])
 def test_personal_data_is_found_in_any_surrounding(canary: str, around: str) -> None:
     assert canary not in Masker().text(around.format(canary))
 
@@ -78,7 +79,7 @@ def test_names_below_the_name_of_a_secret_are_masked() -> None:
     assert json.loads(masked["body_text"]) == {"token": {"[email]": "[token]", "of [masked]": True}}
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@each_row("text", HARMLESS)
 def test_what_is_not_personal_stays(text: str) -> None:
     assert Masker().text(text) == text
 
@@ -119,7 +120,7 @@ def found_anywhere(document: Any, canary: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("canary", CANARIES)
+@each_row("canary", CANARIES)
 def test_a_planted_canary_is_nowhere_in_a_document_even_inside_base64(canary: str) -> None:
     document = everything(canary)
     assert found_anywhere(document, canary)
@@ -158,7 +159,7 @@ UNREADABLE: Mapping[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("what", UNREADABLE)
+@each_row("what", UNREADABLE)
 def test_a_body_that_is_no_plain_text_is_withheld_and_counted(what: str) -> None:
     body = UNREADABLE[what]
     masker = Masker()
@@ -198,7 +199,7 @@ def test_a_json_rule_hides_members_in_text_and_in_base64() -> None:
 CARD = '{"card":{"number":"abc-SECRET-2"}}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "rule", "hidden"),
     [
         ("header:X-Customer", {"header": "x-cust*"}, {"key"}),
@@ -347,8 +348,8 @@ def leaks(masked: str, content: bytes) -> bool:
     return MAIL in masked or encoded[8:-8] in plain
 
 
-@pytest.mark.parametrize("written", WRITTEN)
-@pytest.mark.parametrize("packed", PACKED)
+@each_row("written", WRITTEN)
+@each_row("packed", PACKED)
 def test_no_way_of_packing_passes(packed: str, written: str) -> None:
     content = PACKED[packed](CONTENT)
     text, masker = WRITTEN[written](content), Masker()
@@ -357,7 +358,7 @@ def test_no_way_of_packing_passes(packed: str, written: str) -> None:
     assert masker.withheld > 0
 
 
-@pytest.mark.parametrize("deep", range(1, 10))
+@each_row("deep", range(1, 10))
 def test_no_number_of_layers_passes(deep: int) -> None:
     text = MAIL
     for _ in range(deep):
@@ -478,8 +479,8 @@ def test_a_header_that_is_a_number_may_be_a_card(number: float) -> None:
     assert masked["headers"] | {"card": ""} == {"card": "", "tries": 3, "ok": True, "none": None}
 
 
-@pytest.mark.parametrize("how", SPELLED)
-@pytest.mark.parametrize("around", ["{}", "seen {} there", "first\n{}\nlast", '{{"a": "{}",}}'])
+@each_row("how", SPELLED)
+@each_row("around", ["{}", "seen {} there", "first\n{}\nlast", '{{"a": "{}",}}'])
 def test_no_other_spelling_passes(how: str, around: str) -> None:
     text = around.format(SPELLED[how])
     masked = Masker().text(text)
@@ -518,7 +519,7 @@ LISTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", LISTS)
+@each_row("text", LISTS)
 def test_numbers_in_lists_dates_and_digests_are_no_cards(text: str) -> None:
     masker = Masker()
     assert (masker.text(text), masker.withheld) == (text, 0)
@@ -537,7 +538,7 @@ def test_half_a_surrogate_pair_in_a_spelling_ends_nothing(text: str) -> None:
     assert Masker().text(text) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "torn",
     [
         '{"n": ' + "9" * 5000 + ', "card": {"number": "SECRET"}}',
@@ -564,8 +565,8 @@ def test_no_oddity_of_json_hides_from_a_path(torn: str) -> None:
     assert masker.withheld > 0
 
 
-@pytest.mark.parametrize("name", ["dlq_replay_of", "dlq_replay_id", "record_id", "plan", "fingerprint"])
-@pytest.mark.parametrize("value", ["4111111111111111", base64.b64encode(MAIL.encode()).decode().rstrip("=")])
+@each_row("name", ["dlq_replay_of", "dlq_replay_id", "record_id", "plan", "fingerprint"])
+@each_row("value", ["4111111111111111", base64.b64encode(MAIL.encode()).decode().rstrip("=")])
 def test_what_a_letter_calls_by_our_names_is_masked_as_all_else(name: str, value: str) -> None:
     assert value not in json.dumps(Masker().document({"headers": {name: value}, "properties": {name: value}}))
 
@@ -583,7 +584,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_names_are_no_base64(name: str) -> None:
     masker = Masker()
     assert (masker.text(f"at {name} there"), masker.withheld) == (f"at {name} there", 0)

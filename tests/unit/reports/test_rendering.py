@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from support.archives import write_analysis
 from support.reporting import CANARY, EARLIER, HOSTILE, LATEST, rendered, store
+from support.rows import each_row
 
 from dlq.archive.store import LocalStore
 from dlq.reports import report, terminal
@@ -54,7 +55,7 @@ def test_markdown_of_strangers_is_inert() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "live",
     ["@all", "\\@user", "#12", "\\#12", "org/repo#12", "!12", "$12", "%12", "~bug", "&12", "GH-12", "gh-7",
      "https://evil.example", "www.evil.example", "a@evil.example", "user@0123abc"],

@@ -1,6 +1,7 @@
 """--fail-on: what passes, what does not, and what is no threshold."""
 
 import pytest
+from support.rows import each_row
 
 from dlq.core.errors import UsageError
 from dlq.reports.thresholds import NAMES, parse
@@ -8,7 +9,7 @@ from dlq.reports.thresholds import NAMES, parse
 COUNTS = {**dict.fromkeys(NAMES, 0), "total": 200, "unknown": 21, "replay": 5, "oldest": 5400}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "told"),
     [
         ("unknown > 10%", "unknown > 10%: unknown is 10.5% (21 of 200)"),

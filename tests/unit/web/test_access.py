@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from starlette.requests import HTTPConnection
 from support.consoles import Serve
+from support.rows import each_row
 
 from dlq.cli.app import run
 from dlq.core.configuration import parse
@@ -122,7 +123,7 @@ def test_a_proxy_that_names_nobody_or_several_is_not_believed(serve: Serve, name
     assert answer.status_code == 400
 
 
-@pytest.mark.parametrize(
+@each_row(
     "headers",
     [
         [(b"x-forwarded-user", b"eve"), (b"x-forwarded-groups", b"staff"), (b"x-forwarded-groups", b"ops")],

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.analyzers.groups.advice import ADVICE, Known, advise
 from dlq.analyzers.groups.duplicates import Duplicate
@@ -87,7 +88,7 @@ ADVISED: list[tuple[Known, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("of", "advice", "words"), ADVISED)
+@each_row(("of", "advice", "words"), ADVISED)
 def test_advice_follows_from_what_is_known(of: Known, advice: str, words: str) -> None:
     said, reason = advise(of)
     assert said == advice
@@ -124,8 +125,8 @@ DISCARDED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("more", "words"), DISCARDED)
-@pytest.mark.parametrize("cause", ["check_max_exceeded", "check_skipped"])
+@each_row(("more", "words"), DISCARDED)
+@each_row("cause", ["check_max_exceeded", "check_skipped"])
 def test_a_discarded_transaction_is_told_where_to_look_it_up(
     cause: str, more: dict[str, Any], words: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from support.rows import each_row
 
 from dlq.analyzers.groups import bursts
 from dlq.analyzers.groups.bursts import DEFAULT_PREFETCH, Standing, burst_id, oldest_known, reason
@@ -37,7 +37,7 @@ SAID: list[tuple[str, Standing, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("of", "said"), [case[1:] for case in SAID], ids=[case[0] for case in SAID])
+@each_row(("of", "said"), [case[1:] for case in SAID], ids=[case[0] for case in SAID])
 def test_each_letter_is_told_what_it_shows(of: Standing, said: str) -> None:
     assert reason(of) == said
 

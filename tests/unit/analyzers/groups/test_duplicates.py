@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from support.rows import each_row
 
 from dlq.analyzers.groups.duplicates import Duplicate, Shared, of_letter, of_rocketmq_letter
 
@@ -41,7 +41,7 @@ LETTERS: list[tuple[str, str, list[Shared], bool, Duplicate]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record_id", "keys", "coordinated", "said"),
     [case[1:] for case in LETTERS],
     ids=[c[0] for c in LETTERS],
@@ -88,9 +88,7 @@ ROCKETMQ: list[tuple[str, list[Shared], bool | None, str | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("keys", "replayed", "kind"), [case[1:] for case in ROCKETMQ], ids=[case[0] for case in ROCKETMQ]
-)
+@each_row(("keys", "replayed", "kind"), [case[1:] for case in ROCKETMQ], ids=[case[0] for case in ROCKETMQ])
 def test_every_kind_of_rocketmqs_duplicates_is_told_apart(
     keys: list[Shared], replayed: bool | None, kind: str | None
 ) -> None:
@@ -111,7 +109,7 @@ SHAPES: list[tuple[str, list[Shared], bool, tuple[str | None, bool | None, bool,
 ]
 
 
-@pytest.mark.parametrize(("record_id", "keys", "replayed", "said"), SHAPES)
+@each_row(("record_id", "keys", "replayed", "said"), SHAPES)
 def test_an_older_letter_of_its_id_makes_it_a_copy_unless_it_was_replayed(
     record_id: str, keys: list[Shared], replayed: bool, said: tuple[Any, ...]
 ) -> None:

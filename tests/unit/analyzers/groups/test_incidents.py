@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
+from support.rows import each_row
 
 from dlq.analyzers.groups.incidents import FRESH, SLOT, Slot, find, in_parts, incidents, kind_of
 
@@ -104,9 +105,7 @@ SCENES: list[tuple[str, str, list[Slot], dict[tuple[str, str], Part]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "slots", "told"), [scene[1:] for scene in SCENES], ids=[scene[0] for scene in SCENES]
-)
+@each_row(("kind", "slots", "told"), [scene[1:] for scene in SCENES], ids=[scene[0] for scene in SCENES])
 def test_a_burst_is_an_incident_and_what_is_usual_is_not(
     kind: str, slots: list[Slot], told: dict[tuple[str, str], Part]
 ) -> None:

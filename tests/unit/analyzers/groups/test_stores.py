@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.analyzers.groups import stores
 from dlq.analyzers.groups.stores import (
@@ -131,7 +132,7 @@ ASKS: list[tuple[str, str, Letter, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("store", "source", "letter", "asked"), ASKS)
+@each_row(("store", "source", "letter", "asked"), ASKS)
 def test_a_store_is_asked_about_letters_it_may_know(
     store: str, source: str, letter: Letter, asked: bool
 ) -> None:

@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
+from support.rows import each_row
 
 from dlq.analyzers.groups import transactions
 from dlq.analyzers.groups.transactions import (
@@ -248,9 +249,9 @@ ENDED: list[tuple[str, list[tuple[int | None, int]], list[tuple[str, int | None,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("_", "ends", "found"), ENDED, ids=[name for name, *_ in ENDED])
+@each_row(("ends", "found"), [row for _, *row in ENDED], ids=[name for name, *_ in ENDED])
 def test_an_offset_means_the_newest_copy_there_that_is_older_than_the_op_record(
-    _: str, ends: list[tuple[int | None, int]], found: list[tuple[str, int | None, int]]
+    ends: list[tuple[int | None, int]], found: list[tuple[str, int | None, int]]
 ) -> None:
     assert list(ended_copies(COPIES, ends)) == found
     assert list(ended_copies([], ends)) == []

@@ -16,6 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from cronsim import CronSim
+from support.rows import each_row
 
 from dlq.cli import app, schedules
 from dlq.cli.schedules import Call
@@ -64,12 +65,12 @@ def seconds_between_runs(line: str) -> set[float]:
     return {(b - a).total_seconds() for a, b in pairwise(moments)}
 
 
-@pytest.mark.parametrize("every", INTERVALS)
+@each_row("every", INTERVALS)
 def test_the_crontab_line_fires_as_often_as_it_says(every: str) -> None:
     assert seconds_between_runs(schedules.crontab(call(every))) == {schedules.seconds(every)}
 
 
-@pytest.mark.parametrize("every", INTERVALS)
+@each_row("every", INTERVALS)
 def test_systemd_fires_as_often_as_it_says(every: str) -> None:
     if every in CALENDARS:
         assert schedules.schedule(every).calendar == CALENDARS[every]
@@ -88,7 +89,7 @@ def seconds_between_events(program: str, every: str) -> set[float]:
     return {(b - a).total_seconds() for a, b in pairwise(map(datetime.fromisoformat, times))}
 
 
-@pytest.mark.parametrize("every", ["7m", "90m", "30s", "5h", "2d", "0m", "45m", "2w"])
+@each_row("every", ["7m", "90m", "30s", "5h", "2d", "0m", "45m", "2w"])
 def test_what_cron_cannot_express_is_refused(every: str) -> None:
     with pytest.raises(UsageError, match="cron cannot express"):
         schedules.crontab(call(every))
@@ -161,8 +162,8 @@ def test_systemd_accepts_the_units(tmp_path: Path, secrets: list[str]) -> None:
     assert SYSTEMD is None or "soon" in complaints(tmp_path, broken)
 
 
-@pytest.mark.parametrize("every", INTERVALS)
-@pytest.mark.parametrize("limit", [None, 600.0])
+@each_row("every", INTERVALS)
+@each_row("limit", [None, 600.0])
 def test_kubernetes_accepts_the_cron_job(every: str, limit: float | None) -> None:
     text = schedules.kubernetes(call(every, profile="Night.ly_1", secrets=["SHOP_SECRET"], max_seconds=limit))
     job = yaml.safe_load(text)
@@ -202,8 +203,8 @@ def test_profiles_that_become_alike_are_jobs_of_their_own() -> None:
 LINE_BREAKS = ["a\n* * * * * evil", "a\rb", "a\0b", "a\x1b[2J", "a\u2028b", "a\udcffb"]
 
 
-@pytest.mark.parametrize("text", LINE_BREAKS)
-@pytest.mark.parametrize("field", ["folder", "words", "environment"])
+@each_row("text", LINE_BREAKS)
+@each_row("field", ["folder", "words", "environment"])
 def test_what_would_begin_a_line_of_its_own_is_refused(field: str, text: str) -> None:
     value: Any = {"folder": text, "words": ["/bin/dlq", text], "environment": {"PATH": text}}[field]
     with pytest.raises(UsageError, match="cannot stand in a schedule"):

@@ -7,6 +7,7 @@ from socket import socket
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.cli.app import run
 from dlq.connectors.base import DeadLetterPlace
@@ -122,7 +123,7 @@ def queue(name: str, **values: Any) -> dict[str, Any]:
     return {"name": name, "type": "classic", "messages": 1, "consumers": 0, **values}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "is_found"),
     [
         ("orders.dlq", True), ("dlq-orders", True), ("orders_error", True), ("orders_skipped", True),

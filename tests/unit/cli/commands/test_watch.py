@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.archive import losses
 from dlq.archive.store import LocalStore
@@ -43,7 +44,7 @@ def at(folder: Path) -> MemoryBroker:
     return broker_at(f"memory://{folder}/broker.db")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "last", "expected"),
     [
         (Gauge(5, 1, 10), Gauge(7, 1, 14), (0.6, 0.4)),  # 4 went, and yet there are 2 more

@@ -1,6 +1,7 @@
 """The expiry inside an AMQP message goes; everything else stays, byte for byte."""
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.republishing import without_expiry
 
@@ -27,7 +28,7 @@ def test_ttl_and_absolute_expiry_time_go_and_all_else_stays(wide: bool) -> None:
     assert without_expiry(message) == header + ANNOTATIONS + properties(b"@", wide) + BODY
 
 
-@pytest.mark.parametrize(
+@each_row(
     "message",
     [
         b"\x00Sp\xc0\x02\x01A" + ANNOTATIONS + b"\x00SsE" + BODY,

@@ -19,6 +19,7 @@ from support.brokers.hostile_amqp10 import (
     letter,
     usual,
 )
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
@@ -166,7 +167,7 @@ ODD_STATES = {
 }
 
 
-@pytest.mark.parametrize("state", ODD_STATES)
+@each_row("state", ODD_STATES)
 def test_a_commit_that_is_neither_accepted_nor_rejected_is_in_doubt_and_goes_once(state: str) -> None:
     with Server(broker := Taking({COMMIT: lambda _peer, frame: became(frame, ODD_STATES[state])})) as server:
         sent, error = published(server.address)

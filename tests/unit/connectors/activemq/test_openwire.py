@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -72,7 +73,7 @@ def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
     assert reader.version == openwire.VERSION
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"HTTP/1.1 400 Bad Request\r\n",
@@ -110,7 +111,7 @@ def test_text_is_written_as_java_reads_it(text: str, data: bytes) -> None:
     assert openwire.modified_utf8(text) == data
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind", "data"),
     [
         ("true", "boolean", b"\1\1"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.openwire import Letter, Reader, Writer
@@ -165,7 +166,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("data", "value", "text"), VALUES)
+@each_row(("data", "value", "text"), VALUES)
 def test_values_have_their_type_and_java_s_text(data: bytes, value: Value, text: str) -> None:
     assert list(stream_of(data)) == [value]
     assert java_text(value) == text
@@ -174,7 +175,7 @@ def test_values_have_their_type_and_java_s_text(data: bytes, value: Value, text:
     assert len(data) == 1 or not is_value(data[:-1])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "single", "text"),
     [
         (0.1, True, "0.1"),
@@ -217,8 +218,8 @@ MAP_OF_ONE = b"\x0b\0\0\0\1\0\1k"
 DEEP = {"lists": (b"\x0c\0\0\0\1", "[", "]"), "maps": (MAP_OF_ONE, "{k=", "}")}
 
 
-@pytest.mark.parametrize("levels", [31, 32, 33, 34, 100_000])
-@pytest.mark.parametrize("what", DEEP)
+@each_row("levels", [31, 32, 33, 34, 100_000])
+@each_row("what", DEEP)
 def test_a_value_is_whole_however_deep_it_nests(what: str, levels: int) -> None:
     around, begins, ends = DEEP[what]
     data = around * levels + b"\x0d\0\0\0\1x"
@@ -254,10 +255,8 @@ def test_compressed_content_is_unpacked() -> None:
     assert body_of(MAP, compressed(MAP, flushed.compress(b"x") + flushed.flush(zlib.Z_SYNC_FLUSH))) == b"x"
 
 
-@pytest.mark.parametrize("kind", [TEXT, BYTES, MAP])
-@pytest.mark.parametrize(
-    "content", [b"no zlib", zlib.compress(b"a" * 1000)[:-5], zlib.compress(bytes(2**23)), b""]
-)
+@each_row("kind", [TEXT, BYTES, MAP])
+@each_row("content", [b"no zlib", zlib.compress(b"a" * 1000)[:-5], zlib.compress(bytes(2**23)), b""])
 def test_content_that_does_not_unpack_or_to_too_much_is_kept_as_it_came(kind: int, content: bytes) -> None:
     found = dispatch(frame(letter(kind)))._replace(message=compressed(kind, content))
     kept = frame_of(found)
@@ -307,7 +306,7 @@ def rows(names: str) -> Iterator[str]:
         yield b"".join(row).decode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "expected"),
     [
         ("", []),

@@ -1,6 +1,7 @@
 """What a broker's no means is decided by code, class or whole text, never by what is shown of it."""
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack, refusal, thrown_by
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
@@ -8,7 +9,7 @@ from dlq.core.errors import AccessDenied, BrokerError, NotFound
 LONG = "x" * 400
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "thrown", "means"),
     [
         ("AMQ339013 Error committing 5", None, CommitFailed),

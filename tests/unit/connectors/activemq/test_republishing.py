@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.queues import pattern_of
 from dlq.connectors.activemq.republishing import preview, target_of, wire
@@ -37,7 +38,7 @@ def previewed(record: Record, target: Target = ORDERS) -> SendPreview:
     return preview(Outgoing(0, record, target, PROVENANCE))
 
 
-@pytest.mark.parametrize("name", OF_THE_BROKER)
+@each_row("name", OF_THE_BROKER)
 def test_what_would_shadow_or_expire_the_replay_is_never_sent(name: str) -> None:
     record = letter(headers={name: "old", "tenant": "42"})
     assert "old" not in sent(record, keep_headers=True)[0].values()
@@ -116,7 +117,7 @@ def test_what_would_close_the_connection_is_a_problem(record: Record, words: str
     assert words in (previewed(record).problem or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "text", "holds"),
     [
         ("int", "5", True), ("int", "-2147483648", True), ("int", "5.0", False), ("int", "2147483648", False),

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, escape, headers_of, text_of, unescape
 from dlq.core.errors import ConnectionLost
@@ -137,8 +138,8 @@ def test_rubbish_ends_in_frames_or_one_error(rubbish: bytes) -> None:
         )
 
 
-@pytest.mark.parametrize("step", [1, 7, 10_000])
-@pytest.mark.parametrize("length", [3, 4, 60, 70_000])
+@each_row("step", [1, 7, 10_000])
+@each_row("length", [3, 4, 60, 70_000])
 def test_a_property_that_is_no_length_holds_up_no_frame(step: int, length: int) -> None:
     reader = FrameReader("token")
     frames = [

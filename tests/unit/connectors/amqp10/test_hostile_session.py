@@ -9,6 +9,7 @@ import pytest
 from support.brokers.hostile import amqp10, flood, hang_up, listen, once
 from support.brokers.hostile_amqp10 import LETTER as SENDING
 from support.brokers.hostile_amqp10 import Taking, flow
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
@@ -172,7 +173,7 @@ ENDLESS: Mapping[str, tuple[int, Callable[[socket.socket], None], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("harm", ENDLESS)
+@each_row("harm", ENDLESS)
 def test_what_never_ends_is_ended(harm: str) -> None:
     when, behaviour, words = ENDLESS[harm]
     patience = TIMEOUT if "no answer" in words else SOON

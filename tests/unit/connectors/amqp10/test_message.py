@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.amqp10 import message, values
 from dlq.connectors.amqp10.frames import AMQP_HEADER, OPEN, SASL_HEADER, FrameReader, frame
@@ -60,8 +61,8 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize("footer", [FOOTER, b""])
+@each_row("name", BODIES)
+@each_row("footer", [FOOTER, b""])
 def test_a_body_is_taken_out_and_put_back_byte_for_byte(name: str, footer: bytes) -> None:
     sections, body, encoded = BODIES[name]
     whole = HEADER + HOP + ANNOTATIONS + BARE + sections + footer
@@ -129,7 +130,7 @@ def test_values_are_shown_with_what_their_types_mean() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("encoded", "shown"),
     [
         ("83000001a20d47bffa", "2026-11-24T11:19:25.050Z"),
@@ -221,10 +222,8 @@ def test_frames_are_the_same_however_the_bytes_are_cut(size: int) -> None:
     assert found[1].field(1, "default") == found[1].field(7, "default") == "default"
 
 
-@pytest.mark.parametrize(
-    "value", [b"\xa1\x02hi", b"\xa0\x02\xff\x00", b"\xb1\x00\x00\x00\x02hi", b"\xb0\x00\x00\x00\x01x"]
-)
-@pytest.mark.parametrize("footer", [b"", b"\x00\x53\x78\xc1\x01\x00"])
+@each_row("value", [b"\xa1\x02hi", b"\xa0\x02\xff\x00", b"\xb1\x00\x00\x00\x02hi", b"\xb0\x00\x00\x00\x01x"])
+@each_row("footer", [b"", b"\x00\x53\x78\xc1\x01\x00"])
 def test_a_value_that_is_text_or_bytes_is_taken_out_where_that_is_asked_for(
     value: bytes, footer: bytes
 ) -> None:

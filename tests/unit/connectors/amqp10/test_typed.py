@@ -19,6 +19,7 @@ from proton import (
     ulong,
     ushort,
 )
+from support.rows import each_row
 
 from dlq.connectors.activemq import amqp10_records
 from dlq.connectors.amqp10 import message
@@ -45,7 +46,7 @@ def edited(**changes: object) -> dict[str, object]:
     return {name: bytes(value) if name == "binary" else value for name, value in after.properties.items()}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "wanted", "found"),
     [
         ("text", "b", "b"), ("text", None, None), ("text", True, True), ("text", {"a": [1]}, {"a": [1]}),
@@ -67,7 +68,7 @@ def test_a_value_keeps_its_type(name: str, wanted: object, found: object) -> Non
     assert {key: value for key, value in after.items() if key != name} == others
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "wanted"),
     [
         ("truth", "maybe"), ("truth", 1), ("ubyte", 256), ("ubyte", True), ("int", "x"), ("int", 1.5),

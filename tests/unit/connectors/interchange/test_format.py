@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.archive.schema import to_records, to_table
 from dlq.connectors.interchange.format import line_of, parse_line, record_of
@@ -22,7 +23,7 @@ def archived(kind: str, **fields: Any) -> Record:
     return next(to_records(to_table([record])))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("column", "line"),
     [
         ("attempts", {"kind": "rocketmq", "headers": {"reconsumeTimes": HUGE}}),
@@ -57,7 +58,7 @@ def test_what_no_column_can_hold_is_null(column: str, line: dict[str, Any]) -> N
     assert [*record.headers] == [*line.get("headers", {})]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "reason"),
     [
         ({"offset": "x"}, "record.offset must be a whole number, not 'x'"),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 from support.brokers.hostile_kafka import compact
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
@@ -71,8 +72,8 @@ LOGINS: dict[str, tuple[bytes, ...]] = {
 }
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-@pytest.mark.parametrize("what", LOGINS)
+@each_row("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@each_row("what", LOGINS)
 def test_a_server_that_means_harm_at_the_login_is_named_in_a_line(what: str, mechanism: str) -> None:
     with Server(saying(*LOGINS[what])) as server:
         said = login(server.address, mechanism)
@@ -207,8 +208,8 @@ def answer(records: bytes) -> bytes:
     return head + struct.pack(">i", len(records)) + records
 
 
-@pytest.mark.parametrize("attributes", range(8))
-@pytest.mark.parametrize("records", [b"", b"\xff" * 40, b"\x7f" * 40, b"\x82SNAPPY\0" + b"\x7f" * 40])
+@each_row("attributes", range(8))
+@each_row("records", [b"", b"\xff" * 40, b"\x7f" * 40, b"\x82SNAPPY\0" + b"\x7f" * 40])
 def test_what_is_no_batch_is_no_crash(attributes: int, records: bytes) -> None:
     head = struct.pack(">qiibIhiqqqhii", 0, 49 + len(records), 0, 2, 0, attributes, 0, 0, 0, -1, -1, -1, 3)
     with pytest.raises(Unreadable):

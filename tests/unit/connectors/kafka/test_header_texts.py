@@ -1,6 +1,7 @@
 """Headers of a Kafka record as texts."""
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.kafka.header_texts import bytes_of, edit, text_of, texts_of
 from dlq.connectors.kafka.raw_record import Headers, RawRecord, decode, encode
@@ -19,7 +20,7 @@ VALUES: list[tuple[bytes | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), VALUES)
+@each_row(("value", "text"), VALUES)
 def test_a_value_is_shown_as_text_where_it_is_that(value: bytes | None, text: str) -> None:
     assert text_of(value) == text
     assert bytes_of(text) == (value or b"")
@@ -42,7 +43,7 @@ NUMBERS: list[tuple[str, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "text"), NUMBERS)
+@each_row(("name", "value", "text"), NUMBERS)
 def test_numbers_that_spring_writes_in_binary_are_decimal_text(name: str, value: bytes, text: str) -> None:
     assert texts_of([(name, value)]) == {name: text}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.archives import letter
+from support.rows import each_row
 from support.waiting import SOON
 
 from dlq.connectors.base import Outgoing, Target
@@ -130,7 +131,7 @@ RISKS: list[tuple[Record, bool, str | None, set[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("record", "is_compacted", "problem", "to_name"), RISKS)
+@each_row(("record", "is_compacted", "problem", "to_name"), RISKS)
 def test_what_would_harm_is_left_out_or_asked_for_by_name(
     record: Record, is_compacted: bool, problem: str | None, to_name: set[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """Where a reading starts in each partition, without a broker."""
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.kafka.cluster import Log, Place, Topic
@@ -39,7 +40,7 @@ CUTS: list[tuple[str, Checkpoint, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("resume", "expected"), [row[1:] for row in CUTS], ids=[row[0] for row in CUTS])
+@each_row(("resume", "expected"), [row[1:] for row in CUTS], ids=[row[0] for row in CUTS])
 def test_a_log_is_cut_where_what_was_read_ends_earlier_now(resume: Checkpoint, expected: bool) -> None:
     assert is_cut(resume) is expected
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pika import exceptions
+from support.rows import each_row
 
 from dlq.connectors import credentials
 from dlq.connectors.base import ReadRequest
@@ -97,7 +98,7 @@ def test_a_secret_that_cannot_be_had_is_one_line(settings: dict[str, object], re
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "text", "kind"),
     [
         (403, "ACCESS_REFUSED - access to queue 'q' refused", AccessDenied),
@@ -134,7 +135,7 @@ def test_texts_of_the_broker_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in str(refusal(404, "no queue '\x1b[2J'", shop()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "argument", "policy", "version", "limit"),
     [
         ("classic", 5, None, "4.3.6", None),

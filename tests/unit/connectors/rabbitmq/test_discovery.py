@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.discovery import places
 from dlq.connectors.rabbitmq.patterns import matches
@@ -88,7 +89,7 @@ CASES: Mapping[str, tuple[Sequence[Values], Sequence[Values], Mapping[str, str]]
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_of_what_a_dead_letter_exchange_feeds_that_is_dead_where_letters_stay(case: str) -> None:
     queues, bindings, found = CASES[case]
     told = {

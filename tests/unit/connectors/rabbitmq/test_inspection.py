@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.inspection import may_release
 
 QUORUM: dict[str, Any] = {"queue_type": "quorum", "policies_known": True, "delivery_limit": None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("topology", "version", "may"),
     [
         ({**QUORUM, "delivery_limit": 1}, (4, 3, 0), True),

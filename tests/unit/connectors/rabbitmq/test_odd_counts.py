@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.consumption import _acknowledged
 from dlq.connectors.rabbitmq.discovery import places
@@ -10,7 +10,7 @@ from dlq.connectors.rabbitmq.discovery import places
 ODD = [None, "x", [1], {"a": 1}, -1, 1e300, True, "\x1b[2J"]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@each_row("odd", ODD, ids=repr)
 def test_what_is_no_count_counts_nothing(odd: Any) -> None:
     assert _acknowledged({"q": {"messages": 1, "message_stats": {"ack": odd, "get_no_ack": 2}}}) == {"q": 2}
     counts = dict.fromkeys(("messages", "consumers", "head_message_timestamp"), odd)

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.routes import topic_matches
 
@@ -23,7 +24,7 @@ MATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "key", "does"), MATCHES)
+@each_row(("pattern", "key", "does"), MATCHES)
 def test_words_stars_and_hashes(pattern: str, key: str, does: bool) -> None:
     assert topic_matches(pattern, key) is does
 

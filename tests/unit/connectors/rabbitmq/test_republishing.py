@@ -2,6 +2,7 @@ from collections.abc import Mapping
 
 import pika
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.values import binary, described_value, mapping, sequence, string, symbol
@@ -53,22 +54,22 @@ def sent(record: Record, keep_headers: bool = False) -> Properties:
     return decode(block_to_send(record, PROVENANCE, keep_headers))
 
 
-@pytest.mark.parametrize("name", BROKER_OWNED)
-@pytest.mark.parametrize("keep_headers", [False, True])
+@each_row("name", BROKER_OWNED)
+@each_row("keep_headers", [False, True])
 def test_what_the_broker_made_is_never_sent(name: str, keep_headers: bool) -> None:
     record = letter({name: "x", "tenant": 42})
     assert sent(record, keep_headers).headers == {"tenant": "42", **PROVENANCE}
     assert preview(Outgoing(0, record, ORDERS, PROVENANCE, keep_headers)).stripped == [name]
 
 
-@pytest.mark.parametrize("name", OF_FRAMEWORKS)
+@each_row("name", OF_FRAMEWORKS)
 def test_the_traces_of_a_failure_are_kept_only_on_request(name: str) -> None:
     record = letter({name: "x"})
     assert name not in sent(record).headers
     assert name in sent(record, keep_headers=True).headers
 
 
-@pytest.mark.parametrize("name", OF_APPLICATIONS)
+@each_row("name", OF_APPLICATIONS)
 def test_the_headers_of_applications_are_kept(name: str) -> None:
     assert sent(letter({name: "x"})).headers[name] == "x"
 
@@ -172,7 +173,7 @@ UNROUTABLE = letter()._replace(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "to", "target"),
     [
         (DIED, "origin", Target("queue", "orders")),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pika
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.amqp import edits, typed
 from dlq.connectors.rabbitmq.republishing import edit_headers, edit_properties
@@ -46,7 +47,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("changed", "expected"), SAID.values(), ids=list(SAID))
+@each_row(("changed", "expected"), SAID.values(), ids=list(SAID))
 def test_an_edit_says_it(changed: dict[str, Any], expected: dict[str, Any]) -> None:
     before = after()
     found = after(**changed)
@@ -63,7 +64,7 @@ def test_a_number_keeps_its_width() -> None:
     assert b"\x05triesI\x00\x00\x00\x04" in inner
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [("n", "many"), ("n", 2**40), ("flag", "yes"), ("rascal", "orders"), ("rascal", [1]), ("list", {"a": 1}),
      ("price", "1.505"), ("at", "noon")],

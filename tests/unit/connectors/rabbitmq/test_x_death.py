@@ -3,6 +3,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.x_death import deaths, rejections
 from dlq.core.record import Death
@@ -69,7 +70,7 @@ def test_lone_surrogates_in_a_history_of_text_are_escaped() -> None:
     assert found == (Death(r"\ud800", routing_keys=(r"\ud800",)),)
 
 
-@pytest.mark.parametrize("nothing", [None, 5, "", "System.Object", "[[[[", "1", [None], [[]], {}, "[1]"])
+@each_row("nothing", [None, 5, "", "System.Object", "[[[[", "1", [None], [[]], {}, "[1]"])
 def test_what_tells_of_no_death_gives_none(nothing: object) -> None:
     assert deaths(nothing) == ()
 
@@ -79,9 +80,7 @@ def test_no_text_makes_it_fail(text: str) -> None:
     assert isinstance(deaths(text), tuple)
 
 
-@pytest.mark.parametrize(
-    "piece", ["a", "1", "[", "{", "{a", "datetime.datetime(1, ", "a=[", "reason=", "(", "9L"]
-)
+@each_row("piece", ["a", "1", "[", "{", "{a", "datetime.datetime(1, ", "a=[", "reason=", "(", "9L"])
 def test_hostile_texts_cost_no_more_than_their_length(piece: str) -> None:
     started = time.process_time()
     deaths("{" + piece * (65_000 // len(piece)))

@@ -1,7 +1,7 @@
 """Which broker can say that a letter was not sent to it: the very one, or none."""
 
-import pytest
 from support.brokers.hostile import remoting
+from support.rows import each_row
 from support.servers.hostile import Server
 
 from dlq.connectors.rocketmq.bounds import masters, why_another
@@ -11,7 +11,7 @@ from dlq.connectors.rocketmq.description import RocketBroker
 SENT_TO = {"a#master 10.0.0.1:10911": 1, "a#epoch 3": 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("then", "now", "words"),
     [
         (SENT_TO, SENT_TO, None),

@@ -9,6 +9,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.connectors.rocketmq.bodies import plain_body
 from dlq.connectors.rocketmq.message import (
@@ -62,7 +63,7 @@ def test_a_filler_is_skipped() -> None:
     assert list(decode(encode(PLAIN) + filler + encode(PLAIN))) == [PLAIN, PLAIN]
 
 
-@pytest.mark.parametrize("cut", range(1, len(encode(PLAIN))))
+@each_row("cut", range(1, len(encode(PLAIN))))
 def test_a_message_cut_anywhere_is_a_protocol_error(cut: int) -> None:
     with pytest.raises(ProtocolError):
         list(decode(encode(PLAIN)[:cut]))
@@ -140,8 +141,8 @@ def test_every_compression_is_undone(sys_flag: int, stored: bytes) -> None:
             plain_body(stored, sys_flag, limit=100)
 
 
-@pytest.mark.parametrize("sys_flag", [0x1, 0x101, 0x201, 0x301, 0x701])
-@pytest.mark.parametrize("body", [b"", b"no such thing", zlib.compress(BIG)[:30]])
+@each_row("sys_flag", [0x1, 0x101, 0x201, 0x301, 0x701])
+@each_row("body", [b"", b"no such thing", zlib.compress(BIG)[:30]])
 def test_a_damaged_compressed_body_is_a_protocol_error(sys_flag: int, body: bytes) -> None:
     if sys_flag == 0x201 and body == b"":
         assert plain_body(body, sys_flag) == b""

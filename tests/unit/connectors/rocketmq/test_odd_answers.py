@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.brokers.hostile import remoting
+from support.rows import each_row
 from support.servers.hostile import Server
 
 from dlq.connectors.base import Target
@@ -105,7 +106,7 @@ def test_an_op_record_of_too_many_digits_ends_nothing() -> None:
     assert finished_offsets(b"7," + b"9" * 5000 + b",12") == [7, 12]
 
 
-@pytest.mark.parametrize("odd", ["", "1e3", "٣", "0x1", True, 1.5, None, [1], 2**63, -(2**63) - 1])
+@each_row("odd", ["", "1e3", "٣", "0x1", True, 1.5, None, [1], 2**63, -(2**63) - 1])
 def test_a_long_is_one_of_java(odd: object) -> None:
     with pytest.raises(ValueError, match="number"):
         long(odd)

@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties
@@ -29,7 +30,7 @@ ORIGINS: list[tuple[dict[str, str], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("properties", "expected"), ORIGINS)
+@each_row(("properties", "expected"), ORIGINS)
 def test_the_origin_is_what_the_properties_prove(properties: dict[str, str], expected: str | None) -> None:
     told = properties.get("DLQ_ORIGIN_TOPIC") or properties.get("RETRY_TOPIC")
     assert origin_of(told, "pay") == expected

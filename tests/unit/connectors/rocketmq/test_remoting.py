@@ -10,6 +10,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.connectors import lenient_json
 from dlq.connectors.rocketmq.remoting import (
@@ -82,7 +83,7 @@ def test_the_signature_covers_the_sorted_values_and_the_body() -> None:
     assert sign_fields({"a": "1"}, b"", None) == {"a": "1"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         struct.pack(">i", 3) + b"abc",
@@ -142,9 +143,7 @@ def test_fastjson_is_read(text: str, expected: object) -> None:
     assert lenient_json.loads(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "{0:", '{0:"a"', "{0 1}", "[1 2]", "{0:1}x", "{0:" * 100, "nul", "{0:}"]
-)
+@each_row("text", ["", "{", "{0:", '{0:"a"', "{0 1}", "[1 2]", "{0:1}x", "{0:" * 100, "nul", "{0:}"])
 def test_what_is_no_document_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         lenient_json.loads(text)

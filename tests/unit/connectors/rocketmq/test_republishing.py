@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rocketmq.message import BATCH, encode_properties
@@ -34,7 +35,7 @@ TARGETS: list[tuple[Record, str, Target | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("letter", "to", "expected"), TARGETS)
+@each_row(("letter", "to", "expected"), TARGETS)
 def test_a_letter_has_the_target_that_is_named(letter: Record, to: str, expected: Target | None) -> None:
     assert target_of(letter, to) == expected
 
@@ -202,8 +203,8 @@ ATTRIBUTES: list[tuple[dict[str, str] | None, dict[str, str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("target", [Target("topic", "orders"), Target("group", "pay")], ids=str)
-@pytest.mark.parametrize(("attributes", "properties", "risk", "warning"), ATTRIBUTES)
+@each_row("target", [Target("topic", "orders"), Target("group", "pay")], ids=str)
+@each_row(("attributes", "properties", "risk", "warning"), ATTRIBUTES)
 def test_what_a_topic_is_for_decides_whether_a_letter_goes_there_unnamed(
     target: Target, attributes: dict[str, str] | None, properties: dict[str, str], risk: str, warning: str
 ) -> None:
@@ -251,7 +252,7 @@ CODES = [
 ]
 
 
-@pytest.mark.parametrize(("code", "remark", "expected"), CODES)
+@each_row(("code", "remark", "expected"), CODES)
 def test_result_codes_mean_what_the_broker_did(code: int, remark: str, expected: str) -> None:
     assert outcome_of(Frame(code, 1, True, 0, remark, {}, b""))[0] == expected
 

@@ -1,6 +1,6 @@
 """Where a reading starts in each queue, without a broker."""
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
@@ -26,7 +26,7 @@ STARTS: list[tuple[Checkpoint, bool, tuple[str, int, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("resume", "is_anew", "expected"), STARTS)
+@each_row(("resume", "is_anew", "expected"), STARTS)
 def test_a_reading_starts_at_the_checkpoint_of_the_store_that_is_there(
     resume: Checkpoint, is_anew: bool, expected: tuple[str, int, int]
 ) -> None:

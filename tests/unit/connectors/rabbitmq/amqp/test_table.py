@@ -5,6 +5,7 @@ import pika
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.edits import EMPTY, edit, text_header
@@ -62,7 +63,7 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("typed_value", "shown"), SHOWN)
+@each_row(("typed_value", "shown"), SHOWN)
 def test_every_type_is_shown(typed_value: bytes, shown: str) -> None:
     assert only_header(typed_value) == shown
 
