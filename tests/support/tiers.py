@@ -138,7 +138,7 @@ EVERY = {
     "tests/unit/reports/test_masking.py": 12,
     "tests/unit/reports/test_rendering.py": 4,
     "tests/unit/replay/test_model.py": 2,
-    "tests/unit/test_costs.py": 16,
+    "tests/unit/test_costs.py": 8,
     "tests/unit/web/test_access.py": 4,
     "tests/unit/web/test_agents.py": 6,
     "tests/unit/web/test_attacks.py": 9,
