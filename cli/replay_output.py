@@ -22,10 +22,11 @@ _LONG = 120
 
 def show_plan(context: Context, made: Made) -> None:
     """Where the letters go, what is stripped, what stays, and the next command."""
-    header, edited = made.header, made.document["edited"]
+    header = made.header
     out = context.console.print
     pace = f" at {header.rate:g} a second" if header.rate else ""
-    changed = f", {edited:,} of them edited" if edited else ""
+    counts = ((name, made.document[name]) for name in ("edited", "unwrapped"))
+    changed = "".join(f", {count:,} of them {name}" for name, count in counts if count)
     out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}")
     if header.reason:
         out(block_for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
@@ -36,7 +37,7 @@ def show_plan(context: Context, made: Made) -> None:
     _section(context, "mind", header.warnings, {})
     _show_still_queued(context, made.document)
     if made.differences:
-        out("\nedited")
+        out("\nchanged")
         for line in made.differences:
             out(f"  {line}")
     out("")

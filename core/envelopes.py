@@ -3,7 +3,7 @@
 There the memory of the retries is in the body, which goes back byte for byte: whoever judges a letter, and
 whoever plans its way back, must see the same. Bodies are strangers': nothing is unserialized or run, what is
 looked at is bounded, and each look costs its length at most. Sources: PhpSerializer, Envelope and the stamps
-of Symfony Messenger; `as_task_v1` of Celery (app/amqp.py).
+of Symfony Messenger; `as_task_v1` of Celery (app/amqp.py); EasyNetQ's Error.
 """
 
 import re
@@ -91,6 +91,7 @@ def _text_at(body: bytes, at: int, length: int) -> str:
 # --- JSON ---
 
 _CELERY = {"task", "id", "args", "kwargs", "retries"}
+_EASYNETQ = {"Exchange", "RoutingKey", "Message", "BasicProperties", "Exception"}
 _TASK = re.compile(rb'"retries": ?\d')
 _KEY = re.compile(
     rb'"(?:x[-_])?(?:orig|source|error|exception|stack|backtrace|failure|failed|dlq)', re.IGNORECASE
@@ -122,6 +123,14 @@ def read_task(body: bytes) -> Mapping[str, Any] | None:
         return None
     document = _document(body)
     return document if document.keys() >= _CELERY else None
+
+
+def read_error(body: bytes) -> Mapping[str, Any] | None:
+    """An error of EasyNetQ, with the message in it; None for every other body."""
+    if not body.startswith(b"{") or b'"BasicProperties"' not in body:
+        return None
+    document = _document(body)
+    return document if document.keys() >= _EASYNETQ else None
 
 
 class Envelope(NamedTuple):

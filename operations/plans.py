@@ -134,8 +134,12 @@ def make_plan(desk: Desk, wanted: PlanWanted, opener: Opener | None = None) -> M
     )
     with Brokers(desk.settings, opener or partial(connect, desk)) as brokers:
         header = make(desk.store, desk.settings, how, brokers)
-    differences = list(edits.differences(desk.store, header, how.edits))
-    return Made(header, _describe_plan(desk, header, len(how.edits.changed)), differences)
+    changes = edits.load(desk.store, header)
+    return Made(
+        header,
+        _describe_plan(desk, header, len(changes.changed)),
+        list(edits.differences(desk.store, header, changes)),
+    )
 
 
 def _choose(desk: Desk, wanted: PlanWanted) -> str | None:
@@ -164,13 +168,14 @@ def approve_plan(desk: Desk, prefix: str, reason: str = "", digest: str | None =
     }
 
 
-def _describe_plan(desk: Desk, header: Header, edited: int) -> Document:
-    """What `replay plan` tells of a new plan, of which `edited` letters go back changed."""
+def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
+    """What `replay plan` tells of a new plan, of which `changed` letters go back changed."""
     return {
         "plan": header.plan,
         "digest": header.digest,
         "selected": header.letters,
-        "edited": edited,
+        "edited": changed - header.unwrapped,
+        "unwrapped": header.unwrapped,
         "left_out": dict(header.left_out),
         "targets": dict(header.targets),
         "target_brokers": {target: list(header.brokers_of(target)) for target in header.targets},

@@ -31,7 +31,7 @@ from dlq.replay.planfile import Header, edits_name, letters
 
 _MOST_DIFF_LINES = 20
 _MOST_LETTERS = 50
-_LARGEST = 2 * 2**30
+LARGEST = 2 * 2**30
 """Bytes of all edits of a plan, which are in memory at once."""
 _Mask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What may be shown of a letter: of its `headers`, `properties` and `body_base64`."""
@@ -41,12 +41,13 @@ class Edits:
     """The edits of one plan, by record id."""
 
     def __init__(self, lines: Mapping[str, bytes]) -> None:
-        self._lines = lines
+        """`lines`: one for each of them."""
+        self.lines = lines
 
     @property
     def changed(self) -> Collection[str]:
         """The record ids that are edited."""
-        return self._lines.keys()
+        return self.lines.keys()
 
     def apply(self, record: Record) -> Record:
         """The record as it is to be sent.
@@ -54,22 +55,17 @@ class Edits:
         Where the broker's package can (`edit_headers`), the headers that stay keep their bytes; elsewhere, or
         with changed properties, the connector encodes all of them anew.
         """
-        line = self._lines.get(record.record_id)
+        line = self.lines.get(record.record_id)
         if line is None:
             return record
-        document = json.loads(line)
-        changes: dict[str, Any] = {}
-        body = body_of(document) if {"body_text", "body_base64"} & document.keys() else record.body
-        if body != record.body:
-            changes |= {"body": body, "body_size": len(body), "body_sha256": sha256(body).hexdigest()}
         try:
-            return record._replace(**changes, **_maps(record, document))
+            return change(record, json.loads(line))
         except UsageError as error:
             raise UsageError(f"the edit of letter {record.record_id[:12]} cannot be sent: {error}") from error
 
     def check_used(self, used: Collection[str]) -> None:
         """Every edit belongs to a letter of the plan; raises UsageError for one that does not."""
-        unused = sorted(self._lines.keys() - set(used))
+        unused = sorted(self.lines.keys() - set(used))
         if unused:
             raise UsageError(
                 f"{len(unused)} edited letters are not in the plan, the first is {for_terminal(unused[0])}: "
@@ -78,11 +74,20 @@ class Edits:
 
     def content(self, used: Iterable[str]) -> bytes:
         """The file that is kept beside the plan."""
-        return b"".join(self._lines[record_id].strip() + b"\n" for record_id in sorted(used))
+        return b"".join(self.lines[record_id].strip() + b"\n" for record_id in sorted(used))
 
     def digest(self, used: Collection[str]) -> str | None:
         """What the plan remembers of the edits."""
         return sha256(self.content(used)).hexdigest() if used else None
+
+
+def change(record: Record, document: Mapping[str, Any]) -> Record:
+    """The record with what a line says otherwise; raises UsageError for what cannot be sent."""
+    changes: dict[str, Any] = {}
+    body = body_of(document) if {"body_text", "body_base64"} & document.keys() else record.body
+    if body != record.body:
+        changes |= {"body": body, "body_size": len(body), "body_sha256": sha256(body).hexdigest()}
+    return record._replace(**changes, **_maps(record, document))
 
 
 def planned_outgoing(letter: Letter, record: Record, changes: Edits, keep_headers: Keep) -> Outgoing | None:
@@ -179,10 +184,8 @@ def load(store: Store, header: Header) -> Edits:
     if header.edits is None:
         return NO_EDITS
     with store.open(edits_name(header.plan)) as file:
-        if file.seek(0, os.SEEK_END) > _LARGEST:
-            raise ArchiveError(
-                f"{edits_name(header.plan)} in the archive is larger than {_LARGEST >> 30} GiB"
-            )
+        if file.seek(0, os.SEEK_END) > LARGEST:
+            raise ArchiveError(f"{edits_name(header.plan)} in the archive is larger than {LARGEST >> 30} GiB")
         file.seek(0)
         content = file.read()
     if sha256(content).hexdigest() != header.edits:

@@ -1,11 +1,12 @@
 """Letters whose body, and not their headers, remembers that they failed: sent as they are, a consumer takes
 the envelope for the order, or the first hiccup for the last one."""
 
-from dlq.core.envelopes import read_envelope, read_stamps, read_task
+from dlq.core.envelopes import read_envelope, read_error, read_stamps, read_task
 from dlq.core.record import Record
 
 _SERIALIZED = b"O:", b"TzozNj"
 """How PHP's serialization begins, and its base64."""
+_ERROR_TYPE = "EasyNetQ.SystemMessages.Error"
 
 
 def memory_in_body(record: Record) -> str | None:
@@ -23,6 +24,8 @@ def memory_in_body(record: Record) -> str | None:
     retries = task["retries"] if task else 0
     if isinstance(retries, int) and retries:
         return f"its body is a task of Celery's first protocol, which counts {retries} retries there"
+    if record.properties.get("type", "").startswith(_ERROR_TYPE) or read_error(body):
+        return "its body is an error of EasyNetQ, around the message"
     if read_envelope(body):
         return "its body is an envelope that tells of the failure, around the message"
     return None

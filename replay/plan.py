@@ -31,7 +31,7 @@ from dlq.replay import came_back, content, deadlines, planfile, still_queued, tw
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
-from dlq.replay.edits import NO_EDITS, Edits
+from dlq.replay.edits import LARGEST, NO_EDITS, Edits
 from dlq.replay.enveloped import memory_in_body
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, make_outgoing, replay_key, transaction_of
@@ -39,6 +39,7 @@ from dlq.replay.load import PLANNED_COLUMNS, Loader
 from dlq.replay.origins import Origins
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
+from dlq.replay.unwrapping import unwrap
 
 DEFAULT_TARGET = "failed"
 """`--to` unless told: back to what failed, the `default_target` of the letter's kind of broker."""
@@ -66,6 +67,8 @@ class Wanted:
     keep_headers: Keep = False
     witness: bool = False
     edits: Edits = NO_EDITS
+    unwrap: bool = False
+    """What remembers its failure in its body goes as the message in it; that names no letter."""
     actor: str | None = None
     reason: str | None = None
 
@@ -142,6 +145,7 @@ class _Tally:
     told_by_letters: Counter[str] = field(default_factory=Counter)
     places: dict[tuple[str, Target], None] = field(default_factory=dict)
     edited: set[str] = field(default_factory=set)
+    unwrapped: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
 
     def warn(self, text: str) -> None:
@@ -153,10 +157,11 @@ class _Tally:
 class _Candidate:
     """A letter on its way into the plan: its record, its replay, and what the verdict advises."""
 
-    __slots__ = ("advice", "letter", "record")
+    __slots__ = ("advice", "letter", "record", "wrapped")
 
-    def __init__(self, record: Record, advice: str | None, letter: Letter) -> None:
-        self.record, self.advice, self.letter = record, advice, letter
+    def __init__(self, record: Record, advice: str | None, letter: Letter, wrapped: str | None) -> None:
+        """`wrapped`: why it is not unwrapped, though that is wanted."""
+        self.record, self.advice, self.letter, self.wrapped = record, advice, letter, wrapped
 
 
 class _Planner:
@@ -167,6 +172,10 @@ class _Planner:
         self._by_key = {name for name, source in settings.sources.items() if source.key != "message_id"}
         self._business_keys: set[str] = set()
         self._tally = _Tally()
+        self._lines: dict[str, bytes] = {}
+        """Of edits, and of what is unwrapped."""
+        self._changes = Edits(self._lines)
+        self._unwrapped_size = 0
         self._destinations = Destinations(brokers, self._tally.warn)
         self._moment = now()
         self._origins = Origins(store)
@@ -178,6 +187,7 @@ class _Planner:
 
     def make(self, wanted: Wanted) -> Header:
         """Choose the letters, write them, and return the header."""
+        self._lines |= wanted.edits.lines
         with tempfile.TemporaryFile() as spool:
             draft = Draft(spool)
             draft.add(islice(self._letters(wanted), wanted.limit))
@@ -247,11 +257,29 @@ class _Planner:
         if not is_allowed(target, self._settings.replay.targets):
             self._tally.left_out[_not_allowed(wanted, self._settings.replay.targets)] += 1
             return None
+        wrapped = self._unwrap(record) if wanted.unwrap else None
         lap = lap_of(record)
         key = replay_key(record, target, record.source in self._by_key)
-        bound = content.digest(stored, target, record.record_id in wanted.edits.changed)
+        bound = content.digest(stored, target, record.record_id in self._changes.changed)
         letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target, bound)
-        return _Candidate(record, advice, letter)
+        return _Candidate(record, advice, letter, wrapped)
+
+    def _unwrap(self, record: Record) -> str | None:
+        """Change a letter to the message in it, where it remembers its failure in its body and nobody has
+        edited it; why that cannot be done. Raises UsageError for too many."""
+        if record.record_id in self._lines or memory_in_body(record) is None:
+            return None
+        try:
+            line = unwrap(record)
+        except UsageError as error:
+            return str(error)
+        self._unwrapped_size += len(line)
+        if self._unwrapped_size > LARGEST:
+            raise UsageError(
+                f"--unwrap changes more than {LARGEST >> 30} GiB: take fewer letters, with --limit"
+            )
+        self._lines[record.record_id] = line
+        return None
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
         insists = wanted.takes(candidate.record.record_id) and not self._died_again(candidate, state)
@@ -323,7 +351,7 @@ class _Planner:
         if sha256(candidate.record.body).hexdigest() != candidate.record.body_sha256:
             self._tally.warn(_DAMAGED)
             return "risky"
-        record = wanted.edits.apply(candidate.record)
+        record = self._changes.apply(candidate.record)
         outgoing = make_outgoing(letter, record, wanted.keep_headers)
         preview = self._brokers.get(letter.broker).preview(outgoing)
         for warning in preview.warnings:
@@ -332,7 +360,10 @@ class _Planner:
             self._tally.warn(f"left out as risky: {preview.problem}")
             return "risky"
         memory = memory_in_body(record)
-        remembered: dict[Any, str] = {"letter": f"{memory} (--edit changes it)"} if memory else {}
+        if candidate.wrapped is not None:
+            self._tally.warn(f"left out as risky: {memory}; --unwrap leaves it: {candidate.wrapped} (--edit)")
+            return "risky"
+        remembered: dict[Any, str] = {"letter": f"{memory} (--unwrap or --edit changes it)"} if memory else {}
         unless_named = {**preview.unless_named, **self._deadlines(record, preview, wanted), **remembered}
         unnamed = wanted.why_unnamed(unless_named, record.record_id)
         if unnamed is not None:
@@ -368,9 +399,12 @@ class _Planner:
             self._tally.warn(FIX_FIRST)
         if letter.record_id in wanted.edits.changed:
             self._tally.edited.add(letter.record_id)
+        elif letter.record_id in self._changes.changed:
+            self._tally.unwrapped.add(letter.record_id)
 
     def _commit(self, draft: Draft, wanted: Wanted) -> Header:
         tally, moment = self._tally, now()
+        changed = tally.edited | tally.unwrapped
         left_on, unproven = self._proof(wanted)
         header = Header(
             plan="",
@@ -391,15 +425,16 @@ class _Planner:
             brokers=dict(tally.brokers),
             target_brokers={target: tuple(names) for target, names in tally.target_brokers.items()},
             segments=self._segments(draft),
-            edits=wanted.edits.digest(tally.edited),
+            edits=self._changes.digest(changed),
+            unwrapped=len(tally.unwrapped),
             actor=wanted.actor,
             reason=wanted.reason,
             private=sorted(tally.private & tally.targets.keys()),
         )
         digest = draft.digest(header)
         header = replace(header, digest=digest, plan=f"{iso(moment)[:19].translate(_COMPACT)}-{digest[:6]}")
-        if tally.edited:
-            self._store.put(planfile.edits_name(header.plan), wanted.edits.content(tally.edited))
+        if changed:
+            self._store.put(planfile.edits_name(header.plan), self._changes.content(changed))
         draft.commit(self._store, header)
         return header
 

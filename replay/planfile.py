@@ -95,6 +95,8 @@ class Header:
     """Segment -> digest of its record ids when the plan was made."""
     edits: str | None = None
     """SHA-256 of the file of edits."""
+    unwrapped: int = 0
+    """How many of them `--unwrap` made."""
     digest: str = ""
     actor: str | None = None
     """Who made it; None in a plan of an older dlq."""
@@ -367,7 +369,7 @@ def _to_line(letter: Letter) -> bytes:
 def _digest(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
     # Those that plans of an older dlq do not have.
-    for name in ("actor", "reason", "told_by_letters", "target_brokers", "private"):
+    for name in ("actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped"):
         if not fields[name]:
             del fields[name]
     whole = lines.copy()

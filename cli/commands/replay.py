@@ -53,6 +53,14 @@ _Edit = Annotated[
         help="These letters, with changed bodies or headers: edited lines of dlq export.",
     ),
 ]
+_Unwrap = Annotated[
+    bool,
+    typer.Option(
+        "--unwrap",
+        help="Send the message that a body holds beside its failure (a JSON envelope, EasyNetQ's error; "
+        "Celery's retries start at 0). Others of that kind stay left out as risky.",
+    ),
+]
 _Fixed = Annotated[
     bool, typer.Option("--fixed", help="The cause is mended: take in letters of the advice fix_first.")
 ]
@@ -97,6 +105,7 @@ def plan(
     rate: _Rate = None,
     limit: _Limit = None,
     edit: _Edit = None,
+    unwrap: _Unwrap = False,
     fixed: _Fixed = False,
     any_advice: _AnyAdvice = False,
     keep_headers: _KeepHeaders = False,
@@ -110,7 +119,8 @@ def plan(
 
     Left out are letters whose advice is check_first, fix_first, never or hold, those without a verdict, and
     those that the ledger knows. --fixed takes in fix_first; --any-advice, or naming letters, takes in all.
-    An edit plans the letters of its file, and --where those that it adds to them.
+    An edit plans the letters of its file, and --where those that it adds to them. --unwrap chooses none: it
+    changes what of the chosen ones remembers its failure in its body.
 
     Example: dlq replay plan --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
@@ -125,7 +135,9 @@ def plan(
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
     changes = edits.read(edit) if edit is not None else edits.NO_EDITS
     selection = Selection(where, source, since, incident, failure)
-    how = Wanted(None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, reason=reason)
+    how = Wanted(
+        None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, unwrap, reason=reason
+    )
     made = make_plan(context.desk_of(as_), PlanWanted(ids or (), selection, how))
     if not made.header.letters:
         say_what_is_not_judged(context)

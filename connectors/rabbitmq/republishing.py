@@ -292,13 +292,6 @@ _TOO_LARGE_FOR_4 = (
 _Applies = Callable[[Record, Mapping[str, str], Mapping[str, str], Target], bool]
 _WARNINGS: tuple[tuple[_Applies, str], ...] = (
     (
-        lambda _record, properties, _headers, _target: (
-            "EasyNetQ.SystemMessages.Error" in properties.get("type", "")
-        ),
-        "an EasyNetQ error letter wraps the original message in its body; a consumer of the origin "
-        "cannot read the wrapper: put the original back with --edit",
-    ),
-    (
         lambda record, _properties, _headers, _target: record.dead_letter_queue.endswith(".XQ"),
         "Dramatiq counts its retries in the body, which stays as it is: where they are used up, the first "
         "failure kills it again",

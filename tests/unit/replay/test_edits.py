@@ -71,7 +71,7 @@ def test_edits_that_fill_the_memory_are_refused(
 ) -> None:
     [before] = fill(plan.store, 1)
     header = plan(Wanted(edits=edits.read(edit_file(tmp_path, line_of(before) | {"body_text": "new"}))))
-    monkeypatch.setattr(edits, "_LARGEST", 10)
+    monkeypatch.setattr(edits, "LARGEST", 10)
     with pytest.raises(ArchiveError, match="is larger than"):
         edits.load(plan.store, header)
 

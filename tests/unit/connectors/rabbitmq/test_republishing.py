@@ -144,7 +144,6 @@ def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
 @pytest.mark.parametrize(
     ("record", "target", "text"),
     [
-        (letter(type="EasyNetQ.SystemMessages.Error, EasyNetQ"), ORDERS, "EasyNetQ"),
         (letter()._replace(body_size=17 * 2**20), ORDERS, "16 MiB"),
         (letter({"x-delay": 5}), Target("exchange", "late", "k"), "x-delay"),
         (letter(reply_to="answers"), ORDERS, "reply_to"),

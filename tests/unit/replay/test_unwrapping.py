@@ -1,0 +1,249 @@
+"""The message that a body holds beside its failure: what is taken out, and what stays as it is."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from support.archives import letter
+from support.planning import Planning, ids
+from support.replaying import Replaying, fill, judge
+
+from dlq.connectors.rabbitmq.amqp import edits as amqp_edit
+from dlq.connectors.rabbitmq.amqp import table
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+from dlq.operations.plans import LEFT_OUT
+from dlq.replay import edits, planfile
+from dlq.replay.enveloped import memory_in_body
+from dlq.replay.plan import Wanted
+from dlq.replay.unwrapping import unwrap
+
+ORDER = '{"id": 7,  "price": 1.10}'
+FAILURE = {"originalTopic": "orders", "retryCount": 2, "error": {"type": "Declined", "message": "no"}}
+TASK = b'{"task": "pay", "id": "1", "args": [{"retries": 5}], "kwargs": {},  "retries" : 3, "eta": null}'
+PROPERTIES = {
+    "ContentType": "application/json",
+    "DeliveryMode": 2,
+    "Priority": 0,
+    "Type": "Shop.Order, Shop",
+    "AppId": "",
+    "UserId": "shop",
+    "CorrelationId": "stale",
+    "CorrelationIdPresent": False,
+    "Headers": {
+        "$type": "Dictionary",
+        "tenant": base64.b64encode(b"acme").decode(),
+        "region": {"$type": "System.Byte[], mscorlib", "$value": base64.b64encode(b"eu").decode()},
+        "tries": 3,
+        "x-death": [{"count": 1}],
+    },
+}
+ERROR = {
+    "RoutingKey": "orders",
+    "Exchange": "shop",
+    "Queue": "orders",
+    "Exception": "System.Exception: no",
+    "Message": ORDER,
+    "DateTime": "2026-11-29T02:46:49Z",
+    "BasicProperties": PROPERTIES,
+}
+
+
+def enveloped(payload: Any = None, **more: Any) -> bytes:
+    return json.dumps({**FAILURE, "payload": {"id": 7} if payload is None else payload, **more}).encode()
+
+
+def of(body: bytes, **columns: Any) -> Record:
+    return letter(1, body=body, headers={"h": "v"}, **columns)
+
+
+def taken(record: Record) -> Record:
+    return edits.change(record, json.loads(unwrap(record)))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (enveloped(ORDER), ORDER.encode()),
+        (enveloped("paid: <7>"), b"paid: <7>"),
+        (enveloped(base64.b64encode(ORDER.encode()).decode()), ORDER.encode()),
+        (enveloped({"id": 7}), b'{"id": 7}'),
+        (b'{"payload" :  {"id":1.10, "n":12345678901234567890}, "originalTopic":"o","error":"no"}',
+         b'{"id":1.10, "n":12345678901234567890}'),
+        (enveloped(failedAt=1.5, consumerGroup="g", firstFailedAt=1, metadata={"host": "a"}), b'{"id": 7}'),
+        (json.dumps({"original_queue": "q", "exception": "E", "original_message": ORDER}).encode(),
+         ORDER.encode()),
+        (TASK, TASK.replace(b'"retries" : 3', b'"retries" : 0')),
+        (json.dumps(ERROR).encode(), ORDER.encode()),
+        (json.dumps({**ERROR, "Message": base64.b64encode(ORDER.encode()).decode()}).encode(),
+         ORDER.encode()),
+    ],
+)  # fmt: skip
+def test_the_message_is_taken_out_and_keeps_its_bytes(body: bytes, message: bytes) -> None:
+    found = taken(of(body))
+    assert (found.body, found.body_size) == (message, len(message))
+    assert memory_in_body(found) is None
+
+
+def test_the_headers_are_those_of_the_envelope_where_it_has_some() -> None:
+    headers = {"tenant": "7", "tries": 2, "x-death": [{"count": 1}]}
+    assert taken(of(enveloped(headers=headers))).headers == {"tenant": "7", "tries": "2"}
+    assert taken(of(enveloped())).headers == {"h": "v"}
+
+
+def test_the_message_of_easynetq_has_its_own_properties_and_headers() -> None:
+    block = amqp_edit.edit(
+        amqp_edit.EMPTY, set_properties={"type": "EasyNetQ.SystemMessages.Error, EasyNetQ"}
+    )
+    record = letter(
+        1,
+        body=json.dumps(ERROR).encode(),
+        raw_properties=block,
+        properties={"type": "EasyNetQ.SystemMessages.Error, EasyNetQ"},
+    )
+    found = taken(record)
+    assert found.raw_properties is not None
+    assert table.decode(found.raw_properties) == (
+        {"content_type": "application/json", "delivery_mode": "2", "type": "Shop.Order, Shop"},
+        {"tenant": "acme", "region": "eu", "tries": "3"},
+    )
+
+
+DEEP = b"[" * 40 + b"]" * 40
+HOSTILE: list[tuple[bytes, str]] = [
+    (enveloped(7), "neither a text nor an object"),
+    (enveloped([1]), "neither a text nor an object"),
+    (enveloped(True), "neither a text nor an object"),
+    (enveloped({"type": "Buffer", "data": [123, 125]}), "Buffer of Node"),
+    (enveloped(""), "may be encoded"),
+    (enveloped("test"), "may be encoded"),
+    (enveloped("7b2022"), "may be encoded"),
+    (enveloped("eyJhIjoxfQ"), "may be encoded"),
+    (enveloped(base64.b64encode(b"\x08\x96\x01").decode()), "may be encoded"),
+    (enveloped(base64.b64encode(DEEP).decode()), "may be encoded"),
+    (enveloped("b'{\"a\": 1}'"), "may be encoded"),
+    (enveloped("[B@1b2c3d"), "may be encoded"),
+    (enveloped("caf\ufffd: 7"), "may be encoded"),
+    (enveloped("half \ud800"), "no well-formed JSON"),
+    (enveloped(headers={"h": "half \ud800"}), "no well-formed JSON"),
+    (enveloped(float("nan")), "no well-formed JSON"),
+    (enveloped().decode().encode("utf-16-le"), "no message in such a body"),
+    (enveloped()[:-1] + b', "payload": {}}', "stands there twice"),
+    (b'{"originalTopic": "o", "error": "no", "payload": {"a": 1, "a": 2}}', "stands there twice"),
+    (enveloped(body={}), "no key, or several"),
+    (json.dumps({**FAILURE, "order": {}}).encode(), "no key, or several"),
+    (enveloped(amount=7), "its key 'amount' is for"),
+    (enveloped(metadata={"headers": {"a": "b"}}), "its key 'metadata' is for"),
+    (enveloped(key="k"), "a key that is not the letter's own"),
+    (enveloped(headers=[{"Key": "a", "Value": "Yg=="}]), "headers are no object"),
+    (enveloped(headers={"a": "YWNtZQ=="}), "its header 'a' may be encoded"),
+    (enveloped(headers={"a": {"type": "Buffer", "data": [1]}}), "its header 'a' may be encoded"),
+    (enveloped(enveloped().decode()), "remembers a failure, too"),
+    (TASK[:-1] + b', "retries": 4}', "stands there twice"),
+    (json.dumps({**ERROR, "Message": {"a": 1}}).encode(), "Message is no text"),
+    (json.dumps({**ERROR, "BasicProperties": []}).encode(), "BasicProperties are no object"),
+    (json.dumps({**ERROR, "BasicProperties": {"Type": ["a"]}}).encode(), "no text and no number"),
+    (json.dumps({**ERROR, "BasicProperties": {"Headers": {"a": [1]}}}).encode(), "header 'a' is no text"),
+    (json.dumps({**ERROR, "BasicProperties": {"Headers": 7}}).encode(), "headers are no object"),
+    (b'O:36:"Symfony\\Component\\Messenger\\Envelope":0:{}', "no message in such a body"),
+    (b'{"originalTopic": "o", "error": "no", "payload": ' + DEEP + b"}", "no message in such a body"),
+    (b'{"originalTopic": "o", "error": "no", "payload": "' + b"x" * 2**20 + b'"}', "no message in such a"),
+    (b"{", "no message in such a body"),
+    (b"", "no message in such a body"),
+]
+
+
+@pytest.mark.parametrize(("body", "why"), HOSTILE, ids=range(len(HOSTILE)))
+def test_what_has_several_readings_stays_and_says_why(body: bytes, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        unwrap(of(body))
+
+
+NUMBER = amqp_edit.edit(amqp_edit.EMPTY, set_headers={"h": 42})
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "headers"), [("rabbitmq", NUMBER, {"h": "paid"}), ("artemis", None, {"a": None})]
+)
+def test_headers_that_the_broker_cannot_send_leave_the_letter(
+    kind: str, block: bytes | None, headers: Mapping[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match="header"):
+        unwrap(of(enveloped(headers=headers), broker_kind=kind, raw_properties=block))
+
+
+@pytest.mark.parametrize(
+    ("body", "type_"), [(json.dumps(ERROR).encode(), ""), (b"{", "EasyNetQ.SystemMessages.Error, EasyNetQ")]
+)
+def test_an_error_of_easynetq_is_seen_by_its_body_or_its_type(body: bytes, type_: str) -> None:
+    assert "EasyNetQ" in (memory_in_body(of(body, properties={"type": type_})) or "")
+
+
+# --- In a plan ---
+
+SMALL = b'{"originalTopic": "o", "error": "no", "payload": {"id": 7}}'
+ODD = b'{"originalTopic": "o", "error": "no", "payload": 7}'
+
+
+def test_a_plan_sends_the_message_counts_it_and_shows_it(plan: Planning) -> None:
+    [first, _] = fill(plan.store, 2, body=SMALL)
+    assert plan(Wanted()).left_out == {"risky": 2}
+    header = plan(Wanted(unwrap=True))
+    assert (header.letters, header.unwrapped, header.left_out) == (2, 2, {})
+    changes = edits.load(plan.store, header)
+    assert changes.apply(first).body == b'{"id": 7}'
+    assert list(edits.differences(plan.store, header, changes))[:2] == [
+        first.record_id,
+        f"  body: {len(SMALL)} -> 9 bytes",
+    ]
+
+
+def test_what_is_not_known_stays_risky_with_its_reason_whoever_names_it(plan: Planning) -> None:
+    [one] = fill(plan.store, 1, body=ODD)
+    for where in (None, f"record_id = '{one.record_id}'"):
+        header = plan(Wanted(where=where, unwrap=True))
+        assert (header.letters, header.unwrapped, header.edits) == (0, 0, None)
+        [said] = header.warnings
+        assert "--unwrap leaves it: its message is neither a text nor an object" in said
+
+
+@pytest.mark.parametrize("advice", ["check_first", "fix_first", "never", "hold"])
+def test_unwrapping_passes_no_advice_by(plan: Planning, advice: str) -> None:
+    assert advice in LEFT_OUT
+    [one, other] = fill(plan.store, 2, body=SMALL)
+    judge(plan.store, {one.record_id: advice, other.record_id: "replay"})
+    header = plan(Wanted(unwrap=True))
+    assert (ids(plan, header), header.left_out) == ([other.record_id], {advice: 1})
+
+
+def test_an_edit_by_hand_goes_before(plan: Planning) -> None:
+    [one, other] = fill(plan.store, 2, body=SMALL)
+    by_hand = json.dumps(
+        {"broker_kind": one.broker_kind, "record": {"record_id": one.record_id}, "body_text": "mine"}
+    )
+    header = plan(Wanted(where="true", edits=edits.parse([by_hand.encode()], "a test"), unwrap=True))
+    changes = edits.load(plan.store, header)
+    assert (header.letters, header.unwrapped) == (2, 1)
+    assert [changes.apply(x).body for x in (one, other)] == [b"mine", b'{"id": 7}']
+
+
+def test_an_apply_sends_what_was_unwrapped_and_refuses_what_was_changed_since(replay: Replaying) -> None:
+    fill(replay.store, 2, body=SMALL)
+    again = Planning(replay.store, replay.config, replay.queue)
+    header = again(Wanted(unwrap=True))
+    kept = replay.store.get(planfile.edits_name(header.plan))
+    replay.store.put(planfile.edits_name(header.plan), kept.replace(b"7", b"8"))
+    with pytest.raises(UsageError, match="edits of plan"):
+        replay.apply(header.plan)
+    replay.store.put(planfile.edits_name(header.plan), kept)
+    replay.apply(header.plan)
+    assert len(replay.queue.arrived()) == 2
+
+
+def test_unwrapping_is_bounded(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(plan.store, 2, body=SMALL)
+    monkeypatch.setattr("dlq.replay.plan.LARGEST", 200)
+    with pytest.raises(UsageError, match="take fewer letters"):
+        plan(Wanted(unwrap=True))
