@@ -32,6 +32,7 @@ from dlq.connectors.kafka.publisher import KafkaPublisher
 from dlq.connectors.kafka.reading import KafkaReading
 from dlq.connectors.kafka.republishing import (
     LOOKS_DEAD,
+    Told,
     mirrored_clusters,
     preview,
     retry_topics,
@@ -58,7 +59,7 @@ class KafkaConnector(Connector):
     def __init__(self, broker: KafkaBroker) -> None:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
-        self._targets: dict[str, tuple[bool | None, Sequence[str]]] = {}
+        self._targets: dict[str, Told] = {}
         self._silent_until = 0.0
 
     def inspect(self, source: Source) -> Inspection:
@@ -113,20 +114,18 @@ class KafkaConnector(Connector):
 
     def preview(self, letter: Outgoing) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
-        known = self._known_of(letter.target.name)
-        return preview(letter, *known, self._mirrored if known[0] is not None else ())
+        return preview(letter, self._told_of(letter.target.name))
 
-    def _known_of(self, topic: str) -> tuple[bool | None, Sequence[str]]:
-        """Whether a topic is compacted (None: nobody tells), and its retry topics. A cluster that does not
-        answer is asked again after a while, so that many topics do not take as many times its silence."""
+    def _told_of(self, topic: str) -> Told:
+        """A cluster that does not answer is asked again after a while, so that many topics do not take as
+        many times its silence."""
         if topic not in self._targets and time.monotonic() >= self._silent_until:
             try:
                 settings = self._cluster.configuration(topic)
-                is_compacted = None if settings is None else "compact" in settings.get("cleanup.policy", "")
-                self._targets[topic] = is_compacted, self._retries.get(topic, ())
+                self._targets[topic] = Told(settings, self._retries.get(topic, ()), self._mirrored)
             except BrokerError:
                 self._silent_until = time.monotonic() + _SILENT_SECONDS
-        return self._targets.get(topic, (None, ()))
+        return self._targets.get(topic, Told())
 
     @cached_property
     def _names(self) -> Collection[str]:

@@ -5,7 +5,8 @@ goes back to the byte, order and duplicates of headers among it.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.kafka.header_texts import bytes_of, texts_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
+from dlq.connectors.kafka.times import times_of, why_gone, why_not_kept
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
 from dlq.core.kafka_headers import (
@@ -104,15 +106,20 @@ def message_of(outgoing: Outgoing) -> Message:
     if why := _why_unsayable(kept):
         raise ValueError(why)
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
-    published = record.published_at
     return Message(
         target.name,
         sent.key,
         None if _is_null(record) else record.body,
         kept,
         _partition(record, raw) if record.origin == target.name else None,
-        None if published is None or published <= 0 else published // 1000,
+        _published(record),
     )
+
+
+def _published(record: Record) -> int | None:
+    """When it was published, in milliseconds; None is not known."""
+    at = record.published_at
+    return None if at is None or at <= 0 else at // 1000
 
 
 def _why_unsayable(headers: Sequence[tuple[str, object]]) -> str | None:
@@ -173,14 +180,24 @@ def _why_not_there(record: Record, target: Target, mirrored: Collection[str]) ->
     )
 
 
-def preview(
-    letter: Outgoing,
-    is_compacted: bool | None,
-    retries: Sequence[str] = (),
-    mirrored: Collection[str] = (),
-) -> SendPreview:
-    """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target (None: nobody
-    has told), whose retry topics are `retries`; `mirrored` see `mirrored_clusters`."""
+class Told(NamedTuple):
+    """What a cluster tells of a topic that is to be sent to."""
+
+    settings: Mapping[str, str] | None = None
+    """None: nobody tells them."""
+    retries: Sequence[str] = ()
+    """Its retry topics."""
+    mirrored: Collection[str] = ()
+    """See `mirrored_clusters`."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a newer value replaces an older one of its key."""
+        return "compact" in (self.settings or {}).get("cleanup.policy", "")
+
+
+def preview(letter: Outgoing, told: Told) -> SendPreview:
+    """What sending it would strip, warn of, or fail on."""
     record, target, keep_headers = letter.record, letter.target, letter.keep_headers
     try:
         raw = _raw_of(record)
@@ -193,38 +210,53 @@ def preview(
     if (record.flags or 0) & UNRESOLVED:
         why = record.properties.get("pointer", "its original was not had")
         return SendPreview(stripped, f"it points to a record that is not in it: {why}")
-    if is_compacted and raw.key is None:
+    if told.is_compacted and raw.key is None:
         return SendPreview(stripped, f"{target.name} is compacted and takes no record without a key")
     unless_named: dict[Literal["letter", "target"], str] = {}
     if _is_null(record) and raw.key is not None:
         unless_named["letter"] = "it is a tombstone, which deletes its key for who keeps the newest value"
-    if is_compacted is None:
-        unless_named["target"] = (
-            f"nobody tells whether {target.name} is compacted, in which an old value would replace a "
-            "newer one (DESCRIBE_CONFIGS on the topic)"
-        )
-    if is_compacted:
-        unless_named["target"] = (
-            f"{target.name} is compacted: an old value would replace a newer one of its key"
-        )
-    if why := _why_not_there(record, target, mirrored):
+    if why := _why_not_there(record, target, told.mirrored) or _harm(target.name, told):
         unless_named["target"] = why
-    return SendPreview(stripped, None, [*_warnings(record, target, retries)], unless_named)
+    return SendPreview(stripped, None, [*_warnings(record, target, told)], unless_named)
+
+
+def _harm(topic: str, told: Told) -> str | None:
+    """What a topic does with what is sent there that is no place for it."""
+    if told.settings is None:
+        return (
+            f"nobody tells whether {topic} is compacted, in which an old value would replace a newer one "
+            "(DESCRIBE_CONFIGS on the topic)"
+        )
+    if told.is_compacted:
+        return f"{topic} is compacted: an old value would replace a newer one of its key"
+    return why_gone(topic, times_of(told.settings))
+
+
+_ALWAYS = str(2**63 - 1)
+_UNASKED = Told({
+    "retention.ms": "-1",
+    "message.timestamp.before.max.ms": _ALWAYS,
+    "message.timestamp.after.max.ms": _ALWAYS,
+})  # fmt: skip
+"""A topic that does nothing to a letter."""
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
-    """The same where nobody knows whether the target is compacted."""
-    found = preview(letter, is_compacted=False)
-    unknown = f"whether {letter.target.name} is compacted is not known"
+    """The same where nobody knows what kind of topic the target is."""
+    found = preview(letter, _UNASKED)
+    unknown = f"whether {letter.target.name} is compacted, and keeps the times of letters, is not known"
     return found._replace(warnings=[*found.warnings, unknown])
 
 
-def _warnings(record: Record, target: Target, retries: Sequence[str]) -> Iterator[str]:
+def _warnings(record: Record, target: Target, told: Told) -> Iterator[str]:
     pointer = record.properties.get("pointer", "resolved")
     if pointer != "resolved":
         yield f"sent without its headers and time: {pointer}"
-    if retries and _has_retried(record, target):
-        narrow = " or ".join(f"topic:{name}" for name in retries)
+    now = time.time() * 1000
+    if why := why_not_kept(target.name, times_of(told.settings), _published(record), now):
+        yield f"sent with the time of the replay: {why}"
+    if told.retries and _has_retried(record, target):
+        narrow = " or ".join(f"topic:{name}" for name in told.retries)
         yield f"every group of {target.name} gets it again; --to {narrow} reaches the failed one alone"
 
 

@@ -263,6 +263,58 @@ def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: P
     assert dlq(tmp_path, "verify")["balanced"]
 
 
+HOUR = 3_600_000
+TIMES: list[tuple[dict[str, object], int, str]] = [
+    ({"retention_ms": -1}, 0, ""),
+    ({"retention_ms": -1, "message_timestamp_type": "LogAppendTime"}, 2, "message.timestamp.type"),
+    ({"retention_ms": 24 * HOUR}, 1, "retention.ms"),
+    ({"retention_ms": HOUR, "cleanup_policy": "compact"}, 0, ""),
+    ({"retention_ms": -1, "message_timestamp_before_max_ms": HOUR}, 1, "message.timestamp.before.max.ms"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "changed", "said"), TIMES)
+def test_a_plan_counts_the_letters_that_come_with_another_time(
+    kafka: KafkaPlace, tmp_path: Path, settings: dict[str, object], changed: int, said: str
+) -> None:
+    """One was published in 2020, one a second ago; what is said of them is what comes."""
+    kafka.driver.create_topic(kafka.topic, **settings)
+    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
+    times = [1_600_000_000_000, int(time.time() * 1000) - 1000]
+    for at in times:
+        told = [
+            ("kafka_original-topic", kafka.topic.encode()),
+            ("kafka_original-timestamp", at.to_bytes(8, "big")),
+        ]
+        kafka.driver.send(kafka.dead, b"{}", b"%d" % at, told)
+    configured(tmp_path, kafka, kafka.dead)
+    dlq(tmp_path, "pull")
+    plan = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", f"topic:{kafka.topic}")
+    counts = {text: count for text, count in plan["warnings"].items() if "the time" in text}
+    assert (plan["selected"], sum(counts.values())) == (2, changed)
+    assert all(said in text for text in counts)
+    dlq(tmp_path, "replay", "apply", plan["plan"])
+    came = [message.timestamp()[1] for message in kafka.driver.records(kafka.topic, 2)]
+    assert sum(sent != at for sent, at in zip(came, times, strict=True)) == changed
+
+
+def test_a_topic_that_is_being_emptied_takes_letters_only_where_it_is_named(
+    kafka: KafkaPlace, tmp_path: Path
+) -> None:
+    """By a retention of a second, which is how a topic of Kafka is emptied: a letter would go with the
+    rest."""
+    kafka.driver.create_topic(kafka.topic, retention_ms=1000)
+    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
+    kafka.driver.send(kafka.dead, b"{}", b"k", [("kafka_dlt-original-topic", kafka.topic.encode())])
+    configured(tmp_path, kafka, kafka.dead)
+    dlq(tmp_path, "pull")
+    plan = dlq(tmp_path, "replay", "plan", "--any-advice")
+    assert (plan["selected"], plan["left_out"]) == (0, {"risky": 1})
+    assert f"{kafka.topic} deletes records after 1s (retention.ms)" in " ".join(plan["warnings"])
+    named = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", f"topic:{kafka.topic}")
+    assert named["selected"] == 1
+
+
 def test_an_envelope_of_a_failure_is_no_order_and_goes_only_by_name(
     kafka: KafkaPlace, tmp_path: Path
 ) -> None:

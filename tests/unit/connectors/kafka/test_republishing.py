@@ -12,10 +12,10 @@ from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.kafka.cluster import Cluster
 from dlq.connectors.kafka.connector import KafkaConnector
 from dlq.connectors.kafka.description import KafkaBroker
-from dlq.connectors.kafka.limits import keeps_for
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, encode
 from dlq.connectors.kafka.records import UNRESOLVED
-from dlq.connectors.kafka.republishing import Message, message_of, preview, retry_topics, target_of
+from dlq.connectors.kafka.republishing import Message, Told, message_of, preview, retry_topics, target_of
+from dlq.connectors.kafka.times import times_of, why_gone, why_not_kept
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
 
@@ -135,7 +135,8 @@ RISKS: list[tuple[Record, bool, str | None, set[str]]] = [
 def test_what_would_harm_is_left_out_or_asked_for_by_name(
     record: Record, is_compacted: bool, problem: str | None, to_name: set[str]
 ) -> None:
-    found = preview(Outgoing(0, record, ORDERS, {}, False), is_compacted=is_compacted)
+    policy = "compact,delete" if is_compacted else "delete"
+    found = preview(Outgoing(0, record, ORDERS, {}, False), Told({"cleanup.policy": policy}))
     assert set(found.unless_named) == to_name
     assert (problem or "") in (found.problem or "")
     assert (found.problem is None) == (problem is None)
@@ -146,6 +147,9 @@ def test_retry_topics_are_known_by_their_names_the_first_retry_first() -> None:
     assert retry_topics(names) == {"a": ["a-retry-2000", "a-retry-10000"], "b.c": ["b.c-retry"]}
 
 
+DAY = 86_400_000
+WINDOW = {"message.timestamp.before.max.ms": str(10 * DAY), "message.timestamp.after.max.ms": str(DAY)}
+FOREVER = {**WINDOW, "retention.ms": "-1"}
 RETRIES = ["orders-retry-0", "orders-retry-1"]
 NARROW: list[tuple[str, str, list[str], bool]] = [
     ("kafka_original-topic", "orders", RETRIES, True),
@@ -163,7 +167,9 @@ NARROW: list[tuple[str, str, list[str], bool]] = [
 def test_a_letter_whose_group_has_retry_topics_is_offered_the_way_to_that_group_alone(
     header: str, text: str, retries: list[str], is_offered: bool
 ) -> None:
-    found = preview(Outgoing(0, dead(headers={header: text}), ORDERS, {}, False), False, retries)
+    yesterday = int((time.time() * 1000 - DAY) * 1000)
+    letter = Outgoing(0, dead(headers={header: text}, published_at=yesterday), ORDERS, {}, False)
+    found = preview(letter, Told(FOREVER, retries))
     offer = (
         "every group of orders gets it again; --to topic:orders-retry-0 or topic:orders-retry-1 "
         "reaches the failed one alone"
@@ -171,17 +177,51 @@ def test_a_letter_whose_group_has_retry_topics_is_offered_the_way_to_that_group_
     assert found.warnings == ([offer] if is_offered else [])
 
 
-KEPT: list[tuple[dict[str, str], float]] = [
-    ({}, 0),
-    ({"retention.ms": "-1"}, 0),
-    ({"retention.ms": "-1", "message.timestamp.before.max.ms": "1000"}, 1000),
-    ({"retention.ms": "600", "message.timestamp.before.max.ms": "1000"}, 300),
+KEPT: list[tuple[dict[str, str], float | None, str]] = [
+    (FOREVER, 9, ""),
+    (FOREVER, 11, "message.timestamp.before.max.ms"),
+    (FOREVER, -0.4, ""),
+    (FOREVER, -0.6, "message.timestamp.after.max.ms"),
+    (FOREVER, None, "is not known"),
+    ({**FOREVER, "message.timestamp.type": "LogAppendTime"}, 1, "message.timestamp.type"),
+    ({**WINDOW, "retention.ms": str(4 * DAY)}, 1.9, ""),
+    ({**WINDOW, "retention.ms": str(4 * DAY)}, 2, "retention.ms"),
+    ({**WINDOW, "retention.ms": str(4 * DAY), "cleanup.policy": "compact"}, 9, ""),
+    ({**WINDOW, "retention.ms": str(4 * DAY), "cleanup.policy": "compact,delete"}, 9, "retention.ms"),
+    # Brokers before 4.0.
+    ({"retention.ms": "-1", "message.timestamp.difference.max.ms": str(DAY)}, 0.9, ""),
+    ({"retention.ms": "-1", "message.timestamp.difference.max.ms": str(DAY)}, 1, "before.max.ms"),
+    (WINDOW, 0, "DESCRIBE_CONFIGS"),
+    ({"retention.ms": "-1"}, 0, "DESCRIBE_CONFIGS"),
+    ({}, 0, "DESCRIBE_CONFIGS"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "milliseconds"), KEPT)
-def test_a_topic_keeps_an_old_time_for_as_long_again(settings: dict[str, str], milliseconds: float) -> None:
-    assert keeps_for(settings) == milliseconds
+@pytest.mark.parametrize(("settings", "days", "why"), KEPT)
+def test_a_letter_keeps_its_time_where_the_topic_takes_it_and_keeps_it_for_as_long_again(
+    settings: dict[str, str], days: float | None, why: str
+) -> None:
+    now = 1_700_000_000_000
+    published = None if days is None else int(now - days * DAY)
+    found = why_not_kept("orders", times_of(settings), published, now)
+    assert (found is None) == (why == "")
+    assert why in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_gone"),
+    [
+        ({"retention.ms": "59999"}, True),
+        ({"retention.ms": "60000"}, False),
+        ({"retention.ms": "0"}, True),
+        ({"retention.ms": "1000", "cleanup.policy": "compact"}, False),
+        ({}, False),
+    ],
+)
+def test_what_comes_to_a_topic_that_keeps_hardly_anything_is_gone(
+    settings: dict[str, str], is_gone: bool
+) -> None:
+    assert (why_gone("orders", times_of(settings)) is not None) == is_gone
 
 
 def test_a_cluster_that_did_not_answer_once_is_asked_again_after_a_while(
