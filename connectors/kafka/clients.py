@@ -281,6 +281,19 @@ class Clients:
         """Why a broker's address may not be connected to, by the `hosts` of the configuration."""
         return why_not(f"{host}:{port}", self._named, self._hosts, self.name, so_far)
 
+    @property
+    def beyond_hosts(self) -> str | None:
+        """How the password may come to an address that `hosts` keeps out: the library follows each answer
+        about the cluster, and has no callback before it connects (2.16)."""
+        broker = self._broker
+        if not (self._hosts and broker.mechanism == "PLAIN" and broker.user) or broker.url.startswith(TLS):
+            return None
+        return (
+            f"brokers.{self.name}.hosts is looked at before a client starts: the client library goes to an "
+            f"address that the cluster names later, and shows it the password; write {TLS}://, or a SCRAM "
+            "mechanism"
+        )
+
     def _named_by(self, server: str) -> list[tuple[str, int]]:
         host, port = host_of(server), server.rpartition(":")[2]
         return brokers_named_by(host, int(port) if port.isdecimal() else _PORT, self.access)

@@ -41,7 +41,7 @@ def inspect(
         "oldest letter is deleted in": {name: _in_words(seconds) for name, seconds in left.items()},
         "settings": {name: _chosen(known) for name, known in settings.items()},
     }
-    warnings = [*notes]
+    warnings = [*notes, *filter(None, [cluster.beyond_hosts])]
     for topic in topics:
         warnings += _warnings(topic.name, settings[topic.name], left[topic.name])
     warnings += _lost_rights(cluster, settings)

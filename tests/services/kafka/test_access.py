@@ -211,6 +211,18 @@ def test_nothing_goes_to_an_address_that_the_configuration_keeps_out(guarded: Ka
             ask()
 
 
+@pytest.mark.parametrize(("hosts", "is_warned"), [(("127.0.0.*",), True), ((), False)])
+def test_doctor_says_what_hosts_does_not_keep_back(
+    guarded: Kafka, hosts: tuple[str, ...], is_warned: bool
+) -> None:
+    """An address that the cluster names later is followed by the client library, with the password."""
+    found = connector(
+        f"kafka://{guarded.sasl_bootstrap}", user="bob", password_env="GOOD", mechanism="PLAIN", hosts=hosts
+    )
+    warnings = found.inspect(KafkaSource("s", "shop", topic="orders-dlt")).warnings
+    assert any("names later" in warning for warning in warnings) == is_warned
+
+
 @pytest.mark.parametrize("way", ["plain", "tls", "sasl"])
 def test_a_connection_of_our_own_gets_in_as_the_clients_do(guarded: Kafka, way: str) -> None:
     """It reads what the client library cannot say."""

@@ -192,3 +192,23 @@ def test_of_an_address_that_is_named_later_nobody_says_that_it_got_nothing(
                 [cluster.names() for _ in range(9)]
         assert "nothing was sent" not in str(caught.value)
         assert "may be known there" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_known"),
+    [
+        ({}, True),
+        ({"hosts": ()}, False),
+        ({"url": "kafka+ssl://b1.example:9093"}, False),
+        ({"mechanism": "SCRAM-SHA-512"}, False),
+        ({"user": None, "password_env": None}, False),
+    ],
+)
+def test_hosts_keeps_the_password_from_all_but_those_that_are_named_later_without_tls_to_a_plain_login(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], is_known: bool
+) -> None:
+    monkeypatch.setenv("SECRET", "s3cret")
+    settings = {"url": "kafka://b1.example:9092", "hosts": ("*.example",), "user": "dlq"}
+    settings |= {"password_env": "SECRET", "mechanism": "PLAIN", **changes}
+    broker = KafkaBroker("b", "kafka", **settings)
+    assert (KafkaConnector(broker)._cluster.beyond_hosts is not None) == is_known
