@@ -19,7 +19,7 @@ UNREAD = frozenset(
     {
         "physical_id", "correlation_id", "keys", "origin_group",
         "first_dead_at", "expires_at", "redelivered", "raw_properties", "body", "content_type",
-        "content_encoding", "persistent", "priority", "pull_id", "mode",
+        "content_encoding", "persistent", "priority", "pull_id",
     }
 )  # fmt: skip
 """Columns that no rule looks at (a test holds that): a letter read here does not have them."""

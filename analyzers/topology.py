@@ -4,7 +4,8 @@
 (those that the dead-letter queue is bound to), `dead_letter_exchanges` {queue: exchange} and
 `dead_letter_keys` {queue: key} (of all queues there that have one), `routes` {exchange: {pattern: [queue,
 ...]}}, `diverts` [name, ...], `places_of_the_dead` {address: [where its dead go, where its expired go]},
-`max_delivery_attempts` {address: number} and `killed_none` {queue: microseconds}.
+`max_delivery_attempts` {address: number} and `killed_none` {queue: microseconds}; that of an import holds
+`imported` [{queues: [...], facts: the same}, ...], what came along with the letters of some queues.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,41 +20,50 @@ from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
 from dlq.core import clock
+from dlq.core.record import Record
 from dlq.core.settings import Settings
 
 _OP_BATCH_MS = 3000
 
 
+_NAMES: Mapping[str, str] = {
+    "max_delivery_attempts": "most_attempts",
+    **{name: name for name in (
+        "delivery_limits", "alternate_exchanges", "dead_letter_exchanges", "dead_letter_keys", "routes",
+        "diverts", "places_of_the_dead", "killed_none",
+    )},
+}  # fmt: skip
+"""In `topology/<pull>.json` -> in `Facts`."""
+
+
 def facts(store: Store, settings: Settings) -> Facts:
-    """The newest facts of each source, and what the configuration says of it."""
-    newest: dict[str, Mapping[str, Any]] = {}
-    for _, document in of_pull.read_each(store, store.list("topology/")):
-        newest[str(document.get("source"))] = document
-    told: dict[str, tuple[str, ...]] = {
-        s.name: () for s in settings.sources.values() if getattr(s, "alternate_exchange", False)
+    """The newest facts of each source, what the configuration says of it, and what came along with imported
+    letters."""
+    newest = of_pull.newest(store)
+    imported = {
+        source: {queue: f"{source}\n{queue}" for queue in of} for source, of in newest.of_imports.items()
     }
-    found = {source: tuple(map(str, d.get("alternate_exchanges") or ())) for source, d in newest.items()}
-    return Facts(
-        delivery_limits={s: d["delivery_limits"] for s, d in newest.items() if d.get("delivery_limits")},
-        alternate_exchanges={**told, **{source: names for source, names in found.items() if names}},
-        diverts={s: tuple(map(str, d["diverts"])) for s, d in newest.items() if d.get("diverts")},
-        places_of_the_dead={
-            s: {address: (dead, expired) for address, (dead, expired) in d["places_of_the_dead"].items()}
-            for s, d in newest.items()
-            if d.get("places_of_the_dead")
-        },
-        most_attempts=_of_each(newest, "max_delivery_attempts"),
-        killed_none=_of_each(newest, "killed_none"),
-        dead_letter_keys=_of_each(newest, "dead_letter_keys"),
-        routes=_of_each(newest, "routes"),
-        dead_letter_exchanges={
-            s: d["dead_letter_exchanges"] for s, d in newest.items() if d.get("dead_letter_exchanges")
-        },
-    )
+    brought = {
+        imported[source][queue]: told
+        for source, of in newest.of_imports.items()
+        for queue, told in of.items()
+    }
+    told = [s.name for s in settings.sources.values() if getattr(s, "alternate_exchange", False)]
+    told += [place for place, known in brought.items() if "alternate_exchanges" in known]
+    found = {name: _of_each({**newest.of_pulls, **brought}, name) for name in _NAMES}
+    found["alternate_exchanges"] = {**dict.fromkeys(told, ()), **found["alternate_exchanges"]}
+    return Facts(imported=imported, **{_NAMES[name]: known for name, known in found.items()})
 
 
-def _of_each(newest: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Mapping[str, Any]]:
-    return {source: document[name] for source, document in newest.items() if document.get(name)}
+def _of_each(newest: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+    return {place: document[name] for place, document in newest.items() if document.get(name)}
+
+
+def tell(known: Facts, letter: Record) -> dict[str, Any]:
+    """What is known of a letter's broker, as `topology/<pull>.json` has it."""
+    place = known.place_of(letter)
+    found = {name: getattr(known, within).get(place) for name, within in _NAMES.items()}
+    return {name: told for name, told in found.items() if told is not None}
 
 
 def node_facts(store: Store) -> dict[str, dict[str, Node]]:

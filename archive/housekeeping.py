@@ -47,11 +47,14 @@ def _of_analyses(store: Store, keep: int) -> Iterator[str]:
 
 
 def _of_topology(store: Store) -> Iterator[str]:
-    """Only the newest facts of a source, and of each of its nodes, are ever looked at."""
-    seen: set[tuple[str, str]] = set()
+    """Only the newest facts of a source, of each of its nodes, and of what was imported, are ever looked
+    at."""
+    seen: set[tuple[str, ...]] = set()
     for name, document in of_pull.read_each(store, reversed(store.list("topology/")), but_damaged=True):
         source, brokers = str(document.get("source")), document.get("brokers")
-        about = {(source, ""), *((source, str(node)) for node in brokers or () if isinstance(brokers, dict))}
+        about: set[tuple[str, ...]] = {(source, str(of_pull.is_of_import(document)))}
+        about |= {(source, "", str(node)) for node in brokers or () if isinstance(brokers, dict)}
+        about |= {(source, "queue", queue) for each in document.get("imported", ()) for queue in each.queues}
         if about <= seen:
             yield name
         seen |= about

@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from dlq.archive.store import Store, checked_format
 from dlq.core import bounded_json
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
 
-_KNOWN: Mapping[str, Any] = {
-    "source": str,
-    "broker": str,
-    "reads": Mapping[str, str | bool],
+_FACTS: Mapping[str, Any] = {
     "delivery_limits": Mapping[str, int],
     "alternate_exchanges": tuple[str, ...],
     "dead_letter_exchanges": Mapping[str, str],
@@ -22,6 +20,23 @@ _KNOWN: Mapping[str, Any] = {
     "places_of_the_dead": Mapping[str, tuple[str | None, str | None]],
     "max_delivery_attempts": Mapping[str, int],
     "killed_none": Mapping[str, int],
+}
+"""What rules read of it: it goes along with letters that are exported."""
+
+
+class _Imported(NamedTuple):
+    """What came along with letters of some queues."""
+
+    queues: tuple[str, ...]
+    facts: Mapping[str, Any]
+
+
+_KNOWN: Mapping[str, Any] = {
+    "source": str,
+    "broker": str,
+    "reads": Mapping[str, str | bool],
+    **_FACTS,
+    "imported": tuple[_Imported, ...],
     "brokers": Mapping[str, Mapping[str, str | int | bool | float | None]],
     "message_ttl": int | str,
 }
@@ -69,6 +84,41 @@ def read_each(
                 raise
             continue
         yield name, found
+
+
+class Newest(NamedTuple):
+    """The newest of what was learned."""
+
+    of_pulls: Mapping[str, Mapping[str, Any]]
+    """Source -> what a pull of it learned."""
+    of_imports: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """Source -> dead-letter queue -> the facts that came along with letters of it."""
+
+
+def newest(store: Store) -> Newest:
+    """Of each source: an import asks no broker, so it takes nothing away of what a pull learned. Raises as
+    `read`."""
+    of_pulls: dict[str, Mapping[str, Any]] = {}
+    of_imports: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for _, document in read_each(store, store.list("topology/")):
+        source = str(document.get("source"))
+        if not is_of_import(document):
+            of_pulls[source] = document
+        for imported in document.get("imported", ()):
+            facts = dict(_readable(imported.facts))
+            of_imports.setdefault(source, {}).update(dict.fromkeys(imported.queues, facts))
+    return Newest(of_pulls, of_imports)
+
+
+def is_of_import(document: Mapping[str, Any]) -> bool:
+    """Whether no broker was asked."""
+    return "file" in document
+
+
+def _readable(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name in _FACTS.keys() & facts:
+        with suppress(ValueError):
+            yield name, value(_FACTS[name], facts[name], name)
 
 
 def read(name: str, data: bytes) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ A file that a console or a client printed is read by the reader of such prints (
 
 import codecs
 import gzip
+import json
 import os
 import sys
 from collections import Counter
@@ -19,6 +20,7 @@ from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
 from dlq.connectors.interchange.format import check_document, fit, parse_line, record_of
 from dlq.connectors.interchange.prints import Reader
 from dlq.connectors.records import stamp
+from dlq.core import bounded_json
 from dlq.core.errors import UsageError
 from dlq.core.ordinary import UNREADABLE
 from dlq.core.record import Record
@@ -61,12 +63,31 @@ class FileReading:
     unique_ids: bool = True
     settles_at_once: bool = False
     notes: Sequence[str] = ()
+    _room = bounded_json.LARGEST
+    """Bytes of what lines tell of brokers that are kept."""
 
     def __init__(self, path: str, request: ReadRequest, printed: Reader | None) -> None:
         self._path, self._request, self._printed = path, request, printed
         self._file = open_binary(path)
         self._key = request.key_reader()
         self.topology: Mapping[str, Any] = {"file": path}
+        self._told: dict[str, str] = {}
+        """Dead-letter queue -> what its letters' broker said, as JSON."""
+
+    def _hear(self, queue: str, facts: Mapping[str, Any]) -> None:
+        """Two brokers that say different things of one name say nothing."""
+        told = json.dumps(facts, sort_keys=True)
+        if len(told) > self._room:
+            return
+        self._room -= len(told)
+        self._told[queue] = told if self._told.get(queue, told) == told else "{}"
+
+    def _imported(self) -> list[dict[str, Any]]:
+        """What lines have told of brokers, each once."""
+        queues: dict[str, list[str]] = {}
+        for queue, facts in self._told.items():
+            queues.setdefault(facts, []).append(queue)
+        return [{"queues": names, "facts": json.loads(facts)} for facts, names in queues.items()]
 
     def batches(self) -> Iterator[Batch]:
         """The lines in order. Raises UsageError where the file itself cannot be read on."""
@@ -87,6 +108,8 @@ class FileReading:
             if len(records) >= self._request.batch_rows or size >= self._request.batch_bytes:
                 yield Batch(records, position, {}, skipped)
                 records, skipped, size = [], [], 0
+        if self._told:
+            self.topology = {"file": self._path, "imported": self._imported()}
         yield Batch(records, position, {}, skipped)
 
     def _letters(self) -> Iterator[tuple[int, str, _Letter]]:
@@ -119,6 +142,8 @@ class FileReading:
         document = check_document(fit(letter)) if isinstance(letter, dict) else parse_line(letter)
         source = self._request.source
         record = record_of(document, source.name, source.broker, place, self._key)
+        if told := document.get("topology"):
+            self._hear(record.dead_letter_queue, told)
         captured = stamp(record, self._request)
         if source.broker != UNNAMED:  # else what a line says of it stays, and nothing is sent by it
             captured = captured._replace(broker=source.broker)

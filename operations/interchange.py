@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from dlq.analyzers import topology
 from dlq.archive import analyses, views
 from dlq.archive.manifests import BY_IMPORT
 from dlq.archive.schema import SEGMENT, to_records
@@ -121,7 +122,7 @@ def export_letters(desk: Desk, selection: Selection, masker: Masker | None = Non
     """The selected letters as JSONL. Raises UsageError for a wrong selection here, before anything is
     written."""
     connection = open_views(desk)
-    lines = _lines(connection, selection.condition(desk, connection), masker)
+    lines = _lines(desk, connection, selection.condition(desk, connection), masker)
     first = list(filter(None, [next(lines, None)]))
     return lambda sink: sum(1 for line in chain(first, lines) if sink.write(line))
 
@@ -138,33 +139,54 @@ def export_bundle(desk: Desk, selection: Selection, masker: Masker | None = None
         "masked": masker is not None,
         "analysis": latest.analysis if latest else None,
     }
-    lines = _lines(connection, None, masker, " ORDER BY source, record_id")
+    lines = _lines(desk, connection, None, masker, " ORDER BY source, record_id")
     found = bundle.members(desk.store, connection, read_events(desk), lines, masker)
     told = masker.document(about) if masker else about
     return lambda sink: bundle.write(sink, told, found)["letters.jsonl"]
 
 
 def _lines(
-    connection: "duckdb.DuckDBPyConnection", where: str | None, masker: Masker | None, order: str = ""
+    desk: Desk,
+    connection: "duckdb.DuckDBPyConnection",
+    where: str | None,
+    masker: Masker | None,
+    order: str = "",
 ) -> Iterator[bytes]:
-    """A wrong condition shows at the first line. Attempts go along that follow from what was learned of the
-    broker: whoever imports the letter cannot ask it."""
+    """A wrong condition shows at the first line. What was learned of the broker goes along, and attempts that
+    follow from it: whoever imports the letter cannot ask it."""
     told = {"attempts": "coalesce(attempts, told) AS attempts"}
     columns = ", ".join(told.get(name, f'"{name}"') for name in SEGMENT.names)
     chosen = f"SELECT source, record_id, attempts AS told FROM letters WHERE {condition(where)}"
+    tell = _teller(desk)
     with guarded(connection):
         found = connection.sql(
             f"SELECT {columns} FROM records JOIN ({chosen}) USING (source, record_id){order}"
         )
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             for record in to_records(pa.Table.from_batches([batch])):
-                yield _line(record, masker)
+                yield _line(record, {} if masker else tell(record), masker)
 
 
-def _line(record: Record, masker: Masker | None) -> bytes:
+def _teller(desk: Desk) -> Callable[[Record], dict[str, Any]]:
+    """Gives what the first line of each queue's letters carries beside them."""
+    known, said = topology.facts(desk.store, desk.settings), set[tuple[str | None, ...]]()
+
+    def tell(record: Record) -> dict[str, Any]:
+        place = (record.source, record.mode, record.dead_letter_queue)
+        if place in said:
+            return {}
+        said.add(place)
+        told = topology.tell(known, record)
+        return {"topology": told} if told else {}
+
+    return tell
+
+
+def _line(record: Record, more: dict[str, Any], masker: Masker | None) -> bytes:
     """One letter; one whose headers nest as deep as Python goes has them as the texts that they were."""
 
     def written(line: dict[str, Any]) -> bytes:
+        line |= more
         return json.dumps(masked_line(masker.document(line)) if masker else line).encode() + b"\n"
 
     try:

@@ -65,7 +65,7 @@ def _told(letter: Letter, *names: str) -> str:
 def _died(letter: Letter, facts: Facts, evidence: str) -> Finding:
     """A divert's name is no queue: then the address is where it was."""
     queue, address = letter.origin or _queue(letter), _address(letter)
-    is_divert = _queue(letter) in facts.diverts.get(letter.source, ())
+    is_divert = _queue(letter) in facts.diverts.get(facts.place_of(letter), ())
     origin = address if is_divert or queue is None else queue
     return Finding(evidence, origin=origin, origin_kind=letter.origin_kind or "queue")
 
@@ -81,13 +81,13 @@ def _artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
     """a divert put it here, or it was brought here out of a dead-letter queue, or to where its address sends
     neither the dead nor the expired: it did not die of that"""
     queue, address = _queue(letter), _address(letter)
-    if queue is not None and queue in facts.diverts.get(letter.source, ()):
+    if queue is not None and queue in facts.diverts.get(facts.place_of(letter), ()):
         return _died(letter, facts, f"the divert {queue} put it here")
     if _DEAD_LETTERS.search(letter.dead_letter_queue):
         return None
     if any(_DEAD_LETTERS.search(name or "") for name in (queue, address)):
         return Finding(f"{_told(letter, *_ADDRESS, *_QUEUE)}: it was brought here from there")
-    places = facts.places_of_the_dead.get(letter.source, {}).get(address or "")
+    places = facts.places_of_the_dead.get(facts.place_of(letter), {}).get(address or "")
     lies_at = letter.headers.get("destination")
     if places is None or lies_at is None or lies_at in places:
         return None
@@ -108,13 +108,13 @@ def _artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
 def _is_old_expiry(letter: Letter, facts: Facts) -> bool:
     """The broker never clears it: it is old where the letter has moved since, and where the dead lie in
     another queue than the expired."""
-    places = facts.places_of_the_dead.get(letter.source, {}).get(_address(letter) or "")
+    places = facts.places_of_the_dead.get(facts.place_of(letter), {}).get(_address(letter) or "")
     lies_with_dead = places is not None and places[0] == letter.dead_letter_queue != places[1]
     return has_moved_since(letter) or lies_with_dead
 
 
 def _lies_with_expired(letter: Letter, facts: Facts) -> bool:
-    places = facts.places_of_the_dead.get(letter.source, {}).get(_address(letter) or "")
+    places = facts.places_of_the_dead.get(facts.place_of(letter), {}).get(_address(letter) or "")
     return places is not None and places[1] == letter.dead_letter_queue != places[0]
 
 
@@ -151,7 +151,7 @@ def _artemis_moved(letter: Letter, facts: Facts) -> Finding | None:
     """its queue has sent nothing to where the dead go since before it was published, by the broker's own
     count: no consumer failed on it, somebody moved it here"""
     names = _told(letter, *_QUEUE)
-    since = facts.killed_none.get(letter.source, {}).get(_queue(letter) or "")
+    since = facts.killed_none.get(facts.place_of(letter), {}).get(_queue(letter) or "")
     if not names or since is None or (letter.published_at or 0) < since + _CLOCKS_DIFFER:
         return None
     return _died(letter, facts, f"{names}, where none died since {second_of(since)}: somebody moved it")
@@ -167,7 +167,7 @@ def _artemis_refused(letter: Letter, facts: Facts) -> Finding | None:
 
 
 def _most_attempts(letter: Letter, facts: Facts) -> int | None:
-    return facts.most_attempts.get(letter.source, {}).get(_address(letter) or "")
+    return facts.most_attempts.get(facts.place_of(letter), {}).get(_address(letter) or "")
 
 
 def _artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:

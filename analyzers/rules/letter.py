@@ -74,6 +74,15 @@ class Facts:
     """Source -> address -> Artemis' max-delivery-attempts, where they are configured."""
     killed_none: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Source -> queue of Artemis' -> since when it has sent nothing to where the dead go, in microseconds."""
+    imported: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Source -> dead-letter queue -> in the place of a source: where what was exported with letters of that
+    queue stands. It counts for imported letters alone, as anybody may have written it."""
+
+    def place_of(self, letter: Record) -> str:
+        """Under which name what is known of a letter's broker stands here."""
+        if letter.mode != "import":
+            return letter.source
+        return self.imported.get(letter.source, {}).get(letter.dead_letter_queue, letter.source)
 
 
 class Finding(NamedTuple):

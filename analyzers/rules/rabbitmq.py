@@ -35,7 +35,7 @@ def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     last = history(letter).last
     if letter.exchange != "" or letter.routing_key != letter.dead_letter_queue or last is None:
         return None
-    if not facts.dead_letter_exchanges.get(letter.source, _NOTHING).get(last.queue or ""):
+    if not facts.dead_letter_exchanges.get(facts.place_of(letter), _NOTHING).get(last.queue or ""):
         return None
     evidence = f"published to this queue itself; an earlier hop was: {death_text(letter)}"
     return Finding(evidence, stale_evidence=True)
@@ -45,7 +45,7 @@ def _came_by_its_last_death(letter: Letter, facts: Facts) -> bool:
     """The queue of its last death dead-letters to the exchange that it came by. A letter that an application
     parks at the end of a retry loop comes by another way than out of the wait queue."""
     last = history(letter).last
-    exchanges = facts.dead_letter_exchanges.get(letter.source, _NOTHING)
+    exchanges = facts.dead_letter_exchanges.get(facts.place_of(letter), _NOTHING)
     exchange = exchanges.get(last.queue or "") if last else None
     return bool(exchange) and exchange == letter.exchange
 
@@ -143,7 +143,7 @@ def _delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
     if last.reason != "delivery_limit" and not went_on:
         return None
     queue = (limited.queue if limited else None) or last.queue
-    limit = facts.delivery_limits.get(letter.source, {}).get(queue or "")
+    limit = facts.delivery_limits.get(facts.place_of(letter), {}).get(queue or "")
     # An exported letter brings along what was known where it was pulled; else a record counts its refusals.
     told = letter.attempts if rejected is None else None
     attempts = told if limit is None else limit + 1
@@ -166,7 +166,7 @@ def _maxlen(letter: Letter, _: Facts) -> Finding | None:
 
 def _alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:
     """no death, the exchange it was published to, and a queue that is fed by an alternate exchange"""
-    alternates = facts.alternate_exchanges.get(letter.source)
+    alternates = facts.alternate_exchanges.get(facts.place_of(letter))
     exchange = letter.exchange
     if alternates is None or not exchange or exchange in alternates or history(letter).last is not None:
         return None

@@ -20,7 +20,7 @@ def find_way_back(letter: Letter, exchange: str | None, key: str | None, facts: 
     tell none, or several."""
     if letter.broker_kind != "rabbitmq":
         return None
-    routes = facts.routes.get(letter.source, {})
+    routes = facts.routes.get(facts.place_of(letter), {})
     ways = ((exchange, key), _sent_on(letter, facts))
     found = (find_one_queue(routes, *way) for way in ways)
     return next((queue for queue in found if queue not in (None, letter.dead_letter_queue)), None)
@@ -43,8 +43,8 @@ def _sent_on(letter: Letter, facts: Facts) -> tuple[str | None, str | None]:
     last = history(letter).last
     if last is None or last.reason != "expired" or last.queue is None:
         return None, None
-    exchange = facts.dead_letter_exchanges.get(letter.source, _NOTHING).get(last.queue)
-    key = facts.dead_letter_keys.get(letter.source, _NOTHING).get(last.queue)
+    exchange = facts.dead_letter_exchanges.get(facts.place_of(letter), _NOTHING).get(last.queue)
+    key = facts.dead_letter_keys.get(facts.place_of(letter), _NOTHING).get(last.queue)
     return exchange, key or next(iter(last.routing_keys), None)
 
 

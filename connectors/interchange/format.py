@@ -1,7 +1,8 @@
 """JSONL letters: one object per line, to records and back.
 
 `headers` and `properties` hold what the broker kind calls so. A line that `dlq export` wrote carries
-`record`, the columns that a foreign file lacks; with it, export then import is the identity.
+`record`, the columns that a foreign file lacks; with it, export then import is the identity. The first line
+of a queue's letters carries `topology`, what verdicts on them rest on beside.
 """
 
 import base64
@@ -26,7 +27,7 @@ _TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_te
 _TIMES = ("published_at", "dead_at")
 _KNOWN = (
     "broker_kind", "queue", "topic", *_TEXTS, *_TIMES, "headers", "properties", "body_base64", "body_text",
-    "record", _MASKED,
+    "record", "topology", _MASKED,
 )  # fmt: skip
 _ALL_TIMES = (*_TIMES, "captured_at", "first_dead_at", "expires_at")
 _OF_THE_CAPTURE = ("captured_at", "pull_id", "mode", "source")
@@ -55,7 +56,7 @@ def check_document(document: dict[str, Any]) -> dict[str, Any]:
         raise UsageError(
             f"broker_kind must be one of {', '.join(known)}, not {document.get('broker_kind')!r}"
         )
-    for name in ("headers", "properties", "record"):
+    for name in ("headers", "properties", "record", "topology"):
         if not isinstance(document.get(name, {}), dict):
             raise UsageError(f"{name} must be an object")
     if document.get(_MASKED):
