@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import quote
@@ -72,7 +72,13 @@ class Node:
     """One node in a temporary folder. `url` and `http` hold the user guest; `tls_port` is for AMQP over TLS,
     with a certificate that `ca_file` trusts; `kill` is kill -9."""
 
-    def __init__(self, root: Path | None = None, conf: str = "", epmd: int | None = None) -> None:
+    def __init__(
+        self,
+        root: Path | None = None,
+        conf: str = "",
+        epmd: int | None = None,
+        plugins: Sequence[str] = PLUGINS,
+    ) -> None:
         """`epmd`: the port of one that runs already; without it the node has its own."""
         self.root = str(root.resolve()) if root else ""
         self.bin = f"{self.root}/usr/lib/rabbitmq/bin"
@@ -82,14 +88,14 @@ class Node:
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
         self.http = f"http://127.0.0.1:{self.http_port}"
         self.ca_file = str(certificate(self.folder, "DNS:localhost", "IP:127.0.0.1"))
-        self.environment = self._prepare(conf, distribution, epmd or own_epmd)
+        self.environment = self._prepare(conf, distribution, epmd or own_epmd, plugins)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def _prepare(self, conf: str, distribution: int, epmd: int) -> dict[str, str]:
+    def _prepare(self, conf: str, distribution: int, epmd: int, plugins: Sequence[str]) -> dict[str, str]:
         folder = {name: self.folder / name for name in ("home", "mnesia", "log", "etc")}
         for path in folder.values():
             path.mkdir()
-        (folder["etc"] / "enabled_plugins").write_text(f"[{','.join(PLUGINS)}].\n")
+        (folder["etc"] / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
         ours = _CONFIGURATION.format(
             http_port=self.http_port, tls_port=self.tls_port, certificate=self.ca_file
         )
