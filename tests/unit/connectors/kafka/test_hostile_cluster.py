@@ -56,7 +56,7 @@ def test_a_setting_that_is_no_number_is_not_known(odd: str) -> None:
     cluster: Any = SimpleNamespace(
         topic=lambda name: Topic(name, "id", 1), configuration=lambda _: known, longest_request=None
     )
-    assert taken_by(cluster, "t") == (1, 0, 0, None, None, None)
+    assert taken_by(cluster, "t") == (1, (-1, -1, -1, False), None, None, None)
     assert _left(known, [1]) is None
     assert list(_warnings("t", known, None)) == []
     assert number_in({"a": "-1"}, "a") == -1
