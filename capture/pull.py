@@ -175,6 +175,9 @@ class _Pull:
         """What was under way then may come again later, and nothing proves that it does not."""
         self._may_hold = False
         """A connection that the broker has not given up yet may hold letters, which no depth counts."""
+        self._may_be_gone = 0
+        """Letters that were not durable when the broker ended a consumer: what lies in a queue that was made
+        again under its name are others, which nothing tells from those."""
 
     def read_all(self) -> None:
         """Read until the snapshot is taken, or two reconnections in a row bring nothing.
@@ -198,6 +201,8 @@ class _Pull:
                 continue
             except (ConnectionLost, PoisonMessage) as error:
                 lost_at = time.monotonic()
+                if isinstance(error, ConsumerEnded):
+                    self._may_be_gone = self._may_be_gone or self._missing(self._total + tally)
                 self._was_lost = self._was_lost or isinstance(error, ConnectionLost)
                 self._may_hold = self._may_hold or (
                     isinstance(error, ConnectionLost) and not isinstance(error, ConsumerEnded)
@@ -213,6 +218,10 @@ class _Pull:
                 self.result.notes.append(f"reconnected after: {lost}")
                 time.sleep(_WAIT_BEFORE_RECONNECT)
             self._request = self._next_request(lost, tally)
+
+    def _missing(self, total: Tally) -> int:
+        """Letters of the snapshot that are not durable, and that no log has lost."""
+        return (self.result.snapshot or 0) - total.captured - total.recaptured - total.gone
 
     def _seen(self, error: DlqError, tally: Tally, before: tuple[str, int]) -> DlqError:
         """The error, as a poison where it has come before behind the same letter."""
@@ -297,16 +306,19 @@ class _Pull:
         result.notes += [f"gap: {gap}" for gap in total.gaps]
         if self._unlike:
             result.notes.append(_UNLIKE.format(self._unlike))
-        rest = max(total.skipped, (result.snapshot or 0) - taken - total.gone)
+        rest = max(total.skipped, self._missing(total))
         result.left = max(total.skipped, self._there(rest, taken))
         result.gone = total.gone + rest - result.left
+        is_unproven = self._may_be_gone > result.gone
+        if is_unproven:
+            result.notes.append(_ENDED.format(self._may_be_gone))
         open_losses = losses.open_ones(self._store, result.source)
         result.lost = losses.letters(open_losses)
         result.losses = open_losses
         wanted = min((n for n in (self._limit, result.snapshot) if n is not None), default=taken)
         kept = total.settled if result.mode == "drain" else taken
         is_open = self._was_lost and kept < wanted
-        result.partial = result.partial or is_open or bool(total.skipped or open_losses)
+        result.partial = result.partial or is_open or is_unproven or bool(total.skipped or open_losses)
         result.seconds = round(time.monotonic() - started, 3)
         return result
 
@@ -334,6 +346,12 @@ class _Pull:
 _UNLIKE = (
     "{:,} have ids of letters that the archive holds with other content, or by import: each is a letter of "
     "its own; look at both before you replay one"
+)
+
+
+_ENDED = (
+    "the broker ended the consumer while {:,} letters were still to come: if the queue was deleted, they are "
+    "gone, and what came afterwards, or lies there now, are letters of a new queue of its name; nothing tells"
 )
 
 

@@ -331,6 +331,66 @@ def test_letters_of_a_queue_that_is_deleted_in_mid_drain_are_gone(
     assert (done.snapshot, done.left, done.gone) == (9_000, 0, 9_000 - done.captured - done.recaptured)
 
 
+@on_private_nodes
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_letters_of_a_queue_that_is_made_again_and_filled_are_not_taken_for_those_before(
+    rabbit: Rabbit, tmp_path: Path, kind: str
+) -> None:
+    queue = rabbit.queue(kind)
+    rabbit.fill(queue, 9_000)
+    connector, source = RabbitConnector(rabbit.broker()), request(queue).source
+    ended: list[str] = []
+
+    def end_once(tally: Tally, _total: int | None) -> None:
+        if tally.captured and not ended:
+            ended.append(queue)
+            _make_again(rabbit, queue)
+            rabbit.fill(queue, 12_000)
+
+    done = pull(
+        LocalStore(str(tmp_path)),
+        connector,
+        source,
+        PullOptions("drain"),
+        progress=end_once,
+        depth=lambda: proven_depth(connector.gauge(source)),
+    )
+    assert ended
+    assert done.partial
+    assert any("letters of a new queue of its name" in note for note in done.notes)
+
+
+@on_private_nodes
+def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
+    rabbit: Rabbit, tmp_path: Path
+) -> None:
+    first, second = sorted(rabbit.queue("classic") for _ in range(2))
+    rabbit.fill(first, 9_000)
+    rabbit.fill(second, 10)
+    connector = RabbitConnector(rabbit.broker())
+    source = request(f"{os.path.commonprefix([first, second])}*").source
+    ended: list[str] = []
+
+    def end_once(tally: Tally, _total: int | None) -> None:
+        if tally.captured and not ended:
+            ended.append(first)
+            _delete(rabbit, first)
+
+    done = pull(
+        LocalStore(str(tmp_path)),
+        connector,
+        source,
+        PullOptions("drain"),
+        progress=end_once,
+        depth=lambda: proven_depth(connector.gauge(source)),
+    )
+    assert ended
+    assert done.partial
+    assert (done.snapshot, done.left) == (9_010, 0)
+    assert done.gone == 9_010 - done.captured - done.recaptured > 0
+    assert rabbit.channel.queue_declare(second, passive=True).method.message_count == 0
+
+
 @on_rabbitmq_3
 def test_letters_near_their_delivery_limit_are_taken_one_at_a_time(rabbit: Rabbit, tmp_path: Path) -> None:
     queue = rabbit.queue("quorum", x_delivery_limit=3)
