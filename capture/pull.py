@@ -326,7 +326,7 @@ class _Pull:
         """How many of the `rest` of a snapshot still lie there, as far as the broker tells. What a reading
         has given back may take a moment to be counted. Of a source that is not there any more nothing is."""
         depth, deadline = self._depth, time.monotonic() + _GIVEN_BACK_SECONDS
-        if depth is None or not rest or not isinstance(self.result.error, NotFound | None):
+        if depth is None or not rest:
             return rest
         mine = taken if self.result.mode == "copy" else 0
         there = 0

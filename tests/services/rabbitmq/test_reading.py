@@ -368,7 +368,7 @@ def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
     rabbit.fill(first, 9_000)
     rabbit.fill(second, 10)
     connector = RabbitConnector(rabbit.broker())
-    source = request(f"{os.path.commonprefix([first, second])}*").source
+    source = request("dlq-test-*").source
     ended: list[str] = []
 
     def end_once(tally: Tally, _total: int | None) -> None:
