@@ -309,6 +309,8 @@ class _Pull:
         rest = max(total.skipped, self._missing(total))
         result.left = max(total.skipped, self._there(rest, taken))
         result.gone = total.gone + rest - result.left
+        if type(result.error) in _OF_THE_QUEUE:
+            self._may_be_gone = self._may_be_gone or self._missing(total)
         is_unproven = self._may_be_gone > result.gone
         if is_unproven:
             result.notes.append(_ENDED.format(self._may_be_gone))
@@ -349,6 +351,9 @@ _UNLIKE = (
 )
 
 
+_OF_THE_QUEUE = (BrokerError, NotFound)
+"""How brokers that end more than the consumer say that a queue was deleted or purged: ActiveMQ's "Queue
+deleted" and "Unmatched acknowledge", and AMQP 1.0's `amqp:resource-deleted`."""
 _ENDED = (
     "the broker ended the consumer while {:,} letters were still to come: if the queue was deleted, they are "
     "gone, and what came afterwards, or lies there now, are letters of a new queue of its name; nothing tells"

@@ -34,6 +34,11 @@ def _delete(place: Place, queue: str) -> None:
         Jolokia(place.settings, artemis=False).remove_queue(queue)
 
 
+def _fill_anew(place: Place, queue: str) -> None:
+    _delete(place, queue)
+    place.send(*[b"other %d" % n for n in range(2 * NUMBER)])
+
+
 def _drain_and(place: Place, store: Path, end: Callable[[Place, str], None]) -> PullResult:
     source = Source("letters", place.settings.name, queue=place.queue)
     ended: list[str] = []
@@ -68,3 +73,15 @@ def test_letters_that_are_purged_or_deleted_in_mid_drain_are_gone(
     assert done.partial == bool(done.gone)  # Artemis purges nothing of what it has delivered
     assert (done.snapshot, done.left) == (NUMBER, 0)
     assert done.gone == NUMBER - done.captured - done.recaptured
+
+
+@on_all
+@pytest.mark.parametrize("way", WAYS)
+def test_letters_of_a_queue_that_is_made_again_are_not_taken_for_those_before(
+    stomp: Place, tmp_path: Path, way: str
+) -> None:
+    place = WAYS[way](stomp)
+    place.send(*[b"letter %d" % n for n in range(NUMBER)])
+    done = _drain_and(place, tmp_path, _fill_anew)
+    assert done.partial
+    assert done.gone or any("letters of a new queue of its name" in note for note in done.notes)
