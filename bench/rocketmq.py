@@ -27,6 +27,11 @@ from support.brokers.rocketmq.driver import Driver, eventually, unique_key
 
 DEAD = "%DLQ%bench"
 BACK = "bench-back"
+ROOM = {
+    "mappedFileSizeCommitLog": 256 << 20,
+    "transactionCheckInterval": 60_000,
+    "sendMessageThreadPoolNums": 4,
+}
 JAVA = Path(__file__).with_name("RocketBench.java")
 DLQ = [sys.executable, "-m", "dlq.cli", "-q", "-o", "json"]
 
@@ -145,14 +150,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    room = {
-        "mappedFileSizeCommitLog": 256 << 20,
-        "transactionCheckInterval": 60_000,
-        "sendMessageThreadPoolNums": 4,
-    }
     found: dict[str, list[Figure]] = {}
     both_compilers = ["-XX:+UseSerialGC"]
-    with RocketMQ(options.version, jvm=both_compilers, **room) as cluster:
+    with RocketMQ(options.version, jvm=both_compilers, **ROOM) as cluster:
         driver = Driver(cluster.addresses["broker-a"])
         fill(driver, options.letters, options.size)
         classes = compiled(cluster)
