@@ -50,8 +50,7 @@ class Side:
     """One of the two: its name, and the folder where Python finds its code as `dlq`."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        kept = {word: value for word, value in os.environ.items() if word != "PYTHONDONTWRITEBYTECODE"}
-        self.name, self._environment = name, {**kept, "PYTHONPATH": str(folder)}
+        self.name, self._path = name, str(folder)
         found, _ = self._run("-c", "import dlq.cli; print(dlq.cli.__file__)")
         if not found.startswith(str(folder)):
             raise SystemExit(f"{name}: Python takes {found.strip()} instead of what is in {folder}")
@@ -83,9 +82,8 @@ class Side:
         """What Python says to these words, seconds, seconds of CPU, and MiB."""
         started = time.perf_counter()
         command = [*enter, sys.executable, *words]
-        process = subprocess.Popen(
-            command, cwd=folder, env=self._environment, stdout=subprocess.PIPE, text=True
-        )
+        environment = {**os.environ, "PYTHONPATH": self._path, "PYTHONDONTWRITEBYTECODE": ""}
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         said = process.stdout.read()
         _, status, used = os.wait4(process.pid, 0)
