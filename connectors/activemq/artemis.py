@@ -7,7 +7,7 @@ gets no answer: None.
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors import looks
@@ -29,6 +29,10 @@ MOST_ASKED = 50
 """Addresses whose settings, and queues whose counts are asked for one by one."""
 _MOST_LISTED = 10_000
 """Queues of an address whose properties are asked for at once."""
+_TOGETHER = 20
+"""Questions that are asked before the first one's answer."""
+_Question = tuple[dict[str, str], str]
+"""What is asked for, as headers, and parameters."""
 _DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
 _ATTRIBUTES = {
     "Address": "address",
@@ -53,7 +57,14 @@ class Management:
 
     def attribute(self, resource: str, name: str) -> Any:
         """The value of an attribute; None when there is no such resource or right."""
-        return self._ask({"_AMQ_ResourceName": resource, "_AMQ_Attribute": name})
+        return self._ask(_attribute(resource, name))
+
+    def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[Any]:
+        """The same for several, by resource and name, which are asked for together: to wait for each of them
+        would hold up a replay longer than the broker's disk."""
+        questions = [(_attribute(resource, name), "") for resource, name in wanted]
+        parts = [questions[at : at + _TOGETHER] for at in range(0, len(questions), _TOGETHER)]
+        return [told for part in parts for told in self._ask_all(part)]
 
     def facts(self, queue: str) -> QueueFacts | None:
         """What is known of a queue; None when it is not there, or the user may not ask."""
@@ -191,21 +202,31 @@ class Management:
         return found
 
     def _ask(self, headers: dict[str, str], parameters: str = "") -> Any:
+        return self._ask_all([(headers, parameters)])[0]
+
+    def _ask_all(self, questions: Sequence[_Question]) -> list[Any]:
+        """The answers, in the order of the questions; None to each where one is not answered."""
         looks.check_time(self._broker.name)
         try:
             link = self._connected()
-            self._send(link, {"reply-to": self._reply, **headers}, parameters)
-            return self._answer(link)
+            asked = [({"reply-to": self._reply, **headers}, parameters) for headers, parameters in questions]
+            self._send(link, asked)
+            return self._answers(link, len(asked))
         except BrokerError:  # on another connection no late answer is taken for that to another question
             self.silences += 1
             self.close()
-            return None
+            return [None] * len(questions)
 
-    def _send(self, link: Link, headers: dict[str, str], parameters: str) -> None:
-        """As a text message, so without a length: Artemis reads no parameters from a BytesMessage."""
+    def _send(self, link: Link, questions: Sequence[_Question]) -> None:
+        """Each bears its number, by which its answer is known."""
         receipt = link.new_receipt()
-        frame = encode("SEND", {"destination": "activemq.management", **headers, "receipt": receipt})
-        link.send(frame[:-1] + parameters.encode() + b"\0")
+        frames = [
+            _question({**headers, "correlation-id": str(number)}, parameters)
+            for number, (headers, parameters) in enumerate(questions[:-1])
+        ]
+        headers, parameters = questions[-1]
+        numbered = {**headers, "correlation-id": str(len(frames)), "receipt": receipt}
+        link.send(b"".join([*frames, _question(numbered, parameters)]))
         link.wait_for(receipt)
 
     def _connected(self) -> Link:
@@ -216,15 +237,23 @@ class Management:
             self._link.request("SUBSCRIBE", {**subscription, "subscription-type": "ANYCAST"})
         return self._link
 
-    def _answer(self, link: Link) -> Any:
-        """Raises Unanswered."""
+    def _answers(self, link: Link, count: int) -> list[Any]:
+        """Those to questions 0 to `count`. Raises Unanswered."""
+        told: dict[str, Any] = {}
         deadline = time.monotonic() + _WAIT
-        while time.monotonic() < deadline:
+        while len(told) < count and time.monotonic() < deadline:
             for frame in link.receive(0.02):
-                if frame.command == b"MESSAGE":
-                    succeeded = headers_of(frame.head).get("_AMQ_OperationSucceeded") == "true"
-                    return _first(frame.body) if succeeded else None
-        raise Unanswered(f"{link.place}: its management gave no answer within {_WAIT:g} s")
+                headers = headers_of(frame.head)
+                succeeded = headers.get("_AMQ_OperationSucceeded") == "true"
+                told[headers.get("correlation-id", str(len(told)))] = (
+                    _first(frame.body) if succeeded else None
+                )
+                deadline = time.monotonic() + _WAIT
+        try:
+            return [told[str(number)] for number in range(count)]
+        except KeyError:
+            silent = f"{link.place}: its management gave no answer within {_WAIT:g} s"
+            raise Unanswered(silent) from None
 
     def close(self) -> None:
         """Leave, and take the queue of the answers away: in Artemis' default configuration it would stay,
@@ -232,9 +261,19 @@ class Management:
         if self._link is not None:
             with contextlib.suppress(BrokerError):
                 self._link.request("UNSUBSCRIBE", {"id": self._link.token})
-                self._send(self._link, _DESTROY, json.dumps([self._reply, True, True]))
+                self._send(self._link, [(_DESTROY, json.dumps([self._reply, True, True]))])
             self._link.close()
             self._link = None
+
+
+def _attribute(resource: str, name: str) -> dict[str, str]:
+    return {"_AMQ_ResourceName": resource, "_AMQ_Attribute": name}
+
+
+def _question(headers: Mapping[str, str], parameters: str) -> bytes:
+    """As a text message, so without a length: Artemis reads no parameters from a BytesMessage."""
+    frame = encode("SEND", {"destination": "activemq.management", **headers})
+    return frame[:-1] + parameters.encode() + b"\0"
 
 
 def _first(body: bytes) -> Any:

@@ -257,18 +257,21 @@ class Routing:
 
     def counts(self, targets: Iterable[Target]) -> dict[str, int]:
         """What the broker has counted by now at the places of these targets: a checkpoint for `unproven`."""
-        found = self._started() if self.tells else {}
-        for target in targets if self.tells else ():
+        if not self.tells:
+            return {}
+        wanted = {_STARTED: ("broker", "uptimeMillis")}
+        for target in targets:
             address = self._address(target)
             for count in ("unRoutedMessageCount", "routedMessageCount"):
-                found[f"{count} {address}"] = _number(self._of_address(address, count))
+                wanted[f"{count} {address}"] = (f"address.{address}", count)
             queues = self.receivers(target)
             if len(queues) <= _MOST_QUEUES:
-                found |= {
-                    f"{_ADDED} {name}": _number(self._of_queue(name, _ADDED))
-                    for name in [*queues, *self.to_other_nodes]
-                }
-        return found
+                counted = [*queues, *self.to_other_nodes]
+                wanted |= {f"{_ADDED} {name}": (f"queue.{name}", _ADDED) for name in counted}
+        told = self._ask(self._management.attributes, wanted.values())
+        found = dict(zip(wanted, map(_number, told), strict=True))
+        up = found.pop(_STARTED)
+        return {_STARTED: now() // 1000 - up, **found} if up else found
 
     @property
     def to_other_nodes(self) -> list[str]:
@@ -278,10 +281,6 @@ class Routing:
             if self.tells
             else []
         )
-
-    def _started(self) -> dict[str, int]:
-        up = self._ask(self._management.attribute, "broker", "uptimeMillis")
-        return {_STARTED: now() // 1000 - up} if isinstance(up, int) else {}
 
     def begin(self, target: Target) -> str | None:
         """Before a letter goes there: why no queue would get it, and it must not be sent. (Sent all the same,

@@ -111,7 +111,7 @@ def test_the_previews_of_very_many_letters_are_one_look(monkeypatch: pytest.Monk
     """An Artemis that is asked about each letter's own target, and answers a little later."""
     monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0)
     monkeypatch.setattr(Management, "_send", lambda *_: time.sleep(0.1))
-    monkeypatch.setattr(Management, "_answer", lambda *_: ["q"])
+    monkeypatch.setattr(Management, "_answers", lambda _, _link, count: [["q"]] * count)
     with Server(stomp(listen, "never", "ActiveMQ-Artemis/2.56.0")) as server:
         connector = open_connector(ActiveMQBroker("b", "activemq", f"stomp://{server.address}"))
         letters = (LETTER._replace(target=Target("queue", f"a{n}::q")) for n in range(1000))

@@ -3,7 +3,7 @@
 import socket
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -254,6 +254,9 @@ class Slow:
 
     def attribute(self, _resource: str, name: str) -> Any:
         return self._told({"address": "q", "routingType": "ANYCAST"}.get(name, 0))
+
+    def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[Any]:
+        return [self.attribute(*one) for one in wanted]
 
     def address_settings(self, _address: str) -> Mapping[str, Any]:
         return self._told({})  # type: ignore[no-any-return]

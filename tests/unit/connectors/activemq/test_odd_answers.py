@@ -32,7 +32,7 @@ ODD += ['{"maxSizeBytes": "x", "addressFullMessagePolicy": "DROP", "maxSizeMessa
 @pytest.fixture(params=ODD, ids=lambda odd: repr(odd)[:25])
 def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Management:
     """It gives the same answer to every question."""
-    monkeypatch.setattr(Management, "_ask", lambda *_: request.param)
+    monkeypatch.setattr(Management, "_ask_all", lambda _, asked: [request.param] * len(asked))
     return Management(ActiveMQBroker("b", "artemis", "stomp://h"))
 
 

@@ -3,7 +3,7 @@
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -36,7 +36,10 @@ class Told(Management):
         super().__init__(ActiveMQBroker("b", "artemis", "stomp://h"))
         self.silent: Callable[[str], bool] = lambda _name: False
 
-    def _ask(self, headers: dict[str, str], _parameters: str = "") -> Any:
+    def _ask_all(self, questions: Sequence[tuple[dict[str, str], str]]) -> list[Any]:
+        return [self._told(headers) for headers, _ in questions]
+
+    def _told(self, headers: Mapping[str, str]) -> Any:
         if self.silent(name := headers.get("_AMQ_Attribute", headers.get("_AMQ_OperationName", ""))):
             self.silences += 1
             return None
@@ -134,6 +137,36 @@ def test_a_late_answer_is_none_to_another_question(monkeypatch: pytest.MonkeyPat
             assert management.attribute("q", "slow") is None
         assert management.silences == 1
         assert management.attribute("q", "quick") == "quick"
+        management.close()
+
+
+def answering_backwards(peer: socket.socket) -> None:
+    """What is asked together is answered when all of it is there, the last question first."""
+    heard, answers = b"", list[bytes]()
+    while data := peer.recv(2**16):
+        heard += data
+        *frames, heard = heard.split(b"\0")
+        for frame in frames:
+            said = dict(re.findall(rb"\n([^:\n]+):([^\n]*)", frame))
+            if b"CONNECT\n" in frame[:10]:
+                peer.sendall(b"CONNECTED\nversion:1.2\nserver:ActiveMQ-Artemis/2.56.0\n\n\0\n")
+            if b"_AMQ_Attribute" in said:
+                token, number = said[b"reply-to"].rpartition(b".")[2], said[b"correlation-id"]
+                head = b"subscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n" % token
+                answers.append(
+                    b'MESSAGE\ncorrelation-id:%b\n%b\n["%b"]\0\n' % (number, head, said[b"_AMQ_Attribute"])
+                )
+            if b"receipt" in said:
+                peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"] + b"".join(answers[::-1]))
+                answers.clear()
+
+
+def test_what_is_asked_together_is_told_apart_whichever_answer_comes_first() -> None:
+    with Server(answering_backwards) as server:
+        management = Management(ActiveMQBroker("b", "artemis", f"stomp://{server.address}"))
+        asked = [("q", f"n{number}") for number in range(120)]
+        assert management.attributes(asked) == [name for _, name in asked]
+        assert management.attribute("q", "alone") == "alone"
         management.close()
 
 
