@@ -32,7 +32,7 @@ _KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
 _FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
 _MOST_QUEUES = 20
 """Subscriptions of an address that are asked for one by one; beyond, the address' own count must do."""
-_COUNTING_SECONDS, _POLL_SECONDS = 2.0, 0.05
+_COUNTING_SECONDS, _POLL_SECONDS = 2.0, 0.01
 """A queue that pages counts what it got a moment after the commit."""
 _ASKING_SECONDS = 60.0
 """What all questions about a target may take before its first letter, and about all of a transaction."""
