@@ -41,9 +41,8 @@ def taken_by(cluster: Cluster, name: str) -> Taken:
 
 def why_too_large(message: Message, taken: Taken) -> str | None:
     """Why the topic surely takes no record of that size; None where it may."""
-    size = _AROUND + sum(
-        len(part) for pair in [(message.key, message.value), *message.headers] for part in pair if part
-    )
+    beside = sum([len(name) + len(value or b"") for name, value in message.headers])
+    size = _AROUND + len(message.key or b"") + len(message.value or b"") + beside
     if taken.size is not None and size > taken.size:
         return (
             f"a record of {size} bytes, and {message.topic} takes none above {taken.size} "
