@@ -4,8 +4,10 @@ Whoever can write into the archive can change a letter after its plan was made, 
 in the plan's line, and the plan's own digest covers that line.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 from dlq.connectors.base import Target
@@ -23,10 +25,70 @@ ALWAYS_SENT = ("record_id", "broker_kind", "raw_properties")
 """What they look at in any case."""
 
 _EMPTY = Record("", "", "", "", "")
+_OF_VALUES = "2:"
+"""Begins what `digest` makes; a plan of an older dlq has what `_digest_of_pieces` makes."""
+_LONG = ("raw_properties", "body")
+"""Columns of bytes."""
 
 
-def digest(record: Record, target: Target, edited: bool) -> str:
-    """The digest of a letter as it was captured; `edited`: it does not go back as it was."""
+def digest(record: Record, target: Target, edited: bool, body_sha256: str | None = None) -> str:
+    """The digest of a letter as it was captured; `edited`: it does not go back as it was. `body_sha256` is
+    that of its body, where it is known.
+
+    Python writes no two different values alike, and in ASCII alike in all its versions. Of the bytes beside
+    them the length is among the values.
+    """
+    block = record.raw_properties
+    values = (
+        _values_of(_bound(record, edited))(record),
+        *target,
+        None if block is None else len(block),
+        body_sha256 or sha256(_as_bytes(record.body)).hexdigest(),
+    )
+    return _OF_VALUES + sha256(ascii(values).encode() + _as_bytes(block)).hexdigest()
+
+
+def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | None:
+    """The record with what its plan has bound and nothing else; None where that is not what was planned."""
+    made = digest if letter.content.startswith(_OF_VALUES) else _digest_of_pieces
+    if made(record, letter.target, edited) != letter.content:
+        return None
+    bound = _bound(record, edited)
+    if bound is SENT_COLUMNS:
+        return record
+    bare = [*_EMPTY]
+    for place in _places_of(bound):
+        bare[place] = record[place]
+    return Record._make(bare)
+
+
+def _bound(record: Record, edited: bool) -> tuple[str, ...]:
+    """An edit, and what has no property block, is sent by more columns than the block and a few beside it."""
+    return SENT_COLUMNS if edited or record.raw_properties is None else _with_block(record.broker_kind)
+
+
+@lru_cache(maxsize=64)
+def _with_block(broker_kind: str) -> tuple[str, ...]:
+    beside = kind_of(broker_kind).sent_columns
+    return SENT_COLUMNS if beside is None else (*ALWAYS_SENT, *beside)
+
+
+@lru_cache(maxsize=64)
+def _values_of(names: tuple[str, ...]) -> Callable[[Record], Any]:
+    """What takes the values of these columns out of a record, but for the long ones."""
+    return attrgetter(*(name for name in names if name not in _LONG))
+
+
+@lru_cache(maxsize=64)
+def _places_of(names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(COLUMNS.index(name) for name in names)
+
+
+def _as_bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else ascii(value).encode()
+
+
+def _digest_of_pieces(record: Record, target: Target, edited: bool) -> str:
     made = sha256()
     for name in _bound(record, edited):
         for piece in _pieces(getattr(record, name)):
@@ -34,22 +96,6 @@ def digest(record: Record, target: Target, edited: bool) -> str:
     for piece in _pieces(target):
         made.update(piece)
     return made.hexdigest()
-
-
-def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | None:
-    """The record with what its plan has bound and nothing else; None where that is not what was planned."""
-    if digest(record, letter.target, edited) != letter.content:
-        return None
-    bound = _bound(record, edited)
-    if bound is SENT_COLUMNS:
-        return record
-    return _EMPTY._replace(**{name: getattr(record, name) for name in bound})
-
-
-def _bound(record: Record, edited: bool) -> tuple[str, ...]:
-    """An edit, and what has no property block, is sent by more columns than the block and a few beside it."""
-    beside = None if edited or record.raw_properties is None else kind_of(record.broker_kind).sent_columns
-    return SENT_COLUMNS if beside is None else (*ALWAYS_SENT, *beside)
 
 
 def _pieces(value: Any) -> Iterator[bytes]:

@@ -260,7 +260,9 @@ class _Planner:
         wrapped = self._unwrap(record) if wanted.unwrap else None
         lap = lap_of(record)
         key = replay_key(record, target, record.source in self._by_key)
-        bound = content.digest(stored, target, record.record_id in self._changes.changed)
+        # `_risk` leaves out a letter whose body has another digest.
+        edited = record.record_id in self._changes.changed
+        bound = content.digest(stored, target, edited, stored.body_sha256)
         letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target, bound)
         return _Candidate(record, advice, letter, wrapped)
 

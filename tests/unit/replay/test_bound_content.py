@@ -16,8 +16,8 @@ from dlq.archive.store import LocalStore
 from dlq.connectors.base import Outcome
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
-from dlq.replay import planfile
-from dlq.replay.content import SENT_COLUMNS, digest
+from dlq.replay import content, planfile
+from dlq.replay.content import SENT_COLUMNS, digest, restore_planned
 from dlq.replay.destinations import target_named
 from dlq.replay.verify import verify
 
@@ -129,6 +129,53 @@ def test_a_letter_without_a_block_is_bound_by_all_that_a_connector_may_look_at(c
     target = planfile.Target("queue", "orders")
     assert digest(one, target, False) != digest(other, target, False)
     assert digest(one, target, False) != digest(one, planfile.Target("queue", "order"), False)
+
+
+WHOLE = Record(
+    "r1", "orders", "shop", "rabbitmq", "orders.dlq", keys=("a", "b"), headers={"a": "b", "ü": "\udcff"},
+    raw_properties=b"\0\0", body=b"pay", body_size=3, priority=4, persistent=True,
+)  # fmt: skip
+QUEUE, EXCHANGE = planfile.Target("queue", "orders"), planfile.Target("exchange", "shop", "k")
+WITHOUT_BLOCK = WHOLE._replace(raw_properties=None)
+OF_AN_OLDER_DLQ = {
+    "0448a2eb2d6d54d31a263e9d0eb4edcfb48ed39947ebcb331f2ceffe9c969436": (WHOLE, QUEUE, False),
+    "e79eab4ffb6273bdd5c0b5a798ddcfad0710f505c59facfb8e350a94cb69e525": (WHOLE, EXCHANGE, True),
+    "d810bed4550d7b50f4e9d15504580476127b72ab7b9b58b496c8df3b48e512ec": (WITHOUT_BLOCK, QUEUE, False),
+    "097faf1a58795097b98f7400e2950e1f3c49074fa29878bf894e8b8f3fb6bada": (WITHOUT_BLOCK, EXCHANGE, True),
+}
+OF_TODAY = {
+    "2:9635148dbd8078a7d84dd11d53ee3f5df1797cdad3b705ca46beb588601defd0": (WHOLE, QUEUE, False),
+    "2:64d6895880892a67e64a44059680bc36d5c81a504e2bb6981f89210da091cf55": (WHOLE, EXCHANGE, True),
+    "2:6b9e44e607de7f7921a2fc64786d58bfa72732c0ba25b47e7ac44a1d49c61678": (WITHOUT_BLOCK, QUEUE, False),
+    "2:79010e83f5e9c89407e2365ec7fb0419543a109a64b4090bab90fe64b231178e": (WITHOUT_BLOCK, EXCHANGE, True),
+}
+
+
+@pytest.mark.parametrize("written", [*OF_AN_OLDER_DLQ, *OF_TODAY])
+def test_a_digest_that_a_plan_has_is_accepted_for_good(written: str) -> None:
+    record, target, edited = {**OF_AN_OLDER_DLQ, **OF_TODAY}[written]
+    one = planfile.Letter(0, "r1", "k", 1, "shop", "p-00000", 0, target, written)
+    assert restore_planned(one, record, edited)
+    assert restore_planned(one, record._replace(body=b"pax"), edited) is None
+    assert restore_planned(one._replace(target=QUEUE._replace(name="order")), record, edited) is None
+
+
+def test_a_plan_of_an_older_dlq_is_applied_and_binds_its_letters(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = fill(replay.store, 2, body=b"pay")
+    monkeypatch.setattr(content, "digest", lambda *told: content._digest_of_pieces(*told[:3]))
+    plan = replay.plan()
+    monkeypatch.undo()
+    assert {len(found.content) for found in planfile.letters(replay.store, plan)} == {64}
+    forge(replay, [one._replace(body=b"pay the attacker"), other])
+    run = replay.apply(plan)
+    assert (run.sent, run.changed) == (1, [one.record_id])
+
+
+def test_a_digest_tells_the_block_from_the_text_of_nothing() -> None:
+    block = WHOLE._replace(raw_properties=b"None")
+    assert digest(block, QUEUE, True) != digest(WITHOUT_BLOCK, QUEUE, True)
 
 
 def test_a_plan_that_goes_where_the_configuration_forbids_is_not_applied(replay: Replaying) -> None:
