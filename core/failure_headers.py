@@ -289,7 +289,7 @@ class HandWritten(NamedTuple):
 
 def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
     """What hands wrote of a failure, or None: a lone business property is none."""
-    marked = [(name, mark) for name in headers if (mark := mark_of(name)) is not None]
+    marked = _marked(tuple(headers))
     if not marked:
         return None
     errors: dict[str, tuple[str, str]] = {}
@@ -312,6 +312,12 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
         return None
     names = tuple(name for name, _ in marked)
     return HandWritten(errors, origins, max(counts, default=None), names, is_proven)
+
+
+@lru_cache(maxsize=4096)
+def _marked(names: tuple[str, ...]) -> Sequence[tuple[str, _Mark]]:
+    """Those of these names that say something of a failure."""
+    return [(name, mark) for name in names if (mark := mark_of(name)) is not None]
 
 
 def attempts_of_retries(headers: Mapping[str, str]) -> int | None:
@@ -382,6 +388,14 @@ def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
     return Restart(found.gone | frozenset(name for name in more if not _is_kept(name, kept)), found.mended)
 
 
+def restart_by_names(names: tuple[str, ...], keep: Keep = False) -> Restart | None:
+    """The same by the headers' names alone; None where their values count, too."""
+    if keep is not True and _marked(names):
+        return None
+    found = _of_frameworks(names, keep is True, () if isinstance(keep, bool) else tuple(keep))
+    return None if found.mended else found
+
+
 @lru_cache(maxsize=4096)
 def _is_of_a_failure(name: str) -> bool:
     """Whether a name that tells no failure by itself is one's beside others: error-code, failedAt."""
@@ -425,6 +439,8 @@ def strip_failure(headers: Mapping[str, str], keep: Keep = False) -> tuple[dict[
 
 def taken_away(headers: Mapping[str, str], what: Restart) -> list[str]:
     """What a replay takes away of these headers, in words, in their order."""
+    if not what.mended:
+        return [name for name in headers if name in what.gone]
     return [told for name, value in headers.items() if (told := _told(name, value, what)) is not None]
 
 

@@ -19,7 +19,7 @@ from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, SHORT
 from dlq.connectors.rabbitmq.amqp10_records import ENCODED_BODY, headers_of, properties_of
 from dlq.connectors.rabbitmq.envelope import Way, decoded, first_delivered, what_changes
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, restart, taken_away
+from dlq.core.failure_headers import Keep, Restart, restart, restart_by_names, taken_away
 from dlq.core.message_ids import logged_id
 from dlq.core.record import Record
 
@@ -31,6 +31,8 @@ _LARGEST_BODY = 512 * 2**20
 """No server can be configured to take more (release notes 3.8.0)."""
 
 _FRAME_OVERHEAD = 8 + 12
+_SMALL = MAX_FRAME // 2
+"""A block of so many bytes fits a frame with all that a replay adds."""
 _DIRECT_REPLY = "amq.rabbitmq.reply-to"
 _DROPPED_PROPERTIES = ("expiration", "user_id")
 _BROKER_OWNED = re.compile(
@@ -50,6 +52,11 @@ _TARGETS = ("queue", "exchange")
 def _is_broker_owned(name: str) -> bool:
     """Headers that a broker makes or acts on; a replay never sends them."""
     return _BROKER_OWNED.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=256)
+def _broker_owned(names: tuple[str, ...]) -> Sequence[str]:
+    return [*filter(_is_broker_owned, names)]
 
 
 @lru_cache(maxsize=4096)
@@ -112,7 +119,8 @@ def block_to_send(
     Raises ValueError when it cannot be encoded.
     """
     block = record.raw_properties
-    taken = restart(_seen(record)[1], keep_headers)
+    by_names = None if block is None else restart_by_names(edits.header_names(block), keep_headers)
+    taken = by_names or restart(_seen(record)[1], keep_headers)
     copied = {"CC": typed.encode_field([*copies], None)} if copies else {}
     return edits.edit(
         _encoded(record) if block is None else block,
@@ -216,16 +224,27 @@ def preview(letter: Outgoing) -> SendPreview:
         return _preview_10(letter)
     try:
         properties, headers = _seen(record)
-        block = block_to_send(record, provenance, keep_headers)
+        taken = restart(headers, keep_headers)
+        size = _size_to_send(record, provenance, keep_headers, taken)
     except ValueError as error:
         return SendPreview(problem=f"its properties cannot be sent: {error}")
-    stripped = [name for name in headers if _is_broker_owned(name)]
-    stripped += taken_away(headers, restart(headers, keep_headers))
-    stripped += [name for name in _DROPPED_PROPERTIES if name in properties]
+    stripped = [
+        *_broker_owned(tuple(headers)),
+        *taken_away(headers, taken),
+        *(name for name in _DROPPED_PROPERTIES if name in properties),
+    ]
     if _replies_directly(record):
         stripped.append("reply_to")
     warnings = [text for applies, text in _WARNINGS if applies(record, properties, headers, target)]
-    return SendPreview(stripped, _problem(record, target, block), warnings)
+    return SendPreview(stripped, _problem(record, target, size), warnings)
+
+
+def _size_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep, taken: Restart) -> int:
+    """The bytes of the block of a replay, or of one that is small anyway. Raises ValueError."""
+    block = record.raw_properties
+    if block is not None and len(block) <= _SMALL and not taken.mended:
+        return len(block)  # it could be read, and nothing of it is encoded anew
+    return len(block_to_send(record, provenance, keep_headers))
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
@@ -272,17 +291,22 @@ def _seen(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return decoded(record.raw_properties)
 
 
-def _problem(record: Record, target: Target, block: bytes = b"") -> str | None:
-    if any(len(name.encode("utf-8", "surrogatepass")) > 255 for name in address_of(target)):
+def _problem(record: Record, target: Target, size: int = 0) -> str | None:
+    if _has_long_name(target):
         return "the name of its target is longer than the 255 bytes that AMQP allows"
-    if len(block) + _FRAME_OVERHEAD > MAX_FRAME:
+    if size + _FRAME_OVERHEAD > MAX_FRAME:
         return (
-            f"its headers take {len(block)} bytes with ours, more than fits a frame of {MAX_FRAME}; "
+            f"its headers take {size} bytes with ours, more than fits a frame of {MAX_FRAME}; "
             "shorten them with --edit"
         )
     if record.body_size > _LARGEST_BODY:
         return f"its body of {record.body_size} bytes is larger than any RabbitMQ takes"
     return None
+
+
+@lru_cache(maxsize=256)
+def _has_long_name(target: Target) -> bool:
+    return any(len(name.encode("utf-8", "surrogatepass")) > 255 for name in address_of(target))
 
 
 _TOO_LARGE_FOR_4 = (

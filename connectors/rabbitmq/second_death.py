@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rabbitmq.consumers import Bindings
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.envelope import CELERY, first_delivered, is_of_celery, what_changes
+from dlq.connectors.rabbitmq.envelope import CELERY, Way, first_delivered, is_of_celery, what_changes
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.topology import dead_letters
 from dlq.connectors.rabbitmq.ways import Ways, missing_rights
@@ -41,6 +41,7 @@ class Prospects:
         self._against: dict[str, str] = {}
         """Queue -> what keeps a plan from an exchange of its own to it."""
         self._next = lru_cache(maxsize=_MOST)(self._ask)
+        self._prospect = lru_cache(maxsize=_MOST)(self._look_ahead)
 
     def learn(self, targets: Iterable[Target]) -> None:
         """Ask whether a plan may have a way of its own to these."""
@@ -55,23 +56,31 @@ class Prospects:
         target = letter.target
         if target.kind != "queue" or found.problem is not None:
             return found
-        self.learn([target])
-        against = self._against[target.name]
-        way = Ways(self._broker, "", () if against else (target,)).way_of(letter)
-        came = first_delivered(letter.record, target.name)
-        changes = what_changes(target.name, came, way, CELERY if is_of_celery(letter.record) else against)
+        if target.name not in self._against:
+            self.learn([target])
+        came, of_celery = first_delivered(letter.record, target.name), is_of_celery(letter.record)
+        changes, nowhere, way = self._prospect(target, came, of_celery, self._against[target.name])
+        return SendPreview(
+            [name for name in found.stripped if name not in _COPIES] if way.copies else found.stripped,
+            None,
+            [*found.warnings, changes] if changes else found.warnings,
+            {**found.unless_named, "target": nowhere} if nowhere else found.unless_named,
+            bool(way.exchange),
+        )
+
+    def _look_ahead(
+        self, target: Target, came: Way | None, of_celery: bool, against: str
+    ) -> tuple[str | None, str | None, Way]:
+        """What changes, why the letter goes only to a target that is named, and its way: the same for all
+        that came alike."""
+        keeps = not against and not of_celery
+        way = Ways(self._broker, "").way_to(target.name, came if keeps else None)
+        changes = what_changes(target.name, came, way, CELERY if of_celery else against)
         place = self._next(target.name, (way.key, *way.copies))
         if changes and (came is None or came[1:] != way[1:]):
             changes = f"{changes}; {place.in_words}"
-        unless_named = dict(found.unless_named)
-        if place.is_nowhere:
-            unless_named["target"] = f"queue {for_terminal(target.name)}: {place.in_words}"
-        return found._replace(
-            stripped=[name for name in found.stripped if not (way.copies and name in _COPIES)],
-            warnings=[*found.warnings, changes] if changes else found.warnings,
-            unless_named=unless_named,
-            private=bool(way.exchange),
-        )
+        nowhere = f"queue {for_terminal(target.name)}: {place.in_words}" if place.is_nowhere else None
+        return changes, nowhere, way
 
     @cached_property
     def _deaths(self) -> "_Deaths | None":

@@ -10,7 +10,7 @@ what it cannot route: an argument wins (rabbit_policy:get_arg/3).
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any
 
@@ -49,6 +49,8 @@ class Ways:
         """Queues to which there is an exchange now."""
         self._barred: dict[tuple[str, str | None], str] = {}
         """(exchange, key, or None for all) -> why the broker takes nothing there."""
+        self.way_to = lru_cache(maxsize=512)(self._way_to)
+        """(queue, what a letter came with, where that is kept): its way."""
 
     def bar(self, exchange: str, key: str | None, why: str) -> None:
         """Nothing more is sent to an exchange, with this key or with any (None)."""
@@ -73,12 +75,14 @@ class Ways:
         target = letter.target
         if target.kind == "exchange":
             return Way(target.name, target.routing_key)
-        by_default = Way("", target.name)
         keeps = target in self._private and not is_of_celery(letter.record)
-        kept = first_delivered(letter.record, target.name) if keeps else None
+        return self.way_to(target.name, first_delivered(letter.record, target.name) if keeps else None)
+
+    def _way_to(self, queue: str, kept: Way | None) -> Way:
+        by_default = Way("", queue)
         if not self.takes_any and (kept is None or kept[1:] == by_default[1:]):
             return by_default
-        return (kept or by_default)._replace(exchange=exchange_to(self.plan, target.name))
+        return (kept or by_default)._replace(exchange=exchange_to(self.plan, queue))
 
     def prepare(self, letter: Outgoing, way: Way) -> None:
         """Make the plan's exchange to the letter's queue, if it goes by one. Raises BrokerError."""

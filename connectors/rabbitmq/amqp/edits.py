@@ -4,11 +4,12 @@ This runs for every letter that is sent again; nothing is decoded but the names 
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
-from dlq.connectors.rabbitmq.amqp.fields import SIZES, ends_at
+from dlq.connectors.rabbitmq.amqp.fields import CACHED_BYTES, READERS, SIZES, ends_at
 from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, OCTET, SHORT, SPANS, layout, parts
 from dlq.core.failure_headers import Inside, mend_text
 
@@ -39,21 +40,14 @@ def edit(
     type. A header table that has no header left is left out. Raises ValueError for a block that is damaged as
     far as it is read, and when a property is too long for its type or a name is longer than 255 bytes.
     """
+    opened = _open(block)
+    kept, flags = dict(opened.pieces), opened.flags
     try:
-        flags = _u16(block)[0]
-        kept: dict[str, bytes] = {}
-        at = 2
-        for name, kind in layout(flags):
-            start = at
-            at += SPANS[kind](block, at)
-            kept[name] = block[start:at]
-        ends_at(at, len(block))
-        headers = kept.get("headers", _NO_TABLE)
-        replaced = frozenset({*set_headers, *mend_headers})
+        stay = _chooser(drop_headers, False, frozenset({*set_headers, *mend_headers}))
         content = b"".join(
             [
-                *_kept(headers, _doomed(drop_headers, replaced)),
-                *(_mended(headers[4:], mend_headers) if mend_headers else ()),
+                _joined(opened, stay(opened.names)),
+                *(_mended(opened.table[4:], mend_headers) if mend_headers else ()),
                 *[_name(name) + _value(value) for name, value in set_headers.items()],
             ]
         )
@@ -67,6 +61,82 @@ def edit(
     except (IndexError, KeyError, struct.error) as error:
         raise ValueError(f"a damaged property block: {error!r}") from error
     return _u16_of(flags) + b"".join([kept[name] for name, _ in layout(flags)])
+
+
+_Names = tuple[bytes, ...]
+
+
+class _Opened(NamedTuple):
+    """A block taken apart as far as its headers' names; all of it can be read."""
+
+    flags: int
+    pieces: Mapping[str, bytes]
+    """Property -> its octets."""
+    table: bytes
+    """The headers, behind the four octets of their size."""
+    names: _Names
+    ends: tuple[int, ...]
+    """Where in the table the first header begins, and where each ends."""
+
+
+@lru_cache(maxsize=2)
+def _open(block: bytes) -> _Opened:
+    """The same block is asked about again and again. Raises ValueError."""
+    try:
+        flags, at = _u16(block)[0], 2
+        pieces: dict[str, bytes] = {}
+        for name, kind in layout(flags):
+            start = at
+            at += SPANS[kind](block, at)
+            pieces[name] = block[start:at]
+        ends_at(at, len(block))
+        table = pieces.get("headers", _NO_TABLE)
+        names, ends, at, end = [], [4], 4, len(table)
+        while at < end:
+            start, kind_at = at + 1, at + 1 + table[at]
+            size = _FIXED[table[kind_at]]
+            at = kind_at + 5 + _u32(table, kind_at + 1)[0] if size is None else kind_at + 1 + size
+            if size is None and table[kind_at] != _STRING:
+                (_known_field if at - kind_at <= CACHED_BYTES else _check_field)(table[kind_at:at])
+            names.append(table[start:kind_at])
+            ends.append(at)
+        ends_at(at, end)
+    except (IndexError, KeyError, struct.error) as error:
+        raise ValueError(f"a damaged property block: {error!r}") from error
+    return _Opened(flags, pieces, table, tuple(names), tuple(ends))
+
+
+def _check_field(field: bytes) -> None:
+    """Raises what reading it raises."""
+    READERS[field[0]](field, 1, 0)
+
+
+_known_field = lru_cache(maxsize=512)(_check_field)
+
+
+def header_names(block: bytes) -> tuple[str, ...]:
+    """The names of its headers in their order, of which some may come twice. Raises ValueError."""
+    return _texts(_open(block).names)
+
+
+def some_headers(block: bytes, wanted: Callable[[str], bool]) -> bytes:
+    """A block of those headers alone that are wanted. Raises ValueError."""
+    opened = _open(block)
+    content = _joined(opened, _chooser(wanted, True)(opened.names))
+    return _u16_of(BIT["headers"]) + _u32_of(len(content)) + content if content else EMPTY
+
+
+def _texts(names: _Names) -> tuple[str, ...]:
+    return (_known_texts if len(names) <= _MOST_NAMES else _decoded)(names)
+
+
+def _decoded(names: _Names) -> tuple[str, ...]:
+    return tuple(name.decode("utf-8", "backslashreplace") for name in names)
+
+
+_MOST_NAMES = 100
+"""What follows from the names of a table with no more of them is remembered."""
+_known_texts = lru_cache(maxsize=256)(_decoded)
 
 
 def _mended(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:
@@ -101,32 +171,32 @@ def _from(inside: Inside, at: tuple[str, ...]) -> Inside:
     return inside if not at else Inside(zero=((),) if inside.is_zero(at) else ())
 
 
-def _kept(table: bytes, doomed: Callable[[bytes], bool]) -> list[bytes]:
-    """The fields that stay, neighbours in one piece."""
-    pieces, run, at, end = [], 4, 4, len(table)
-    while at < end:
-        start, kind = at, at + 1 + table[at]
-        size = _FIXED[table[kind]]
-        at = kind + 5 + _u32(table, kind + 1)[0] if size is None else kind + 1 + size
-        if doomed(table[start + 1 : kind]):
-            if run < start:
-                pieces.append(table[run:start])
-            run = at
-    ends_at(at, end)
-    pieces.append(table[run:])
-    return pieces
+_Runs = Sequence[tuple[int, int]]
+"""Neighbouring headers: the place of the first, and that behind the last."""
+
+
+def _joined(opened: _Opened, runs: _Runs) -> bytes:
+    return b"".join([opened.table[opened.ends[first] : opened.ends[last]] for first, last in runs])
 
 
 @lru_cache(maxsize=64)
-def _doomed(drop: Callable[[str], bool], replaced: frozenset[str]) -> Callable[[bytes], bool]:
-    """Whether the header with this name goes; the names of a million letters are few."""
+def _chooser(
+    asked: Callable[[str], bool], wanted: bool, without: frozenset[str] = frozenset()
+) -> Callable[[_Names], _Runs]:
+    """Which headers are `wanted` by the answer for their names, but for some: letters of one kind all have
+    the same names."""
 
-    @lru_cache(maxsize=4096)
-    def goes(encoded: bytes) -> bool:
-        name = encoded.decode("utf-8", "backslashreplace")
-        return name in replaced or drop(name)
+    def choose(names: _Names) -> _Runs:
+        runs: list[tuple[int, int]] = []
+        for place, name in enumerate(_texts(names)):
+            if name in without or asked(name) is not wanted:
+                continue
+            first = runs.pop()[0] if runs and runs[-1][1] == place else place
+            runs.append((first, place + 1))
+        return runs
 
-    return goes
+    remembered = lru_cache(maxsize=256)(choose)
+    return lambda names: (remembered if len(names) <= _MOST_NAMES else choose)(names)
 
 
 _FIXED = [SIZES.get(kind) for kind in range(256)]
@@ -179,12 +249,10 @@ _name = lru_cache(maxsize=1024)(_short)
 
 
 def _value(value: str | int | bytes) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, int):
-        return b"l" + struct.pack(">q", value)
-    encoded = value.encode("utf-8", "surrogateescape")
-    return b"S" + _u32_of(len(encoded)) + encoded
+    if isinstance(value, str):
+        encoded = value.encode("utf-8", "surrogateescape")
+        return b"S" + _u32_of(len(encoded)) + encoded
+    return value if isinstance(value, bytes) else b"l" + struct.pack(">q", value)
 
 
 @lru_cache(maxsize=1024)
