@@ -70,10 +70,11 @@ def _bound_together(ask: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(ask)
     def asked(self: Any, *args: Any) -> Any:
         left, began = getattr(self, _LEFT, LOOK_SECONDS), time.monotonic()
+        before = _until.set(min(_until.get(), _End(began + left, left)))  # as `within`, which costs more
         try:
-            with within(left):
-                return ask(self, *args)
+            return ask(self, *args)
         finally:
+            _until.reset(before)
             if (took := time.monotonic() - began) > _QUICK:
                 setattr(self, _LEFT, left - took)
 

@@ -93,12 +93,14 @@ def _text_at(body: bytes, at: int, length: int) -> str:
 _CELERY = {"task", "id", "args", "kwargs", "retries"}
 _EASYNETQ = {"Exchange", "RoutingKey", "Message", "BasicProperties", "Exception"}
 _TASK = re.compile(rb'"retries": ?\d')
-_KEY = re.compile(
-    rb'"(?:x[-_])?(?:orig|source|error|exception|stack|backtrace|failure|failed|dlq)', re.IGNORECASE
-)
-"""What keys of an envelope begin with; a body without them is not parsed."""
+_KEY = re.compile(rb'"(?:x[-_])?(?:orig|source|error|exception|stack|backtrace|failure|failed|dlq)')
+"""What keys of an envelope begin with, in small letters; a body without them is not parsed."""
 _PARTS_OF_ORIGINS = (b"rig", b"ource")
 """One of which is in every envelope (originalTopic, Original-Message, sourceQueue), and in few bodies."""
+_OF_A_FAILURE = re.compile(
+    rb"error|exception|fail|cause|trace|reason|retr|attempt|deliver|processing|death|\\u"
+)
+"""What is in each name of an error or a count (`mark_of`), unless it is escaped."""
 _AROUND = {
     "error",
     "exception",
@@ -119,7 +121,7 @@ _MOST_KEYS = 100
 
 def read_task(body: bytes) -> Mapping[str, Any] | None:
     """A task of Celery's first protocol, which counts its retries; None for every other body."""
-    if not body.startswith(b"{") or not _TASK.search(body):
+    if not body.startswith(b"{") or b'"retries"' not in body or not _TASK.search(body):
         return None
     document = _document(body)
     return document if document.keys() >= _CELERY else None
@@ -146,7 +148,8 @@ def read_envelope(body: bytes) -> Envelope | None:
     where the message came from or what it was; None for every other body."""
     if not body.startswith(b"{") or not any(part in body for part in _PARTS_OF_ORIGINS):
         return None
-    if not _KEY.search(body, 0, _LONGEST_JSON):
+    small = body[:_LONGEST_JSON].lower()
+    if not _KEY.search(small) or not _OF_A_FAILURE.search(small):
         return None
     document = _document(body)
     failure = by_hand(dict(_fields(document)))

@@ -7,7 +7,7 @@ mean it.
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -37,9 +37,9 @@ _KINDS: Mapping[_Kind, re.Pattern[str]] = {
 }
 _PREFIX = re.compile(r"^(?:x|ce|mt|rbs2|kafka|message|msg|task|job|event)[-_]|.*[.:$](?=.)", re.IGNORECASE)
 _HINT = re.compile(
-    rb"expir|deadline|max_?age|ttl|time_?to_?live|until|not_?after|valid_?to|best_?before|eta\"|_by\"|before",
-    re.IGNORECASE,
+    rb"expir|deadline|max_?age|ttl|time_?to_?live|until|not_?after|valid_?to|best_?before|eta\"|_by\"|before"
 )
+"""In small letters: to look for either costs ten times as much."""
 _LONGEST_NAME = 80
 _LARGEST_BODY = 2**20
 """A body of more bytes is not looked into."""
@@ -104,14 +104,20 @@ def _kind(name: str) -> _Kind | None:
 
 def _named(record: Record, dropped: Collection[str]) -> Iterator[_Field]:
     for kind, fields in (("header", record.headers), ("property", record.properties)):
-        for name, value in fields.items():
-            if name not in dropped and _kind(name):
-                yield _Field(f"{kind} {name[:_LONGEST_NAME]}", name, value, record.published_at)
+        for name in _telling(tuple(fields)):
+            if name not in dropped:
+                yield _Field(f"{kind} {name[:_LONGEST_NAME]}", name, fields[name], record.published_at)
+
+
+@lru_cache(maxsize=256)
+def _telling(names: tuple[str, ...]) -> Sequence[str]:
+    """Those of these names that tell a deadline; letters of one kind all have the same names."""
+    return [*filter(_kind, names)]
 
 
 def _in_body(record: Record) -> Iterator[_Field]:
     body = record.body
-    if body.lstrip()[:1] != b"{" or len(body) > _LARGEST_BODY or not _HINT.search(body):
+    if body.lstrip()[:1] != b"{" or len(body) > _LARGEST_BODY or not _HINT.search(body.lower()):
         return
     try:
         document = json.loads(body)

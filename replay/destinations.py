@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from dlq.connectors.base import Limits, Target
 from dlq.core.errors import BrokerError, NotFound
@@ -12,7 +13,7 @@ from dlq.replay.temporary import why_temporary
 
 Destination = tuple[str, Target]
 """(Broker, target)."""
-
+_NONE_KNOWN = Limits()
 
 _MEMBER = re.compile(
     r"(?:(?P<stomp>/)?(?:remote-)?(?:temp-)?(?P<kind>queue|topic)(?(stomp)/|://))?(?P<name>[^?]*)"
@@ -26,10 +27,13 @@ def is_allowed(target: Target, patterns: Sequence[str]) -> bool:
     """Whether `[replay] targets` lets letters go there: by its name, or as `--to` writes it. ActiveMQ gives a
     letter to each member of a composite destination, so that each has to be let, unless a pattern is the
     whole name; so it is with a comma in the name of another broker's queue, as nothing here tells which."""
-    return (
-        not patterns
-        or not {target.name, str(target)}.isdisjoint(patterns)
-        or all(any(fnmatchcase(name, p) for name in names for p in patterns) for names in _read_as(target))
+    return not patterns or _is_let(target, tuple(patterns))
+
+
+@lru_cache(maxsize=1024)
+def _is_let(target: Target, patterns: tuple[str, ...]) -> bool:
+    return not {target.name, str(target)}.isdisjoint(patterns) or all(
+        any(fnmatchcase(name, p) for name in names for p in patterns) for names in _read_as(target)
     )
 
 
@@ -110,4 +114,4 @@ class Destinations:
         return None
 
     def _known(self, destination: Destination) -> Limits:
-        return self._limits.get(destination, Limits())
+        return self._limits.get(destination, _NONE_KNOWN)

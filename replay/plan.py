@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from dlq.core.brokers import kind_of
 from dlq.core.clock import iso, now
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.failure_headers import Keep
+from dlq.core.interpreter import rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.core.text import sql_literal
@@ -123,6 +125,7 @@ _KNOWN = "known to the ledger: apply sends only what the broker did not take bef
 _ODD = "left out as risky: its id, its row or its trips are none that dlq gives a letter"
 _DAMAGED = "left out as risky: its body is not what was captured; dlq verify shows the damage"
 _ORIGIN = ("origin_kind", "origin", "origin_exchange", "origin_routing_key")
+_origin_of = attrgetter(*_ORIGIN)
 _CHOSEN = ("advice", *_ORIGIN, *twins.COLUMNS, "replay_state")
 """What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
 _LONGEST_NAME = 2**16
@@ -247,7 +250,7 @@ class _Planner:
     ) -> _Candidate | None:
         broker = self._brokers.name_for(record.source, self._brokers_of.get(place.segment) or record.broker)
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
-        if target is not None and len(str(target)) > _LONGEST_NAME:
+        if target is not None and len(planfile.printed(target)) > _LONGEST_NAME:
             self._tally.warn(_NO_NAME)
             target = None
         if broker is None or target is None:
@@ -367,13 +370,14 @@ class _Planner:
             return "risky"
         remembered: dict[Any, str] = {"letter": f"{memory} (--unwrap or --edit changes it)"} if memory else {}
         unless_named = {**preview.unless_named, **self._deadlines(record, preview, wanted), **remembered}
-        unnamed = wanted.why_unnamed(unless_named, record.record_id)
+        unnamed = wanted.why_unnamed(unless_named, record.record_id) if unless_named else None
         if unnamed is not None:
             self._tally.warn(f"left out as risky: {unnamed}")
             return "risky"
-        self._tally.stripped.update(preview.stripped)
+        for name in preview.stripped:
+            self._tally.stripped[name] += 1
         if preview.private:
-            self._tally.private.add(str(letter.target))
+            self._tally.private.add(planfile.printed(letter.target))
         return None
 
     def _deadlines(self, record: Record, preview: SendPreview, wanted: Wanted) -> Mapping[Any, str]:
@@ -389,12 +393,12 @@ class _Planner:
         return {}
 
     def _count(self, candidate: _Candidate, wanted: Wanted) -> None:
-        letter = candidate.letter
-        self._tally.targets[str(letter.target)] += 1
+        letter, target = candidate.letter, planfile.printed(candidate.letter.target)
+        self._tally.targets[target] += 1
         self._tally.brokers[letter.broker] += 1
-        self._tally.target_brokers.setdefault(str(letter.target), {})[letter.broker] = None
+        self._tally.target_brokers.setdefault(target, {})[letter.broker] = None
         if ":" not in wanted.to and not self._origins.are_borne_out(candidate.record, letter.target):
-            self._tally.told_by_letters[str(letter.target)] += 1
+            self._tally.told_by_letters[target] += 1
         if len(self._tally.places) < _MOST_AUDIENCES:
             self._tally.places[letter.broker, letter.target] = None
         if candidate.advice == "fix_first" and not wanted.fixed:
@@ -497,11 +501,11 @@ def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         start = run
 
 
-def _as_judged(record: Record, origin: Sequence[str | None]) -> Record:
+def _as_judged(record: Record, origin: tuple[str | None, ...]) -> Record:
     """With the origin that the analysis found; mostly the one that it was captured with."""
-    found: dict[str, Any] = dict(zip(_ORIGIN, origin, strict=True))
-    if all(getattr(record, name) == value for name, value in found.items()):
+    if _origin_of(record) == origin:
         return record
+    found: dict[str, Any] = dict(zip(_ORIGIN, origin, strict=True))
     return record._replace(**found)
 
 
@@ -518,5 +522,5 @@ def make(store: Store, settings: Settings, wanted: Wanted, brokers: Brokers) -> 
     """Write a plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
     if wanted.rate is not None and not 0 < wanted.rate < math.inf:
         raise UsageError(f"--rate {wanted.rate:g}: a rate is a positive number of messages a second")
-    with ledgers.opened_if_any(settings.ledger, store) as ledger:
+    with ledgers.opened_if_any(settings.ledger, store) as ledger, rare_garbage_collection():
         return _Planner(store, settings, brokers, ledger).make(wanted)

@@ -59,7 +59,8 @@ def _target(*parts: str) -> Target:
     return Target(*documents.value(tuple[str, ...], parts))
 
 
-_printed = lru_cache(maxsize=1024)(str)
+printed = lru_cache(maxsize=1024)(str)
+"""A target as `--to` writes it."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ class Checked:
         at, and approve."""
         plan, targets, brokers = self.header.plan, dict(self.header.targets), dict(self.header.brokers)
         for letter in letters(self.store, plan, self.sums):
-            target, broker = _printed(letter.target), letter.broker
+            target, broker = printed(letter.target), letter.broker
             told = self.header.brokers_of(target)
             if targets.get(target, 0) < 1 or brokers.get(broker, 0) < 1 or broker not in told:
                 raise ArchiveError(
@@ -361,9 +362,19 @@ def _lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _to_line(letter: Letter) -> bytes:
-    fields = letter._asdict()
-    del fields["number"]
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+    """As `json.dumps`, which costs four times as much."""
+    _, record_id, key, lap, broker, segment, row, target, content = letter
+    whose = f'"record_id":{_quoted(record_id)},"key":{_quoted(key)},"lap":{lap},"broker":{_quoted(broker)}'
+    where = f'"segment":{_quoted(segment)},"row":{row},"target":{_target_quoted(target)}'
+    return f'{{{whose},{where},"content":{_quoted(content)}}}\n'.encode()
+
+
+_quoted = json.encoder.encode_basestring_ascii
+
+
+@lru_cache(maxsize=1024)
+def _target_quoted(target: Target) -> str:
+    return json.dumps(target, separators=(",", ":"))
 
 
 def _digest(header: Header, lines: Any) -> str:

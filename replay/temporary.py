@@ -4,6 +4,7 @@ Sent to such a name, a letter would make an ordinary queue that nobody reads, or
 """
 
 import re
+from functools import lru_cache
 
 from dlq.connectors.base import Target
 
@@ -26,6 +27,7 @@ _FORMS = (
 _PATTERNS = [(re.compile(form, re.IGNORECASE | re.DOTALL), what) for form, what in _FORMS]
 
 
+@lru_cache(maxsize=1024)
 def why_temporary(target: Target) -> str | None:
     """What the target's name shows to have lived with a connection; None where it shows nothing."""
     if target.kind == "exchange":
