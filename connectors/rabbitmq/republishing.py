@@ -7,8 +7,9 @@ that failed, and the traces of the framework that parked it.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.values import NOTHING, as_text, sequence_of_all, string
@@ -45,6 +46,8 @@ _BROKER_OWNED_10 = re.compile(
     re.DOTALL,
 )
 """By AMQP 1.0: other annotations with x-opt- are the sender's."""
+_MOST_NAMES = 100
+"""What follows from the names of so many headers is remembered."""
 _TARGETS = ("queue", "exchange")
 
 
@@ -52,11 +55,6 @@ _TARGETS = ("queue", "exchange")
 def _is_broker_owned(name: str) -> bool:
     """Headers that a broker makes or acts on; a replay never sends them."""
     return _BROKER_OWNED.fullmatch(name) is not None
-
-
-@lru_cache(maxsize=256)
-def _broker_owned(names: tuple[str, ...]) -> Sequence[str]:
-    return [*filter(_is_broker_owned, names)]
 
 
 @lru_cache(maxsize=4096)
@@ -119,8 +117,7 @@ def block_to_send(
     Raises ValueError when it cannot be encoded.
     """
     block = record.raw_properties
-    by_names = None if block is None else restart_by_names(edits.header_names(block), keep_headers)
-    taken = by_names or restart(_seen(record)[1], keep_headers)
+    taken = _taken(record, keep_headers).restart
     copied = {"CC": typed.encode_field([*copies], None)} if copies else {}
     return edits.edit(
         _encoded(record) if block is None else block,
@@ -223,20 +220,52 @@ def preview(letter: Outgoing) -> SendPreview:
     if message.is_block(record.raw_properties):
         return _preview_10(letter)
     try:
-        properties, headers = _seen(record)
-        taken = restart(headers, keep_headers)
+        taken, names, also = _taken(record, keep_headers)
+        properties = _short_texts(record)
         size = _size_to_send(record, provenance, keep_headers, taken)
     except ValueError as error:
         return SendPreview(problem=f"its properties cannot be sent: {error}")
-    stripped = [
-        *_broker_owned(tuple(headers)),
-        *taken_away(headers, taken),
-        *(name for name in _DROPPED_PROPERTIES if name in properties),
-    ]
+    stripped = [*also, *(name for name in _DROPPED_PROPERTIES if name in properties)]
     if _replies_directly(record):
         stripped.append("reply_to")
-    warnings = [text for applies, text in _WARNINGS if applies(record, properties, headers, target)]
+    warnings = [text for applies, text in _WARNINGS if applies(record, properties, names, target)]
     return SendPreview(stripped, _problem(record, target, size), warnings)
+
+
+class _Taken(NamedTuple):
+    """What is taken away of a letter's headers."""
+
+    restart: Restart
+    names: Collection[str]
+    """All its headers."""
+    stripped: Sequence[str]
+    """Those that are not sent again, in words."""
+
+
+def _taken(record: Record, keep_headers: Keep) -> _Taken:
+    """Letters of one kind all have the same names, which mostly decide. Raises ValueError."""
+    block = record.raw_properties
+    names = None if block is None else edits.header_names(block)
+    keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
+    known = None if names is None or len(names) > _MOST_NAMES else _taken_by_names(names, keep)
+    if known is not None:
+        return known
+    headers = _seen(record)[1]
+    taken = restart(headers, keep_headers)
+    return _Taken(taken, headers, [*filter(_is_broker_owned, headers), *taken_away(headers, taken)])
+
+
+@lru_cache(maxsize=256)
+def _taken_by_names(names: tuple[str, ...], keep_headers: Keep) -> _Taken | None:
+    """None where values count, too."""
+    taken, each = restart_by_names(names, keep_headers), dict.fromkeys(names, "")
+    if taken is None:
+        return None
+    return _Taken(taken, each.keys(), [*filter(_is_broker_owned, each), *taken_away(each, taken)])
+
+
+def _short_texts(record: Record) -> Mapping[str, str]:
+    return record.properties if record.raw_properties is None else edits.short_texts(record.raw_properties)
 
 
 def _size_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep, taken: Restart) -> int:
@@ -313,7 +342,7 @@ _TOO_LARGE_FOR_4 = (
     "a body larger than 16 MiB is refused by RabbitMQ 4 unless max_message_size was raised; "
     "such letters are sent one at a time"
 )
-_Applies = Callable[[Record, Mapping[str, str], Mapping[str, str], Target], bool]
+_Applies = Callable[[Record, Mapping[str, str], Collection[str], Target], bool]
 _WARNINGS: tuple[tuple[_Applies, str], ...] = (
     (
         lambda record, _properties, _headers, _target: record.dead_letter_queue.endswith(".XQ"),

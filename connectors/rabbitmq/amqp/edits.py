@@ -119,6 +119,15 @@ def header_names(block: bytes) -> tuple[str, ...]:
     return _texts(_open(block).names)
 
 
+def short_texts(block: bytes) -> dict[str, str]:
+    """The properties that are short strings. Raises ValueError."""
+    return {
+        name: piece[1:].decode("utf-8", "backslashreplace")
+        for name, piece in _open(block).pieces.items()
+        if KIND[name] is SHORT
+    }
+
+
 def some_headers(block: bytes, wanted: Callable[[str], bool]) -> bytes:
     """A block of those headers alone that are wanted. Raises ValueError."""
     opened = _open(block)
