@@ -32,6 +32,7 @@ from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.connection import as_our_error, named_parameters, place_of, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.envelope import Way
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
 from dlq.connectors.rabbitmq.ways import Ways
@@ -58,8 +59,9 @@ exchange that is not there, is internal or may not be written to, or a routing k
 may not be."""
 _TOO_LARGE = re.compile(r"message size \d+ is larger than configured max size (?P<most>\d+)")
 _KEYS_TRIED = 100
-"""Of an exchange: the first letter with each goes alone, which takes a round trip. Where one was refused, it
-is the first with any."""
+_TRYING_SECONDS = 2.0
+"""Of an exchange: the first letter with each of so many keys goes alone, which takes a round trip, and for so
+long after the first letter to it. Where one was refused, it is the first with any."""
 
 
 def connection_name(plan: str) -> str:
@@ -98,8 +100,11 @@ class RabbitPublisher(WindowedPublisher):
         self._is_down = cache(partial(is_down, broker))
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
         self._failed_queue: str | None = None
-        self._begun: dict[str, set[str]] = {}
-        """Exchange ("": the default one) -> keys with which a letter went to it."""
+        self._begun: dict[str, tuple[set[str], float]] = {}
+        """Exchange ("": the default one) -> keys with which a letter went to it, and until when new ones are
+        tried."""
+        self._last: tuple[Outgoing, Way] | None = None
+        """The letter that was asked about last: the same one is asked about again."""
         self._choosy: set[str] = set()
         """Exchanges that have refused a key."""
 
@@ -117,7 +122,7 @@ class RabbitPublisher(WindowedPublisher):
         """Into the outbox. A letter is refused where the broker denies the way to its target, and not where
         that cannot be made at the moment."""
         try:
-            way = self._ways.way_of(letter)
+            way = self._way_of(letter)
             if why := self._ways.why_barred(way):
                 self.answers.append(Sent(letter.number, "unsent", why))
                 return
@@ -136,15 +141,30 @@ class RabbitPublisher(WindowedPublisher):
         """So does the first one to an exchange, or with a key: where that is not there, or may not be written
         to, only this one is refused, and nothing is in doubt."""
         try:
-            way = self._ways.way_of(letter)
+            way = self._way_of(letter)
         except ValueError:
             return False  # `put` says why it is refused
-        begun = self._begun.setdefault(way.exchange, set())
         key = way.key if letter.target.kind == "exchange" else ""
-        is_first = key not in begun and (len(begun) < _KEYS_TRIED or way.exchange in self._choosy)
-        if is_first:
-            begun.add(key)
+        is_first = self._is_first(way.exchange, key)
         return is_first or super().goes_alone(letter)
+
+    def _is_first(self, exchange: str, key: str) -> bool:
+        """Whether a letter with this key is to be tried before others go along."""
+        clock = time.monotonic
+        begun, until = self._begun.setdefault(exchange, (set(), clock() + _TRYING_SECONDS))
+        if key in begun:
+            return False
+        is_tried = len(begun) < _KEYS_TRIED and clock() < until
+        if begun and not is_tried and exchange not in self._choosy:
+            return False
+        begun.add(key)
+        return True
+
+    def _way_of(self, letter: Outgoing) -> Way:
+        """Raises ValueError for a letter whose properties cannot be read."""
+        if self._last is None or self._last[0] is not letter:
+            self._last = letter, self._ways.way_of(letter)
+        return self._last[1]
 
     def has_room(self) -> bool:
         """None while an alarm blocks us, or while the socket takes less than we give."""
@@ -213,7 +233,7 @@ class RabbitPublisher(WindowedPublisher):
         told = OFFENDER.search(str(method.reply_text))
         if method.reply_code in _OF_THE_WAY:
             [letter] = self.in_flight.values()
-            way, of_all = self._ways.way_of(letter), told is not None and told["key"] is None
+            way, of_all = self._way_of(letter), told is not None and told["key"] is None
             self._ways.bar(way.exchange, None if of_all else way.key, for_terminal(str(method.reply_text)))
         self._give_up_the_only(method)
         self._open_again()

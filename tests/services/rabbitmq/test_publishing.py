@@ -226,6 +226,18 @@ def test_a_forbidden_key_is_refused_alone_and_what_was_behind_it_goes(rabbit: Ra
     rabbit.wait_for(queue, 58)
 
 
+@pytest.mark.parametrize(("seconds", "alone"), [(60.0, 100), (0.0, 1)])
+def test_keys_are_tried_one_by_one_for_a_while_only(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch, seconds: float, alone: int
+) -> None:
+    """Each takes a round trip, which may be long."""
+    monkeypatch.setattr("dlq.connectors.rabbitmq.publisher._TRYING_SECONDS", seconds)
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100)
+    letters = [letter(n, Target("exchange", "topics", f"key.{n % 300}")) for n in range(600)]
+    assert [*map(publisher.goes_alone, letters)] == [True] * alone + [False] * (600 - alone)
+    publisher.close()
+
+
 @on_private_nodes
 def test_an_exclusive_queue_is_no_way_for_a_witness_and_leaves_nothing_in_doubt(rabbit: Rabbit) -> None:
     """405, before anything was written for it."""
