@@ -287,8 +287,9 @@ class HandWritten(NamedTuple):
     """A value is an exception's class, or a stack: a program wrote it when it failed."""
 
 
-def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
-    """What hands wrote of a failure, or None: a lone business property is none."""
+def by_hand(headers: Mapping[str, str], proves: bool = True) -> HandWritten | None:
+    """What hands wrote of a failure, or None: a lone business property is none. Without `proves`, `is_proven`
+    is looked at only where all depends on it: of a long stack that takes its time."""
     marked = _marked(tuple(headers))
     if not marked:
         return None
@@ -305,7 +306,7 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
         elif value.strip() and not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS):
             errors.setdefault(mark.part, (name, value))
             is_explicit |= mark.explicit
-            is_proven |= is_of_a_program(value)
+            is_proven |= (proves or len(marked) == 1) and is_of_a_program(value)
     is_parked = not origins.keys().isdisjoint(_OF_QUEUES) and any(count.number for count in counts)
     is_told = bool(errors) and (is_explicit or is_proven or len(marked) > 1)
     if not is_told and not is_parked:
@@ -380,7 +381,7 @@ def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
     with what a broker wrote, which never goes along; else patterns of the names that stay as they are."""
     kept = () if isinstance(keep, bool) else tuple(keep)
     found = _of_frameworks(tuple(headers), keep is True, kept)
-    hand = None if keep is True else by_hand(headers)
+    hand = None if keep is True else by_hand(headers, proves=False)
     if hand is None:
         return found
     beside = (name for name in headers if _is_of_a_failure(name))
@@ -429,6 +430,8 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
 def strip_failure(headers: Mapping[str, str], keep: Keep = False) -> tuple[dict[str, str], list[str]]:
     """These headers as a replay sends them again, and what it takes away of them, in words."""
     what = restart(headers, keep)
+    if not what.gone and not what.mended:
+        return dict(headers), []
     kept = {
         name: mend_text(value, what.mended[name]) if name in what.mended else value
         for name, value in headers.items()

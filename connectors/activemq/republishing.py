@@ -5,7 +5,7 @@ A SEND keeps unknown headers as properties, and properties shadow real headers l
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dlq.connectors.activemq import amqp10_records, openwire
@@ -164,10 +164,10 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _broker_owned(names: tuple[str, ...], artemis: bool) -> Sequence[str]:
-    """Those that are never sent again; letters of one kind all have the same names."""
+def _broker_owned(names: tuple[str, ...], artemis: bool) -> Collection[str]:
+    """Those that are never sent again, in their order; letters of one kind all have the same names."""
     gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
-    return [name for name in names if any(pattern.fullmatch(name) for pattern in gone)]
+    return dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
 
 
 def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
@@ -181,9 +181,9 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
 def preview(letter: Outgoing, typed: bool = False) -> SendPreview:
     """See `Connector.preview`. `typed`: it goes back by OpenWire."""
     _, record, target, provenance, keep_headers = letter
-    _, stripped = _own(record, keep_headers)
+    own, stripped = _own(record, keep_headers)
     try:
-        headers, body, measured = content(record, target, provenance, keep_headers)
+        headers, body, measured = _content(record, own, target, provenance)
     except ValueError as error:
         return SendPreview(stripped, f"its body makes no message of AMQP 1.0: {error}")
     if _is_amqp(record) and body != stored_body(record):
@@ -366,9 +366,18 @@ def content(
     `to_artemis`: what is connected (None: the kind that the letter comes from); a broker may have been
     replaced by the other kind since.
     """
+    return _content(record, _own(record, keep_headers)[0], target, provenance, to_artemis)
+
+
+def _content(
+    record: Record,
+    own: Mapping[str, str],
+    target: Target,
+    provenance: Mapping[str, str],
+    to_artemis: bool | None = None,
+) -> tuple[dict[str, str], bytes, bool]:
     from_artemis = record.broker_kind == "artemis"
     artemis = from_artemis if to_artemis is None else to_artemis
-    own, _ = _own(record, keep_headers)
     headers = {**own, **provenance, **destination(target, artemis), "persistent": "true"}
     group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")
     if group:

@@ -72,7 +72,7 @@ def texts_of(headers: Headers) -> dict[str, str]:
 
 def texts_column(records: Sequence[Headers], same_names: Alike | None) -> Column:
     """`texts_of` for each of one or more records; `same_names` are their headers once more, name by name."""
-    shown = [_shown(name) for name, _ in same_names or ()]
+    shown = [shown_name(name) for name, _ in same_names or ()]
     if same_names is None or len(set(shown)) < len(shown):
         return [*map(texts_of, records)]
     texts = [
@@ -88,7 +88,7 @@ def _texts(name: str, value: bytes | None) -> tuple[str, str]:
 
 
 def _as_texts(name: str, value: bytes | None) -> tuple[str, str]:
-    return _shown(name), _text(name, value)
+    return shown_name(name), _text(name, value)
 
 
 def _text(name: str, value: bytes | None) -> str:
@@ -99,7 +99,7 @@ def _text(name: str, value: bytes | None) -> str:
 _seen_before = lru_cache(maxsize=4096)(_as_texts)
 
 
-def _shown(name: str) -> str:
+def shown_name(name: str) -> str:
     """A name that is no UTF-8 has its bytes as surrogates, which no archive holds."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -127,7 +127,11 @@ def edit(block: bytes, drops: Callable[[str], bool], changed: Mapping[str, objec
 
 
 def _edited(headers: Headers, drops: Callable[[str], bool], changed: Mapping[str, object]) -> Headers:
-    kept = [(name, value) for name, value in headers if not (_shown(name) in changed or drops(_shown(name)))]
+    kept = [
+        (name, value)
+        for name, value in headers
+        if not (shown_name(name) in changed or drops(shown_name(name)))
+    ]
     return [*kept, *((name, _bytes_of(name, value)) for name, value in changed.items())]
 
 

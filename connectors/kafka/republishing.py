@@ -11,12 +11,12 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
-from dlq.connectors.kafka.header_texts import bytes_of, texts_of
+from dlq.connectors.kafka.header_texts import bytes_of, shown_name, texts_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.connectors.kafka.times import times_of, why_gone, why_not_kept
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
+from dlq.core.failure_headers import Inside, Keep, Restart, mend_text, restart, restart_by_names, taken_away
 from dlq.core.kafka_headers import (
     SHARE_GROUP,
     SPRING_RETRY,
@@ -31,6 +31,8 @@ LOOKS_DEAD = re.compile(
 )
 """Names of topics of dead letters."""
 _OF_MIRRORS = re.compile(r"(?:mm2-offset-syncs\.)?([^.]+)\.(?:heartbeats|checkpoints\.internal|internal)")
+_MOST_NAMES = 100
+"""What follows from the names of so many headers is remembered."""
 _RETRY_TOPIC = re.compile(r"(.+)-retry(?:-(\d+))?")
 """As Spring names them unless told otherwise: by their number, or by their delay in milliseconds."""
 
@@ -74,27 +76,49 @@ _NEVER_SENT = (REPLAY_PREFIX, SHARE_GROUP)
 """Begin what a broker, or we, have written."""
 
 
-def _own(headers: Headers) -> dict[str, str]:
-    """What of the headers is neither a broker's nor ours, as texts."""
-    return {name: text for name, text in texts_of(headers).items() if not name.startswith(_NEVER_SENT)}
+class _Taken(NamedTuple):
+    """What is taken away of a letter's headers."""
+
+    own: Mapping[str, str]
+    """What of them is neither a broker's nor ours, as texts."""
+    mended: Mapping[str, Inside]
+    gone: Collection[str]
+    """The names of those that are not sent again."""
+    stripped: Sequence[str]
+    """The same, and what is mended, in words."""
 
 
-def _kept(headers: Headers, keep_headers: Keep) -> list[tuple[str, str | bytes | None]]:
+def _taken(headers: Headers, keep_headers: Keep) -> _Taken:
+    """Letters of one kind all have the same names, which mostly decide."""
+    names = tuple([name for name, _ in headers])
+    keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
+    known = _taken_by_names(names, keep) if len(names) <= _MOST_NAMES else None
+    if known is not None:
+        return known
+    own = {name: text for name, text in texts_of(headers).items() if not name.startswith(_NEVER_SENT)}
+    return _all_taken(names, own, restart(own, keep_headers))
+
+
+@lru_cache(maxsize=256)
+def _taken_by_names(names: tuple[str, ...], keep_headers: Keep) -> _Taken | None:
+    """None where values count, too, or a name comes twice."""
+    own = {shown_name(name): "" for name in names if not name.startswith(_NEVER_SENT)}
+    taken = restart_by_names(tuple(own), keep_headers) if len(set(names)) == len(names) else None
+    return None if taken is None else _all_taken(names, own, taken)
+
+
+def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: Restart) -> _Taken:
+    never = {name for name in names if name.startswith(_NEVER_SENT)}
+    stripped = sorted({*never, *taken_away(own, taken)})
+    return _Taken(own, taken.mended, never | taken.gone, stripped)
+
+
+def _kept(headers: Headers, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
     """The headers as they are sent again, in their order."""
-    own = _own(headers)
-    taken = restart(own, keep_headers)
+    own, gone = taken.own, taken.gone
     mended = {name: mend_text(own[name], inside) for name, inside in taken.mended.items()}
-    return [
-        (name, bytes_of(mended[name]) if mended.get(name, own.get(name)) != own.get(name) else value)
-        for name, value in headers
-        if name not in taken.gone and not name.startswith(_NEVER_SENT)
-    ]
-
-
-def _stripped(headers: Headers, keep_headers: Keep) -> list[str]:
-    own = _own(headers)
-    never = {name for name, _ in headers if name.startswith(_NEVER_SENT)}
-    return sorted({*never, *taken_away(own, restart(own, keep_headers))})
+    changed = {name: bytes_of(text) for name, text in mended.items() if text != own[name]}
+    return [(name, changed.get(name, value)) for name, value in headers if name not in gone]
 
 
 def message_of(outgoing: Outgoing) -> Message:
@@ -102,7 +126,7 @@ def message_of(outgoing: Outgoing) -> Message:
     record, target = outgoing.record, outgoing.target
     raw = _raw_of(record)
     sent = raw.original or raw  # what a share group's letter pointed to
-    kept = _kept(sent.headers, outgoing.keep_headers)
+    kept = _kept(sent.headers, _taken(sent.headers, outgoing.keep_headers))
     if why := _why_unsayable(kept):
         raise ValueError(why)
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
@@ -125,10 +149,15 @@ def _published(record: Record) -> int | None:
 def _why_unsayable(headers: Sequence[tuple[str, object]]) -> str | None:
     """The client library takes names of headers as C strings in UTF-8."""
     for name, _ in headers:
-        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        if shown != name or "\0" in name:
+        if _is_unsayable(name):
+            shown = shown_name(name)
             return f"its header {shown!r} has a name that the Kafka client cannot send; change it by --edit"
     return None
+
+
+@lru_cache(maxsize=1024)
+def _is_unsayable(name: str) -> bool:
+    return shown_name(name) != name or "\0" in name
 
 
 def _is_null(record: Record) -> bool:
@@ -204,8 +233,9 @@ def preview(letter: Outgoing, told: Told) -> SendPreview:
     except ValueError as error:
         return SendPreview(problem=str(error))
     raw = raw.original or raw
-    stripped = _stripped(raw.headers, keep_headers)
-    if why := _why_unsayable(_kept(raw.headers, keep_headers)):
+    taken = _taken(raw.headers, keep_headers)
+    stripped = taken.stripped
+    if why := _why_unsayable([header for header in raw.headers if header[0] not in taken.gone]):
         return SendPreview(stripped, why)
     if (record.flags or 0) & UNRESOLVED:
         why = record.properties.get("pointer", "its original was not had")

@@ -115,9 +115,8 @@ def _is_brokers_own(name: str) -> bool:
     return name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
 
 
-def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
-    """The letter's properties as they are sent again, and what is taken away of them."""
-    properties = _properties_of(record)
+def _own(properties: Mapping[str, str], keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
+    """A letter's properties as they are sent again, and what is taken away of them."""
     own = {name: value for name, value in properties.items() if not _is_brokers_own(name)}
     kept, taken = strip_failure(own, keep_headers)
     return kept, sorted([*(name for name in properties if _is_brokers_own(name)), *taken])
@@ -127,7 +126,7 @@ def message_of(outgoing: Outgoing) -> Message:
     """The letter as it is sent. The body goes as stored, with its compression bits and no other flag. Raises
     ValueError for a flag that is no number."""
     record, target = outgoing.record, outgoing.target
-    kept = _own(record, outgoing.keep_headers)[0]
+    kept = _own(_properties_of(record), outgoing.keep_headers)[0]
     kept.setdefault(UNIQUE_KEY, outgoing.provenance[REPLAY_ID].upper())
     is_group = target.kind == "group"
     if is_group:
@@ -175,7 +174,7 @@ def preview(letter: Outgoing, attributes: Attributes = NONE) -> SendPreview:
     if target.kind == RESUME:
         return SendPreview(problem=_why_no_resume(record))
     properties = _properties_of(record)
-    kept, stripped = _own(record, keep_headers)
+    kept, stripped = _own(properties, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
     topic, place = (record.origin or "") if target.kind == "group" else "", topic_of(target)
     why_not = {
