@@ -287,9 +287,8 @@ class HandWritten(NamedTuple):
     """A value is an exception's class, or a stack: a program wrote it when it failed."""
 
 
-def by_hand(headers: Mapping[str, str], proves: bool = True) -> HandWritten | None:
-    """What hands wrote of a failure, or None: a lone business property is none. Without `proves`, `is_proven`
-    is looked at only where all depends on it: of a long stack that takes its time."""
+def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
+    """What hands wrote of a failure, or None: a lone business property is none."""
     marked = _marked(tuple(headers))
     if not marked:
         return None
@@ -303,10 +302,10 @@ def by_hand(headers: Mapping[str, str], proves: bool = True) -> HandWritten | No
             origins.setdefault(mark.part, value)
         elif mark.kind == "count":
             counts += _counted(name, mark, value)
-        elif value.strip() and not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS):
+        elif _is_told(name, mark, value):
             errors.setdefault(mark.part, (name, value))
             is_explicit |= mark.explicit
-            is_proven |= (proves or len(marked) == 1) and is_of_a_program(value)
+            is_proven |= is_of_a_program(value)
     is_parked = not origins.keys().isdisjoint(_OF_QUEUES) and any(count.number for count in counts)
     is_told = bool(errors) and (is_explicit or is_proven or len(marked) > 1)
     if not is_told and not is_parked:
@@ -319,6 +318,13 @@ def by_hand(headers: Mapping[str, str], proves: bool = True) -> HandWritten | No
 def _marked(names: tuple[str, ...]) -> Sequence[tuple[str, _Mark]]:
     """Those of these names that say something of a failure."""
     return [(name, mark) for name in names if (mark := mark_of(name)) is not None]
+
+
+def _is_told(name: str, mark: _Mark, value: str) -> bool:
+    """Whether a header that may tell an error does, or one that counts has counted something."""
+    if mark.kind == "count":
+        return any(count.number for count in _counted(name, mark, value))
+    return bool(value.strip()) and not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS)
 
 
 def attempts_of_retries(headers: Mapping[str, str]) -> int | None:
@@ -379,14 +385,31 @@ class Restart(NamedTuple):
 def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
     """What a replay takes away of these headers, and mends. `keep`: True for nothing but what is compared
     with what a broker wrote, which never goes along; else patterns of the names that stay as they are."""
-    kept = () if isinstance(keep, bool) else tuple(keep)
-    found = _of_frameworks(tuple(headers), keep is True, kept)
-    hand = None if keep is True else by_hand(headers, proves=False)
-    if hand is None:
+    names, kept = tuple(headers), () if isinstance(keep, bool) else tuple(keep)
+    marked = () if keep is True else _marked(names)
+    if not marked:
+        return _of_frameworks(names, keep is True, kept)
+    told = tuple([_is_told(name, mark, headers[name]) for name, mark in marked])
+    is_proven = len(marked) == 1 and told[0] and is_of_a_program(headers[marked[0][0]])
+    return _of_hands(names, told, is_proven, kept)
+
+
+@lru_cache(maxsize=4096)
+def _of_hands(
+    names: tuple[str, ...], told: tuple[bool, ...], is_proven: bool, kept: tuple[str, ...]
+) -> Restart:
+    """What goes of letters with these names, of which those that are marked tell something, or do not: as
+    `by_hand` says, which reads what they tell."""
+    found, marked = _of_frameworks(names, False, kept), _marked(names)
+    errors = [mark for (_, mark), tells in zip(marked, told, strict=True) if tells and mark.kind == "error"]
+    has_counted = any(tells and mark.kind == "count" for (_, mark), tells in zip(marked, told, strict=True))
+    is_parked = has_counted and any(m.kind == "origin" and m.part in _OF_QUEUES for _, m in marked)
+    is_explicit = any(mark.explicit for mark in errors) or is_proven or len(marked) > 1
+    if not (errors and is_explicit) and not is_parked:
         return found
-    beside = (name for name in headers if _is_of_a_failure(name))
-    more = frozenset((*hand.names, *beside)) - found.mended.keys()
-    return Restart(found.gone | frozenset(name for name in more if not _is_kept(name, kept)), found.mended)
+    hand = {name for name, _ in marked} | {name for name in names if _is_of_a_failure(name)}
+    more = {name for name in hand - found.mended.keys() if not _is_kept(name, kept)}
+    return Restart(found.gone | more, found.mended)
 
 
 def restart_by_names(names: tuple[str, ...], keep: Keep = False) -> Restart | None:
