@@ -250,7 +250,7 @@ class _Planner:
     ) -> _Candidate | None:
         broker = self._brokers.name_for(record.source, self._brokers_of.get(place.segment) or record.broker)
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
-        if target is not None and len(planfile.printed(target)) > _LONGEST_NAME:
+        if target is not None and len(str(target)) > _LONGEST_NAME:
             self._tally.warn(_NO_NAME)
             target = None
         if broker is None or target is None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dlq.connectors.amqp10 import message
 from dlq.connectors.rabbitmq import amqp10_records, x_death
 from dlq.connectors.rabbitmq.amqp import edits, table
+from dlq.connectors.rabbitmq.amqp.fields import CACHED_BYTES
 from dlq.core.failure_headers import first_published, mark_of
 from dlq.core.record import Death, Record
 from dlq.core.text import for_terminal
@@ -40,14 +41,17 @@ def first_delivered(record: Record, queue: str) -> Way | None:
         return _first(amqp10_records.headers_of(parts), amqp10_records.deaths_of(parts), queue)
     if block is None:
         return _first(record.headers, x_death.deaths(record.headers.get("x-death", "")), queue)
-    return _first_told(edits.some_headers(block, _tells), queue)
+    evidence = edits.some_headers(block, _tells)
+    return (_known_first if len(evidence) <= CACHED_BYTES else _first_told)(evidence, queue)
 
 
-@lru_cache(maxsize=512)
 def _first_told(evidence: bytes, queue: str) -> Way | None:
     """By a block of the headers that tell it, which is the same for thousands of letters within a second."""
     headers = table.decode(evidence).headers
     return _first(headers, x_death.deaths(headers.get("x-death", "")), queue)
+
+
+_known_first = lru_cache(maxsize=512)(_first_told)
 
 
 def _tells(name: str) -> bool:

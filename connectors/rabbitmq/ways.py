@@ -49,7 +49,7 @@ class Ways:
         """Queues to which there is an exchange now."""
         self._barred: dict[tuple[str, str | None], str] = {}
         """(exchange, key, or None for all) -> why the broker takes nothing there."""
-        self.way_to = lru_cache(maxsize=512)(self._way_to)
+        self.way_to = lru_cache(maxsize=128)(self._way_to)
         """(queue, what a letter came with, where that is kept): its way."""
 
     def bar(self, exchange: str, key: str | None, why: str) -> None:

@@ -67,6 +67,11 @@ def test_an_order_is_no_envelope(body: Any) -> None:
     assert told(body) is None
 
 
+def test_an_envelope_whose_names_are_escaped_is_one() -> None:
+    body = b'{"sourceTopic": "orders", "\\u0065rror": "no stock", "payload": "e30="}'
+    assert "around the message" in (told(body) or "")
+
+
 def test_a_task_whose_headers_count_is_mended_there() -> None:
     assert told(TASK, {"task": "charge", "id": "1", "retries": "3"}) is None
 

@@ -1,5 +1,6 @@
 import json
 import struct
+from collections.abc import Callable
 
 import pika
 import pytest
@@ -8,7 +9,14 @@ from hypothesis import strategies as st
 from support.rows import each_row
 
 from dlq.connectors.rabbitmq.amqp import table
-from dlq.connectors.rabbitmq.amqp.edits import EMPTY, edit, text_header
+from dlq.connectors.rabbitmq.amqp.edits import (
+    EMPTY,
+    edit,
+    header_names,
+    short_texts,
+    some_headers,
+    text_header,
+)
 from dlq.connectors.rabbitmq.amqp.table import decode
 
 
@@ -179,6 +187,39 @@ def test_arbitrary_bytes_are_decoded_or_refused(block: bytes) -> None:
     except ValueError:
         return
     assert all(isinstance(value, str) for value in headers.values())
+
+
+def is_refused(read: Callable[[bytes], object], block: bytes) -> bool:
+    try:
+        read(block)
+    except ValueError:
+        return True
+    return False
+
+
+@given(fields, tails, st.data())
+def test_a_block_is_opened_where_it_can_be_read_and_refused_where_it_cannot(
+    wanted: list[bytes], rest: dict[str, str | int], data: st.DataObject
+) -> None:
+    """What a plan looks at is sent: nobody else reads a block before it goes."""
+    block = bytearray(block_of(wanted, rest))
+    block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
+    damaged = bytes(block)
+    assert is_refused(decode, damaged) is is_refused(header_names, damaged) is is_refused(edit, damaged)
+    if not is_refused(decode, damaged):
+        properties, headers = decode(damaged)
+        assert [*dict.fromkeys(header_names(damaged))] == [*headers]
+        assert short_texts(damaged).items() <= properties.items()
+
+
+@given(fields, fields, tails)
+def test_some_headers_are_a_block_of_their_own(
+    before: list[bytes], after: list[bytes], rest: dict[str, str | int]
+) -> None:
+    ours = field(b"x-death", b"S" + sized(b"told"))
+    block = block_of([*before, ours, *after], rest)
+    assert some_headers(block, "x-death".__eq__) == headers_block(ours)
+    assert some_headers(block, lambda _name: False) == EMPTY
 
 
 @given(fields, tails)
