@@ -79,7 +79,8 @@ def is_of_celery(record: Record) -> bool:
         return record.headers.keys() >= _CELERY
     if message.is_block(block):
         return amqp10_records.headers_of(message.parts(block)).keys() >= _CELERY
-    return _CELERY.issubset(edits.header_names(block))
+    names = edits.header_names(block)
+    return "root_id" in names and _CELERY.issubset(names)
 
 
 def _way(death: Death) -> Way | None:

@@ -75,6 +75,8 @@ class _Opened(NamedTuple):
     table: bytes
     """The headers, behind the four octets of their size."""
     names: _Names
+    texts: tuple[str, ...]
+    """The names as they are shown."""
     ends: tuple[int, ...]
     """Where in the table the first header begins, and where each ends."""
 
@@ -87,23 +89,28 @@ def _open(block: bytes) -> _Opened:
         pieces: dict[str, bytes] = {}
         for name, kind in layout(flags):
             start = at
-            at += SPANS[kind](block, at)
+            at += 1 + block[at] if kind is SHORT else SPANS[kind](block, at)
             pieces[name] = block[start:at]
         ends_at(at, len(block))
         table = pieces.get("headers", _NO_TABLE)
         names, ends, at, end = [], [4], 4, len(table)
         while at < end:
-            start, kind_at = at + 1, at + 1 + table[at]
-            size = _FIXED[table[kind_at]]
-            at = kind_at + 5 + _u32(table, kind_at + 1)[0] if size is None else kind_at + 1 + size
-            if size is None and table[kind_at] != _STRING:
-                (_known_field if at - kind_at <= CACHED_BYTES else _check_field)(table[kind_at:at])
-            names.append(table[start:kind_at])
+            start, place = at + 1, at + 1 + table[at]
+            kind_of_value = table[place]
+            if kind_of_value == _STRING:
+                at = place + 5 + _u32(table, place + 1)[0]
+            elif (size := _FIXED[kind_of_value]) is not None:
+                at = place + 1 + size
+            else:
+                at = place + 5 + _u32(table, place + 1)[0]
+                (_known_field if at - place <= CACHED_BYTES else _check_field)(table[place:at])
+            names.append(table[start:place])
             ends.append(at)
         ends_at(at, end)
     except (IndexError, KeyError, struct.error) as error:
         raise ValueError(f"a damaged property block: {error!r}") from error
-    return _Opened(flags, pieces, table, tuple(names), tuple(ends))
+    encoded = tuple(names)
+    return _Opened(flags, pieces, table, encoded, _texts(encoded), tuple(ends))
 
 
 def _check_field(field: bytes) -> None:
@@ -116,7 +123,7 @@ _known_field = lru_cache(maxsize=512)(_check_field)
 
 def header_names(block: bytes) -> tuple[str, ...]:
     """The names of its headers in their order, of which some may come twice. Raises ValueError."""
-    return _texts(_open(block).names)
+    return _open(block).texts
 
 
 def short_texts(block: bytes) -> dict[str, str]:
