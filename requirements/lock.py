@@ -15,7 +15,7 @@ LOWEST_EXTRAS = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mc
 """All but Spark, which is installed in one version."""
 LISTS: dict[str, tuple[str, ...]] = {
     "build": ("requirements/build.in",),
-    "demo": ("pyproject.toml", "--extra", "demo"),
+    "demo": ("pyproject.toml",),
     "dev": ("pyproject.toml", "--extra", "dev"),
     "release": ("requirements/release.in",),
     "frameworks": ("requirements/frameworks.in",),

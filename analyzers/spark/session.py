@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+_PYSPARK = "install PySpark with: pip install 'dlq[spark]'"
 _MOST_MIB = 1800
 """Heap of a local JVM. Letters are in Python workers; beyond this, what Spark keeps goes to disk."""
 _BASE: Mapping[str, str] = {
@@ -98,7 +100,7 @@ def session(settings: Spark, master: str | None = None) -> Iterator["SparkSessio
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise UsageError("analyzing needs PySpark: pip install 'dlq[spark]'") from error
+        raise UsageError(f"Spark is missing: {_PYSPARK}") from error
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
@@ -189,15 +191,27 @@ def _left_nowhere() -> str:
     return f"-Djava.io.tmpdir={place} -XX:ErrorFile={place}/crash.log -XX:-CreateCoredumpOnCrash"
 
 
+def missing() -> list[str]:
+    """Name what Spark needs and this machine lacks, each with how to get it."""
+    pyspark = [] if find_spec("pyspark") else [_PYSPARK]
+    return pyspark + _missing_java()
+
+
+def _missing_java() -> list[str]:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=str(Path(home, "bin")) if home else None):
+        return []
+    where = f"in JAVA_HOME = {home}" if home else "on PATH"
+    return [
+        f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), "
+        "or set JAVA_HOME"
+    ]
+
+
 def _require_java() -> None:
     """Raises UsageError where PySpark would find no Java to start."""
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java", path=str(Path(home, "bin")) if home else None) is None:
-        where = f"in JAVA_HOME = {home}" if home else "on PATH"
-        raise UsageError(
-            f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), "
-            "or set JAVA_HOME"
-        )
+    for problem in _missing_java():
+        raise UsageError(problem)
 
 
 def _fault(log: IO[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""`dlq demo`: the whole way on an embedded broker, told in a minute."""
+"""`dlq demo`: a guided tour on an embedded broker."""
 
 import os
 import shlex
@@ -59,15 +59,16 @@ _TOUR = (
     ("The books: captured = replayed + held + dismissed + purged + waiting.", ["verify"]),
 )
 _SPARK = "Once more by Spark, which takes over where letters are many: the same rules, the same verdicts."
+_BY_SPARK = ["analyze", "--engine", "spark"]
 _NEXT = """
-That was an embedded broker in {folder} (yours to look at: dlq -c {folder}/dlq.toml ls).
+The embedded broker and its archive are in {folder} (look around: dlq -c {folder}/dlq.toml ls).
 For your own broker, in a folder of yours:
 
-    dlq init                # writes a commented dlq.toml; name your broker and your dead-letter queue
+    dlq init                # asks for your broker, finds its dead-letter queues, writes dlq.toml
     dlq doctor              # connects and looks; changes nothing
     dlq pull                # copies, and judges; --mode drain empties the queue into the archive
     dlq report
-    dlq replay plan --where "cause = 'application_error'"     # --fixed, once their cause is mended
+    dlq replay plan --where "cause = 'application_error'"     # --fixed, after you have deployed the fix
 """
 
 
@@ -95,19 +96,19 @@ def demo(
 
 
 def _by_spark(context: Context, config: Path) -> None:
-    """Let Spark judge the same archive, and say in a line whether any verdict differs."""
-    from importlib.util import find_spec
-
+    """Let Spark judge the same archive and print whether any verdict differs, or what that would take."""
+    from dlq.analyzers.spark.session import missing
     from dlq.archive import analyses
     from dlq.archive.store import open_store
     from dlq.reports.compare import differing_verdicts
 
-    if find_spec("pyspark") is None:
-        context.say("\nSpark, for more than 50,000 letters, is not installed: pip install 'dlq[spark]'")
+    if lacking := missing():
+        _announce(context, _SPARK, _BY_SPARK)
+        context.console.print(f"Left out, as this machine lacks Spark: {'; '.join(lacking)}")
         return
     store = open_store(str(config.parent / "archive"))
     before = analyses.latest(store)
-    if _step(context, config, _SPARK, ["analyze", "--engine", "spark"]) == ExitCode.DONE and before:
+    if _step(context, config, _SPARK, _BY_SPARK) == ExitCode.DONE and before:
         differing = differing_verdicts(store, before.analysis)
         said = f"Verdicts differ: {', '.join(differing)}" if differing else "No verdict differs."
         context.console.print(said)
@@ -141,8 +142,7 @@ def _step(context: Context, config: Path, title: str, words: list[str]) -> int:
     from dlq.cli.app import run
 
     given = [_latest_plan(config) if word == "PLAN" else word for word in words]
-    context.console.print(f"\n# {title}", style="bold cyan")
-    context.console.print(f"$ dlq {shlex.join(given)}", style="bold")
+    _announce(context, title, given)
     flags = [
         "-c",
         str(config),
@@ -151,6 +151,11 @@ def _step(context: Context, config: Path, title: str, words: list[str]) -> int:
         *(["--no-color"] if context.no_color else []),
     ]
     return run([*flags, *given])
+
+
+def _announce(context: Context, title: str, words: list[str]) -> None:
+    context.console.print(f"\n# {title}", style="bold cyan")
+    context.console.print(f"$ dlq {shlex.join(words)}", style="bold")
 
 
 def _latest_plan(config: Path) -> str:

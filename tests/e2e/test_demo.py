@@ -19,3 +19,12 @@ def test_the_demo_goes_the_whole_way(dlq: Callable[..., Any]) -> None:
         assert told in done.out, told
     assert "\x1b" not in done.out
     assert dlq("-c", "tour/dlq.toml", "ls", "--where", "replay_state = 'confirmed'", "--limit", "0").code == 0
+
+
+def test_the_demo_without_java_shows_the_step_that_it_leaves_out(dlq: Callable[..., Any]) -> None:
+    done = dlq("demo", "--folder", "tour", "--no-color", JAVA_HOME="/nowhere")
+    assert done.code == 0, done.err
+    shown = " ".join(done.out.partition("balanced")[2].split())
+    assert "$ dlq analyze --engine spark Left out, as this machine lacks Spark: no java in JAVA_HOME" in shown
+    assert "install Java 17 or newer" in shown
+    assert "No verdict differs." not in done.out

@@ -35,7 +35,7 @@ def written(name: str) -> list[Requirement]:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("demo", asked("demo")),
+        ("demo", asked()),
         ("dev", asked("dev")),
         ("lowest", asked("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")),
         ("build", written("build")),
