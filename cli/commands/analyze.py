@@ -42,13 +42,13 @@ def analyze(
         ),
     ] = None,
 ) -> int:
-    """Judge all captured letters: cause, exception, duplicates, advice.
+    """Judge all letters: cause, exception, duplicates and advice.
 
-    Up to 50,000 letters (\\[analysis] spark_from) are judged in this process; more, or with a cluster, by
-    Spark. Both say the same.
+    Up to 50,000 letters (\\[analysis] spark_from) are judged in this process; Spark judges more, or where you
+    name a cluster. Both engines give the same verdicts.
 
-    The stores that the configuration names as evidence are asked first what became of the messages; where one
-    does not answer, the rest is done, with exit code 3; so it is where a letter makes a rule fail.
+    It first asks the stores that the configuration names as evidence. If one does not answer, or a letter
+    makes a rule fail, it does the rest and exits with 3.
 
     Example: dlq analyze --since 24h
     """

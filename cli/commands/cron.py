@@ -60,9 +60,9 @@ def cron(
         ),
     ] = None,
 ) -> None:
-    """Print what runs a profile by itself: a crontab line, a systemd service and timer, a Kubernetes CronJob.
+    """Print a crontab line, systemd timer or CronJob for a profile.
 
-    Nothing is installed. All paths are absolute; relative ones of the configuration count from this folder.
+    It installs nothing. All paths are absolute; relative ones in the configuration count from this folder.
 
     Example: dlq cron nightly --every 15m --format crontab
     """

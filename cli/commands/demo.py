@@ -78,7 +78,9 @@ def demo(
         Path | None, typer.Option("--folder", help="Where broker and archive of the demo go (default: new).")
     ] = None,
 ) -> int:
-    """Show the whole way on an embedded broker: pull, analyze, report, plan, apply, apply again, verify.
+    """Take a guided tour on a built-in broker.
+
+    It pulls, analyzes, reports, plans, applies, applies again, and verifies. Its last step needs Spark and Java.
 
     Example: dlq demo
     """

@@ -28,9 +28,9 @@ def discover(
         bool, typer.Option("--write", help="Add a source for each that has none to the configuration.")
     ] = False,
 ) -> int:
-    """List what looks like a dead-letter queue: by dead-letter arguments and policies, and by name.
+    """List dead-letter queues, found by arguments, policies and names.
 
-    Nothing is changed on the broker. RabbitMQ is asked by its management API, ActiveMQ by Jolokia.
+    This changes nothing on the broker. It asks RabbitMQ's management API and ActiveMQ's Jolokia.
 
     Example: dlq discover && dlq discover --write
     """

@@ -33,10 +33,10 @@ def dismiss(
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Open them again.")] = False,
 ) -> None:
-    """Close letters that need no replay: plans leave them out, thresholds and "waiting" do not count them.
+    """Close letters that need no replay.
 
-    The ledger remembers who did it, when and why; dlq verify counts them as dismissed. Letters that went
-    back, or may have, stay as they are.
+    Plans leave them out; thresholds and "waiting" do not count them. The ledger records who did it, when and
+    why, and dlq verify counts them as dismissed. Letters that were sent, or may have been, stay as they are.
 
     Example: dlq dismiss --where "cause = 'expired'" --reason "prices are sent anew each hour"
     """

@@ -24,12 +24,12 @@ def doctor(
         typer.Argument(autocompletion=completion.sources, help="Sources to look at (default: all)."),
     ] = None,
 ) -> int:
-    """Connect to the sources' brokers and say what is there, and what each pull mode would change.
+    """Check the brokers, and what each pull mode would change there.
 
-    Ends with 3 where a pull, in the mode that the source is configured for, would be refused, or would leave
-    out a queue of a pattern. Of one source it shows limits, rights and bindings, too (of several with -v),
-    and where pulled letters wait the age of the oldest. Says what is known to be lost of a source, until
-    somebody dismisses it. Warns of a ledger that is gone, or on a server that may forget what was sent.
+    It exits with 3 where a pull in the source's configured mode would be refused, or would leave out a queue
+    of a pattern. For one source (with -v for several) it also shows limits, rights and bindings. It reports
+    the age of the oldest letter that waits, losses until you dismiss them, and a ledger that is gone or that
+    may forget what was sent.
 
     Example: dlq doctor orders
     """

@@ -34,10 +34,10 @@ def export(
         bool, typer.Option("--mask", help="Mask personal data (built-in rules and [\\[mask]]).")
     ] = False,
 ) -> None:
-    """Write letters as JSONL, with everything that import needs to make the same records again.
+    """Write letters as JSONL that dlq import reads back.
 
-    A file that ends in .zip is a bundle for the post-mortem: the letters, their verdicts and incidents, the
-    plans that hold any, rows of the ledger, who did what, and a manifest of digests.
+    A file name that ends in .zip makes a bundle for the post-mortem: the letters, their verdicts, incidents
+    and plans, rows of the ledger, the audit trail, and a manifest of digests.
 
     Example: dlq export --incident 3f9c12ab --mask incident.zip
     """

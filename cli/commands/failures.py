@@ -32,10 +32,11 @@ def register(app: typer.Typer) -> None:
 
 
 def _about(ctx: typer.Context) -> None:
-    """Who works on which failure: letters of one fingerprint are one failure, and have one life.
+    """Assign, note, snooze and resolve failures.
 
-    It is new until somebody says something of it, then open, snoozed or resolved, and regressed when a letter
-    of it dies after it was resolved. The ledger keeps all that was said. Without a command: ls.
+    A failure groups letters that died for the same reason: those of one fingerprint. It is new until you change
+    it, then open, snoozed or resolved. It is regressed when a letter of it dies after it was resolved. The ledger
+    keeps every change. Without a command: ls.
 
     Example: dlq failures assign 1f0c2d3e
     """
@@ -51,7 +52,7 @@ def ls(
     ] = None,
     owner: Annotated[str | None, typer.Option("--owner", help="Those that this person has.")] = None,
 ) -> None:
-    """List failures: regressed and new ones first, then open, resolved, and what is snoozed.
+    """List failures: regressed and new ones first, snoozed ones last.
 
     Example: dlq failures ls --state new --state regressed
     """
@@ -70,7 +71,7 @@ def ls(
 
 
 def show(ctx: typer.Context, fingerprint: _Failure) -> None:
-    """Show one failure, and all that was ever said of it.
+    """Show one failure and its history.
 
     Example: dlq failures show 1f0c2d3e
     """
@@ -88,7 +89,7 @@ def assign(
     reason: _Reason = "",
     as_: _As = None,
 ) -> None:
-    """Say who works on a failure.
+    """Assign a failure to you, or to another person.
 
     Example: dlq failures assign 1f0c2d3e --reason "I know that gateway"
     """
@@ -102,7 +103,7 @@ def assign(
 
 
 def note(ctx: typer.Context, fingerprint: _Failure, text: str, as_: _As = None) -> None:
-    """Write something down for the others.
+    """Add a note for the others.
 
     Example: dlq failures note 1f0c2d3e "the gateway's certificate ended; ticket 4711"
     """
@@ -124,9 +125,9 @@ def snooze(
     reason: _Reason = "",
     as_: _As = None,
 ) -> None:
-    """Let a failure raise no alarm until a time, or until it has so many letters.
+    """Silence a failure until a time, or until it has so many letters.
 
-    Example: dlq failures snooze 1f0c2d3e --until 3d --reason "the supplier mends it on Monday"
+    Example: dlq failures snooze 1f0c2d3e --until 3d --reason "the supplier fixes it on Monday"
     """
     from dlq.operations.failures import snooze_failure
 
@@ -135,7 +136,7 @@ def snooze(
 
 
 def resolve(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_: _As = None) -> None:
-    """Say that a failure is mended. A letter of it that dies from now on makes it regressed.
+    """Resolve a failure. A letter of it that dies later makes it regressed.
 
     Example: dlq failures resolve 1f0c2d3e --reason "fixed in 2.4.1, letters are replayed"
     """
@@ -146,7 +147,7 @@ def resolve(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_
 
 
 def reopen(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_: _As = None) -> None:
-    """Open a failure that was snoozed or resolved, or has regressed.
+    """Reopen a failure that was snoozed or resolved, or has regressed.
 
     Example: dlq failures reopen 1f0c2d3e --reason "it was another cause"
     """

@@ -35,13 +35,13 @@ def import_(
     ] = None,
     no_analyze: NoAnalyze = False,
 ) -> int:
-    """Add letters to the archive, from a JSONL file or as a console or a client printed them.
+    """Add letters from a JSONL file, a console or a client.
 
-    A line that cannot be read is named with its number and the reason; the others are imported. Importing the
-    same file again adds nothing. It ends with an analysis, as dlq pull does.
+    It names each line that it cannot read, with its number and the reason, and imports the others. Importing
+    the same file again adds nothing. The import ends with an analysis, as dlq pull does.
 
-    What a line says of its broker is kept, and chooses none: a replay goes to the broker of the source, where
-    that is configured, else to --broker.
+    A replay goes to the broker that the source is configured for, else to --broker. The broker that a line
+    names is only recorded.
 
     Example: zcat letters.jsonl.gz | dlq import - --source orders
     """

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def incidents(ctx: typer.Context) -> None:
-    """List incidents: letters that died in a burst, for the same kind of reason, whatever queue they lay in.
+    """List incidents: letters that died in one burst, for one reason.
 
-    First those of which most letters wait; what still goes on counts ten times. Last are those whose failures
-    are all resolved or snoozed (dlq failures).
+    An incident may span queues. The first is the one with most letters waiting; an ongoing one counts ten times.
+    The last are those with all failures resolved or snoozed (dlq failures).
 
     Example: dlq incidents -o json
     """

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _about() -> None:
-    """The store that remembers what was sent."""
+    """Move the ledger, the record of what was sent."""
 
 
 _OUTSIDE = Annotated[
@@ -26,7 +26,7 @@ _OUTSIDE = Annotated[
 
 
 def move(ctx: typer.Context, outside: _OUTSIDE = None) -> None:
-    """Move the archive's own ledger (SQLite) to where ledger.url in the configuration says: a server.
+    """Move the archive's own ledger (SQLite) to the server at ledger.url.
 
     The old file is kept as ledger.db.moved. Running it again adds nothing twice.
 

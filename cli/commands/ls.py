@@ -46,15 +46,14 @@ def ls(
     columns: _Columns = None,
     limit: _Limit = None,
 ) -> None:
-    """List letters, the newest dead first.
+    """List letters, the newest first.
 
-    A table shows how their failures stand, once somebody has said anything of one (dlq failures): letters of
-    regressed and new ones on top, of snoozed ones last.
+    A table puts letters of regressed and new failures first, of snoozed ones last (dlq failures).
 
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
-    body_size, laps, replay_state, analysis (the one that judged it, or null: not judged yet); and every
-    other column of the view letters, such as still_queued: it lies in its dead-letter queue, too.
+    body_size, laps, replay_state, analysis (null: not judged yet). --columns also takes any other column of
+    the view letters, such as still_queued.
 
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """

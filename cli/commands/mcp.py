@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def mcp(ctx: typer.Context) -> None:
-    """Serve agents by the Model Context Protocol, on standard input and output.
+    """Serve agents by the Model Context Protocol, over stdin and stdout.
 
-    They read what dlq shows, masked, and propose plans, dismissals and notes, which wait for a person.
-    Nothing is sent, pulled or asked of a broker. docs/agents.md says how to connect them.
+    Agents read what dlq shows, masked. They propose plans, dismissals and notes, which wait for a person. They
+    cannot send, pull, or ask a broker. docs/agents.md says how to connect them.
 
     Example: dlq mcp
     """

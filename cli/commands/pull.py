@@ -48,11 +48,11 @@ def pull(
     ] = 4,
     no_analyze: NoAnalyze = False,
 ) -> int:
-    """Capture dead letters into the archive, up to the number that is there at the start.
+    """Copy or drain dead messages into the archive.
 
-    A drain acknowledges a message only after it is durable on disk. A second pull after a crash adds
-    nothing twice. It ends with an analysis, so that every letter has its verdict at once; where the archive
-    holds so many letters that Spark is needed, with what each of the new ones says alone.
+    It takes up to the number that is there at the start. A drain acknowledges a message only after it is
+    durable on disk. A second pull after a crash adds nothing twice. The pull ends with an analysis, so every
+    letter has a verdict; where the archive is so large that Spark is needed, new letters are judged alone.
 
     Example: dlq pull orders --mode drain --max-time 5m
     """

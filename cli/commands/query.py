@@ -15,14 +15,13 @@ def query(
         str, typer.Argument(metavar="SQL", help="One SELECT, in DuckDB's SQL; - reads it from stdin.")
     ],
 ) -> None:
-    """Ask the archive in SQL; it is read-only, and no file or network can be reached.
+    """Query the archive in SQL, read-only.
 
-    Views: records, verdicts, incidents, bursts (of suppressed duplicates), transactions,
-    client_log (of the latest analysis), replays (the ledger),
-    audit (who did what to failures, plans and letters),
-    letters (every column of record and verdict, replay_state and analysis),
-    ls (the columns of dlq ls). What no analysis has judged yet has no cause there, and analysis is null.
-    Times are UTC. Their columns: dlq query "describe letters"
+    No file and no network can be reached. Times are UTC. Views: records, verdicts, incidents, bursts (of
+    suppressed duplicates), transactions, client_log (of the latest analysis), replays (the ledger), audit (who
+    did what to failures, plans and letters), ls (the columns of dlq ls), letters (every column of record and
+    verdict, replay_state and analysis). A letter that is not judged yet has no cause there, and its analysis
+    is null. dlq query "describe letters" lists the columns.
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """

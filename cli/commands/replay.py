@@ -117,10 +117,8 @@ def plan(
 ) -> int:
     """Choose letters and write a plan; nothing is sent.
 
-    Left out are letters whose advice is check_first, fix_first, never or hold, those without a verdict, and
-    those that the ledger knows. --fixed takes in fix_first; --any-advice, or naming letters, takes in all.
-    An edit plans the letters of its file, and --where those that it adds to them. --unwrap chooses none: it
-    changes what of the chosen ones remembers its failure in its body.
+    A plan leaves out letters that the ledger knows, that have no verdict, or with the advice check_first,
+    fix_first, never or hold. The options below include them, and so does naming letters by id.
 
     Example: dlq replay plan --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
@@ -172,9 +170,10 @@ def approve(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it may be applied.")] = "",
     as_: _As = None,
 ) -> None:
-    """Consent to a plan that somebody else made, which replay.approval in the configuration asks for.
+    """Approve a plan that another person made.
 
-    The consent is for the plan as it is now, and counts for approval_time (24h). The ledger keeps it.
+    The setting replay.approval asks for this. The approval is for the plan as it is now; the ledger keeps it, and
+    it ends after approval_time (24h).
 
     Example: dlq replay approve 20261121T0301
     """
@@ -200,11 +199,11 @@ def apply(
         typer.Option("--max-harm", min=0, max=100, help="With --ramp: the percentage of a step that may."),
     ] = 10.0,
 ) -> int:
-    """Send what of a plan was never sent; nothing that a broker confirmed is sent twice.
+    """Send the letters of a plan that were never sent.
 
-    With --ramp each step is watched until its letters are consumed, and the sources are pulled, in their
-    configured mode, to see what came back. It stops when letters die again, or nothing shows that they are
-    consumed.
+    It sends nothing twice that a broker confirmed. With --ramp it watches each step until its letters are
+    consumed, and pulls the sources, in their configured mode, to see what came back. It stops when letters die
+    again, or when nothing shows that they are consumed.
 
     Example: dlq replay apply 20261121T0301 --ramp
     """
@@ -234,7 +233,7 @@ def status(
         ),
     ] = None,
 ) -> int:
-    """How far a plan is; without a plan, all plans that hold letters.
+    """Show the progress of a plan; without one, list all with letters.
 
     Example: dlq replay status
     """
@@ -275,7 +274,9 @@ def reconcile(
     ] = False,
     all_hold: Annotated[bool, typer.Option("--all-hold", help="Set all that stay in doubt aside.")] = False,
 ) -> int:
-    """Find out what became of letters in doubt: from the broker, from what came back, or by your word.
+    """Find out what became of letters in doubt.
+
+    It asks the broker, looks at what came back, and takes your word for the rest.
 
     Example: dlq replay reconcile 20261121T0301 --sent 3f2a9c10
     """
@@ -292,7 +293,9 @@ def reconcile(
 
 
 def stop(ctx: typer.Context, plan: _Plan) -> None:
-    """Ask whoever applies a plan to stop; what is in flight is still answered, the rest stays planned.
+    """Stop the run that applies a plan.
+
+    It still waits for the answers to what is in flight; the rest stays planned.
 
     Example: dlq replay stop 20261121T0301
     """

@@ -59,17 +59,14 @@ def report(
     failure: selecting.Failure = None,
     mask: _Masked = False,
 ) -> int:
-    """Report the latest analysis: how many died, why, since when, and what to do.
+    """Report how many died, why, since when, and what to do.
 
-    Letters that it has not seen are counted as no_verdict.
+    It shows the latest analysis. Letters that are newer count as no_verdict.
 
-    With --where, --source, --since, --incident or --failure all of it is about those letters alone.
-
-    --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
-    duplicates, fingerprints, new_failures, regressed, incidents, ongoing or still_queued (they went back, and
-    lie in their dead-letter queues, too) with a number, or with a share of all letters that are not
-    dismissed, and oldest, the age of the oldest letter that did not go back, with a
-    duration (1h). Letters of snoozed failures (dlq failures) count for it only while they are in doubt.
+    --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt, duplicates,
+    fingerprints, new_failures, regressed, incidents, ongoing or still_queued (sent, and still in the queue) with
+    a number, or with a share of all letters that are not dismissed. It compares oldest, the age of the oldest
+    letter not sent back, with a duration (1h). Letters of snoozed failures count only while in doubt.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """

@@ -18,9 +18,9 @@ def retain(
         bool, typer.Option("--compact", help="Also write many small segments as few.")
     ] = False,
 ) -> int:
-    """Remove replayed letters by age or size, and old analyses, by dlq.toml. A dry run by default.
+    """Remove old replayed letters and old analyses; by default a dry run.
 
-    Never removed: letters whose replay is planned, under way, in doubt or held, and letters that their
+    It never removes letters with a replay that is planned, under way, in doubt or held, nor letters that their
     broker may still deliver (copied, or of a pull that is not settled). Verdicts, plans and the ledger stay
     valid.
 

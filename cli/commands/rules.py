@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def rules(ctx: typer.Context) -> None:
-    """Print the cause rules in the order in which they are asked; yours come first.
+    """Print the cause rules in their order; your own come first.
 
     Example: dlq rules -o csv
     """

@@ -39,9 +39,9 @@ def run(
         int, typer.Option(help="So many sources at once; those of one queue take turns.", min=1)
     ] = 4,
 ) -> int:
-    """Do all that a profile asks for: pull, analyze, report, check thresholds, write metrics.
+    """Run a profile: pull, analyze, report, check, write metrics.
 
-    A source that fails does not stop the others. What a crash has left is mended by the next run.
+    A source that fails does not stop the others. The next run repairs what a crash has left.
 
     Example: dlq run nightly --skip-if-busy
     """

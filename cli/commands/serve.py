@@ -20,10 +20,11 @@ def serve(
         int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")
     ] = 8080,
 ) -> None:
-    """Show the archive as pages in a browser, and do there what roles in \\[serve] let people do.
+    """Serve the archive as pages for a browser.
 
-    Prints an address with a token, which is good until it ends. Without \\[serve] the pages are read-only,
-    on this host alone. Ctrl-C ends it; an apply, a pull or an analysis that it began goes on.
+    It prints an address with a token that is good until the server ends. Roles in \\[serve] let people act there;
+    without \\[serve] the pages are read-only, on this host alone. Ctrl-C ends the server; an apply, a pull or an
+    analysis that it began goes on.
 
     Example: dlq serve --port 8080
     """

@@ -28,9 +28,9 @@ def show(
         bool, typer.Option("--explain", help="Say which rules looked at it, what each saw, and what follows.")
     ] = False,
 ) -> None:
-    """Show one letter: why it died, the way it went, its content, and what to do with it.
+    """Show one letter: its cause, its way, its content, its next step.
 
-    -o json gives every column; the body is body_text when it is UTF-8, else body_base64.
+    -o json prints every column; the body is body_text when it is UTF-8, else body_base64.
 
     Example: dlq show 1f0c2d3e4b5a
     """

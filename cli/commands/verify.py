@@ -9,11 +9,11 @@ _COLUMNS = ("source", "captured", "replayed", "held", "dismissed", "purged", "wa
 
 
 def verify(ctx: typer.Context) -> int:
-    """Prove the books: captured = replayed + held + dismissed + purged + waiting, per source, with digests.
+    """Verify that each captured letter is accounted for, once.
 
-    Every segment is read and compared with its manifest, and every body with its digest. Letters in doubt are
-    in none of the counts: books with doubts do not balance. Beside them stands what is known to be lost: what
-    nobody captured before it was gone.
+    Per source: captured = replayed + held + dismissed + purged + waiting. It compares every segment with its
+    manifest, and every body with its digest. Books do not balance while a letter is in doubt, because no count
+    includes it. A column of its own shows known losses: messages that were gone before a pull took them.
 
     Example: dlq verify -o json
     """

@@ -32,11 +32,11 @@ def watch(
         typer.Option(min=1, max=MOST, metavar="N", help="End after that many looks (default: Ctrl-C)."),
     ] = None,
 ) -> int:
-    """Watch depth, consumers, rates and age of the sources, and the replays that go on meanwhile.
+    """Watch depth, consumers, rates and age of sources, and replays.
 
-    Nothing is taken from a queue. Rates are of the last 30 seconds; where a broker does not count what its
-    consumers acknowledge, they tell only how the depth changes. A replay's letters that died again are seen
-    when they are pulled (--ramp does).
+    It takes nothing from a queue. Rates cover the last 30 seconds; where a broker does not count what its
+    consumers acknowledge, they show only how the depth changes. A replayed letter that dies again is seen
+    after the next pull (--ramp pulls).
 
     Example: dlq watch orders --every 2s
     """
