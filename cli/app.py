@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -26,22 +27,27 @@ from dlq.core.brokers import all_named
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.suggestions import suggest
 from dlq.core.text import encodable, for_terminal
+from dlq.core.units import MOST
 
-_COMMANDS = (
-    "init", "discover", "doctor", "watch", "pull", "import_", "export", "analyze", "ls", "show", "query",
-    "report", "incidents", "failures", "replay", "dismiss", "verify", "run", "retain", "rules", "cron",
-    "demo", "ledger", "mcp", "serve",
-)  # fmt: skip
-"""Modules of dlq.cli.commands: each has a function of its own name, which is the command."""
+_COMMANDS = {
+    "Begin": ("demo", "init", "discover", "doctor"),
+    "Archive": ("pull", "import_", "export", "verify", "retain"),
+    "Explain": ("analyze", "report", "ls", "show", "query", "incidents", "failures", "rules"),
+    "Replay": ("replay", "dismiss", "watch", "ledger"),
+    "Automate and share": ("run", "cron", "serve", "mcp"),
+}
+"""Panel of the help -> modules of dlq.cli.commands: each has a function of its own name, which is the
+command."""
 _OF_SEVERAL = {"failures", "replay", "ledger"}
 """Those that are several commands, which they `register` themselves."""
 
-_HELP = f"""Drain, explain and replay dead-letter queues of {all_named()}.
+_HELP = f"""Archive, explain and replay dead-letter queues of {all_named()}.
 
 The common options may stand before or after the command.
 """
-_EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. Every command has --help."
-_OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
+_EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq report. Every command has --help."
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_OUTPUT_HELP = "table, json, jsonl or csv."
 _COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color", "--raw"}
 _COMMON_VALUES = {"--config", "--output"}
 _NO_ROOM = {
@@ -68,22 +74,20 @@ def _version(wanted: bool) -> None:
 def _common(
     ctx: typer.Context,
     config: Annotated[
-        str | None, typer.Option("-c", "--config", help="Configuration file (default: ./dlq.toml).")
+        str | None,
+        typer.Option("-c", "--config", metavar="FILE", help="Configuration file (default: dlq.toml)."),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", autocompletion=completion.outputs, help=_OUTPUT_HELP)
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FORMAT", autocompletion=completion.outputs, help=_OUTPUT_HELP
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no hints.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Say more; show the traceback of an unexpected error.")
-    ] = False,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask.")] = False,
-    no_color: Annotated[
-        bool, typer.Option("--no-color", help="No colours, nothing bold (also NO_COLOR).")
-    ] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="CSV as it is: formulas and control characters not escaped.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress and no hints.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print details and tracebacks.")] = False,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Never prompt.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours (also NO_COLOR).")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Leave formulas in CSV unescaped.")] = False,
     _show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -113,25 +117,47 @@ def command_line() -> Any:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         epilog=_EPILOG,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_SETTINGS,
     )
     app.callback(help=_HELP)(_common)
-    for name in _COMMANDS:
+    for name in chain(*_COMMANDS.values()):
         module = import_module(f"dlq.cli.commands.{name}")
         if name in _OF_SEVERAL:
             module.register(app)
         else:
             app.command(name.strip("_"))(getattr(module, name))
-    command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
+    command.commands = {name: command.commands[name] for name in _panels()}
+    for name, panel in _panels().items():
+        command.commands[name].rich_help_panel = panel
     _check_words(command)
+    for each in command.commands.values():
+        _shape_help(each)
     return command
 
 
+def _panels() -> dict[str, str]:
+    """Command -> the panel of the help in which it stands, in their order."""
+    return {name.strip("_"): panel for panel, names in _COMMANDS.items() for name in names}
+
+
+def _shape_help(command: Any) -> None:
+    """Let paragraphs flow to the terminal's width, and spend no line on --help, which was just typed."""
+    paragraphs = command.help.split("\n\n")
+    command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    command.get_help_option(command.context_class(command, **_SETTINGS)).hidden = True
+    for each in getattr(command, "commands", {}).values():
+        _shape_help(each)
+
+
 def _check_words(command: Any) -> None:
-    """Each value of each option and argument is looked at before the command is."""
+    """Look at each value of each option and argument before the command does; the help shows no type of a
+    flag."""
     for word in command.params:
         if word.callback is None:
             word.callback = _checked
+        if getattr(word, "is_flag", False):
+            word.metavar = ""
     for each in getattr(command, "commands", {}).values():
         _check_words(each)
 
@@ -146,7 +172,9 @@ def _checked(ctx: typer.Context, word: Any, value: Any) -> Any:
     if is_option and is_given and "" in values and word.name != "reason":  # which nobody has to give
         raise UsageError(f"{called} is empty: give it a value, or leave it out")
     if word.name not in _FILES and any(isinstance(each, str) and each != encodable(each) for each in values):
-        raise UsageError(f"{called} is no UTF-8: what the shell gave holds other bytes")
+        raise UsageError(f"{called} is no UTF-8, the shell gave other bytes; write it in UTF-8")
+    if any(isinstance(each, int) and each > MOST for each in values):
+        raise UsageError(f"{called} must be {MOST} at most")
     if word.name == "where" and value:
         bound_memory()
     return value
@@ -176,7 +204,7 @@ def hoist(arguments: Sequence[str]) -> list[str]:
 def _value_of(option: str, words: Iterator[str]) -> str:
     value = next(words, None)
     if value is None:
-        raise UsageError(f"{option} needs a value")
+        raise UsageError(f"{option} needs a value; write one behind it")
     return value
 
 

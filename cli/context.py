@@ -176,7 +176,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise _unreadable(path, error) from error
     except (ValueError, RecursionError) as error:  # of TOML, UTF-8, numbers of thousands of digits, depth
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+        raise ConfigError(f"{path} is not TOML, correct it: {error}") from error
 
 
 def say_what_is_not_judged(context: Context) -> None:
@@ -224,7 +224,7 @@ def _check_whose(path: str) -> None:
 
 
 def _unreadable(path: str | Path, error: OSError) -> ConfigError:
-    return ConfigError(f"cannot read {path}: {error.strerror}; `dlq init` writes one")
+    return ConfigError(f"cannot read {path}: {error.strerror}; write one with: dlq init")
 
 
 def write_line(text: str) -> None:

@@ -36,7 +36,7 @@ def schedule(every: str) -> Schedule:
     minutes, rest = divmod(seconds(every), 60)
     found = None if rest else _TABLE.get(int(minutes))
     if found is None:
-        raise UsageError(f"--every {every}: cron cannot express this; it can {KNOWN}")
+        raise UsageError(f"--every {every}: cron cannot express this; use {KNOWN}")
     return found
 
 

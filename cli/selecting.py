@@ -1,4 +1,4 @@
-"""Which letters a command is about: the options that several commands share."""
+"""Options that select letters, for several commands."""
 
 from typing import Annotated
 
@@ -6,13 +6,16 @@ import typer
 
 from dlq.cli import completion
 
+WHICH = "Which letters"
+"""The panel of help in which they stand."""
 Where = Annotated[
     str | None,
     typer.Option(
         "--where",
         metavar="SQL",
         autocompletion=completion.condition,
-        help="Letters that fulfil a condition over the columns of dlq ls.",
+        rich_help_panel=WHICH,
+        help="A condition over the columns of dlq ls.",
     ),
 ]
 Sources = Annotated[
@@ -21,7 +24,8 @@ Sources = Annotated[
         "--source",
         metavar="NAME",
         autocompletion=completion.sources,
-        help="Letters of this source; may be repeated.",
+        rich_help_panel=WHICH,
+        help="Of this source; may be repeated.",
     ),
 ]
 Since = Annotated[
@@ -29,16 +33,22 @@ Since = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Letters that died since then (captured, where that is unknown): 24h, or 2026-11-02T03:00:00Z.",
+        rich_help_panel=WHICH,
+        help="Dead since then (24h, 2026-11-02T03:00:00Z).",
     ),
 ]
 Incident = Annotated[
     str | None,
-    typer.Option("--incident", metavar="ID", help="Letters of this incident, or of the beginning of its id."),
+    typer.Option(
+        "--incident", metavar="ID", rich_help_panel=WHICH, help="Of this incident (or its beginning)."
+    ),
 ]
 Failure = Annotated[
     str | None,
     typer.Option(
-        "--failure", metavar="FINGERPRINT", help="Letters that failed alike, or the fingerprint's beginning."
+        "--failure",
+        metavar="ID",
+        rich_help_panel=WHICH,
+        help="Of this failure (or its beginning).",
     ),
 ]

@@ -151,7 +151,7 @@ def _check_store(place: str, store: Evidence) -> None:
     _one_of(f"the scheme of {place}.url", scheme, _EVIDENCE_SCHEMES[store.kind])
     wrong = "table" if scheme in _REDIS else "prefix"
     if getattr(store, wrong) is not None:
-        raise ConfigError(f"{place}.{wrong} means nothing to a {scheme} store")
+        raise ConfigError(f"{place}.{wrong} means nothing to a {scheme} store; leave it out")
     if store.table is not None and not _TABLE.fullmatch(store.table):
         raise ConfigError(
             f"{place}.table = {quote_value(store.table)} is no table; write it like t_rocketmq_dedup"

@@ -63,6 +63,7 @@ _WORDS: Mapping[Any, str] = {
 _hints = cache(typing.get_type_hints)
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _LONGEST_PLACE = 200
+_NO_SUCH_KEY = "; take it out"
 _TOP = ("archive", *_NAMED, *_LISTED, *_SINGLE)
 
 
@@ -70,7 +71,7 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     """Typed settings from TOML data and `DLQ_*` variables; raises ConfigError naming the place."""
     for name in data:
         if name not in _TOP:
-            raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, _TOP)}")
+            raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, _TOP) or _NO_SUCH_KEY}")
     values: dict[str, Any] = {"archive": _typed("archive", data.get("archive", "./archive"), str)}
     for section, made_as in _NAMED.items():
         tables = _table(section, data.get(section, {}))
@@ -120,7 +121,8 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
     for key, value in _table(place, table).items():
         if key not in known:
             raise ConfigError(
-                _of_others(place, key) or f"unknown key {quote_value(key)} in [{place}]{suggest(key, known)}"
+                _of_others(place, key)
+                or f"unknown key {quote_value(key)} in [{place}]{suggest(key, known) or _NO_SUCH_KEY}"
             )
         at, wanted = f"{place}.{key}", hints[key]
         values[key] = _build(at, wanted, value) if wanted in _TABLES else _typed(at, value, wanted)
@@ -130,7 +132,7 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
         if n not in values and f.default is MISSING and f.default_factory is MISSING
     ]
     if missing:
-        raise ConfigError(f"[{place}] lacks {missing[0]!r}")
+        raise ConfigError(f"[{place}] lacks {missing[0]!r}; add it")
     return made_as(**values)
 
 
@@ -151,7 +153,7 @@ def check_name(place: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{shorten(place, _LONGEST_PLACE)}: a name has letters, digits, '.', '_' and '-' only, and "
-            f"{LONGEST_NAME} of them at most"
+            f"{LONGEST_NAME} of them at most; rename it"
         )
     return name
 
@@ -190,7 +192,7 @@ def _as_text(place: str, value: Any) -> str:
 def _without_nul(place: str, text: str) -> str:
     """No kernel takes NUL in the name of a file or in a program's argument. Raises ConfigError."""
     if "\0" in text:
-        raise ConfigError(f"{place}: {quote_value(text)} holds NUL, which nothing here may")
+        raise ConfigError(f"{place}: {quote_value(text)} holds NUL; take it out")
     return text
 
 

@@ -14,4 +14,4 @@ def import_with_extra(module: str, extra: str, what: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dlq"):
             raise
-        raise UsageError(f"{what} what comes with: pip install 'dlq[{extra}]'") from error
+        raise UsageError(f"{what} more libraries; install them with: pip install 'dlq[{extra}]'") from error

@@ -44,7 +44,9 @@ def _check_pattern(place: str, pattern: str) -> None:
     """What finds something in each of some short words leaves nothing to be read."""
     found = compile_pattern(pattern, place)
     if found.search("") or all(map(found.search, _WORDS)):
-        raise ConfigError(f"{place} = {quote_value(pattern)} finds something in every text; say less")
+        raise ConfigError(
+            f"{place} = {quote_value(pattern)} finds something in every text; write a narrower one"
+        )
 
 
 def steps(path: str, place: str = "mask.json") -> list[str]:
@@ -62,4 +64,6 @@ def compile_pattern(pattern: str, place: str = "mask.pattern") -> re.Pattern[str
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{place} = {quote_value(pattern)} is no regular expression: {error}") from error
+        raise ConfigError(
+            f"{place} = {quote_value(pattern)} is no regular expression, correct it: {error}"
+        ) from error

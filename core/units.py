@@ -41,7 +41,7 @@ def seconds_ahead(text: str | float) -> float:
     Raises UsageError."""
     found = seconds(text)
     if found > _CENTURY:
-        raise UsageError(f"{text!r} is longer than a century")
+        raise UsageError(f"{text!r} is longer than a century; give less")
     return found
 
 
@@ -50,7 +50,7 @@ def wait_seconds(text: str | float) -> float:
     UsageError."""
     found = seconds(text)
     if not _SHORTEST_WAIT <= found <= _LONGEST_WAIT:
-        raise UsageError(f"{text!r} is no wait for an answer; it takes 1ms at least, and 1h at most")
+        raise UsageError(f"{text!r} is no wait for an answer; give 1ms at least, and 1h at most")
     return found
 
 

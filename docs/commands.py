@@ -11,7 +11,7 @@ from dlq.cli.app import command_line, run
 from dlq.cli.exit import MEANS
 
 PAGE = Path(__file__).with_name("commands.md")
-WIDTH = "100"
+WIDTH = "80"
 _INTRODUCTION = """# Commands
 
 Every command with what `--help` says of it. This page is written by `docs/commands.py`; a test compares it.

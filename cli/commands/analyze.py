@@ -57,7 +57,7 @@ def analyze(
 
     context: Context = ctx.obj
     if engine not in _ENGINES:
-        raise UsageError(f"--engine is {', '.join(_ENGINES)}, not {engine!r}{suggest(engine, _ENGINES)}")
+        raise UsageError(f"--engine must be {', '.join(_ENGINES)}, not {engine!r}{suggest(engine, _ENGINES)}")
     moment = None if since is None else read_moment(since)
     wanted = AnalysisWanted(cast("Engine", engine), master, moment, client_log or ())
     done = analyze_archive(context.desk, wanted)

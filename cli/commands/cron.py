@@ -49,14 +49,14 @@ def cron(
         str,
         typer.Argument(metavar="PROFILE", autocompletion=completion.profiles, help="Its name in dlq.toml."),
     ],
-    every: Annotated[str, typer.Option(help="How often, e.g. 15m, 6h, 1d.")] = "15m",
+    every: Annotated[str, typer.Option(metavar="TIME", help="How often, e.g. 15m, 6h, 1d.")] = "15m",
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="|".join(_FORMATS),
             autocompletion=completion.schedules,
-            help="One of them alone, as its program reads it (default: all).",
+            help="Print this one alone, as its program reads it (default: all).",
         ),
     ] = None,
 ) -> None:
@@ -68,7 +68,9 @@ def cron(
     """
     context: Context = ctx.obj
     if format_ is not None and format_ not in _FORMATS:
-        raise UsageError(f"--format is {', '.join(_FORMATS)}, not {format_!r}{suggest(format_, _FORMATS)}")
+        raise UsageError(
+            f"--format must be {', '.join(_FORMATS)}, not {format_!r}{suggest(format_, _FORMATS)}"
+        )
     call = _call(context, profile, every)
     wanted = _FORMATS if format_ is None else {format_: _FORMATS[format_]}
     if context.output_flag in ("json", "jsonl"):

@@ -75,12 +75,16 @@ For your own broker, in a folder of yours:
 def demo(
     ctx: typer.Context,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Where broker and archive of the demo go (default: new).")
+        Path | None,
+        typer.Option(
+            "--folder", metavar="FOLDER", help="For the broker and the archive (default: a new one)."
+        ),
     ] = None,
 ) -> int:
     """Take a guided tour on a built-in broker.
 
-    It pulls, analyzes, reports, plans, applies, applies again, and verifies. Its last step needs Spark and Java.
+    It pulls, analyzes, reports, plans, applies, applies again, and verifies. Its last step needs Spark and
+    Java.
 
     Example: dlq demo
     """

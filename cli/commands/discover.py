@@ -79,7 +79,7 @@ def _write(context: Context, found: "Discovered") -> None:
             with replacing(str(path)) as file:
                 file.write((text.rstrip("\n") + "\n" + tables).encode())
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}; check the file's rights") from error
     if found.errors:
         next_step = f"mend in {path} what did not answer, then: dlq discover --write"
     else:

@@ -13,7 +13,7 @@ def dismiss(
     ctx: typer.Context,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="These letters (8 or more digits of each id)."),
+        typer.Argument(metavar="ID", help="These letters (8 or more digits of each id)."),
     ] = None,
     where: selecting.Where = None,
     source: selecting.Sources = None,
@@ -28,7 +28,7 @@ def dismiss(
         typer.Option(
             metavar="SOURCE",
             autocompletion=completion.sources,
-            help="Instead of letters: what is known to be lost of this source.",
+            help="Instead of letters: the known losses of this source.",
         ),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Open them again.")] = False,

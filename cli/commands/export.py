@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from dlq.operations.interchange import Content
 
 _BUNDLE = ".zip"
-_FILE = (
-    "JSONL file to write, gzip if it ends in .gz, - for stdout; one that ends in .zip gets all that is "
-    "known of the letters."
-)
+_FILE = "JSONL file to write, gzip if it ends in .gz, - for stdout; .zip: a bundle for the post-mortem."
 
 
 def export(
@@ -70,7 +67,7 @@ def _written(file: str, content: "Content", mask: bool) -> int:
     except BrokenPipeError:
         raise  # who reads has enough
     except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+        raise UsageError(f"cannot write {file}: {error.strerror}; name another file") from error
 
 
 @contextmanager

@@ -7,13 +7,12 @@ import typer
 
 from dlq.cli.context import Context, say_what_is_not_judged
 from dlq.core.errors import UsageError
-from dlq.core.units import MOST
 
 if TYPE_CHECKING:
     from dlq.reports.failures import Row
 
 _Failure = Annotated[
-    str, typer.Argument(metavar="FINGERPRINT", help="Of the failure, or the beginning of it.")
+    str, typer.Argument(metavar="FINGERPRINT", help="The failure's fingerprint, or its beginning.")
 ]
 _As = Annotated[
     str | None, typer.Option("--as", metavar="NAME", help="Who you are (default: your user at this host).")
@@ -34,9 +33,9 @@ def register(app: typer.Typer) -> None:
 def _about(ctx: typer.Context) -> None:
     """Assign, note, snooze and resolve failures.
 
-    A failure groups letters that died for the same reason: those of one fingerprint. It is new until you change
-    it, then open, snoozed or resolved. It is regressed when a letter of it dies after it was resolved. The ledger
-    keeps every change. Without a command: ls.
+    A failure groups letters that died for the same reason: those of one fingerprint. It is new until you
+    change it, then open, snoozed or resolved. It is regressed when a letter of it dies after it was
+    resolved. The ledger keeps every change. Without a command: ls.
 
     Example: dlq failures assign 1f0c2d3e
     """
@@ -48,9 +47,13 @@ def ls(
     ctx: typer.Context,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", help="new, open, snoozed, resolved or regressed; may be repeated."),
+        typer.Option(
+            "--state", metavar="STATE", help="new, open, snoozed, resolved or regressed; may be repeated."
+        ),
     ] = None,
-    owner: Annotated[str | None, typer.Option("--owner", help="Those that this person has.")] = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="NAME", help="Assigned to this person.")
+    ] = None,
 ) -> None:
     """List failures: regressed and new ones first, snoozed ones last.
 
@@ -97,7 +100,7 @@ def assign(
 
     context: Context = ctx.obj
     if nobody and owner:
-        raise UsageError("either an owner or --nobody")
+        raise UsageError("give either an owner or --nobody")
     desk = context.desk_of(as_)
     _show(context, assign_failure(desk, fingerprint, "" if nobody else owner or desk.actor, reason))
 
@@ -117,10 +120,10 @@ def snooze(
     ctx: typer.Context,
     fingerprint: _Failure,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="A time (ISO 8601), or for how long (3d).")
+        str | None, typer.Option("--until", metavar="TIME", help="A time (ISO 8601), or a duration (3d).")
     ] = None,
     letters: Annotated[
-        int | None, typer.Option("--letters", min=1, max=MOST, help="Until it has so many letters.")
+        int | None, typer.Option("--letters", metavar="N", min=1, help="Until it has N letters.")
     ] = None,
     reason: _Reason = "",
     as_: _As = None,

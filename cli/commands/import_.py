@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dlq.operations.interchange import Imported
 
 _PRINTERS = (
-    "What printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin, activemq-console, "
-    "artemis-console or rocketmq-print."
+    "The program that printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin, "
+    "activemq-console, artemis-console or rocketmq-print."
 )
 
 
@@ -23,15 +23,19 @@ def import_(
     file: Annotated[str, typer.Argument(help="JSONL file, gzip if it ends in .gz, - for standard input.")],
     source: Annotated[
         str,
-        typer.Option(autocompletion=completion.sources, help="Under which source the letters are archived."),
+        typer.Option(
+            metavar="NAME", autocompletion=completion.sources, help="The source that the letters get."
+        ),
     ] = "import",
     broker: Annotated[
         str | None,
-        typer.Option(help="The configured broker that the letters go back to, if no source of this name is."),
+        typer.Option(
+            metavar="NAME", help="The configured broker for replays, if the source is not configured."
+        ),
     ] = None,
     printed_by: Annotated[
         str | None,
-        typer.Option("--from", autocompletion=completion.printers, help=_PRINTERS),
+        typer.Option("--from", metavar="PROGRAM", autocompletion=completion.printers, help=_PRINTERS),
     ] = None,
     no_analyze: NoAnalyze = False,
 ) -> int:

@@ -44,11 +44,11 @@ def init(
     text = example if url is None else _of_broker(url, api)
     try:
         if os.path.lexists(path) and not force:
-            raise UsageError(f"{path} is there already; --force replaces it")
+            raise UsageError(f"{path} is there already; add --force to replace it")
         with replacing(path) as file:
             file.write(text.encode())
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}; name another one: -c FILE") from error
     if url is None:
         context.emit(
             {"config": path}, lambda: context.console.print(f"wrote {path}; edit it, then: dlq doctor")
@@ -71,7 +71,7 @@ def _of_broker(url: str, api: str | None) -> str:
         values["password_env"] = "DLQ_PASSWORD"  # noqa: S105 (the name of a variable)
     if found := api or kind.api_of(url):
         if kind.api is None:
-            raise UsageError(f"--api means nothing to a {name} broker")
+            raise UsageError(f"--api means nothing to a {name} broker; leave it out")
         values[kind.api] = found
     return f'archive = "./archive"\n\n[brokers.{name}]\n{_lines(values)}'
 

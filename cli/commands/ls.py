@@ -9,7 +9,6 @@ import typer
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context, say_what_is_not_judged
 from dlq.core.causes import mark_doubt, word_for
-from dlq.core.units import MOST
 
 if TYPE_CHECKING:
     from dlq.operations.letters import Letters
@@ -32,7 +31,7 @@ _Columns = Annotated[
 ]
 _Limit = Annotated[
     int | None,
-    typer.Option("--limit", min=0, max=MOST, help="At most so many; 0 is all (default: 50 in a table)."),
+    typer.Option("--limit", metavar="N", min=0, help="At most N; 0: all (default: 50 in a table)."),
 ]
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def mcp(ctx: typer.Context) -> None:
     """Serve agents by the Model Context Protocol, over stdin and stdout.
 
-    Agents read what dlq shows, masked. They propose plans, dismissals and notes, which wait for a person. They
-    cannot send, pull, or ask a broker. docs/agents.md says how to connect them.
+    Agents read what dlq shows, masked. They propose plans, dismissals and notes, which wait for a person.
+    They cannot send, pull, or ask a broker. docs/agents.md says how to connect them.
 
     Example: dlq mcp
     """

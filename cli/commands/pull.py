@@ -10,17 +10,16 @@ from dlq.cli.died import show_died
 from dlq.cli.exit import ExitCode
 from dlq.core import units
 from dlq.core.errors import UsageError
-from dlq.core.units import MOST
 
 if TYPE_CHECKING:
     from dlq.capture.pull import PullResult
     from dlq.operations.pulling import Pulled
 
 _MODE_HELP = (
-    "copy leaves the messages where they are, drain removes them once they are durable "
-    "(default: the source's mode, else copy)."
+    "copy leaves the messages in the broker, drain removes them once they are durable (default: the source's "
+    "mode, else copy)."
 )
-NoAnalyze = Annotated[bool, typer.Option("--no-analyze", help="Judge nothing at the end: dlq analyze does.")]
+NoAnalyze = Annotated[bool, typer.Option("--no-analyze", help="Leave the analysis to dlq analyze.")]
 
 
 def pull(
@@ -34,9 +33,11 @@ def pull(
         typer.Option("--mode", metavar="copy|drain", autocompletion=completion.modes, help=_MODE_HELP),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(help="At most so many messages of each source.", min=1, max=MOST)
+        int | None, typer.Option(metavar="N", help="At most N messages of each source.", min=1)
     ] = None,
-    max_time: Annotated[str | None, typer.Option(help="Stop after this long, e.g. 5m.")] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop after this long, e.g. 5m.")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Copy even where looking changes the queue.")
     ] = False,
@@ -44,7 +45,7 @@ def pull(
         bool, typer.Option("--include-empty", help="ActiveMQ: archive text messages that really are empty.")
     ] = False,
     parallel: Annotated[
-        int, typer.Option(help="So many sources at once; those of one queue take turns.", min=1)
+        int, typer.Option(metavar="N", help="Pull N sources at once; those of one queue take turns.", min=1)
     ] = 4,
     no_analyze: NoAnalyze = False,
 ) -> int:
@@ -60,7 +61,7 @@ def pull(
 
     context: Context = ctx.obj
     if mode not in (None, "copy", "drain"):
-        raise UsageError(f"--mode is copy or drain, not {mode!r}")
+        raise UsageError(f"--mode must be copy or drain, not {mode!r}")
     seconds = None if max_time is None else units.seconds_ahead(max_time)
     wanted = PullWanted(
         sources or (), mode, limit, seconds, force, include_empty, parallel, analyze=not no_analyze

@@ -18,10 +18,10 @@ def query(
     """Query the archive in SQL, read-only.
 
     No file and no network can be reached. Times are UTC. Views: records, verdicts, incidents, bursts (of
-    suppressed duplicates), transactions, client_log (of the latest analysis), replays (the ledger), audit (who
-    did what to failures, plans and letters), ls (the columns of dlq ls), letters (every column of record and
-    verdict, replay_state and analysis). A letter that is not judged yet has no cause there, and its analysis
-    is null. dlq query "describe letters" lists the columns.
+    suppressed duplicates), transactions, client_log (of the latest analysis), replays (the ledger), audit
+    (who did what to failures, plans and letters), ls (the columns of dlq ls), letters (every column of
+    record and verdict, replay_state and analysis). A letter that is not judged yet has no cause there, and
+    its analysis is null. dlq query "describe letters" lists the columns.
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """

@@ -11,7 +11,6 @@ from dlq.cli.context import Context, say_what_is_not_judged
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
-from dlq.core.units import MOST
 
 if TYPE_CHECKING:
     from dlq.operations.plans import Made
@@ -25,32 +24,44 @@ _Plan = Annotated[
 ]
 
 
+_WHERE_TO, _CHANGES, _CONSENT = "Where to", "What changes", "Consent"
+"""Panels of the help of `plan`."""
 _As = Annotated[
-    str | None, typer.Option("--as", metavar="NAME", help="Who you are (default: your user at this host).")
-]
-_Ids = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[ID]...",
-        help="These letters, whatever is advised of them (8 or more digits of each id).",
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        rich_help_panel=_CONSENT,
+        help="Who you are (default: your user at this host).",
     ),
 ]
+_Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", hidden=True)]
 _To = Annotated[
     str,
     typer.Option(
         "--to",
-        help="failed (its queue, or RocketMQ's group alone), origin, group, resume (half messages), "
-        "queue:NAME, topic:NAME or exchange:NAME/KEY.",
+        metavar="PLACE",
+        rich_help_panel=_WHERE_TO,
+        show_default=False,
+        help="failed (default), origin, group, resume (half messages), queue:NAME, topic:NAME, "
+        "exchange:NAME/KEY.",
     ),
 ]
-_Rate = Annotated[float | None, typer.Option("--rate", help="At most so many messages a second.")]
-_Limit = Annotated[int | None, typer.Option("--limit", min=1, max=MOST, help="At most so many letters.")]
+_Rate = Annotated[
+    float | None,
+    typer.Option("--rate", metavar="N", rich_help_panel=_WHERE_TO, help="At most N messages a second."),
+]
+_Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", rich_help_panel=selecting.WHICH, min=1, help="At most N letters."),
+]
 _Edit = Annotated[
     str | None,
     typer.Option(
         "--edit",
         metavar="FILE",
-        help="These letters, with changed bodies or headers: edited lines of dlq export.",
+        rich_help_panel=_CHANGES,
+        help="Bodies and headers: edited lines of dlq export.",
     ),
 ]
 _Unwrap = Annotated[
@@ -62,24 +73,37 @@ _Unwrap = Annotated[
     ),
 ]
 _Fixed = Annotated[
-    bool, typer.Option("--fixed", help="The cause is mended: take in letters of the advice fix_first.")
+    bool,
+    typer.Option(
+        "--fixed", rich_help_panel=selecting.WHICH, help="Include fix_first: you have deployed the fix."
+    ),
 ]
 _AnyAdvice = Annotated[
-    bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")
+    bool,
+    typer.Option(
+        "--any-advice", rich_help_panel=selecting.WHICH, help="Include any advice, and missing verdicts."
+    ),
 ]
 _KeepHeaders = Annotated[
     bool,
-    typer.Option("--keep-headers", help="Strip only what the broker owns ([replay] keep names some)."),
+    typer.Option("--keep-headers", rich_help_panel=_CHANGES, help="Strip only headers that the broker owns."),
 ]
 _Witness = Annotated[
-    bool, typer.Option("--witness", help="Leave proof on the broker, so that reconcile can ask it.")
+    bool,
+    typer.Option(
+        "--witness", rich_help_panel=_WHERE_TO, help="Also copy each to a witness queue, for reconcile."
+    ),
 ]
 _ApplyNow = Annotated[
-    bool, typer.Option("--apply", help="Carry it out at once; a terminal shows it and asks first.")
+    bool,
+    typer.Option("--apply", rich_help_panel=_CONSENT, help="Apply the plan; a terminal asks first."),
 ]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")]
+_Yes = Annotated[
+    bool, typer.Option("--yes", "-y", rich_help_panel=_CONSENT, help="With --apply: do not ask.")
+]
 _Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Why they go back; stands in the plan.")
+    str | None,
+    typer.Option("--reason", metavar="TEXT", rich_help_panel=_CONSENT, help="Why; the plan records it."),
 ]
 
 
@@ -89,7 +113,7 @@ def register(app: typer.Typer) -> None:
     for command in (plan, approve, apply, status, reconcile, stop):
         commands.command()(command)
     app.add_typer(
-        commands, name="replay", help="Send letters back, once, by a plan that is made and looked at first."
+        commands, name="replay", help="Send letters back, each at most once, by a plan that you see first."
     )
 
 
@@ -117,10 +141,10 @@ def plan(
 ) -> int:
     """Choose letters and write a plan; nothing is sent.
 
-    A plan leaves out letters that the ledger knows, that have no verdict, or with the advice check_first,
-    fix_first, never or hold. The options below include them, and so does naming letters by id.
+    IDs (8 or more digits of each) choose exactly these letters. Else a plan leaves out letters that the
+    ledger knows, that have no verdict, or with the advice check_first, fix_first, never or hold.
 
-    Example: dlq replay plan --where "cause = 'application_error' and dead_at > now() - interval 1 day"
+    Example: dlq replay plan --where "cause = 'application_error'"
     """
     from dlq.operations.plans import PlanWanted, make_plan
     from dlq.operations.selecting import Selection
@@ -167,13 +191,15 @@ def _carry_out(context: Context, made: "Made", asks: bool) -> int:
 def approve(
     ctx: typer.Context,
     plan: _Plan,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it may be applied.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why you approve; the ledger records it.")
+    ] = "",
     as_: _As = None,
 ) -> None:
     """Approve a plan that another person made.
 
-    The setting replay.approval asks for this. The approval is for the plan as it is now; the ledger keeps it, and
-    it ends after approval_time (24h).
+    The setting replay.approval asks for this. The approval is for the plan as it is now; the ledger keeps
+    it, and it ends after approval_time (24h).
 
     Example: dlq replay approve 20261121T0301
     """
@@ -190,20 +216,20 @@ def apply(
     plan: _Plan,
     ramp: Annotated[
         bool,
-        typer.Option(
-            "--ramp", help="Send 1, 10, 100, ... letters; stop when they die again or nobody consumes them."
-        ),
+        typer.Option("--ramp", help="Send 1, 10, 100, ... letters; stop when they die again or stay."),
     ] = False,
     max_harm: Annotated[
         float,
-        typer.Option("--max-harm", min=0, max=100, help="With --ramp: the percentage of a step that may."),
+        typer.Option(
+            "--max-harm", metavar="PERCENT", min=0, max=100, help="With --ramp: may die again in a step."
+        ),
     ] = 10.0,
 ) -> int:
     """Send the letters of a plan that were never sent.
 
     It sends nothing twice that a broker confirmed. With --ramp it watches each step until its letters are
-    consumed, and pulls the sources, in their configured mode, to see what came back. It stops when letters die
-    again, or when nothing shows that they are consumed.
+    consumed, and pulls the sources, in their configured mode, to see what came back. It stops when letters
+    die again, or when nothing shows that they are consumed.
 
     Example: dlq replay apply 20261121T0301 --ramp
     """
@@ -266,7 +292,7 @@ def reconcile(
     ] = None,
     hold: Annotated[
         list[str] | None,
-        typer.Option("--hold", metavar="ID", help="Nobody knows: set this letter aside for good."),
+        typer.Option("--hold", metavar="ID", help="Set this letter aside for good: its fate is unknown."),
     ] = None,
     all_sent: Annotated[bool, typer.Option("--all-sent", help="All that stay in doubt arrived.")] = False,
     all_not_sent: Annotated[
@@ -314,7 +340,7 @@ def _decision(
 
     chosen = [state for state, wanted in rest.items() if wanted]
     if len(chosen) > 1:
-        raise UsageError("--all-sent, --all-not-sent and --all-hold exclude each other")
+        raise UsageError("--all-sent, --all-not-sent and --all-hold exclude each other; give one of them")
     return Decision(
         tuple(sent or ()), tuple(not_sent or ()), tuple(hold or ()), chosen[0] if chosen else None
     )

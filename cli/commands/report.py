@@ -13,35 +13,54 @@ from dlq.core.errors import UsageError
 if TYPE_CHECKING:
     from dlq.reports.thresholds import Threshold
 
+_OUTPUT, _CHECKS = "Output", "Checks"
+"""Panels of the help."""
 _Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="FORMAT",
+        rich_help_panel=_OUTPUT,
         autocompletion=completion.formats,
         help="terminal, json, markdown or html.",
     ),
 ]
 _Out = Annotated[
     str | None,
-    typer.Option("--out", metavar="F", help="Write to this file; its name may say the format."),
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        rich_help_panel=_OUTPUT,
+        help="Write to this file; its name may choose the format.",
+    ),
 ]
-_Parents = Annotated[bool, typer.Option("--parents", help="Make the folders above --out, too.")]
+_Parents = Annotated[
+    bool, typer.Option("--parents", rich_help_panel=_OUTPUT, help="Also make the folders above --out.")
+]
 _FailOn = Annotated[
     list[str] | None,
-    typer.Option("--fail-on", metavar="EXPR", help="Exit 5 when this holds; may be repeated."),
+    typer.Option(
+        "--fail-on",
+        metavar="EXPR",
+        rich_help_panel=_CHECKS,
+        help="Exit with 5 when this holds; may be repeated.",
+    ),
 ]
 _Compare = Annotated[
     str | None,
     typer.Option(
         "--compare",
         metavar="ANALYSIS",
+        rich_help_panel=_CHECKS,
         autocompletion=completion.analyses,
-        help="Say what changed since that analysis.",
+        help="Show changes since that analysis.",
     ),
 ]
 _Masked = Annotated[
-    bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
+    bool,
+    typer.Option(
+        "--mask", rich_help_panel=_OUTPUT, help="Mask personal data (built-in rules and [\\[mask]])."
+    ),
 ]
 
 
@@ -63,10 +82,11 @@ def report(
 
     It shows the latest analysis. Letters that are newer count as no_verdict.
 
-    --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt, duplicates,
-    fingerprints, new_failures, regressed, incidents, ongoing or still_queued (sent, and still in the queue) with
-    a number, or with a share of all letters that are not dismissed. It compares oldest, the age of the oldest
-    letter not sent back, with a duration (1h). Letters of snoozed failures count only while in doubt.
+    --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
+    duplicates, fingerprints, new_failures, regressed, incidents, ongoing or still_queued (sent, and still in
+    the queue) with a number, or with a share of all letters that are not dismissed. It compares oldest, the
+    age of the oldest letter not sent back, with a duration (1h). Letters of snoozed failures count only
+    while in doubt.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
@@ -79,7 +99,9 @@ def report(
     bounds = thresholds.parse(fail_on or [])
     chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
     if chosen is None and context.output == "csv":
-        raise UsageError("a report is more than one table; for CSV: dlq ls -o csv, or dlq query SQL -o csv")
+        raise UsageError(
+            "a report is more than one table; for CSV run dlq ls -o csv, or dlq query SQL -o csv"
+        )
     part, with_letters = Selection(where, source, since, incident, failure), chosen in reports.WITH_LETTERS
     document = make_report(context.desk, ReportWanted(part, compare, mask, with_letters))
     if document.get("withheld"):

@@ -12,7 +12,10 @@ from dlq.core.units import human_bytes
 def retain(
     ctx: typer.Context,
     apply: Annotated[
-        bool, typer.Option("--apply/--dry-run", help="Do it; without --apply it only says what it would do.")
+        bool,
+        typer.Option(
+            "--apply/--dry-run", help="Remove them; by default it only prints what it would remove."
+        ),
     ] = False,
     compact: Annotated[
         bool, typer.Option("--compact", help="Also write many small segments as few.")
@@ -20,9 +23,9 @@ def retain(
 ) -> int:
     """Remove old replayed letters and old analyses; by default a dry run.
 
-    It never removes letters with a replay that is planned, under way, in doubt or held, nor letters that their
-    broker may still deliver (copied, or of a pull that is not settled). Verdicts, plans and the ledger stay
-    valid.
+    It never removes letters with a replay that is planned, under way, in doubt or held, nor letters that
+    their broker may still deliver (copied, or of a pull that is not settled). Verdicts, plans and the ledger
+    stay valid.
 
     Example: dlq retain --compact && dlq retain --compact --apply
     """

@@ -21,7 +21,7 @@ def run(
         typer.Argument(metavar="PROFILE", autocompletion=completion.profiles, help="Its name in dlq.toml."),
     ],
     skip_if_busy: Annotated[
-        bool, typer.Option("--skip-if-busy", help="End with 0 while another run of the profile is at work.")
+        bool, typer.Option("--skip-if-busy", help="Exit with 0 while another run of the profile is at work.")
     ] = False,
     log_format: Annotated[
         str,
@@ -33,10 +33,10 @@ def run(
         ),
     ] = "text",
     metrics_otlp: Annotated[
-        str | None, typer.Option("--metrics-otlp", metavar="URL", help="Send the metrics there, too.")
+        str | None, typer.Option("--metrics-otlp", metavar="URL", help="Also send the metrics there.")
     ] = None,
     parallel: Annotated[
-        int, typer.Option(help="So many sources at once; those of one queue take turns.", min=1)
+        int, typer.Option(metavar="N", help="Pull N sources at once; those of one queue take turns.", min=1)
     ] = 4,
 ) -> int:
     """Run a profile: pull, analyze, report, check, write metrics.

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 def serve(
     ctx: typer.Context,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port; 0: any free one.")
     ] = 8080,
 ) -> None:
     """Serve the archive as pages for a browser.
 
-    It prints an address with a token that is good until the server ends. Roles in \\[serve] let people act there;
-    without \\[serve] the pages are read-only, on this host alone. Ctrl-C ends the server; an apply, a pull or an
-    analysis that it began goes on.
+    It prints an address with a token that is good until the server ends. Roles in \\[serve] let people act
+    there; without \\[serve] the pages are read-only, on this host alone. Ctrl-C ends the server; an apply, a
+    pull or an analysis that it began goes on.
 
     Example: dlq serve --port 8080
     """

@@ -19,13 +19,13 @@ def show(
     mask: Annotated[
         bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="Up to 4 MiB of the body.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show up to 4 MiB of the body.")] = False,
     body: Annotated[
         str | None,
-        typer.Option("--body", metavar="FILE", help="Write the whole body, unpacked, to FILE, - for stdout."),
+        typer.Option("--body", metavar="FILE", help="Write the whole body, unpacked, to FILE (-: stdout)."),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say which rules looked at it, what each saw, and what follows.")
+        bool, typer.Option("--explain", help="Show which rules looked at it, and what each saw.")
     ] = False,
 ) -> None:
     """Show one letter: its cause, its way, its content, its next step.
@@ -72,11 +72,13 @@ def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: in
         with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
             size = sum(sink.write(piece) for piece in pieces(*packed))
     except ValueError as error:
-        raise UsageError(f"the body cannot be unpacked: {error}; dlq export has it as it is") from error
+        raise UsageError(
+            f"the body cannot be unpacked: {error}; run dlq export, which writes it packed"
+        ) from error
     except BrokenPipeError:
         raise  # who reads has enough
     except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+        raise UsageError(f"cannot write {file}: {error.strerror}; name another file") from error
     if file != "-":
         written = {"record_id": letter["record_id"], "file": file, "bytes": size}
         context.emit(written, lambda: context.console.print(f"{human_bytes(size)} written to {file}"))

@@ -12,8 +12,9 @@ def verify(ctx: typer.Context) -> int:
     """Verify that each captured letter is accounted for, once.
 
     Per source: captured = replayed + held + dismissed + purged + waiting. It compares every segment with its
-    manifest, and every body with its digest. Books do not balance while a letter is in doubt, because no count
-    includes it. A column of its own shows known losses: messages that were gone before a pull took them.
+    manifest, and every body with its digest. Books do not balance while a letter is in doubt, because no
+    count includes it. A column of its own shows known losses: messages that were gone before a pull took
+    them.
 
     Example: dlq verify -o json
     """

@@ -14,7 +14,7 @@ from dlq.cli.context import Context, wants_no_escapes
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
-from dlq.core.units import MOST, human_seconds, seconds_ahead
+from dlq.core.units import human_seconds, seconds_ahead
 
 _ALL = "\x1b[H\x1b[J"
 """Go to the first line, and make the screen empty."""
@@ -29,7 +29,7 @@ def watch(
     every: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "5s",
     count: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST, metavar="N", help="End after that many looks (default: Ctrl-C)."),
+        typer.Option(min=1, metavar="N", help="End after N looks (default: Ctrl-C)."),
     ] = None,
 ) -> int:
     """Watch depth, consumers, rates and age of sources, and replays.

@@ -1,0 +1,140 @@
+"""Help that is read at 3 a.m.: it fits a terminal, begins with a verb, and an error ends with what to do."""
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dlq.cli.app import command_line
+
+ROOT = Path(__file__).parents[3]
+VERBS = ["add", "approve", "archive", "assign", "check", "choose", "close", "copy", "find", "import", "judge", "list", "move", "print", "query", "remove", "reopen", "report", "resolve", "run", "send", "serve", "show", "silence", "stop", "take", "verify", "watch", "write"]
+ODD_BEGINNINGS = re.compile(r"(Of|What|Who|Whose|Those)\b")
+BANNED = re.compile(r"\b(and said|mend(s|ed|ing)?|tells|somebody('s)?)\b", re.IGNORECASE)
+WIDTH, HEIGHT, MOST_WORDS, UNGROUPED = 80, 40, 22, 8
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_commands", ROOT / "docs" / "commands.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+DOCS = _load()
+EVERY = list(DOCS.commands())
+
+
+def command_of(words: tuple[str, ...]) -> Any:
+    found = command_line()
+    for word in words:
+        found = found.commands[word]
+    return found
+
+
+def sentences(text: str) -> list[str]:
+    """Prose, without the example."""
+    prose = " ".join(text.partition("Example:")[0].replace("\\[", "[").split())
+    return [each for each in re.split(r"(?<=[.!?])\s+(?=[A-Z-])", prose) if each]
+
+
+def prose_of(words: tuple[str, ...]) -> list[str]:
+    command = command_of(words)
+    texts = [command.help, *(getattr(word, "help", None) or "" for word in command.params)]
+    return [sentence for text in texts for sentence in sentences(text)]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """help_of sets these for its process; a test gives them back."""
+    for name in ("COLUMNS", "NO_COLOR", "TERM"):
+        monkeypatch.setenv(name, "")
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_the_help_of_a_command_fits_a_small_terminal(words: tuple[str, ...]) -> None:
+    lines = DOCS.help_of(words).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert len(lines) <= HEIGHT - 2  # a blank line above and below
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_many_options_stand_in_named_groups(words: tuple[str, ...]) -> None:
+    options = [word for word in command_of(words).params if word.param_type_name == "option"]
+    ungrouped = [word.opts[0] for word in options if word.rich_help_panel is None]
+    assert len(options) <= UNGROUPED or not ungrouped
+
+
+def test_the_options_of_a_plan_say_which_letters_go_where_with_which_changes_and_whose_consent() -> None:
+    groups = {word.rich_help_panel for word in command_of(("replay", "plan")).params} - {None}
+    assert groups == {"Which letters", "Where to", "What changes", "Consent"}
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_the_help_of_a_command_begins_with_its_verb(words: tuple[str, ...]) -> None:
+    assert command_of(words).help.split()[0].lower() in VERBS
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_sentences_of_the_help_are_plain(words: tuple[str, ...]) -> None:
+    prose = prose_of(words)
+    assert [one for one in prose if ODD_BEGINNINGS.match(one) or BANNED.search(one)] == []
+    assert sum(len(one.split()) for one in prose) / len(prose) <= MOST_WORDS
+
+
+def test_every_option_names_its_value() -> None:
+    options = [
+        word for words in EVERY for word in command_of(words).params if word.param_type_name == "option"
+    ]
+    assert [word.opts[0] for word in options if word.metavar is None] == []
+
+
+USER_ERRORS = {"UsageError", "ConfigError", "HarmRefused"}
+NEXT_STEP = re.compile(
+    r"\b(must be|needs exactly|known are|did you mean)\b"
+    r"|(; |: |, |^)(if you trust it, )?(add|apt|check|correct|give|install|leave|make|name|put|rename|run|set|take|use|"
+    r"write|another)\b|pip install|\bnext: "
+)
+GIVEN = re.compile(r"^<\w+>$|: <error>$")
+"""An error's text that another function made, which is looked at there."""
+
+
+def literal(node: ast.expr) -> str:
+    """The text of an expression, with what is filled in as `<name>`."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(literal, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return _filled_in(node.value)
+    if isinstance(node, ast.BoolOp):
+        return " ".join(map(literal, node.values))
+    return _filled_in(node)
+
+
+def _filled_in(node: ast.expr) -> str:
+    constants = {"_NO_SUCH_KEY": "; take it out", "_PYSPARK": "install PySpark"}
+    text = ast.unparse(node)
+    return next((value for name, value in constants.items() if name in text), f"<{text}>")
+
+
+def errors() -> Iterator[tuple[str, str]]:
+    """(place, text) of every error that the command line and the configuration raise."""
+    for path in sorted([*(ROOT / "cli").rglob("*.py"), *(ROOT / "core").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in USER_ERRORS:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", literal(node.args[0])
+
+
+def test_every_error_of_a_user_ends_with_what_to_do() -> None:
+    found = list(errors())
+    assert len(found) > 60
+    assert [each for each in found if not NEXT_STEP.search(each[1]) and not GIVEN.search(each[1])] == []
+    assert [each for each in found if BANNED.search(each[1])] == []
