@@ -71,8 +71,8 @@ class Call:
         """Raises UsageError for what no text can hold: a line break would begin a line of its own."""
         for text in (*self.words, self.folder, *self.environment.values(), self.profile, self.image):
             if _UNWRITABLE.search(text):
-                why = "it holds control characters, or is not UTF-8; rename it"
-                raise UsageError(f"{text!r} cannot stand in a schedule: {why}")
+                why = "it holds control characters, or is not UTF-8"
+                raise UsageError(f"{text!r} cannot stand in a schedule: {why}; rename it")
 
 
 def crontab(call: Call) -> str:

@@ -25,7 +25,7 @@ Sources = Annotated[
         metavar="NAME",
         autocompletion=completion.sources,
         rich_help_panel=WHICH,
-        help="Of this source; may be repeated.",
+        help="From this source; may be repeated.",
     ),
 ]
 Since = Annotated[
@@ -40,7 +40,7 @@ Since = Annotated[
 Incident = Annotated[
     str | None,
     typer.Option(
-        "--incident", metavar="ID", rich_help_panel=WHICH, help="Of this incident (or its beginning)."
+        "--incident", metavar="ID", rich_help_panel=WHICH, help="In this incident (or its beginning)."
     ),
 ]
 Failure = Annotated[
@@ -49,6 +49,6 @@ Failure = Annotated[
         "--failure",
         metavar="ID",
         rich_help_panel=WHICH,
-        help="Of this failure (or its beginning).",
+        help="With this failure (or its beginning).",
     ),
 ]

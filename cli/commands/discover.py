@@ -81,7 +81,7 @@ def _write(context: Context, found: "Discovered") -> None:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; check the file's rights") from error
     if found.errors:
-        next_step = f"mend in {path} what did not answer, then: dlq discover --write"
+        next_step = f"correct the broker that did not answer in {path}, then: dlq discover --write"
     else:
-        next_step = "look them over, then: dlq doctor"
+        next_step = "look them over, then: dlq doctor" if tables else "add one to it, then: dlq doctor"
     context.say(f"{tables.count('[sources.')} sources added to {path}; {next_step}")

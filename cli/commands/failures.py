@@ -15,7 +15,7 @@ _Failure = Annotated[
     str, typer.Argument(metavar="FINGERPRINT", help="The failure's fingerprint, or its beginning.")
 ]
 _As = Annotated[
-    str | None, typer.Option("--as", metavar="NAME", help="Who you are (default: your user at this host).")
+    str | None, typer.Option("--as", metavar="NAME", help="Your name (default: your user at this host).")
 ]
 _Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")]
 _EMPTY = "no failures: nothing is captured yet, or nothing of it is judged; dlq pull, then dlq analyze"
@@ -87,7 +87,7 @@ def show(ctx: typer.Context, fingerprint: _Failure) -> None:
 def assign(
     ctx: typer.Context,
     fingerprint: _Failure,
-    owner: Annotated[str | None, typer.Argument(help="Who works on it (default: you).")] = None,
+    owner: Annotated[str | None, typer.Argument(help="The owner (default: you).")] = None,
     nobody: Annotated[bool, typer.Option("--nobody", help="Give it back.")] = False,
     reason: _Reason = "",
     as_: _As = None,

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from typing import Annotated
@@ -19,12 +19,10 @@ from dlq.core.errors import UsageError
 
 def init(
     ctx: typer.Context,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     url: Annotated[
         str | None,
-        typer.Option(
-            "--url", help="A broker, with a user and no password: look for dead-letter queues there."
-        ),
+        typer.Option("--url", metavar="URL", help="A broker to look at, with a user and without a password."),
     ] = None,
     api: Annotated[
         str | None,
@@ -33,23 +31,27 @@ def init(
 ) -> int:
     """Write a commented dlq.toml into this folder.
 
-    With --url it names that broker, and a source for each queue there that looks like one of dead letters.
-    The password is taken from the variable DLQ_PASSWORD.
+    On a terminal it asks for a broker's URL and for a file with the password, looks for dead-letter queues
+    there, and adds a source for each. With --url it asks nothing, and takes the password from the variable
+    DLQ_PASSWORD.
 
     Example: dlq init --url amqp://dlq@rabbit.example/ --api https://rabbit.example:15671
     """
     context: Context = ctx.obj
     path = context.config or DEFAULT_CONFIG
+    if os.path.lexists(path) and not force:
+        raise UsageError(f"{path} is there already; add --force to replace it")
+    password_file = None
+    if url is None and context.can_ask:
+        url, password_file = _ask()
     example = files("dlq.cli").joinpath("example.toml").read_text(encoding="utf-8")
-    text = example if url is None else _of_broker(url, api)
+    text = _of_broker(url, api, password_file) if url else example
     try:
-        if os.path.lexists(path) and not force:
-            raise UsageError(f"{path} is there already; add --force to replace it")
         with replacing(path) as file:
             file.write(text.encode())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; name another one: -c FILE") from error
-    if url is None:
+    if not url:
         context.emit(
             {"config": path}, lambda: context.console.print(f"wrote {path}; edit it, then: dlq doctor")
         )
@@ -57,7 +59,37 @@ def init(
     return _discover(replace(context, config=path))
 
 
-def _of_broker(url: str, api: str | None) -> str:
+def _ask() -> tuple[str, str | None]:
+    """Ask for the URL of a broker and a file with its user's password, until both can be used. An empty URL
+    stands for the example."""
+    url = _prompt("URL of your broker, e.g. amqp://dlq@rabbit.example/ (empty: write an example)", _checked)
+    if "@" not in url:
+        return url, None
+    return url, _prompt("File that holds the password (empty: the variable DLQ_PASSWORD)", _readable) or None
+
+
+def _prompt(text: str, check: Callable[[str], str]) -> str:
+    return str(typer.prompt(text, default="", show_default=False, value_proc=check, err=True))
+
+
+def _checked(url: str) -> str:
+    try:
+        if url:
+            _of_broker(url, None)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+    return url
+
+
+def _readable(name: str) -> str:
+    """The absolute path of a file that can be read; nothing for nothing."""
+    path = os.path.abspath(os.path.expanduser(name)) if name else ""
+    if path and not (os.path.isfile(path) and os.access(path, os.R_OK)):
+        raise typer.BadParameter(f"{path} is no file that you can read; name another one")
+    return path
+
+
+def _of_broker(url: str, api: str | None, password_file: str | None = None) -> str:
     """TOML of one broker. Raises UsageError."""
     scheme = url.partition(":")[0]
     known = {scheme: name for name, kind in kinds().items() for scheme in kind.schemes}
@@ -67,7 +99,9 @@ def _of_broker(url: str, api: str | None) -> str:
     kind = kind_of(name)
     urls.check("--url", url)
     values = {"kind": name, "url": url}
-    if "@" in url:
+    if password_file:
+        values["password_file"] = password_file
+    elif "@" in url:
         values["password_env"] = "DLQ_PASSWORD"  # noqa: S105 (the name of a variable)
     if found := api or kind.api_of(url):
         if kind.api is None:

@@ -32,7 +32,7 @@ _As = Annotated[
         "--as",
         metavar="NAME",
         rich_help_panel=_CONSENT,
-        help="Who you are (default: your user at this host).",
+        help="Your name (default: your user at this host).",
     ),
 ]
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", hidden=True)]

@@ -100,7 +100,7 @@ def report(
     chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
     if chosen is None and context.output == "csv":
         raise UsageError(
-            "a report is more than one table; for CSV run dlq ls -o csv, or dlq query SQL -o csv"
+            "a report is more than one table, and no CSV; use dlq ls -o csv, or dlq query SQL -o csv"
         )
     part, with_letters = Selection(where, source, since, incident, failure), chosen in reports.WITH_LETTERS
     document = make_report(context.desk, ReportWanted(part, compare, mask, with_letters))

@@ -47,7 +47,9 @@ def run(
     """
     context: Context = ctx.obj
     if log_format not in logs.FORMATS:
-        raise UsageError(f"--log-format {log_format!r}{suggest(log_format, logs.FORMATS)}; text or json")
+        raise UsageError(
+            f"--log-format must be text or json, not {log_format!r}{suggest(log_format, logs.FORMATS)}"
+        )
     if log_format == "text":
         return _run(context, profile, skip_if_busy, metrics_otlp, _sentences(context), parallel)
     log = logs.json_lines(to_stderr)

@@ -7,7 +7,7 @@ from socket import socket
 from typing import Any
 
 import pytest
-from support.rows import each_row
+from support.terminals import converse
 
 from dlq.cli.app import run
 from dlq.connectors.base import DeadLetterPlace
@@ -176,7 +176,7 @@ def test_of_a_broker_that_does_not_answer_nothing_is_said_but_how_to_go_on(dlq: 
     assert (code, out) == (4, "")
     assert err.splitlines() == [
         f"dlq: rabbitmq: brokers.rabbitmq.management_url ({there}) does not answer: Connection refused",
-        "0 sources added to dlq.toml; mend in dlq.toml what did not answer, then: dlq discover --write",
+        "0 sources added to dlq.toml; correct the broker that did not answer in dlq.toml, then: dlq discover --write",
     ]
 
 
@@ -192,3 +192,15 @@ def test_what_is_not_found_is_said_of_brokers_that_were_looked_through_alone(
 
     assert (code, "nothing on empty looks like a dead-letter queue" in err) == (3, True)
     assert "away looks" not in err
+
+
+def test_an_empty_answer_on_a_terminal_writes_the_example(tmp_path: Path) -> None:
+    code, seen = converse(tmp_path, ["init"], [("URL of your broker", "")])
+    assert (code, "wrote dlq.toml; edit it, then: dlq doctor" in seen) == (0, True)
+    assert "[brokers.shop]" in (tmp_path / "dlq.toml").read_text()
+
+
+def test_nothing_is_asked_where_a_file_is_there_or_nobody_is_to_be_asked(tmp_path: Path) -> None:
+    assert converse(tmp_path, ["init", "--no-input"], [])[0] == 0
+    code, seen = converse(tmp_path, ["init"], [])
+    assert (code, "add --force to replace it" in seen) == (2, True)
