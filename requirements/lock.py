@@ -1,9 +1,9 @@
 """Write the lists of what is installed, each version with its hashes: `make lock`.
 
 `build.txt` builds the packages that come as source, `demo.txt` and `dev.txt` are what `make demo` and the
-tests use, `release.txt` is what `make dist` calls, `frameworks.txt` holds the Python clients of
-`make frameworks`, and `lowest.txt` the lowest versions that `pyproject.toml` allows. A list holds for each
-Python and machine that `dlq` supports.
+tests use, `image.txt` and `image-spark.txt` are what the images of `Containerfile` hold, `release.txt` is what
+`make dist` calls, `frameworks.txt` holds the Python clients of `make frameworks`, and `lowest.txt` the lowest
+versions that `pyproject.toml` allows. A list holds for each Python and machine that `dlq` supports.
 """
 
 import subprocess
@@ -11,18 +11,26 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LOWEST_EXTRAS = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")
-"""All but Spark, which is installed in one version."""
+WITHOUT_SPARK = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")
+"""All extras of users but Spark, which the lowest versions leave out, as it is installed in one version."""
+
+
+def _extras(*names: str) -> tuple[str, ...]:
+    return tuple(word for name in names for word in ("--extra", name))
+
+
 LISTS: dict[str, tuple[str, ...]] = {
     "build": ("requirements/build.in",),
     "demo": ("pyproject.toml",),
+    "image": ("pyproject.toml", *_extras(*WITHOUT_SPARK)),
+    "image-spark": ("pyproject.toml", *_extras("spark", *WITHOUT_SPARK)),
     "dev": ("pyproject.toml", "--extra", "dev"),
     "release": ("requirements/release.in",),
     "frameworks": ("requirements/frameworks.in",),
     "lowest": (
         "pyproject.toml",
         "--resolution=lowest-direct",
-        *(word for extra in LOWEST_EXTRAS for word in ("--extra", extra)),
+        *_extras(*WITHOUT_SPARK),
     ),
 }
 """Name -> what `uv pip compile` makes it of."""

@@ -1,14 +1,16 @@
 """Each line of docs/install.md, tried in an empty environment; and what the base costs."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.environments import release_script
+from support.environments import ROOT, environment, release_script
 
 MOST_BYTES = 400_000_000
 MOST_SECONDS = 15
@@ -63,3 +65,84 @@ def test_make_demo_in_a_fresh_clone_fetches_the_base_alone(source: Path) -> None
     assert 370_000_000 < size_of(source / ".venv") < 440_000_000
     assert not [*source.glob(".venv/lib/python*/site-packages/pyspark")]
     assert not (source / ".brokers").exists()
+
+
+PAGE = ROOT / "docs" / "install.md"
+LINES = re.findall(
+    r"^\| [^|]+ \| `([^`]+)` \|$", PAGE.read_text(encoding="utf-8").partition("| extra")[0], re.M
+)
+"""The commands of the page's first table."""
+BY_PIPX, BY_UVX, BY_VENV, ONE_FILE, COMPLETION, MANUAL = LINES
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that holds pipx and uv, and nothing else."""
+    return environment(tmp_path_factory.mktemp("tools") / "venv", "pipx", "uv", locked=None).parent
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with nothing in it."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def typed(tools: Path, home: Path, source: Path) -> Callable[..., str]:
+    """Types a line in bash, in a clone; what is fetched is kept where uv keeps it."""
+    path = os.pathsep.join([str(home / ".local" / "bin"), str(tools), "/usr/bin", "/bin"])
+    cache = run(tools / "uv", "cache", "dir", cwd=source).strip()
+    given = {"HOME": str(home), "PATH": path, "UV_CACHE_DIR": cache, "SHELL": "/bin/bash"}
+
+    def type_(line: str) -> str:
+        return run("bash", "-c", f"{line}; exit $?", cwd=source, **given)
+
+    return type_
+
+
+@pytest.fixture(scope="module")
+def by_pipx(typed: Callable[..., str]) -> None:
+    typed(BY_PIPX)
+
+
+@pytest.mark.usefixtures("by_pipx")
+def test_pipx_installs_it(typed: Callable[..., str]) -> None:
+    assert typed("dlq --version").startswith("dlq ")
+    assert "0 sent, 24 known before" in typed("dlq demo")
+
+
+def test_uvx_runs_it(typed: Callable[..., str]) -> None:
+    assert "0 sent, 24 known before" in typed(BY_UVX)
+
+
+def test_a_virtual_environment_takes_it(typed: Callable[..., str]) -> None:
+    typed(BY_VENV)
+    assert typed("~/dlq/bin/dlq --version").startswith("dlq ")
+
+
+def test_one_file_runs_on_python_alone(
+    typed: Callable[..., str], source: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    work = tmp_path_factory.mktemp("dist")
+    locked = ROOT / "requirements" / "release.txt"
+    builders = environment(work / "venv", "build", "setuptools", "twine", "shiv", "uv", locked=locked)
+    (source / "dist").mkdir()
+    DIST.one_file(
+        builders, work, DIST.packages(builders, source, work / "dist", 1_700_000_000), source / "dist"
+    )
+    assert typed(ONE_FILE).startswith("dlq ")
+    assert "0 sent, 24 known before" in typed("python3 dist/dlq-pull.pyz demo")
+
+
+@pytest.mark.usefixtures("by_pipx")
+def test_a_shell_completes_commands(typed: Callable[..., str], home: Path) -> None:
+    typed(COMPLETION)
+    script = next((home / ".bash_completions").glob("dlq*"))
+    words = "COMP_WORDS=(dlq replay rec) COMP_CWORD=2; _dlq_completion; echo ${COMPREPLY[@]}"
+    assert typed(f"source {script}; {words}").split() == ["reconcile"]
+
+
+def test_manual_pages_are_written(typed: Callable[..., str], home: Path) -> None:
+    typed(MANUAL)
+    pages = home / ".local/share/man/man1"
+    assert (pages / "dlq-replay-plan.1").read_text().startswith('.TH "DLQ-REPLAY-PLAN" 1')

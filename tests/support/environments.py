@@ -13,7 +13,7 @@ LOCKED = ROOT / "requirements" / "dev.txt"
 
 
 def environment(
-    folder: Path, *requirements: object, python: object = sys.executable, locked: Path = LOCKED
+    folder: Path, *requirements: object, python: object = sys.executable, locked: Path | None = LOCKED
 ) -> Path:
     """The Python of a new one with some packages, by uv, which takes a tenth of pip's processor time."""
     subprocess.run(
@@ -25,10 +25,11 @@ def environment(
     return found
 
 
-def install(python: Path, *requirements: object, locked: Path = LOCKED) -> None:
+def install(python: Path, *requirements: object, locked: Path | None = LOCKED) -> None:
     """Packages, into the environment of a Python, each as it is locked."""
-    command = [_UV, "pip", "install", "--quiet", "--python", python]
-    command += ["--constraints", locked, "--build-constraints", ROOT / "requirements" / "build.txt"]
+    command: list[object] = [_UV, "pip", "install", "--quiet", "--python", python]
+    if locked:
+        command += ["--constraints", locked, "--build-constraints", ROOT / "requirements" / "build.txt"]
     subprocess.run([*command, *map(str, requirements)], check=True)
 
 

@@ -12,8 +12,8 @@ DLQ = str(Path(sys.executable).with_name("dlq"))
 
 
 def converse(folder: Path, words: Sequence[str], answers: Sequence[tuple[str, str]]) -> tuple[int, str]:
-    """The exit code of `dlq WORDS...`, and all that stood on the screen. Each answer is typed when the question
-    that it belongs to, or a part of that, is there."""
+    """Run `dlq WORDS...` on a terminal; returns its exit code, and all that the screen showed. An answer is
+    typed when its question, or a part of that, is there."""
     screen, end = pty.openpty()
     environment = {**os.environ, "TERM": "dumb", "COLUMNS": "200", "XDG_CONFIG_HOME": str(folder)}
     running = subprocess.Popen([DLQ, *words], cwd=folder, env=environment, stdin=end, stdout=end, stderr=end)

@@ -8,6 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
+WITHOUT_SPARK = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")
 _ENTRY = re.compile(r"^([\w.-]+)==(\S+)(.*(?:\n    .*)*)", re.M)
 
 
@@ -37,7 +38,9 @@ def written(name: str) -> list[Requirement]:
     [
         ("demo", asked()),
         ("dev", asked("dev")),
-        ("lowest", asked("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")),
+        ("lowest", asked(*WITHOUT_SPARK)),
+        ("image", asked(*WITHOUT_SPARK)),
+        ("image-spark", asked("spark", *WITHOUT_SPARK)),
         ("build", written("build")),
         ("release", written("release")),
         ("frameworks", written("frameworks")),
