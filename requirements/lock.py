@@ -1,9 +1,9 @@
 """Write the lists of what is installed, each version with its hashes: `make lock`.
 
 `build.txt` builds the packages that come as source, `demo.txt` and `dev.txt` are what `make demo` and the
-tests use, `image.txt` and `image-spark.txt` are what the images of `Containerfile` hold, `release.txt` is what
-`make dist` calls, `frameworks.txt` holds the Python clients of `make frameworks`, and `lowest.txt` the lowest
-versions that `pyproject.toml` allows. A list holds for each Python and machine that `dlq` supports.
+tests use, `image.txt` and `image-spark.txt` are what the images of `Containerfile` hold, `release.txt` is
+what `make dist` calls, `frameworks.txt` holds the Python clients of `make frameworks`, and `lowest.txt` the
+lowest versions that `pyproject.toml` allows. A list holds for each Python and machine that `dlq` supports.
 """
 
 import subprocess

@@ -191,7 +191,7 @@ def _left_nowhere() -> str:
     return f"-Djava.io.tmpdir={place} -XX:ErrorFile={place}/crash.log -XX:-CreateCoredumpOnCrash"
 
 
-def missing() -> list[str]:
+def list_missing() -> list[str]:
     """Name what Spark needs and this machine lacks, each with how to get it."""
     pyspark = [] if find_spec("pyspark") else [_PYSPARK]
     return pyspark + _missing_java()

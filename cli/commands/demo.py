@@ -103,12 +103,12 @@ def demo(
 
 def _by_spark(context: Context, config: Path) -> None:
     """Let Spark judge the same archive and print whether any verdict differs, or what that would take."""
-    from dlq.analyzers.spark.session import missing
+    from dlq.analyzers.spark.session import list_missing
     from dlq.archive import analyses
     from dlq.archive.store import open_store
     from dlq.reports.compare import differing_verdicts
 
-    if lacking := missing():
+    if lacking := list_missing():
         _announce(context, _SPARK, _BY_SPARK)
         context.console.print(f"Left out, as this machine lacks Spark: {'; '.join(lacking)}")
         return

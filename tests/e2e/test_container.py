@@ -45,6 +45,19 @@ def builder() -> str | None:
 BUILDER = builder()
 
 
+def python_of_all() -> str | None:
+    """A Python that the image's user may run, too: that of the tests may lie in a home."""
+    supported = "import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))"
+    become = ("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups")
+    for found in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        if (
+            subprocess.run([*become, found, "-c", supported], capture_output=True, check=False).returncode
+            == 0
+        ):
+            return found
+    return None
+
+
 @pytest.mark.parametrize("target", ["slim", "spark"])
 def test_an_image_belongs_to_nobody_and_starts_dlq_itself(target: str) -> None:
     """As process 1 it gets the signals of a stop, which a shell would keep to itself."""
@@ -71,6 +84,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What the steps of the slim image leave, in a folder that takes the place of /: /opt, /src and /var."""
     if os.geteuid() != 0:
         pytest.skip("only root makes a root that cannot be written, and a user of its own")
+    if (python := python_of_all()) is None:
+        pytest.skip("no Python 3.11 to 3.13 that others than root can run")
     place = Path("/opt/dlq-image-of-a-test")
     shutil.rmtree(place, ignore_errors=True)
     (place / "usr/local/bin").mkdir(parents=True)
@@ -80,8 +95,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         word, _, rest = line.partition(" ")
         if word == "RUN":
             inside = re.sub(r"(?<![\w.])/(opt/dlq|var/lib|usr/local)\b", rf"{place}/\1", rest)
-            told = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-            subprocess.run(["sh", "-ec", inside], cwd=source, env=told, check=True)
+            inside = inside.replace("python -m venv", f"{python} -m venv")
+            subprocess.run(["sh", "-ec", inside], cwd=source, check=True)
     yield place
     shutil.rmtree(place)
 
@@ -91,9 +106,13 @@ def contained(image: Path, *words: str) -> list[str]:
     archive."""
     archive = image / "var/lib/dlq"
     steps = (
-        "mount --make-rprivate /", f"mount --bind {archive} {archive}", "mount -t tmpfs -o mode=1777 tmpfs /tmp",
-        "mount -o remount,bind,ro /", f"cd {archive}", f'exec setpriv --reuid {USER} --regid {USER} --clear-groups "$@"',
-    )  # fmt: skip
+        "mount --make-rprivate /",
+        f"mount --bind {archive} {archive}",
+        "mount -t tmpfs -o mode=1777 tmpfs /tmp",
+        "mount -o remount,bind,ro /",
+        f"cd {archive}",
+        f'exec setpriv --reuid {USER} --regid {USER} --clear-groups "$@"',
+    )
     program = str(image / ENTRY.lstrip("/"))
     return [
         "unshare",

@@ -19,7 +19,10 @@ def sources(**changes: object) -> dict[str, Any]:
     ("data", "place"),
     [
         *(
-            ({"mask": [{"pattern": odd}]}, r"mask\[0\].pattern = .* finds something in every text; say less")
+            (
+                {"mask": [{"pattern": odd}]},
+                r"mask\[0\].pattern = .* finds something in every text; write a narrower one",
+            )
             for odd in ("", ".", r"\w+", "[a-z]+", r"\b", "$", r"(?s).*", r"\d*")
         ),
         ({"mask": [{"header": "x"}, {"pattern": "("}]}, r"mask\[1\].pattern = '\(' is no regular expression"),
