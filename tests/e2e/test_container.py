@@ -48,7 +48,7 @@ BUILDER = builder()
 def python_of_all() -> str | None:
     """A Python that the image's user may run, too: that of the tests may lie in a home."""
     supported = "import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))"
-    become = ("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups")
+    become = ("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", "env")
     for found in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         if (
             subprocess.run([*become, found, "-c", supported], capture_output=True, check=False).returncode
@@ -69,6 +69,7 @@ def test_an_image_belongs_to_nobody_and_starts_dlq_itself(target: str) -> None:
     ] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(BUILDER is None, reason="neither podman nor buildah works here: the steps are run below")
 @pytest.mark.parametrize("target", ["slim", "spark"])
 def test_an_image_is_built(target: str) -> None:
@@ -129,6 +130,7 @@ def contained(image: Path, *words: str) -> list[str]:
     ]
 
 
+@pytest.mark.thorough
 def test_the_steps_of_the_image_make_one_that_runs_on_a_root_that_cannot_be_written(image: Path) -> None:
     told = subprocess.run(contained(image, "demo"), capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
@@ -136,6 +138,7 @@ def test_the_steps_of_the_image_make_one_that_runs_on_a_root_that_cannot_be_writ
     assert "Read-only file system" not in told.stderr
 
 
+@pytest.mark.thorough
 def test_what_it_is_given_to_write_is_the_archive_and_tmp(image: Path) -> None:
     def is_refused(path: str) -> bool:
         return (
@@ -150,10 +153,12 @@ def test_what_it_is_given_to_write_is_the_archive_and_tmp(image: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_ends_a_pull_as_ctrl_c_does(image: Path, number: signal.Signals) -> None:
     """Of a broker that takes the connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
         port = silent.getsockname()[1]
         (image / "var/lib/dlq/dlq.toml").write_text(
             f'[brokers.shop]\nkind = "kafka"\nurl = "kafka://127.0.0.1:{port}"\n'

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.environments import ROOT, environment, release_script
 
+pytestmark = pytest.mark.thorough
 MOST_BYTES = 400_000_000
 MOST_SECONDS = 15
 """Of processor time: the clock says more of what else runs."""
