@@ -170,7 +170,8 @@ def test_a_stop_ends_a_pull_as_ctrl_c_does(image: Path, number: signal.Signals) 
             running.send_signal(number)
             _, said = running.communicate(timeout=60)
             taken.close()
-    assert (running.returncode, said.splitlines()[-1]) == (130, "dlq: interrupted")
+    assert running.returncode == 130, said
+    assert said.splitlines()[-1].startswith("dlq: interrupted")
 
 
 def documents() -> list[Any]:

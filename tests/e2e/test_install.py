@@ -14,8 +14,9 @@ from support.environments import ROOT, environment, release_script
 
 pytestmark = pytest.mark.thorough
 MOST_BYTES = 400_000_000
-MOST_SECONDS = 15
-"""Of processor time: the clock says more of what else runs."""
+MOST_SECONDS = 22
+"""Of processor time, as the clock says more of what else runs: 8 of them compile what 24 libraries bring. By uv,
+which leaves that to the first import, it is a third."""
 DIST = release_script("dist")
 
 

@@ -158,4 +158,4 @@ def test_a_bundle_is_no_file_to_import(tmp_path: Path, dlq: Dlq, ids: list[str])
 
 def test_a_place_that_cannot_be_written_is_one_line(dlq: Dlq, ids: list[str]) -> None:
     said = dlq("export", "missing/all.zip", code=2)
-    assert said == "dlq: cannot write missing/all.zip: No such file or directory\n"
+    assert said == "dlq: cannot write missing/all.zip: No such file or directory; name another file\n"
