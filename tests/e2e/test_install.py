@@ -14,9 +14,9 @@ from support.environments import ROOT, environment, release_script
 
 pytestmark = pytest.mark.thorough
 MOST_BYTES = 400_000_000
-MOST_SECONDS = 22
-"""Of processor time, as the clock says more of what else runs: 8 of them compile what 24 libraries bring. By uv,
-which leaves that to the first import, it is a third."""
+MOST_SECONDS = 30
+"""Of processor time, as the clock says more of what else runs, beside which each second does less. 8 of them
+compile what 24 libraries bring; uv leaves that to the first import, and takes a third."""
 DIST = release_script("dist")
 
 
@@ -140,7 +140,7 @@ def test_one_file_runs_on_python_alone(
 def test_a_shell_completes_commands(typed: Callable[..., str], home: Path) -> None:
     typed(COMPLETION)
     script = next((home / ".bash_completions").glob("dlq*"))
-    words = "COMP_WORDS=(dlq replay rec) COMP_CWORD=2; _dlq_completion; echo ${COMPREPLY[@]}"
+    words = "COMP_WORDS=(dlq replay rec) COMP_CWORD=2; _dlq_completion dlq; echo ${COMPREPLY[@]}"
     assert typed(f"source {script}; {words}").split() == ["reconcile"]
 
 
