@@ -66,11 +66,7 @@ _Edit = Annotated[
 ]
 _Unwrap = Annotated[
     bool,
-    typer.Option(
-        "--unwrap",
-        help="Send the message that a body holds beside its failure (a JSON envelope, EasyNetQ's error; "
-        "Celery's retries start at 0). Others of that kind stay left out as risky.",
-    ),
+    typer.Option("--unwrap", rich_help_panel=_CHANGES, help="Send the message that an error envelope holds."),
 ]
 _Fixed = Annotated[
     bool,

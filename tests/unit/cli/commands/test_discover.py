@@ -7,6 +7,7 @@ from socket import socket
 from typing import Any
 
 import pytest
+from support.rows import each_row
 from support.terminals import converse
 
 from dlq.cli.app import run
