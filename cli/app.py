@@ -24,7 +24,7 @@ from dlq.cli.context import OUTPUTS, Context, show_trace, trace_of, wants_no_esc
 from dlq.cli.exit import ExitCode, code_of
 from dlq.cli.memory import bound_for_now, bound_memory
 from dlq.core.brokers import all_named
-from dlq.core.errors import DlqError, UsageError
+from dlq.core.errors import DlqError, UsageError, unwrap_interrupt
 from dlq.core.suggestions import suggest
 from dlq.core.text import encodable, for_terminal
 from dlq.core.units import MOST
@@ -263,6 +263,8 @@ def _run(arguments: Sequence[str], outputs: select.poll, proven: str | None) -> 
         _drop_stdout()
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
+        if unwrap_interrupt(error) is not error:
+            return _complain("interrupted", ExitCode.INTERRUPTED)
         return _last_resort(error, arguments)
     return int(result) if isinstance(result, int) else ExitCode.DONE
 

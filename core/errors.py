@@ -97,3 +97,9 @@ class LedgerUnreachable(ArchiveError):
 
 class Busy(DlqError):
     """Another run holds the lock; the text names its pid and host."""
+
+
+def unwrap_interrupt(error: BaseException) -> BaseException:
+    """Return the Ctrl-C that came while a C library ran, of which Python makes a SystemError; else the error."""
+    cause = error.__cause__
+    return cause if isinstance(error, SystemError) and isinstance(cause, KeyboardInterrupt) else error

@@ -7,6 +7,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from dlq.core.errors import unwrap_interrupt
+
 _GRACE = 2.0
 """Seconds in which work that was told to stop brings what it holds to safety."""
 
@@ -72,7 +74,8 @@ def _next(waiting: "SimpleQueue[int]") -> int | None:
 def _fill(future: Future[_R], work: Callable[[], _R], stop: threading.Event) -> None:
     try:
         future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
+    except BaseException as raised:  # noqa: BLE001 (whoever asks for the result gets it)
+        error = unwrap_interrupt(raised)
         if isinstance(error, KeyboardInterrupt):
             stop.set()
         future.set_exception(error)

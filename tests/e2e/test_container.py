@@ -69,7 +69,6 @@ def test_an_image_belongs_to_nobody_and_starts_dlq_itself(target: str) -> None:
     ] == []
 
 
-@pytest.mark.thorough
 @pytest.mark.skipif(BUILDER is None, reason="neither podman nor buildah works here: the steps are run below")
 @pytest.mark.parametrize("target", ["slim", "spark"])
 def test_an_image_is_built(target: str) -> None:
@@ -130,7 +129,6 @@ def contained(image: Path, *words: str) -> list[str]:
     ]
 
 
-@pytest.mark.thorough
 def test_the_steps_of_the_image_make_one_that_runs_on_a_root_that_cannot_be_written(image: Path) -> None:
     told = subprocess.run(contained(image, "demo"), capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
@@ -138,7 +136,6 @@ def test_the_steps_of_the_image_make_one_that_runs_on_a_root_that_cannot_be_writ
     assert "Read-only file system" not in told.stderr
 
 
-@pytest.mark.thorough
 def test_what_it_is_given_to_write_is_the_archive_and_tmp(image: Path) -> None:
     def is_refused(path: str) -> bool:
         return (
@@ -153,7 +150,6 @@ def test_what_it_is_given_to_write_is_the_archive_and_tmp(image: Path) -> None:
     ]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_ends_a_pull_as_ctrl_c_does(image: Path, number: signal.Signals) -> None:
     """Of a broker that takes the connection and never answers."""

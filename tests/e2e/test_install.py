@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from support.environments import ROOT, environment, release_script
 
-pytestmark = pytest.mark.thorough
 MOST_BYTES = 400_000_000
 MOST_SECONDS = 30
 """Of processor time, as the clock says more of what else runs, beside which each second does less. 8 of them

@@ -13,6 +13,7 @@ from dlq.archive import scratch
 from dlq.archive.store import LocalStore
 from dlq.cli import app
 from dlq.cli.context import Context
+from dlq.operations.at_once import Stop, do_at_once
 
 
 class Failing:
@@ -77,3 +78,26 @@ def test_what_a_library_logs_steers_no_terminal(
     assert Context().desk is not None
     logging.getLogger("a.library").error("the broker said \x1b[2J")
     assert capsys.readouterr().err == "the broker said \\x1b[2J\n"
+
+
+def disguised() -> SystemError:
+    """The Ctrl-C that came while a C library ran, as Python raises it."""
+    error = SystemError("describe_topics returned a result with an exception set")
+    error.__cause__ = KeyboardInterrupt()
+    return error
+
+
+def test_a_ctrl_c_within_a_c_library_is_a_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app, "command_line", lambda: Failing(disguised()))
+    assert (app.run(["ls"]), capsys.readouterr().err) == (130, "dlq: interrupted\n")
+
+
+def test_a_ctrl_c_within_a_c_library_stops_what_is_done_for_many() -> None:
+    def work(item: int, _stop: Stop) -> int:
+        raise disguised()
+
+    ((_, first), (_, second)) = do_at_once(work, [1, 2], 1)
+    assert isinstance(first.exception(), KeyboardInterrupt)
+    assert second.cancelled()
