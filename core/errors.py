@@ -100,6 +100,6 @@ class Busy(DlqError):
 
 
 def unwrap_interrupt(error: BaseException) -> BaseException:
-    """Return the Ctrl-C that came while a C library ran, which Python hides in a SystemError; else the error."""
+    """Return the Ctrl-C that a SystemError hides, as it came while a C library ran; else the error."""
     cause = error.__cause__
     return cause if isinstance(error, SystemError) and isinstance(cause, KeyboardInterrupt) else error
