@@ -240,5 +240,7 @@ def _next_step(document: dict[str, Any]) -> str | None:
     if document["owner"] is None:
         return "dlq failures assign {}"
     if document["waiting"]:
-        return "dlq ls --failure {0}, and once its cause is mended: dlq replay plan --failure {0} --fixed"
+        return (
+            "dlq ls --failure {0}, and after you have deployed the fix: dlq replay plan --failure {0} --fixed"
+        )
     return 'dlq failures resolve {} --reason "…"'
