@@ -132,8 +132,15 @@ _CAUSES = """
 _SOURCES = """
     SELECT source, any_value(broker_kind) AS broker_kind, sum(letters)::BIGINT AS letters,
            min(first) AS first, max(last) AS last, sum(body_bytes)::BIGINT AS body_bytes,
-           sum(still_queued)::BIGINT AS still_queued
-    FROM facts GROUP BY source ORDER BY letters DESC, source"""
+           sum(still_queued)::BIGINT AS still_queued,
+           coalesce(sum(letters) FILTER (is_open), 0)::BIGINT AS open,
+           min(first) FILTER (is_open) AS oldest,
+           count(DISTINCT fingerprint) FILTER (counts AND state = 'new')::BIGINT AS new_failures,
+           count(DISTINCT fingerprint) FILTER (counts AND state = 'regressed')::BIGINT AS regressed
+    FROM (SELECT facts.*, coalesce(lives.state, 'new') AS state, replay_state <> 'dismissed' AS counts,
+                 replay_state NOT IN ('confirmed', 'dismissed') AS is_open
+          FROM facts LEFT JOIN lives USING (fingerprint))
+    GROUP BY source ORDER BY letters DESC, source"""
 _MATRIX = """
     SELECT cause, source, sum(letters)::BIGINT AS letters FROM facts GROUP BY ALL ORDER BY ALL"""
 _ADVICE = f"""

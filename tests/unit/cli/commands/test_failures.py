@@ -268,6 +268,7 @@ def test_a_regressed_failure_passes_its_threshold_and_stands_on_top(dlq: Dlq, st
     analyze(store, dict.fromkeys(IDS[:3], TIMEOUT) | dict.fromkeys([IDS[3], again], NULL), "20260102T000000")
     code, document = report(dlq, "--fail-on", "regressed > 0")
     assert (code, document["fingerprints"][0]["fingerprint"]) == (5, NULL)
+    assert [row["regressed"] for row in document["sources"]] == [1]
     assert "came back" in document["next"][0]["why"]
 
 
