@@ -48,7 +48,7 @@ _COUNTS: Mapping[str, tuple[str, str]] = {
 }
 """Count of the report -> metric and help."""
 _SOURCES: Mapping[str, tuple[str, str]] = {
-    "open": ("dlq_open_letters", "Letters in the archive that were neither replayed nor dismissed."),
+    "open": ("dlq_open_letters", "Letters neither replayed, dismissed nor snoozed."),
     "oldest": ("dlq_oldest_open_letter_timestamp_seconds", "When the oldest open letter died."),
     "new_failures": ("dlq_new_failures", "Failures that nobody has triaged yet."),
     "regressed": ("dlq_regressed_failures", "Failures that came back after they were resolved."),

@@ -138,7 +138,9 @@ _SOURCES = """
            count(DISTINCT fingerprint) FILTER (counts AND state = 'new')::BIGINT AS new_failures,
            count(DISTINCT fingerprint) FILTER (counts AND state = 'regressed')::BIGINT AS regressed
     FROM (SELECT facts.*, coalesce(lives.state, 'new') AS state, replay_state <> 'dismissed' AS counts,
-                 replay_state NOT IN ('confirmed', 'dismissed') AS is_open
+                 replay_state NOT IN ('confirmed', 'dismissed')
+                 AND (coalesce(lives.state, '') <> 'snoozed' OR replay_state IN ('sending', 'in_doubt'))
+                     AS is_open
           FROM facts LEFT JOIN lives USING (fingerprint))
     GROUP BY source ORDER BY letters DESC, source"""
 _MATRIX = """
@@ -218,6 +220,7 @@ def gather(
 
     `lives`: failures that somebody spoke of, each with `fingerprint, state, owner`; all others are new.
 
+    `open` and `oldest` of a source leave out letters of snoozed failures that are not in doubt, as alarms do.
     `undated` is of how many letters nothing says when they died,
     `oldest` when the first of those died that did not go back, and are not dismissed (in `counts`: its age);
     Times are ISO 8601, UTC.

@@ -285,6 +285,7 @@ def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
     dlq("failures", "snooze", TIMEOUT, "--letters", "4", "--reason", "known")
     code, document = report(dlq, *bounds)
     assert (code, document["counts"]["total"], document["alarming"]["total"]) == (0, 4, 1)
+    assert sum(row["open"] for row in document["sources"]) == 1
     part = ("--where", "attempts = 1")  # a part of the letters ends no snooze, and is counted alike
     assert report(dlq, *part, *bounds)[0] == 0
     assert report(dlq, "--failure", TIMEOUT, "--fail-on", "total > 0")[0] == 0
