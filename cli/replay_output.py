@@ -101,7 +101,7 @@ def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
     if states["in_doubt"]:
         return [f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"]
     again = [
-        f"dlq show {shlex.quote(one['record_id'][:12])} --explain   # what it died of: mend that"
+        f"dlq show {shlex.quote(one['record_id'][:12])} --explain   # what it died of: fix that"
         for one in document.get("came_back", ())[:1]
     ]
     if again and left:
@@ -112,7 +112,7 @@ def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
         return [f"dlq replay apply {plan}   # {left:,} are not sent yet"]
     if states["returned"] or states["refused"]:
         why = 'dlq query "select state, detail, count(*) from replays group by all"'
-        return [f"{why}; mend that, then a new plan with --any-advice"]
+        return [f"{why}; fix that, then a new plan with --any-advice"]
     left_behind = still_queued.in_words(context.settings, document.get("still_queued", {}))
     return [
         *(f"{command}   # {words}; nothing is archived twice" for words, command in left_behind),

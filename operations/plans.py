@@ -29,7 +29,7 @@ COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")
 """Of a plan in a list."""
 LEFT_OUT: Mapping[str, str] = {
     "check_first": "advice: look first; dlq show says at what",
-    "fix_first": "advice: mend the cause first, then --fixed",
+    "fix_first": "advice: fix the cause first, then --fixed",
     "never": "advice: must not go back",
     "hold": "advice: its outcome can still change",
     "no_verdict": "not analyzed yet: dlq analyze",

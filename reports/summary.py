@@ -49,7 +49,7 @@ _STEPS = (
     _Step(
         lambda _n, waiting: waiting.get("fix_first", 0),
         "dlq ls --where \"advice = 'fix_first'\"",
-        "{letters} go back once their cause is mended: dlq replay plan --fixed",
+        "{letters} go back once their cause is fixed: dlq replay plan --fixed",
     ),
     _Step(
         lambda _n, waiting: waiting.get("check_first", 0),

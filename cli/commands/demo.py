@@ -67,7 +67,7 @@ For your own broker, in a folder of yours:
     dlq doctor              # connects and looks; changes nothing
     dlq pull                # copies, and judges; --mode drain empties the queue into the archive
     dlq report
-    dlq replay plan --where "cause = 'application_error'"     # --fixed, once their cause is mended
+    dlq replay plan --where "cause = 'application_error'"     # --fixed, once you have deployed the fix
 """
 
 

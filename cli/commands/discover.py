@@ -81,7 +81,7 @@ def _write(context: Context, found: "Discovered") -> None:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     if found.errors:
-        next_step = f"mend in {path} what did not answer, then: dlq discover --write"
+        next_step = f"fix in {path} what did not answer, then: dlq discover --write"
     else:
         next_step = "look them over, then: dlq doctor"
     context.say(f"{tables.count('[sources.')} sources added to {path}; {next_step}")

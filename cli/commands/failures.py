@@ -126,7 +126,7 @@ def snooze(
 ) -> None:
     """Let a failure raise no alarm until a time, or until it has so many letters.
 
-    Example: dlq failures snooze 1f0c2d3e --until 3d --reason "the supplier mends it on Monday"
+    Example: dlq failures snooze 1f0c2d3e --until 3d --reason "the supplier fixes it on Monday"
     """
     from dlq.operations.failures import snooze_failure
 
@@ -135,7 +135,7 @@ def snooze(
 
 
 def resolve(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_: _As = None) -> None:
-    """Say that a failure is mended. A letter of it that dies from now on makes it regressed.
+    """Mark a failure as fixed. A letter of it that dies from now on makes it regressed.
 
     Example: dlq failures resolve 1f0c2d3e --reason "fixed in 2.4.1, letters are replayed"
     """
@@ -236,5 +236,5 @@ def _next_step(document: dict[str, Any]) -> str | None:
     if document["owner"] is None:
         return "dlq failures assign {}"
     if document["waiting"]:
-        return "dlq ls --failure {0}, and once its cause is mended: dlq replay plan --failure {0} --fixed"
+        return "dlq ls --failure {0}, and once its cause is fixed: dlq replay plan --failure {0} --fixed"
     return 'dlq failures resolve {} --reason "…"'

@@ -62,7 +62,7 @@ _Unwrap = Annotated[
     ),
 ]
 _Fixed = Annotated[
-    bool, typer.Option("--fixed", help="The cause is mended: take in letters of the advice fix_first.")
+    bool, typer.Option("--fixed", help="Include letters advised fix_first; use it after you have deployed the fix.")
 ]
 _AnyAdvice = Annotated[
     bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")

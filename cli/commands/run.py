@@ -41,7 +41,7 @@ def run(
 ) -> int:
     """Do all that a profile asks for: pull, analyze, report, check thresholds, write metrics.
 
-    A source that fails does not stop the others. What a crash has left is mended by the next run.
+    A source that fails does not stop the others. The next run repairs what a crash has left.
 
     Example: dlq run nightly --skip-if-busy
     """

@@ -24,7 +24,7 @@ _HEAD = """\
 
 What `dlq` says of letters that died in the hands of these clients and frameworks, and how they go back.
 This page is made of the tests' own table. `make frameworks` lets each of them make its failures on a real
-broker, pulls and judges the letters, replays them, and has a mended consumer of the same framework take them.
+broker, pulls and judges the letters, replays them, and has a fixed consumer of the same framework take them.
 Each is taken **once**, body and headers **unchanged** but for what the plan takes away (what the broker
 wrote, like `x-death`, and what is named below), and **survives one hiccup** more.
 

@@ -50,10 +50,6 @@ def test_the_page_of_commands_is_up_to_date() -> None:
     assert DOCS.PAGE.read_text(encoding="utf-8") == DOCS.page(), "run: python docs/commands.py"
 
 
-def test_the_readme_has_the_exit_codes() -> None:
-    assert DOCS.exit_codes() in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
 @each_row("words", EVERY, ids=" ".join)
 def test_every_command_explains_itself_and_its_options(words: tuple[str, ...]) -> None:
     text = DOCS.help_of(words)

@@ -176,7 +176,7 @@ def test_of_a_broker_that_does_not_answer_nothing_is_said_but_how_to_go_on(dlq: 
     assert (code, out) == (4, "")
     assert err.splitlines() == [
         f"dlq: rabbitmq: brokers.rabbitmq.management_url ({there}) does not answer: Connection refused",
-        "0 sources added to dlq.toml; mend in dlq.toml what did not answer, then: dlq discover --write",
+        "0 sources added to dlq.toml; fix in dlq.toml what did not answer, then: dlq discover --write",
     ]
 
 

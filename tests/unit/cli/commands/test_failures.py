@@ -151,7 +151,7 @@ def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["resolve", TIMEOUT], "say how it was mended"),
+        (["resolve", TIMEOUT], "say how it was fixed"),
         (["reopen", TIMEOUT], "say why"),
         (["note", TIMEOUT, " "], "a note says something"),
         (["snooze", TIMEOUT, "--reason", "x"], "until when?"),
