@@ -14,10 +14,11 @@ PAGES = {
     "CHANGELOG.md": "changes.md",
     "bench/README.md": "benchmarks.md",
     "tests/corpus/README.md": "corpus.md",
+    "tests/README.md": "tests.md",
 }
 """File in the repository -> page of the site."""
 _LINK = re.compile(r"\]\(([\w./-]+)([)#])")
-_LINK_OUT = re.compile(r"\]\(\.\./([\w./-]+)([)#])")
+_LINK_OUT = re.compile(r"\[([^]]*)\]\(\.\./([\w./-]+)(#[^)]*)?\)")
 """A link from a page of docs/ to a file beside that folder."""
 
 
@@ -36,5 +37,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Lead links from docs/ to files outside of it to their pages."""
-    return _LINK_OUT.sub(lambda link: f"]({PAGES.get(link[1], '../' + link[1])}{link[2]}", markdown)
+    """Lead links out of docs/ to their pages, and show those to other files as names."""
+    return _LINK_OUT.sub(_led, markdown)
+
+
+def _led(link: re.Match[str]) -> str:
+    return f"[{link[1]}]({PAGES[link[2]]}{link[3] or ''})" if link[2] in PAGES else f"`{link[2]}`"
