@@ -27,9 +27,9 @@ def doctor(
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 
     Ends with 3 where a pull, in the mode that the source is configured for, would be refused, or would leave
-    out a queue of a pattern. Of one source it shows limits, rights and bindings, too (of several with -v),
-    and where pulled letters wait the age of the oldest. Says what is known to be lost of a source, until
-    somebody dismisses it. Warns of a ledger that is gone, or on a server that may forget what was sent.
+    out a queue of a pattern. For one source it also shows limits, rights and bindings
+    (for several with -v), and the age of the oldest letter that waits. Shows the known losses of a source
+    until they are dismissed. Warns of a ledger that is gone, or on a server that may forget what was sent.
 
     Example: dlq doctor orders
     """

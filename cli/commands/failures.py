@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from dlq.reports.failures import Row
 
 _Failure = Annotated[
-    str, typer.Argument(metavar="FINGERPRINT", help="Of the failure, or the beginning of it.")
+    str, typer.Argument(metavar="FINGERPRINT", help="The failure's fingerprint, or its beginning.")
 ]
 _As = Annotated[
-    str | None, typer.Option("--as", metavar="NAME", help="Who you are (default: your user at this host).")
+    str | None, typer.Option("--as", metavar="NAME", help="Your name (default: your user at this host).")
 ]
 _Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")]
 _EMPTY = "no failures: nothing is captured yet, or nothing of it is judged; dlq pull, then dlq analyze"
@@ -32,10 +32,10 @@ def register(app: typer.Typer) -> None:
 
 
 def _about(ctx: typer.Context) -> None:
-    """Who works on which failure: letters of one fingerprint are one failure, and have one life.
+    """Show who works on which failure. A failure groups letters that died for the same reason.
 
-    It is new until somebody says something of it, then open, snoozed or resolved, and regressed when a letter
-    of it dies after it was resolved. The ledger keeps all that was said. Without a command: ls.
+    It is new until someone triages it, then open, snoozed or resolved, and regressed when a letter of it dies
+    after it was resolved. The ledger keeps its history. Without a command: ls.
 
     Example: dlq failures assign 1f0c2d3e
     """
@@ -49,7 +49,7 @@ def ls(
         list[str] | None,
         typer.Option("--state", help="new, open, snoozed, resolved or regressed; may be repeated."),
     ] = None,
-    owner: Annotated[str | None, typer.Option("--owner", help="Those that this person has.")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Failures of this person.")] = None,
 ) -> None:
     """List failures: regressed and new ones first, then open, resolved, and what is snoozed.
 
@@ -83,7 +83,7 @@ def show(ctx: typer.Context, fingerprint: _Failure) -> None:
 def assign(
     ctx: typer.Context,
     fingerprint: _Failure,
-    owner: Annotated[str | None, typer.Argument(help="Who works on it (default: you).")] = None,
+    owner: Annotated[str | None, typer.Argument(help="The owner (default: you).")] = None,
     nobody: Annotated[bool, typer.Option("--nobody", help="Give it back.")] = False,
     reason: _Reason = "",
     as_: _As = None,

@@ -21,7 +21,7 @@ def query(
     client_log (of the latest analysis), replays (the ledger),
     audit (who did what to failures, plans and letters),
     letters (every column of record and verdict, replay_state and analysis),
-    ls (the columns of dlq ls). What no analysis has judged yet has no cause there, and analysis is null.
+    ls (the columns of dlq ls). Before an analysis, cause and analysis are null there.
     Times are UTC. Their columns: dlq query "describe letters"
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"

@@ -26,7 +26,7 @@ _Plan = Annotated[
 
 
 _As = Annotated[
-    str | None, typer.Option("--as", metavar="NAME", help="Who you are (default: your user at this host).")
+    str | None, typer.Option("--as", metavar="NAME", help="Your name (default: your user at this host).")
 ]
 _Ids = Annotated[
     list[str] | None,
@@ -62,7 +62,10 @@ _Unwrap = Annotated[
     ),
 ]
 _Fixed = Annotated[
-    bool, typer.Option("--fixed", help="Include letters advised fix_first; use it after you have deployed the fix.")
+    bool,
+    typer.Option(
+        "--fixed", help="Include letters advised fix_first; use it after you have deployed the fix."
+    ),
 ]
 _AnyAdvice = Annotated[
     bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")
@@ -172,7 +175,7 @@ def approve(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it may be applied.")] = "",
     as_: _As = None,
 ) -> None:
-    """Consent to a plan that somebody else made, which replay.approval in the configuration asks for.
+    """Consent to a plan that another person made, which replay.approval in the configuration asks for.
 
     The consent is for the plan as it is now, and counts for approval_time (24h). The ledger keeps it.
 

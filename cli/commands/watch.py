@@ -35,7 +35,7 @@ def watch(
     """Watch depth, consumers, rates and age of the sources, and the replays that go on meanwhile.
 
     Nothing is taken from a queue. Rates are of the last 30 seconds; where a broker does not count what its
-    consumers acknowledge, they tell only how the depth changes. A replay's letters that died again are seen
+    consumers acknowledge, they show only how the depth changes. A replay's letters that died again are seen
     when they are pulled (--ramp does).
 
     Example: dlq watch orders --every 2s

@@ -1,4 +1,4 @@
-"""The way of docs/operations.md with a failure on a real RabbitMQ: find it, take it, replay it, resolve it."""
+"""The way of docs/operations.md with a failure on a real RabbitMQ, from new to resolved."""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def parked(work: str) -> dict[str, str]:
 
 def commands() -> Iterator[list[str]]:
     """The words of each command in the page's example of a failure."""
-    example = PAGE.read_text(encoding="utf-8").partition("## Who works on what")[2]
+    example = PAGE.read_text(encoding="utf-8").partition("## Failures and their owners")[2]
     for line in example.partition("```sh\n")[2].partition("```")[0].splitlines():
         yield shlex.split(line, comments=True)[1:]
 
