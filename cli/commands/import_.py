@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from dlq.operations.interchange import Imported
 
 _PRINTERS = (
-    "The console or client that printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin, activemq-console, "
+    "The console or client that printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin, "
+    "activemq-console, "
     "artemis-console or rocketmq-print."
 )
 
@@ -40,7 +41,7 @@ def import_(
     A line that cannot be read is named with its number and the reason; the others are imported. Importing the
     same file again adds nothing. It ends with an analysis, as dlq pull does.
 
-    The broker that a line names is kept, and chooses nothing: a replay goes to the broker of the source, where
+    The broker that a line names is kept, and chooses nothing: a replay goes to the broker of the source where
     that is configured, else to --broker.
 
     Example: zcat letters.jsonl.gz | dlq import - --source orders

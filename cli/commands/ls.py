@@ -48,8 +48,8 @@ def ls(
 ) -> None:
     """List letters, the newest dead first.
 
-    Once a failure has been triaged (dlq failures), a table shows how each stands: letters of regressed and new
-    ones first, of snoozed ones last.
+    Once a failure has been triaged (dlq failures), a table shows how each stands: letters of regressed and
+    new ones first, of snoozed ones last.
 
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
