@@ -34,7 +34,7 @@ LEFT_OUT: Mapping[str, str] = {
     "hold": "advice: its outcome can still change",
     "no_verdict": "not analyzed yet: dlq analyze",
     "no_target": "nothing says where it came from: name it with --to",
-    "temporary": "its target lived with a connection: name another with --to",
+    "temporary": "its target ended with its connection: name another with --to",
     "not_there": "the target does not exist, see below",
     "not_allowed": "[replay] targets in the configuration does not let letters go there",
     "no_broker": "no configured broker is named for it: configure its source, or import with --broker",

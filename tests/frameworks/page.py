@@ -20,7 +20,7 @@ _BROKERS = {
     "kafka": "Kafka",
 }
 _HEAD = """\
-# Does it understand mine?
+# Supported clients and frameworks
 
 `dlq` explains letters that died in these clients and frameworks, and sends them back, as listed here.
 This page is made of the tests' own table. `make frameworks` lets each of them make its failures on a real
