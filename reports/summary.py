@@ -64,7 +64,7 @@ _STEPS = (
     _Step(
         lambda n, _waiting: n["still_queued"],
         "dlq pull --mode drain",
-        "{letters} went back and still lie in their dead-letter queues: take them out before somebody moves "
+        "{letters} went back and still lie in their dead-letter queues: take them out before someone moves "
         "them once more",
     ),
     _Step(

@@ -156,7 +156,7 @@ def _of_suppressed(known: Known) -> str:
 _POSSIBLE: Mapping[str, str] = {
     "application_error": "its application gave up",
     "expired": "its time ran out",
-    MOVED: "somebody or a divert put it here",
+    MOVED: "someone or a divert put it here",
     "overflow": "its queue was full",
     "poison_ack": "a consumer refused it",
     "redelivery_exhausted": "its attempts were used up",
@@ -167,7 +167,7 @@ _POSSIBLE: Mapping[str, str] = {
 def _of_likely(known: Known) -> str:
     usual, *others = (_POSSIBLE.get(cause or "", CAUSES.get(cause or "", "")) for cause in known.possible)
     return (
-        f"most likely {usual}, but as well {' or '.join(others)}: nothing on it tells which; find that out "
+        f"most likely {usual}, but as well {' or '.join(others)}: nothing on it shows which; find that out "
         "(its consumer's log, whoever moves letters there), then replay"
     )
 

@@ -1,5 +1,6 @@
 """Texts for users are short and plain: README, help, pages of docs, and the changelog."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,3 +115,27 @@ def test_no_sentence_of_a_page_begins_in_the_air(page: Path) -> None:
 def test_help_is_plain() -> None:
     assert [(name, text) for name, text in HELPS if BANNED.search(text)] == []
     assert [(name, one) for name, text in HELPS for one in sentences(text) if OPENING.match(one)] == []
+
+
+FOLDERS = sorted(path.parent for path in ROOT.glob("*/__init__.py"))
+
+
+def texts(module: Path) -> Iterator[str]:
+    """Texts of a module that a user may see: no docstrings, and none below an attribute."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
+            yield node.value
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_no_text_of_the_code_has_such_words(folder: Path) -> None:
+    found = [
+        (str(module.relative_to(ROOT)), text) for module in folder.rglob("*.py") for text in texts(module)
+    ]
+    assert [each for each in found if BANNED.search(each[1])] == []
+    pages = [page.read_text(encoding="utf-8") for page in folder.rglob("*.jinja")]
+    assert [
+        page for page in pages if BANNED.search(re.sub(r"\{[#%].*?[#%]\}", "", page, flags=re.DOTALL))
+    ] == []
