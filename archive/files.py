@@ -57,7 +57,7 @@ def _opened(path: str | Path) -> BinaryIO:
     descriptor = _descriptor(path, os.O_TRUNC if is_given else os.O_NOFOLLOW)
     if not is_given and not _is_pipe_or_device(os.fstat(descriptor)):
         os.close(descriptor)
-        raise OSError(0, "somebody exchanged it meanwhile")
+        raise OSError(0, "someone exchanged it meanwhile")
     os.set_blocking(descriptor, True)
     return open(descriptor, "wb")
 

@@ -151,7 +151,7 @@ def _looked(
 
 def do(store: Store, work: Work, ledger: Callable[[], pa.Table | None]) -> Done:
     """Do it. `ledger` reads the ledger's table again, because an analysis may have been waited for since
-    `look`. A crash at any point loses nothing; the next round mends it. Raises Busy, ArchiveError."""
+    `look`. A crash at any point loses nothing; the next round repairs it. Raises Busy, ArchiveError."""
     done = Done()
     with store.lock("retain"), steady_segments(store):
         for source in work.groups:

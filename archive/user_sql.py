@@ -173,7 +173,7 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         if text.startswith("Permission Error") and HELD in text:
             raise ArchiveError(
                 "a file of the archive was moved while it was looked at: run it again; if it says so again, "
-                "somebody exchanges files there"
+                "someone exchanges files there"
             ) from error
         if text.startswith("Permission Error"):
             raise UsageError(f"only the archive's views can be read: {_first_line(error)}") from error

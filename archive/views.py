@@ -254,7 +254,7 @@ def _check_types(connection: duckdb.DuckDBPyConnection) -> None:
     for (name, kind, *_), (_, expected, *_) in zip(found, meant, strict=True):
         if kind != expected:
             raise ArchiveError(
-                f"a segment's column {name} holds {kind}, not {expected}: somebody changed it; "
+                f"a segment's column {name} holds {kind}, not {expected}: someone changed it; "
                 "dlq verify says which"
             )
 
@@ -267,7 +267,7 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, segments: Mapping[str, Ma
         if (rows := found.get(file, 0)) != manifest.rows:
             raise ArchiveError(
                 f"{manifest.segment} in the archive has {rows} rows, and its manifest says {manifest.rows}: "
-                "somebody changed one of them; dlq verify shows the damage"
+                "someone changed one of them; dlq verify shows the damage"
             )
 
 

@@ -1,1 +1,1 @@
-"""The pull: connector -> archive -> acknowledgement; what the last run left is mended first."""
+"""The pull: connector -> archive -> acknowledgement; what the last run left is repaired first."""

@@ -356,7 +356,8 @@ _OF_THE_QUEUE = (BrokerError, NotFound)
 deleted" and "Unmatched acknowledge", and AMQP 1.0's `amqp:resource-deleted`."""
 _ENDED = (
     "the broker ended the consumer while {:,} letters were still to come: if the queue was deleted, they are "
-    "gone, and what came afterwards, or lies there now, are letters of a new queue of its name; nothing tells"
+    "gone, and what came afterwards, or lies there now, are letters of a new queue of its name; nothing "
+    "shows it"
 )
 
 

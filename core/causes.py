@@ -63,7 +63,7 @@ TRANSACTION_STATES = {
 ADVICE = {
     "replay": "may go back",
     "check_first": "look before anything is sent; dlq show says at what",
-    "fix_first": "mend the cause, then replay",
+    "fix_first": "fix the cause, then replay",
     "never": "must not go back",
     "hold": "wait: its outcome can still change",
 }

@@ -18,7 +18,7 @@
      │    └── LedgerUnreachable  no connection to the ledger's server, or wrong credentials (exit 4)
      └── Busy                  another run holds the lock (exit 7)
 
-Every message is one line that says what, where, and how to mend it, and carries no secret.
+Every message is one line that says what, where, and how to fix it, and carries no secret.
 """
 
 

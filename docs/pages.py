@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -12,9 +13,13 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
     "bench/README.md": "benchmarks.md",
+    "tests/corpus/README.md": "corpus.md",
+    "tests/README.md": "tests.md",
 }
 """File in the repository -> page of the site."""
 _LINK = re.compile(r"\]\(([\w./-]+)([)#])")
+_LINK_OUT = re.compile(r"\[([^]]*)\]\(\.\./([\w./-]+)(#[^)]*)?\)")
+"""A link from a page of docs/ to a file beside that folder."""
 
 
 def page_of(link: str) -> str:
@@ -29,3 +34,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         linked = _LINK.sub(lambda link: f"]({page_of(link[1])}{link[2]}", text)
         files.append(File.generated(config, page, content=linked))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Lead links out of docs/ to their pages, and show those to other files as names."""
+    return _LINK_OUT.sub(_led, markdown)
+
+
+def _led(link: re.Match[str]) -> str:
+    return f"[{link[1]}]({PAGES[link[2]]}{link[3] or ''})" if link[2] in PAGES else f"`{link[2]}`"

@@ -112,7 +112,7 @@ def _tell_changed(run: Run) -> Sequence[str]:
         return ()
     named = ", ".join(run.changed[:_NAMED]) + (", …" if len(run.changed) > _NAMED else "")
     return [
-        f"{len(run.changed):,} letters are not what was planned: somebody changed them in the archive since, "
+        f"{len(run.changed):,} letters are not what was planned: someone changed them in the archive since, "
         f"and nothing of them was sent: {named}; dlq verify shows the damage"
     ]
 

@@ -75,9 +75,9 @@ def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | No
 
 
 def resolve_failure(desk: Desk, prefix: str, reason: str) -> Document:
-    """Say that a failure is mended: a letter of it that dies from now on makes it regressed. Raises
+    """Mark a failure as fixed: a letter of it that dies from now on makes it regressed. Raises
     UsageError."""
-    return _add(desk, prefix, "resolve", "", _needed(reason, 'say how it was mended: --reason "…"'))
+    return _add(desk, prefix, "resolve", "", _needed(reason, 'say how it was fixed: --reason "…"'))
 
 
 def reopen_failure(desk: Desk, prefix: str, reason: str) -> Document:

@@ -29,12 +29,12 @@ COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")
 """Of a plan in a list."""
 LEFT_OUT: Mapping[str, str] = {
     "check_first": "advice: look first; dlq show says at what",
-    "fix_first": "advice: mend the cause first, then --fixed",
+    "fix_first": "advice: fix the cause first, then --fixed",
     "never": "advice: must not go back",
     "hold": "advice: its outcome can still change",
     "no_verdict": "not analyzed yet: dlq analyze",
     "no_target": "nothing says where it came from: name it with --to",
-    "temporary": "its target lived with a connection: name another with --to",
+    "temporary": "its target ended with its connection: name another with --to",
     "not_there": "the target does not exist, see below",
     "not_allowed": "[replay] targets in the configuration does not let letters go there",
     "no_broker": "no configured broker is named for it: configure its source, or import with --broker",

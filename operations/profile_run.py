@@ -204,7 +204,7 @@ class _Run:
             return
         masks = self._desk.settings.mask if self._task.profile.mask else None
         with_letters = any(format_ in report.WITH_LETTERS for format_, _path in self._task.reports)
-        # A ledger that is gone must be mended, but what died tonight is reported all the same.
+        # A ledger that is gone must be restored, but what died tonight is reported all the same.
         known = read_replays(self._desk, lambda error: self._fail("ledger_missing", error, code_of(error)))
         said = read_events(self._desk)
         queued = still_queued.find_queued(self._desk.store, self._desk.settings)

@@ -81,12 +81,12 @@ def _say_what_it_goes_by(desk: Desk, found: Standing, places: Collection[Destina
         name = for_terminal(str(target))
         if not seen:
             desk.listener.say(
-                f"{name}: nothing tells whether its letters are consumed; this ramp goes by what comes back "
+                f"{name}: nothing shows whether its letters are consumed; this ramp goes by what comes back "
                 f"within {desk.settings.replay.ramp_wait} of each step{more}"
             )
         elif any(one.acknowledged is None for one in seen):
             desk.listener.say(
-                f"{name}: this ramp goes by letters that consumers took; nothing tells whether they are "
+                f"{name}: this ramp goes by letters that consumers took; nothing shows whether they are "
                 f"acknowledged, or die where no source looks{more}"
             )
         if kind.ramp_note:

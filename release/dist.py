@@ -3,7 +3,8 @@
 FOLDER holds afterwards the sdist, the wheel, `dlq-pull.pyz` (one file for hosts without Spark: everything but
 `dlq analyze`), manual pages, shell completions, `sbom.json` (CycloneDX) and `SHA256SUMS`. Two runs of one
 commit give the same bytes: what is installed for it is locked (`requirements/`). Where DLQ_SIGNING_KEY names
-a key of GnuPG, `SHA256SUMS.asc` is its signature.
+a key of GnuPG, `SHA256SUMS.asc` is its signature. DLQ_PAGES_URL is where the repository's files can be read,
+and where links of the README lead to in a package index.
 """
 
 import gzip
@@ -27,6 +28,8 @@ OF_THIS_MACHINE = re.compile(r"^(\.\./)*bin/|/(direct_url|uv_cache)\.json,")
 """Lines in an installation's list of files: scripts, and where the wheel lay."""
 COMPLETIONS = {"bash": "dlq", "zsh": "_dlq", "fish": "dlq.fish"}
 """The files' names as each shell looks for them."""
+_PICTURE = re.compile(r"^!\[([^]]*)\]\((?!\w+:)([^)]+)\)\n+", re.MULTILINE)
+_RELATIVE = re.compile(r"(?<!!)\[([^]]+)\]\((?!\w+:|#)([^)]+)\)")
 VENDORED = {
     "reports/chart.umd.min.js": ("chart.js", re.compile(r"Chart\.js v([\d.]+)"), "MIT"),
     "web/static/htmx.min.js": ("htmx.org", re.compile(r'version:"([\d.]+)"'), "0BSD"),
@@ -64,11 +67,21 @@ def installed(tools: Path, folder: Path, wheel: Path) -> Path:
 
 
 def committed(work: Path) -> Path:
-    """A clean copy of the commit."""
+    """A clean copy of the commit, with a README that reads well where the repository's files are not."""
     run("git", "archive", "--format=tar", f"--output={work / 'source.tar'}", "HEAD")
     with tarfile.open(work / "source.tar") as tar:
         tar.extractall(work / "source", filter="data")
+    readme = work / "source" / "README.md"
+    readme.write_text(described(readme.read_text(encoding="utf-8"), os.environ.get("DLQ_PAGES_URL", "")))
     return work / "source"
+
+
+def described(readme: str, pages: str = "") -> str:
+    """Return a README for a package index: links lead below `pages`, or become names of files without it."""
+    alone = _PICTURE.sub(lambda found: f"![{found[1]}]({pages}{found[2]})\n" if pages else "", readme)
+    return _RELATIVE.sub(
+        lambda found: f"[{found[1]}]({pages}{found[2]})" if pages else f"{found[1]} (`{found[2]}`)", alone
+    )
 
 
 def packages(tools: Path, source: Path, out: Path, moment: int) -> Path:

@@ -19,8 +19,8 @@ Consumed = Literal["consumed", "taken", "unknown", "held", "waiting"]
 tells more; nothing tells of them; taken and not acknowledged; not taken."""
 IN_WORDS: Mapping[Consumed, str] = {
     "consumed": "all were consumed",
-    "taken": "all were taken; nothing tells whether they were acknowledged, or died where no source looks",
-    "unknown": "nothing tells whether they were consumed",
+    "taken": "all were taken; nothing shows whether they were acknowledged, or died where no source looks",
+    "unknown": "nothing shows whether they were consumed",
     "held": "taken, and not acknowledged",
     "waiting": "not all were consumed",
 }

@@ -27,5 +27,5 @@ def memory_in_body(record: Record) -> str | None:
     if record.properties.get("type", "").startswith(_ERROR_TYPE) or read_error(body):
         return "its body is an error of EasyNetQ, around the message"
     if read_envelope(body):
-        return "its body is an envelope that tells of the failure, around the message"
+        return "its body is an envelope that describes the failure, around the message"
     return None

@@ -65,7 +65,7 @@ class Wanted:
     limit: int | None = None
     any_advice: bool = False
     fixed: bool = False
-    """The cause is mended: letters whose advice is fix_first go, too."""
+    """Take in letters whose advice is fix_first: their cause is fixed."""
     keep_headers: Keep = False
     witness: bool = False
     edits: Edits = NO_EDITS
@@ -119,8 +119,8 @@ _LEFT_OUT_BY_STATE: Mapping[State, str] = {
     "refused": "refused",
 }
 """What the ledger knows of a letter -> why it is left out. `planned` is known, and was never sent."""
-FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
-"""Said of letters that were taken in without the word that it is mended."""
+FIX_FIRST = "advice is fix_first: fix the cause before you apply this plan"
+"""Said of letters that were taken in without the word that it is fixed."""
 _KNOWN = "known to the ledger: apply sends only what the broker did not take before"
 _ODD = "left out as risky: its id, its row or its trips are none that dlq gives a letter"
 _DAMAGED = "left out as risky: its body is not what was captured; dlq verify shows the damage"

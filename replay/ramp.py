@@ -167,7 +167,7 @@ class _Watched:
         self.evidence = how_far_consumed(self._before, self.now, self.step.places, gone)
         left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
-        seen = in_words(self.now) or "nobody tells who consumes"
+        seen = in_words(self.now) or "it is not known who consumes"
         late = age(self.now)
         awaited = _AWAITED[self.evidence] + (f" (told up to {late:.0f} s late)" if late else "")
         self._watch.tell(

@@ -204,7 +204,7 @@ def _outgoing(plan: Checked, numbers: Collection[int], notes: list[str]) -> dict
         if outgoing is None and not letter.content:
             outgoing = make_outgoing(letter, changes.apply(record), plan.header.keep_headers)
         if outgoing is None:
-            notes.append(f"letter {letter.record_id} is not what was planned: somebody changed the archive")
+            notes.append(f"letter {letter.record_id} is not what was planned: someone changed the archive")
             continue
         by_broker.setdefault(letter.broker, []).append(outgoing)
     return by_broker

@@ -11,7 +11,7 @@ from dlq.core.units import human_seconds
 _SAID = 120
 _SENTENCES: Mapping[str, str] = {
     "replay": "may go back",
-    "fix_first": "may go back once the cause is mended",
+    "fix_first": "may go back once the cause is fixed",
     "check_first": "need a look first",
     "never": "must not go back",
     "hold": "have to wait, their outcome can still change",

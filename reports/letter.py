@@ -153,7 +153,7 @@ def _next_steps(letter: Document) -> Sequence[dict[str, str]]:
         why = f"{leave}its producer is asked again and decides; --to origin publishes it unasked"
         return [{"command": f"{plan} --to resume", "why": why}]
     if advice in ("replay", "fix_first"):
-        first = "once the cause is mended, " if advice == "fix_first" else ""
+        first = "once the cause is fixed, " if advice == "fix_first" else ""
         return [
             {
                 "command": plan,

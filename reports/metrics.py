@@ -40,16 +40,20 @@ class RunFacts:
 
 
 _COUNTS: Mapping[str, tuple[str, str]] = {
-    "open": ("dlq_open_letters", "Letters in the archive that did not go back, and were not dismissed."),
     "confirmed": ("dlq_replayed_letters", "Letters in the archive whose replay the broker confirmed."),
     "in_doubt": ("dlq_in_doubt_letters", "Letters of which nobody knows whether they went back."),
     "held": ("dlq_held_letters", "Letters that an operator holds back."),
     "dismissed": ("dlq_dismissed_letters", "Letters in the archive that were closed without a replay."),
-    "new_failures": ("dlq_new_failures", "Failures that nobody has said anything of."),
-    "regressed": ("dlq_regressed_failures", "Failures of which a letter died after they were resolved."),
     "ongoing": ("dlq_ongoing_incidents", "Bursts of dead letters that still go on."),
 }
 """Count of the report -> metric and help."""
+_SOURCES: Mapping[str, tuple[str, str]] = {
+    "open": ("dlq_open_letters", "Letters neither replayed, dismissed nor snoozed."),
+    "oldest": ("dlq_oldest_open_letter_timestamp_seconds", "When the oldest open letter died."),
+    "new_failures": ("dlq_new_failures", "Failures that nobody has triaged yet."),
+    "regressed": ("dlq_regressed_failures", "Failures that came back after they were resolved."),
+}
+"""Key of a source in the report -> metric and help."""
 _PULLS: Mapping[str, tuple[str, str]] = {
     "snapshot": ("dlq_queue_letters", "Letters in the dead-letter queue when the last pull began."),
     "left": ("dlq_left_letters", "Letters that the last pull did not take."),
@@ -92,9 +96,15 @@ def _of_report(report: Mapping[str, Any]) -> Iterable[Metric]:
     for count, (name, help_) in _COUNTS.items():
         known = report.get("counts", {}).get(count)
         yield Metric(name, "gauge", help_, {} if known is None else {(): known})
-    died = (from_iso(report.get("oldest") or "") or 0) / 1e6
-    help_ = "When the oldest letter died that did not go back, and was not dismissed."
-    yield Metric("dlq_oldest_open_letter_timestamp_seconds", "gauge", help_, {(): died} if died else {})
+    sources = report.get("sources", ())
+    for key, (name, help_) in _SOURCES.items():
+        values = {_labels(source=row["source"]): _number(row[key]) for row in sources if row[key] is not None}
+        yield Metric(name, "gauge", help_, values)
+
+
+def _number(value: str | int) -> float:
+    """Return a count, or a time (ISO 8601) in seconds since the epoch."""
+    return (from_iso(value) or 0) / 1e6 if isinstance(value, str) else value
 
 
 def _of_pulls(pulls: Sequence[Mapping[str, Any]]) -> Iterable[Metric]:

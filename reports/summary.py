@@ -49,7 +49,7 @@ _STEPS = (
     _Step(
         lambda _n, waiting: waiting.get("fix_first", 0),
         "dlq ls --where \"advice = 'fix_first'\"",
-        "{letters} go back once their cause is mended: dlq replay plan --fixed",
+        "{letters} go back once their cause is fixed: dlq replay plan --fixed",
     ),
     _Step(
         lambda _n, waiting: waiting.get("check_first", 0),
@@ -64,7 +64,7 @@ _STEPS = (
     _Step(
         lambda n, _waiting: n["still_queued"],
         "dlq pull --mode drain",
-        "{letters} went back and still lie in their dead-letter queues: take them out before somebody moves "
+        "{letters} went back and still lie in their dead-letter queues: take them out before someone moves "
         "them once more",
     ),
     _Step(
@@ -132,8 +132,17 @@ _CAUSES = """
 _SOURCES = """
     SELECT source, any_value(broker_kind) AS broker_kind, sum(letters)::BIGINT AS letters,
            min(first) AS first, max(last) AS last, sum(body_bytes)::BIGINT AS body_bytes,
-           sum(still_queued)::BIGINT AS still_queued
-    FROM facts GROUP BY source ORDER BY letters DESC, source"""
+           sum(still_queued)::BIGINT AS still_queued,
+           coalesce(sum(letters) FILTER (is_open), 0)::BIGINT AS open,
+           min(first) FILTER (is_open) AS oldest,
+           count(DISTINCT fingerprint) FILTER (counts AND state = 'new')::BIGINT AS new_failures,
+           count(DISTINCT fingerprint) FILTER (counts AND state = 'regressed')::BIGINT AS regressed
+    FROM (SELECT facts.*, coalesce(lives.state, 'new') AS state, replay_state <> 'dismissed' AS counts,
+                 replay_state NOT IN ('confirmed', 'dismissed')
+                 AND (coalesce(lives.state, '') <> 'snoozed' OR replay_state IN ('sending', 'in_doubt'))
+                     AS is_open
+          FROM facts LEFT JOIN lives USING (fingerprint))
+    GROUP BY source ORDER BY letters DESC, source"""
 _MATRIX = """
     SELECT cause, source, sum(letters)::BIGINT AS letters FROM facts GROUP BY ALL ORDER BY ALL"""
 _ADVICE = f"""
@@ -211,6 +220,7 @@ def gather(
 
     `lives`: failures that somebody spoke of, each with `fingerprint, state, owner`; all others are new.
 
+    `open` and `oldest` of a source leave out letters of snoozed failures that are not in doubt, as alarms do.
     `undated` is of how many letters nothing says when they died,
     `oldest` when the first of those died that did not go back, and are not dismissed (in `counts`: its age);
     Times are ISO 8601, UTC.

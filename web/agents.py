@@ -157,7 +157,9 @@ def propose_plan(
     source: str = "",
     cause: str = "",
     to: Annotated[str, Field(description="failed, origin, queue:NAME, topic:NAME")] = "failed",
-    fixed: Annotated[bool, Field(description="The cause is mended: take in fix_first.")] = False,
+    fixed: Annotated[
+        bool, Field(description="Include letters advised fix_first: their cause is fixed.")
+    ] = False,
 ) -> Document:
     """Write a replay plan that waits for a person; nothing is sent."""
     chosen = _selection(failure, incident, source, cause)

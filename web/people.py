@@ -123,7 +123,7 @@ def _read_name(name: str) -> str:
     somebody may trim, and a comma, by which two headers are made one. Raises Forged."""
     if not name or name != name.strip() or "," in name or not name.isprintable() or len(name) > _LONGEST_NAME:
         raise Forged(
-            "the proxy names nobody, or somebody with blanks at the ends, a comma or a control character"
+            "the proxy names nobody, or a name with blanks at the ends, a comma or a control character"
         )
     return name
 
@@ -145,7 +145,7 @@ def _decode(text: str) -> str:
     try:
         return text.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Forged("the proxy names somebody in another encoding than UTF-8") from error
+        raise Forged("the proxy names a person in another encoding than UTF-8") from error
 
 
 def find_rights(person: Person, roles: Roles) -> frozenset[str]:

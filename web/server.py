@@ -160,5 +160,5 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=256)
     except (OSError, OverflowError) as error:
         taken = getattr(error, "errno", None) == errno.EADDRINUSE
-        why = "somebody listens there already; take another --port" if taken else str(error)
+        why = "another program listens there already; take another --port" if taken else str(error)
         raise UsageError(f"cannot listen on {_name_of(host)}:{port}: {why}") from error

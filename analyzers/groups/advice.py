@@ -156,7 +156,7 @@ def _of_suppressed(known: Known) -> str:
 _POSSIBLE: Mapping[str, str] = {
     "application_error": "its application gave up",
     "expired": "its time ran out",
-    MOVED: "somebody or a divert put it here",
+    MOVED: "someone or a divert put it here",
     "overflow": "its queue was full",
     "poison_ack": "a consumer refused it",
     "redelivery_exhausted": "its attempts were used up",
@@ -167,7 +167,7 @@ _POSSIBLE: Mapping[str, str] = {
 def _of_likely(known: Known) -> str:
     usual, *others = (_POSSIBLE.get(cause or "", CAUSES.get(cause or "", "")) for cause in known.possible)
     return (
-        f"most likely {usual}, but as well {' or '.join(others)}: nothing on it tells which; find that out "
+        f"most likely {usual}, but as well {' or '.join(others)}: nothing on it shows which; find that out "
         "(its consumer's log, whoever moves letters there), then replay"
     )
 
@@ -297,18 +297,18 @@ ADVICE: tuple[Advice, ...] = (
     Advice(
         lambda known: known.cause == "unroutable",
         "fix_first",
-        "no binding took it: mend the binding or the routing key, then replay to the exchange",
+        "no binding took it: fix the binding or the routing key, then replay to the exchange",
     ),
     Advice(
         lambda known: known.cause == "unreadable" and known.mechanism == "deserialization",
         "fix_first",
-        "its consumer could not read it, another one may: mend the deserializer, or the schema it asks for, "
+        "its consumer could not read it, another one may: fix the deserializer, or the schema it asks for, "
         "or else the message (replay plan --edit), then replay",
     ),
     Advice(
         lambda known: known.cause == "unreadable",
         "fix_first",
-        "the broker could not read it: mend the message (replay plan --edit) before it goes back",
+        "the broker could not read it: fix the message (replay plan --edit) before it goes back",
     ),
     Advice(
         lambda known: known.exception in ("timeout", "connection", "throttled"),
@@ -323,17 +323,17 @@ ADVICE: tuple[Advice, ...] = (
     Advice(
         lambda known: known.exception == "database",
         "fix_first",
-        "the consumer's database refused it: mend that, then replay",
+        "the consumer's database refused it: fix that, then replay",
     ),
     Advice(
         lambda known: known.exception == "auth",
         "fix_first",
-        "the consumer had no right to do it: mend rights or credentials, then replay",
+        "the consumer had no right to do it: fix rights or credentials, then replay",
     ),
     Advice(
         lambda known: known.exception in ("serialization", "validation"),
         "fix_first",
-        "the consumer cannot read or accept it as it is: mend the consumer or the message, then replay",
+        "the consumer cannot read or accept it as it is: fix the consumer or the message, then replay",
     ),
     Advice(
         lambda known: known.exception == "not_found",
@@ -343,7 +343,7 @@ ADVICE: tuple[Advice, ...] = (
     Advice(
         lambda known: known.exception == "bug",
         "fix_first",
-        "a fault in the consumer's code: mend it, then replay",
+        "a fault in the consumer's code: fix it, then replay",
     ),
     Advice(
         lambda known: known.cause == "application_error",
@@ -358,7 +358,7 @@ ADVICE: tuple[Advice, ...] = (
     Advice(
         lambda known: known.mechanism == "retry_loop",
         "fix_first",
-        "it was refused each time it came round: waiting does not help, mend the consumer, then replay",
+        "it was refused each time it came round: waiting does not help, fix the consumer, then replay",
     ),
     Advice(
         lambda known: known.cause == "poison_ack",

@@ -149,12 +149,12 @@ def _artemis_forged(letter: Letter, _: Facts) -> Finding | None:
 
 def _artemis_moved(letter: Letter, facts: Facts) -> Finding | None:
     """its queue has sent nothing to where the dead go since before it was published, by the broker's own
-    count: no consumer failed on it, somebody moved it here"""
+    count: no consumer failed on it, someone moved it here"""
     names = _told(letter, *_QUEUE)
     since = facts.killed_none.get(facts.place_of(letter), {}).get(_queue(letter) or "")
     if not names or since is None or (letter.published_at or 0) < since + _CLOCKS_DIFFER:
         return None
-    return _died(letter, facts, f"{names}, where none died since {second_of(since)}: somebody moved it")
+    return _died(letter, facts, f"{names}, where none died since {second_of(since)}: someone moved it")
 
 
 def _artemis_refused(letter: Letter, facts: Facts) -> Finding | None:

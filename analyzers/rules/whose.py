@@ -1,4 +1,4 @@
-"""Whose failure a letter is, where no exception says it: others of the same queue are not mended with it.
+"""Whose failure a letter is, where no exception says it: others of the same queue are not fixed with it.
 
 A consumer group (RocketMQ, Kafka), a subscription (Artemis), a task (Celery, taskiq), an actor (Dramatiq), a
 job (Laravel), a pattern (Nest). A message that is none of these, in the same queue, is nobody's.

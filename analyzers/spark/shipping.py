@@ -55,7 +55,7 @@ def told(master: str, python: str) -> Iterator[None]:
 
 
 def name_what_lacks(said: str, master: str, python: str) -> str | None:
-    """What a worker lacks, where and how to mend it, by what Spark said; None when it is something else."""
+    """What a worker lacks, where and how to fix it, by what Spark said; None when it is something else."""
     matches = ((pattern.search(said), text) for pattern, text in _MISSING)
     found = next((text.format(*match.groups(), python=python) for match, text in matches if match), None)
     if found is None:

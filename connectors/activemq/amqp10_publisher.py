@@ -153,7 +153,7 @@ class Amqp10Sender:
             return
         if receipt in self._commits and not (odd.code == frames.REJECTED and odd.condition in _ROLLED_BACK):
             said = shorten(for_terminal(odd.detail or odd.condition), 300) or f"{odd.code:#x}"
-            raise ConnectionLost(f"{self.place}: a commit is answered by {said}, which tells nothing")
+            raise ConnectionLost(f"{self.place}: a commit is answered by {said}, which says nothing")
         self._refused[receipt] = self._refusal(odd)
         raise self._refused[receipt]
 

@@ -39,7 +39,7 @@ _ASKING_SECONDS = 60.0
 _STARTED, _APART = "started", 5_000
 """When the broker was, in milliseconds of our clock; and how far apart two answers of one run may be."""
 UNKNOWN_TYPE = (
-    "neither the letter nor the broker tells the routing type of {0}, and sent by the wrong one it is lost: "
+    "neither the letter nor the broker names the routing type of {0}, and sent by the wrong one it is lost: "
     "topic:{0} is MULTICAST, as subscriptions are, queue:{0} is ANYCAST"
 )
 _DROPS = "{} drops what comes while it is full (address-full-policy DROP), with a receipt"

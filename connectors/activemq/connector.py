@@ -66,7 +66,7 @@ _NODE_UNTOLD = (
 )
 _ELSEWHERE = "this is broker {}, and letters were sent to {}: what is not here, a mirror's, may be there"
 _COMMITTED = (
-    "the broker has committed it; nothing that Classic answers tells of a letter that it then drops for a "
+    "the broker has committed it; nothing that Classic answers reports a letter that it then drops for a "
     "composite's filter, a plugin, a topic without subscribers or an expiry at once"
 )
 

@@ -25,7 +25,7 @@ _UNTOLD = (
     "set jolokia_url to tell them apart, or use --include-empty"
 )
 _UNTOLD_ON_ARTEMIS = (
-    "empty body: a Map, Stream or Object message, or an empty text; the right to manage tells them apart"
+    "empty body: a Map, Stream or Object message, or an empty text; the right to manage distinguishes them"
 )
 _RUBBISH = "no BytesMessage, but control characters in its body: probably a Map or Stream message"
 INNER_NUL = "a text with NUL: its end is a conclusion, so it is archived and stays in the queue"

@@ -47,7 +47,7 @@ _EFFECTS: tuple[Effect[Traits], ...] = (
         lambda of: of.has("autoDelete") and not of.settings.get("autoCreateDeadLetterResources"),
         ("drain",),
         True,
-        "the broker deletes the queue once it is empty (auto-delete), and drops what dies until somebody "
+        "the broker deletes the queue once it is empty (auto-delete), and drops what dies until someone "
         "makes it again",
     ),
     Effect(

@@ -68,7 +68,7 @@ _UNLISTED = (
 )
 _LISTED = 200
 _LISTS_FEW = (
-    f"Of messages that came by AMQP 1.0 a copy shows at most the {_LISTED} that management lists at once; "
+    f"A copy shows, of messages that came by AMQP 1.0, at most the {_LISTED} that management lists at once; "
     "a drain takes all. Set amqp_url to see them."
 )
 _UNASKED = "Jolokia was not asked: {}."

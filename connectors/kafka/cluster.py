@@ -52,7 +52,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _ODD = (RuntimeError, ValueError, TypeError, LookupError, AttributeError)
 """What the library's Python part fails with where an answer is about something else than the question."""
 _ENDS = OffsetSpec.earliest(), OffsetSpec.latest()
-_UNTOLD = KafkaError(KafkaError._TRANSPORT, "it tells no offset")
+_UNTOLD = KafkaError(KafkaError._TRANSPORT, "it names no offset")
 """The library's answer about an end then is below zero, without an error; so is one of a busy broker."""
 
 

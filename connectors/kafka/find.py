@@ -132,7 +132,7 @@ def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str
     try:
         kept = end_of_epoch(cluster, log.place, epoch)
     except BrokerError as error:
-        return [f"nobody tells whether the end of {log.place} was cut off: {error}"]
+        return [f"it is not known whether the end of {log.place} was cut off: {error}"]
     if kept >= ended:
         return []
     return [f"{log.place} was cut off at {kept}, before {ended}, and has grown again since"]
@@ -143,7 +143,7 @@ def _why_led_anew(log: Log, ended: int, epoch: int) -> list[str]:
     followed the bound, and nothing in the log tells that. A leader of the same epoch drops nothing."""
     if epoch == log.epoch != -1:
         return []
-    now, then = ("nobody tells" if number == -1 else number for number in (log.epoch, epoch))
+    now, then = ("unknown" if number == -1 else number for number in (log.epoch, epoch))
     return [
         f"the leader of {log.place} began anew since (its epoch was {then}, and is {now}), which may have "
         f"cut off what followed {ended}"
@@ -156,7 +156,7 @@ def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
         if not is_compacted_between(cluster, log.place, ended, log.end):
             return []
     except (BrokerError, ValueError) as error:
-        return [f"nobody tells whether {log.place} is whole from {ended} on: {error}"]
+        return [f"it is not known whether {log.place} is whole from {ended} on: {error}"]
     return [f"{log.place} lacks records behind {ended}: it was compacted meanwhile"]
 
 

@@ -254,7 +254,7 @@ def _harm(topic: str, told: Told) -> str | None:
     """What a topic does with what is sent there that is no place for it."""
     if told.settings is None:
         return (
-            f"nobody tells whether {topic} is compacted, in which an old value would replace a newer one "
+            f"it is not known whether {topic} is compacted, where an old value would replace a newer one "
             "(DESCRIBE_CONFIGS on the topic)"
         )
     if told.is_compacted:

@@ -57,7 +57,7 @@ def why_not_kept(topic: str, times: Times, published: int | None, now: float) ->
     reasons = (
         (times.is_its_own, f"{topic} gives records its own (message.timestamp.type)"),
         (published is None, "when they were published is not known"),
-        (min(times[:3]) < 0, f"nobody tells which times {topic} keeps (DESCRIBE_CONFIGS)"),
+        (min(times[:3]) < 0, f"it is not known which times {topic} keeps (DESCRIBE_CONFIGS)"),
         (age >= times.keeps / 2, f"{topic} would delete them for their age, soon or at once (retention.ms)"),
         (age >= times.before, f"{topic} takes none that was published so long ago ({_BEFORE})"),
         (-age > times.after / 2, f"{topic} takes none that lies so far ahead ({_AFTER})"),

@@ -33,7 +33,7 @@ def end_of_epoch(cluster: Cluster, place: Place, epoch: int) -> int:
     except struct.error as cut:
         raise ConnectionLost(f"{place}: an answer that is cut") from cut
     if error:
-        raise ConnectionLost(f"{place}: its leader tells no end of epoch {epoch}: error {error}")
+        raise ConnectionLost(f"{place}: its leader names no end of epoch {epoch}: error {error}")
     return int(end)
 
 

@@ -202,7 +202,7 @@ class RabbitReading:
         """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
         if self.topology.get("queue_type") is None and _STREAM_OFFSET in first.block:
             raise UsageError(
-                f"source {self._request.source.name}: {self._queue} is a stream, which management_url tells "
+                f"source {self._request.source.name}: {self._queue} is a stream, which management_url shows "
                 "beforehand; set it, and --mode copy reads it"
             )
 

@@ -69,7 +69,7 @@ def _body(got: Mapping[str, Any]) -> bytes:
     if encoding not in _ENCODINGS:
         raise Unreadable(f"unknown payload_encoding {encoding!r}")
     if type(size) is not int:
-        raise Unreadable("it has no payload_bytes, so that nothing tells whether the payload is whole")
+        raise Unreadable("it has no payload_bytes, so that nothing shows whether the payload is whole")
     try:
         body = _ENCODINGS[encoding](payload)
     except ValueError as error:

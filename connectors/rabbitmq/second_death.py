@@ -18,7 +18,7 @@ from dlq.core.text import for_terminal
 
 _MOST = 1_000
 """Different keys that are looked into: each is held against the bindings."""
-_NO_ANSWER = "nobody tells whether the user may make an exchange that leads there"
+_NO_ANSWER = "it is not known whether the user may make an exchange that leads there"
 
 
 class _Next(NamedTuple):

@@ -270,7 +270,7 @@ def check_rights(broker: RabbitBroker) -> list[str]:
 
 
 _NO_WITNESS = "without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"
-_NO_PROOF = "nothing tells whether a node restarted, and then the witness proves nothing"
+_NO_PROOF = "nothing shows whether a node restarted, and then the witness proves nothing"
 _NO_MANAGEMENT = f"without management_url {_NO_PROOF}"
 _GONE = "the witness queue is not there any more, or did not give all that it has"
 _CHANGED = (

@@ -175,7 +175,7 @@ def unread_halves(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
 def without_index(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Brokers that do not find messages by their key, in words."""
     return [
-        f"{node} keeps no index (messageIndexEnable=false): nothing tells that a transaction was rolled back"
+        f"{node} keeps no index (messageIndexEnable=false): nothing shows that a transaction was rolled back"
         for node, known in facts.items()
         if known["index"] is False
     ]

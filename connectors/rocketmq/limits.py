@@ -35,7 +35,7 @@ def why_unnamed(
     so would hold no retries."""
     if attributes is None and "KEYS" in properties and not topic.startswith(RETRY):
         return {
-            "target": f"nobody tells whether {topic} is compacted, in which an old value would replace a "
+            "target": f"it is not known whether {topic} is compacted, in which an old value would replace a "
             "newer one (GET on the topic)"
         }
     if attributes and is_compacted(attributes):

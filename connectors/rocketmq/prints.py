@@ -89,7 +89,7 @@ def _part(text: str) -> _Part:
     tails = list(_TAIL.finditer(text, head.end()))
     if len(tails) != 1:
         why = (
-            "two ends, and nothing tells which is its own" if tails else "no end: properties or body are cut"
+            "two ends, and nothing shows which is its own" if tails else "no end: properties or body are cut"
         )
         raise Unreadable(f"a MessageExt with {why}")
     return _Part(head, tails[0], text)

@@ -20,7 +20,7 @@ from dlq.core.errors import ConnectionLost, NotFound
 _YIELD_SECONDS = 1.0
 _UNTOLD = (
     "{}: of transactions that have ended its index knows no message, and their topics' queues could not be "
-    "looked through to the end: nothing tells that they were rolled back"
+    "looked through to the end: nothing shows that they were rolled back"
 )
 
 

@@ -171,7 +171,7 @@ def _check_journal(folder: Folder, path: Path) -> None:
     if folder.has(f"{path.name}{_NEVER_THERE}"):
         raise ArchiveError(
             f"beside the ledger {path} lies a journal, {path.name}{_NEVER_THERE}, which a ledger of dlq "
-            "never has: somebody put it there. Ask where this archive comes from; without it, it can be read"
+            "never has: someone put it there. Ask where this archive comes from; without it, it can be read"
         )
 
 

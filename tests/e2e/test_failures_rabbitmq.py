@@ -1,4 +1,4 @@
-"""README's way with a failure on a real RabbitMQ: find it, take it, send its letters back, resolve it."""
+"""The way of docs/operations.md with a failure on a real RabbitMQ, from new to resolved."""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_rabb
 __all__ = ["rabbit", "rabbit_node"]
 
 Dlq = Callable[..., Any]
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 FAILURE, PLAN = "1f0c2d3e", "PLAN"
-"""What README writes where a fingerprint and a plan belong."""
+"""What the page writes where a fingerprint and a plan belong."""
 TRACE = """\
 org.springframework.messaging.MessageHandlingException: failed, failedMessage=GenericMessage [payload=x,\
  headers={amqp_receivedExchange=shop, amqp_consumerQueue=QUEUE, amqp_redelivered=false}]
@@ -33,14 +33,14 @@ def parked(work: str) -> dict[str, str]:
 
 
 def commands() -> Iterator[list[str]]:
-    """The words of each command in README's example of a failure."""
-    example = README.read_text(encoding="utf-8").partition("A failure is all letters")[2]
+    """The words of each command in the page's example of a failure."""
+    example = PAGE.read_text(encoding="utf-8").partition("## Failures and their owners")[2]
     for line in example.partition("```sh\n")[2].partition("```")[0].splitlines():
         yield shlex.split(line, comments=True)[1:]
 
 
 @on_rabbitmq_4
-def test_readme_leads_from_a_new_failure_to_a_resolved_one_and_a_regression_is_seen(
+def test_the_page_leads_from_a_new_failure_to_a_resolved_one_and_a_regression_is_seen(
     rabbit: Rabbit, tmp_path: Path, dlq: Dlq
 ) -> None:
     letters, work = rabbit.queue(), rabbit.queue()

@@ -1,6 +1,7 @@
 """What is given away: the same bytes each time, with all that a user needs and nothing of this machine."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,25 @@ def test_the_wheel_says_what_it_is(wheels: list[Path]) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert said["LICENSE"] == (ROOT / "LICENSE").read_bytes()
     assert b"dlq = dlq.cli.app:main" in said["entry_points.txt"]
+
+
+RELATIVE = re.compile(r"\]\((?!\w+:)[^)]*\)")
+
+
+def test_no_link_or_picture_of_the_long_description_leads_nowhere(wheels: list[Path]) -> None:
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        description = str(message_from_bytes(wheel.read(name)).get_payload())
+    assert description.startswith("# dlq")
+    assert RELATIVE.findall(description) == []
+    assert "the tutorial (`docs/tutorial.md`)" in description
+
+
+def test_links_of_the_long_description_lead_to_the_pages_where_their_place_is_known() -> None:
+    shown = DIST.described((ROOT / "README.md").read_text(encoding="utf-8"), "https://dlq.example/main/")
+    assert RELATIVE.findall(shown) == []
+    assert "[the tutorial](https://dlq.example/main/docs/tutorial.md)" in shown
+    assert "![The report as an HTML page](https://dlq.example/main/docs/report.png)" in shown
 
 
 def test_the_sdist_holds_the_source_and_its_pages(wheels: list[Path]) -> None:

@@ -45,11 +45,13 @@ def pattern_of(printed: str) -> str:
 class Shell:
     """Types commands one after the other, and keeps what they printed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, columns: int = 120) -> None:
         self.folder = folder
         self.seen: list[tuple[str, str]] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self._environment = {**os.environ, "PATH": path, "COLUMNS": "120", "XDG_CONFIG_HOME": str(folder)}
+        self._environment = {
+            **os.environ, "PATH": path, "COLUMNS": str(columns), "XDG_CONFIG_HOME": str(folder)
+        }  # fmt: skip
 
     def type(self, command: str) -> None:
         """A pipe gets JSON lines unless a table is asked for. What the demo types is kept, too."""
@@ -69,6 +71,14 @@ class Shell:
         place = next(n for n, (known, _) in enumerate(self.seen) if alike(known) == alike(command))
         lines = alike(self.seen.pop(place)[1].partition("\n# ")[0]).strip("\n").splitlines()
         return "".join(f"{line}\n" for line in lines)
+
+
+def test_the_readme_shows_what_the_tour_reports(tmp_path: Path) -> None:
+    ((command, printed),) = told((PAGE.parents[1] / "README.md").read_text(encoding="utf-8"))
+    shell = Shell(tmp_path, columns=80)
+    shell.type("dlq demo --folder tour")
+    found = shell.printed(command)
+    assert re.fullmatch(pattern_of(printed), found), f"$ {command}\n{printed}\n---\n{found}"
 
 
 def test_the_tutorial_shows_what_its_commands_print(tmp_path: Path) -> None:

@@ -20,16 +20,16 @@ _BROKERS = {
     "kafka": "Kafka",
 }
 _HEAD = """\
-# Does it understand mine?
+# Supported clients and frameworks
 
-What `dlq` says of letters that died in the hands of these clients and frameworks, and how they go back.
+`dlq` explains letters that died in these clients and frameworks, and sends them back, as listed here.
 This page is made of the tests' own table. `make frameworks` lets each of them make its failures on a real
-broker, pulls and judges the letters, replays them, and has a mended consumer of the same framework take them.
+broker, pulls and judges the letters, replays them, and has a fixed consumer of the same framework take them.
 Each is taken **once**, body and headers **unchanged** but for what the plan takes away (what the broker
 wrote, like `x-death`, and what is named below), and **survives one hiccup** more.
 
 A `?` behind a cause: other deaths leave the same trace, and the verdict lists them (`also_possible`).
-A dash: nothing on the letter tells it.
+A dash: nothing on the letter shows it.
 """
 
 

@@ -50,10 +50,6 @@ def test_the_page_of_commands_is_up_to_date() -> None:
     assert DOCS.PAGE.read_text(encoding="utf-8") == DOCS.page(), "run: python docs/commands.py"
 
 
-def test_the_readme_has_the_exit_codes() -> None:
-    assert DOCS.exit_codes() in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
 @each_row("words", EVERY, ids=" ".join)
 def test_every_command_explains_itself_and_its_options(words: tuple[str, ...]) -> None:
     text = DOCS.help_of(words)
@@ -143,6 +139,36 @@ def test_examples_are_found() -> None:
 def test_every_configuration_is_one_that_is_read(page: Path) -> None:
     for block in blocks(page, "toml"):
         parse(tomllib.loads(re.sub(r"^   ", "", block, flags=re.MULTILINE)))
+
+
+def test_every_promise_of_the_page_of_security_links_to_its_test() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    promised = page.partition("## What is promised")[2].partition("## What is not promised")[0]
+    rows = [row for row in promised.splitlines() if row.startswith("| ") and row != "| promise | test |"]
+    linked = [re.findall(r"\[test\]\(\.\./(tests/[\w/]+\.py)\)", row) for row in rows]
+    assert len(rows) > 30
+    assert [row for row, files in zip(rows, linked, strict=True) if len(files) != 1] == []
+    table = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    assert [file for (file,) in linked if file not in table] == []
+
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def linked_from(page: Path) -> set[Path]:
+    """Files of the repository that a page links to."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    return {(page.parent / name).resolve() for name in LINK.findall(text) if ":" not in name}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_link_of_a_page_leads_nowhere(page: Path) -> None:
+    assert [path for path in linked_from(page) if not path.exists()] == []
+
+
+def test_every_page_is_linked_from_the_index_or_another_page() -> None:
+    linked = {path for page in PAGES for path in linked_from(page) - {page.resolve()}}
+    assert [page.name for page in PAGES if page.resolve() not in linked | {ROOT / "README.md"}] == []
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "mkdocs.yml", "README.md", "docs/commands.md"])

@@ -329,7 +329,7 @@ def test_an_envelope_of_a_failure_is_no_order_and_goes_only_by_name(
     to = ("--any-advice", "--to", f"topic:{kafka.topic}")
     plan = dlq(tmp_path, "replay", "plan", *to)
     assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
-    assert any("envelope that tells of the failure" in warning for warning in plan["warnings"])
+    assert any("envelope that describes the failure" in warning for warning in plan["warnings"])
     dlq(tmp_path, "replay", "apply", plan["plan"])
     [message] = kafka.driver.records(kafka.topic)
     names = [name for name, _ in message.headers() or ()]

@@ -416,7 +416,7 @@ def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Ra
     seeing, blind = asked_by("monitoring"), RabbitConnector(rabbit.broker(management_url=None, witness=True))
     rabbit.wait_for_statistics(queue)
     assert seeing.check_witness() == []
-    assert "without management_url nothing tells whether a node restarted" in blind.check_witness()[0]
+    assert "without management_url nothing shows whether a node restarted" in blind.check_witness()[0]
     manager = asked_by("management")
     assert "of nodes the tag monitoring" in manager.check_witness()[0]
     assert any("tag monitoring" in said for said in manager.inspect(request(queue).source).warnings)

@@ -236,7 +236,7 @@ def test_advice_on_a_likely_cause_is_safe_for_all_that_it_may_be() -> None:
             assert advice != "replay"
             if advice == "fix_first":
                 assert "most likely" in reason
-                assert "somebody or a divert put it here" in reason
+                assert "someone or a divert put it here" in reason
                 assert "every attempt failed" not in reason
 
 

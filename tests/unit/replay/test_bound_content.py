@@ -90,7 +90,7 @@ def test_what_reconcile_looks_for_is_what_was_planned(replay: Replaying) -> None
     replay.apply(plan)
     forge(replay, [one._replace(body=b"pay the attacker")])
     assert replay.reconcile(plan) == {"sent": 0, "not_sent": 0, "unknown": 1}
-    assert replay.notes == [f"letter {one.record_id} is not what was planned: somebody changed the archive"]
+    assert replay.notes == [f"letter {one.record_id} is not what was planned: someone changed the archive"]
 
 
 def test_a_letter_whose_body_is_not_what_was_captured_is_left_out_of_a_plan(replay: Replaying) -> None:

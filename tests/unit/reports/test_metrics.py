@@ -25,8 +25,11 @@ REPORT: dict[str, Any] = {
         {"source": "orders", "cause": "expired", "letters": 2},
         {"source": "orders", "cause": "unknown", "letters": 1},
     ],
-    "oldest": "2026-11-22T16:13:00Z",
-    "counts": {"open": 3, "confirmed": 0, "in_doubt": 1, "held": 0, "ongoing": 2},
+    "sources": [
+        {"source": "orders", "open": 3, "oldest": "2026-11-22T16:13:00Z", "new_failures": 1, "regressed": 2},
+        {"source": "payments", "open": 0, "oldest": None, "new_failures": 0, "regressed": 0},
+    ],
+    "counts": {"confirmed": 0, "in_doubt": 1, "held": 0, "ongoing": 2},
 }
 PULLS = [
     {"source": "orders", "snapshot": 7, "left": 4, "seconds": 1.5},
@@ -57,7 +60,6 @@ def test_prometheus_reads_what_was_counted(store: LocalStore) -> None:
     assert value(families, "dlq_captured_letters_total", source="orders") == 3
     assert value(families, "dlq_letters", source="orders", cause="expired") == 2
     assert value(families, "dlq_in_doubt_letters") == 1
-    assert value(families, "dlq_oldest_open_letter_timestamp_seconds") == 1_795_363_980
     assert value(families, "dlq_queue_letters", source="orders") == 7
     assert (
         value(families, "dlq_source_up", source="orders"),
@@ -65,6 +67,18 @@ def test_prometheus_reads_what_was_counted(store: LocalStore) -> None:
     ) == (1, 0)
     assert value(families, "dlq_last_run_timestamp_seconds") == 1_800_000_000.5
     assert value(families, "dlq_last_success_timestamp_seconds") == 1_799_999_999
+
+
+def test_what_waits_is_counted_by_source(store: LocalStore) -> None:
+    families = parsed(metrics.text(metrics.gather(store, REPORT, FACTS)))
+    assert value(families, "dlq_open_letters", source="orders") == 3
+    assert value(families, "dlq_open_letters", source="payments") == 0
+    assert value(families, "dlq_oldest_open_letter_timestamp_seconds", source="orders") == 1_795_363_980
+    assert [s.labels for s in families["dlq_oldest_open_letter_timestamp_seconds"].samples] == [
+        {"source": "orders"}
+    ]
+    assert value(families, "dlq_new_failures", source="orders") == 1
+    assert value(families, "dlq_regressed_failures", source="orders") == 2
 
 
 def test_names_and_labels_keep_the_conventions(store: LocalStore) -> None:

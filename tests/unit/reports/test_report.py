@@ -66,6 +66,16 @@ def test_the_oldest_letter_is_one_that_did_not_go_back(
     assert (document["counts"]["oldest"] > 0) is (oldest is not None)
 
 
+def test_each_source_says_what_is_open_there(store: LocalStore) -> None:
+    document = report.make(store, replays=ledger((1, "confirmed"), (2, "dismissed"), (70, "dismissed")))
+
+    told = {row["source"]: row for row in document["sources"]}
+    names = ("open", "oldest", "new_failures", "regressed")
+    assert [told["orders"][name] for name in names] == [4, "1970-01-01T00:03:00Z", 1, 0]
+    assert [told["pay|ments"][name] for name in names] == [0, None, 0, 0]
+    assert sum(row["open"] for row in told.values()) == document["counts"]["open"]
+
+
 def test_the_top_fingerprint_has_an_example_to_look_at(store: LocalStore) -> None:
     document = report.make(store)
 

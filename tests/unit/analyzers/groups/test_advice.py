@@ -42,7 +42,7 @@ ADVISED: list[tuple[Known, str, str]] = [
     (known("overflow"), "fix_first", "make room"),
     (known("unroutable"), "fix_first", "no binding"),
     (known("unreadable"), "fix_first", "the broker could not read it"),
-    (known("unreadable", mechanism="deserialization"), "fix_first", "mend the deserializer"),
+    (known("unreadable", mechanism="deserialization"), "fix_first", "fix the deserializer"),
     (known("redelivery_exhausted"), "fix_first", "every attempt"),
     (known("duplicate_from_store"), "check_first", "met its id twice"),
     (known("suppressed_duplicate"), "check_first", "took it for a duplicate"),

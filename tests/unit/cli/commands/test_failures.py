@@ -151,7 +151,7 @@ def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["resolve", TIMEOUT], "say how it was mended"),
+        (["resolve", TIMEOUT], "say how it was fixed"),
         (["reopen", TIMEOUT], "say why"),
         (["note", TIMEOUT, " "], "a note says something"),
         (["snooze", TIMEOUT, "--reason", "x"], "until when?"),
@@ -268,6 +268,7 @@ def test_a_regressed_failure_passes_its_threshold_and_stands_on_top(dlq: Dlq, st
     analyze(store, dict.fromkeys(IDS[:3], TIMEOUT) | dict.fromkeys([IDS[3], again], NULL), "20260102T000000")
     code, document = report(dlq, "--fail-on", "regressed > 0")
     assert (code, document["fingerprints"][0]["fingerprint"]) == (5, NULL)
+    assert [row["regressed"] for row in document["sources"]] == [1]
     assert "came back" in document["next"][0]["why"]
 
 
@@ -284,6 +285,7 @@ def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
     dlq("failures", "snooze", TIMEOUT, "--letters", "4", "--reason", "known")
     code, document = report(dlq, *bounds)
     assert (code, document["counts"]["total"], document["alarming"]["total"]) == (0, 4, 1)
+    assert sum(row["open"] for row in document["sources"]) == 1
     part = ("--where", "attempts = 1")  # a part of the letters ends no snooze, and is counted alike
     assert report(dlq, *part, *bounds)[0] == 0
     assert report(dlq, "--failure", TIMEOUT, "--fail-on", "total > 0")[0] == 0

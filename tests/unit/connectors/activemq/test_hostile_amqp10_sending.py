@@ -171,7 +171,7 @@ ODD_STATES = {
 def test_a_commit_that_is_neither_accepted_nor_rejected_is_in_doubt_and_goes_once(state: str) -> None:
     with Server(broker := Taking({COMMIT: lambda _peer, frame: became(frame, ODD_STATES[state])})) as server:
         sent, error = published(server.address)
-    assert "which tells nothing" in str(error)
+    assert "which says nothing" in str(error)
     assert {one.outcome for one in sent} == {"in_doubt"}
     assert (broker.commits, broker.sessions) == (1, 1)
 

@@ -216,7 +216,7 @@ def test_what_a_topic_is_for_decides_whether_a_letter_goes_there_unnamed(
 
 
 def test_what_may_not_be_read_of_a_topic_may_be_that_it_is_compacted() -> None:
-    letter, name = record(properties={"KEYS": "tea"}), "nobody tells whether orders is compacted"
+    letter, name = record(properties={"KEYS": "tea"}), "it is not known whether orders is compacted"
     found = preview(Outgoing(0, letter, Target("topic", "orders"), PROVENANCE), None)
     assert name in found.unless_named["target"]
     assert not preview(Outgoing(0, letter, Target("group", "pay"), PROVENANCE), None).unless_named
