@@ -5,7 +5,7 @@ analysis. The files are kept: a later analysis under the same rules and facts ju
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from hashlib import sha256
@@ -25,7 +25,7 @@ from dlq.analyzers.groups.incidents import SLOT
 from dlq.analyzers.groups.judged import Sharing
 from dlq.analyzers.groups.relations import keys_of
 from dlq.analyzers.letters import Group, read
-from dlq.analyzers.rules import BROKEN, Facts, Letter, RulesFor, Verdict, judge_letter, rules_for_letters
+from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, judge_letters
 from dlq.analyzers.rules.frameworks import find_coordinator
 from dlq.analyzers.rules.rocketmq import Stored, read_stored, role, unique_key
 from dlq.archive.analyses import VERDICTS
@@ -193,10 +193,10 @@ def _groups(files: _Files, share: Share) -> Iterator[Group]:
 def _judge_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     name = f"{folder}/{uuid4().hex}.parquet"
     tallies = [_NOTHING]
-    rules_for = rules_for_letters(terms.facts)
+    judge = judge_letters(terms.facts)
     groups = (group for one in share for group in _groups(files, one))
     with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
-        for table in _gathered(_judged(group, terms, rules_for) for group in groups):
+        for table in _gathered(_judged(group, terms, judge) for group in groups):
             writer.write_table(table)
             tallies.append(_tally(table))
     kinds, transactions, suppressed, broken, times = zip(*tallies, strict=True)
@@ -257,8 +257,11 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _judged(group: Group, terms: Terms, rules_for: RulesFor) -> pa.Table:
-    found = [judge_letter(letter, terms.facts, rules_for) for letter in group.letters]
+_Judge = Callable[[Letter], tuple[Verdict, str | None]]
+
+
+def _judged(group: Group, terms: Terms, judge: _Judge) -> pa.Table:
+    found = [judge(letter) for letter in group.letters]
     pairs = list(zip(group.letters, found, strict=True))
     by_itself = [verdict for verdict, _ in found]
     advice = [advise_alone(letter, verdict, terms.max_laps) for letter, (verdict, _) in pairs]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dlq.analyzers import letters, topology
-from dlq.analyzers.rules import judge_letter, rules_for_letters
+from dlq.analyzers.rules import judge_letters
 from dlq.archive import manifests, views
 from dlq.archive.manifests import Manifest
 from dlq.archive.user_sql import run
@@ -65,14 +65,13 @@ def _read_verdicts(desk: Desk, pull_ids: Collection[str]) -> Iterator[_Verdict]:
 
 
 def _judge_alone(desk: Desk, new: Sequence[Manifest]) -> Iterator[_Verdict]:
-    facts = topology.facts(desk.store, desk.settings)
-    rules_for = rules_for_letters(facts)
+    judge = judge_letters(topology.facts(desk.store, desk.settings))
     for manifest in new:
         try:
             found = desk.store.parquet(manifest.segment) if manifest.rows else None
             for group in letters.read(found, manifest.rows) if found else ():
                 for letter in group.letters:
-                    verdict = judge_letter(letter, facts, rules_for)[0]._asdict() | {"source": letter.source}
+                    verdict = judge(letter)[0]._asdict() | {"source": letter.source}
                     yield manifest.pull_id, verdict
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"{manifest.segment} in the archive cannot be read: {error}") from error

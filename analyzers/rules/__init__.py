@@ -24,7 +24,7 @@ from dlq.analyzers.rules.letter import (
     producer_of,
     whole,
 )
-from dlq.analyzers.rules.shapes import spare
+from dlq.analyzers.rules.shapes import remember, spare
 from dlq.analyzers.rules.watched import Watched, as_letter
 from dlq.analyzers.rules.way_back import find_by_name, find_way_back
 from dlq.analyzers.rules.whose import name_owner
@@ -119,9 +119,34 @@ def _all_for(letter: Letter) -> Sequence[Rule]:
     return _asked(letter.broker_kind)
 
 
+def judge_letters(facts: Facts) -> Callable[[Letter], tuple[Verdict, str | None]]:
+    """What `judge_letter` says of many letters: those that died alike are judged once."""
+    rules_for = rules_for_letters(facts)
+    judge_alike = remember(lambda letter: _judge_named(letter, facts, rules_for))
+
+    def judge_each(letter: Letter) -> tuple[Verdict, str | None]:
+        named = frameworks.as_named(letter)
+        return _with_producer(named, *judge_alike(named))
+
+    return judge_each
+
+
 def judge_letter(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
     """The verdict, and the text that the exception was read from, if any."""
-    letter = frameworks.as_named(letter)
+    named = frameworks.as_named(letter)
+    return _with_producer(named, *_judge_named(named, facts, rules_for))
+
+
+def _with_producer(letter: Letter, verdict: Verdict, text: str | None) -> tuple[Verdict, str | None]:
+    """Whose id is on the letter: that is no other letter's, however alike they died."""
+    producer, number = _numbered_producer(letter)
+    if producer is None:
+        return verdict, text
+    return verdict._replace(producer_id=producer, producer_seq=number), text
+
+
+def _judge_named(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
+    """All but the producer that the letter's own id tells."""
     rule, found = _first_finding(letter, facts, rules_for(letter))
     try:
         return _verdict(letter, rule, found, facts), found.error_text or found.error_message
@@ -162,7 +187,8 @@ def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdic
         _outer(found, failure),
         exceptions.fingerprint(rule.cause, rule.mechanism, whom, failure),
         exceptions.FINGERPRINT_VERSION,
-        *_producer(letter),
+        _own_name(letter),
+        None,
         found.consumer_id,
         found.connection_id,
         found.transaction_state,
@@ -185,18 +211,15 @@ def _of_whom(where: str, letter: Letter) -> str:
     return where if whom is None else f"{where} {whom}"
 
 
-def _producer(letter: Letter) -> tuple[str | None, int | None]:
-    """By its id, or the broker's, else by what its client or application calls itself."""
-    for message_id in (letter.message_id, letter.headers.get("message-id")):
-        found, number = producer_of(message_id)
-        if found is not None:
-            return found, number
-    return _own_name(letter), None
+def _numbered_producer(letter: Letter) -> tuple[str | None, int | None]:
+    """By its id, or the broker's."""
+    found, number = producer_of(letter.message_id)
+    return (found, number) if found is not None else producer_of(letter.headers.get("message-id"))
 
 
 @once_per_letter
 def _own_name(letter: Letter) -> str | None:
-    """What the producer's client or application calls itself."""
+    """What the producer's client or application calls itself, where no id tells of it."""
     own = letter.headers.get("__HDR_PRODUCER_ID") or first(letter.properties, "app_id", "user_id")
     is_task = "task" in letter.headers and "id" in letter.headers
     return own or (letter.headers.get("origin") if is_task else None)

@@ -6,18 +6,32 @@ the letter and of what pulls learned; one that looked at nothing but names that 
 each letter without them. So what each rule looks at is seen once for each shape, and the other letters of the
 shape are spared those that cannot speak: two thirds and more, of RabbitMQ's. So it is with what is asked
 `once_per_letter`: an answer that no value was read for is that of each letter of the shape.
+
+And most letters die alike. Who asks a letter by `remember` gets the answer that another one of its shape got,
+where the two agree in every value that was read of that other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dlq.analyzers.rules.letter import Facts, Letter, Rule
-from dlq.analyzers.rules.watched import Watched, as_letter
+from dlq.analyzers.rules.watched import Read, Watched, as_letter
 
 MOST_SHAPES = 4096
 """Of so many it is remembered; who makes up names all the time is asked everything."""
 
+MOST_ANSWERS = 8192
+"""Of so many letters it is remembered what they were told, and then forgotten."""
+LONGEST_KEY = 8192
+"""Characters of the values that an answer is remembered by."""
+_MOST_WAYS = 8
+"""So many sets of values are compared; letters of a shape that are read in more ways are asked themselves."""
+_CREDIT, _PRICE = 256, 8
+"""To watch what is read costs as much as several letters do, which others of the shape must have spared."""
+_BODY = {"body", "fetch_body"}
+
+_T = TypeVar("_T")
 _Question = Callable[[Letter], Any]
 _Shape = tuple[str, str, str | None, tuple[str, ...], tuple[str, ...]]
 _OF_SHAPE = {"broker_kind", "dead_letter_queue", "exchange"}
@@ -70,3 +84,95 @@ def _may_speak(rule: Rule, letter: Letter, facts: Facts, answers: dict[Any, Any]
         return rule.find(as_letter(watched), facts) is not None or not watched.read <= _OF_SHAPE
     except Exception:  # noqa: BLE001 - it is asked of the letter itself then, and told of
         return True
+
+
+def remember(ask: Callable[[Letter], _T]) -> Callable[[Letter], _T]:
+    """`ask`, as long as it says the same of letters with the same values; it must not say None."""
+    return _Memory(ask).answer
+
+
+class _Way(NamedTuple):
+    """What was read of a letter, but for what its shape tells."""
+
+    columns: tuple[str, ...]
+    headers: tuple[str, ...]
+    properties: tuple[str, ...]
+
+    def values(self, letter: Letter) -> tuple[Any, ...]:
+        """The same of another letter of the shape."""
+        headers, properties = letter.headers, letter.properties
+        return (
+            *[getattr(letter, name) for name in self.columns],
+            *[headers[name] for name in self.headers],
+            *[properties[name] for name in self.properties],
+        )
+
+
+def _way(read: Set[Read]) -> _Way:
+    columns = {one for one in read if isinstance(one, str)} - _OF_SHAPE
+    within: dict[str, list[str]] = {"headers": [], "properties": []}
+    for column, name in sorted(one for one in read if not isinstance(one, str)):
+        within[column].append(name)
+    return _Way(tuple(sorted(columns)), *map(tuple, within.values()))
+
+
+class _Told(Generic[_T]):
+    """What letters of a shape were told."""
+
+    def __init__(self) -> None:
+        self.credit = _CREDIT
+        self.answers: dict[_Way, dict[tuple[Any, ...], _T]] = {}
+
+    def find(self, letter: Letter) -> _T | None:
+        """What one was told that agrees with this."""
+        for way, answers in self.answers.items():
+            found = answers.get(way.values(letter))
+            if found is not None:
+                return found
+        return None
+
+
+class _Memory(Generic[_T]):
+    """What letters were told, by their shape and by what was read of them."""
+
+    def __init__(self, ask: Callable[[Letter], _T]) -> None:
+        self._ask = ask
+        self._told: dict[_Shape, _Told[_T]] = {}
+        self._kept = 0
+
+    def answer(self, letter: Letter) -> _T:
+        """As another letter got it, or as it is asked now."""
+        told = self._of_shape(_shape(letter))
+        if told is None or told.credit <= 0:
+            return self._ask(letter)
+        found = told.find(letter)
+        if found is None:
+            told.credit -= _PRICE
+            return self._watch(letter, told)
+        told.credit = min(told.credit + 1, _CREDIT)
+        return found
+
+    def _of_shape(self, shape: _Shape) -> _Told[_T] | None:
+        told = self._told.get(shape)
+        if told is None and len(self._told) < MOST_SHAPES:
+            told = self._told[shape] = _Told()
+        return told
+
+    def _watch(self, letter: Letter, told: _Told[_T]) -> _T:
+        watched = Watched(letter)
+        found = self._ask(as_letter(watched))
+        way = _way(watched.read)
+        is_few = way in told.answers or len(told.answers) < _MOST_WAYS
+        if is_few and _BODY.isdisjoint(way.columns):
+            values = way.values(letter)
+            if len(repr(values)) <= LONGEST_KEY:
+                self._make_room()
+                told.answers.setdefault(way, {})[values] = found
+        return found
+
+    def _make_room(self) -> None:
+        self._kept += 1
+        if self._kept > MOST_ANSWERS:
+            self._kept = 1
+            for told in self._told.values():
+                told.answers.clear()

@@ -5,18 +5,21 @@ from typing import Any, cast
 
 from dlq.analyzers.rules.letter import Letter
 
+Read = str | tuple[str, str]
+"""A column; of headers and properties the column and one of its names."""
+
 
 class Watched:
     """Behaves like the letter."""
 
-    def __init__(self, letter: Letter, answers: dict[Any, tuple[set[str], Any]] | None = None) -> None:
+    def __init__(self, letter: Letter, answers: dict[Any, tuple[set[Read], Any]] | None = None) -> None:
         self._letter = letter
         self._answers = {} if answers is None else answers
         """What was asked once_per_letter -> the columns that were read for it, and the answer."""
         self.saw: dict[str, object] = {}
         """What was asked for by name, in words, and the values that were there (None: nothing)."""
-        self.read: set[str] = set()
-        """The columns of which a value was read; of headers and properties names alone are no value."""
+        self.read: set[Read] = set()
+        """Of what a value was read; of headers and properties names alone are no value."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._letter, name)
@@ -50,7 +53,7 @@ class _WatchedMap(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         value = self._values[name]
-        self._of.read.add(self._column)
+        self._of.read.add((self._column, name))
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
