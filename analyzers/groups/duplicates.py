@@ -164,8 +164,13 @@ def keys(letter: Sharing | Judged) -> Iterator[Key]:
     """What makes letters duplicates. A replayed message that died again is a new lap of its original, not a
     duplicate of it; a coordinated message is named by its work, whatever its producer calls the message."""
     if kind_of(letter.broker_kind).duplicates == "anywhere":
-        yield from _anywhere(letter)
-    elif letter.rocket is not None and letter.dead_letter_queue.startswith(DEAD_LETTERS):
+        return _anywhere(letter)
+    return _of_group(letter)
+
+
+def _of_group(letter: Sharing | Judged) -> Iterator[Key]:
+    """Of RocketMQ's consumers."""
+    if letter.rocket is not None and letter.dead_letter_queue.startswith(DEAD_LETTERS):
         queue = (letter.broker, letter.dead_letter_queue)
         business = letter.rocket.keys if letter.key in (None, letter.message_id) else letter.key
         if letter.message_id is not None:

@@ -1,11 +1,10 @@
 """All that is looked for between letters: one line for each."""
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from itertools import chain
 
 from dlq.analyzers.groups import bursts, client_log, duplicates, incidents, stores, transactions
-from dlq.analyzers.groups.contract import Census, Context, Relation, Said, Together
+from dlq.analyzers.groups.contract import Census, Context, Relation, Said, Together, say_nothing
 from dlq.analyzers.groups.judged import Judged, Sharing, number_of
 
 ROUNDS: Sequence[Sequence[Relation]] = (
@@ -22,6 +21,7 @@ TOGETHER: Mapping[str | int, Together] = {
 }
 """Of a key's kind."""
 _KEYS = tuple(relation.keys for relation in EVERY if relation.keys is not None)
+_CONCLUDE = tuple(relation.conclude for relation in EVERY if relation.conclude is not say_nothing)
 
 
 def keys_of(letter: Sharing) -> list[int]:
@@ -36,4 +36,6 @@ def may_be_any(looked_for: Sequence[Relation], context: Context) -> bool:
 
 def find(letter: Judged, said: Said, context: Context) -> Judged:
     """A letter with all that was found of it, by what all rounds have said."""
-    return reduce(lambda found, relation: relation.conclude(found, said, context), EVERY, letter)
+    for conclude in _CONCLUDE:
+        letter = conclude(letter, said, context)
+    return letter

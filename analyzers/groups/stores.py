@@ -132,6 +132,8 @@ def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterat
 
 def _questions(one: Judged, context: Context) -> Iterator[tuple[Asked, list[str] | None]]:
     """Each asking of a store that may know a letter, and by which keys; None: it did not answer."""
+    if not context.asked:
+        return
     letter = _letter_of(one)
     for asked, has_answered in context.asked:
         settings = context.evidence[asked.name]

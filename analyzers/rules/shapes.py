@@ -142,7 +142,11 @@ class _Memory(Generic[_T]):
 
     def answer(self, letter: Letter) -> _T:
         """As another letter got it, or as it is asked now."""
-        told = self._of_shape(_shape(letter))
+        shape = _shape(letter)
+        told = self._told.get(shape)
+        if told is None and len(self._told) < MOST_SHAPES:
+            # Who asks may learn of the shape himself, and reads more of the first letter than of the others.
+            self._told[shape] = _Told()
         if told is None or told.credit <= 0:
             return self._ask(letter)
         found = told.find(letter)
@@ -151,12 +155,6 @@ class _Memory(Generic[_T]):
             return self._watch(letter, told)
         told.credit = min(told.credit + 1, _CREDIT)
         return found
-
-    def _of_shape(self, shape: _Shape) -> _Told[_T] | None:
-        told = self._told.get(shape)
-        if told is None and len(self._told) < MOST_SHAPES:
-            told = self._told[shape] = _Told()
-        return told
 
     def _watch(self, letter: Letter, told: _Told[_T]) -> _T:
         watched = Watched(letter)
