@@ -27,7 +27,7 @@ LONGEST_KEY = 8192
 """Characters of the values that an answer is remembered by."""
 _MOST_WAYS = 8
 """So many sets of values are compared; letters of a shape that are read in more ways are asked themselves."""
-_CREDIT, _PRICE = 256, 8
+_CREDIT, _PRICE = 128, 8
 """To watch what is read costs as much as several letters do, which others of the shape must have spared."""
 _BODY = {"body", "fetch_body"}
 
