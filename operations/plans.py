@@ -39,6 +39,7 @@ LEFT_OUT: Mapping[str, str] = {
     "not_allowed": "[replay] targets in the configuration does not let letters go there",
     "no_broker": "no configured broker is named for it: configure its source, or import with --broker",
     "same_key": "another letter of this plan is the same business message",
+    "sent_elsewhere": "the ledger knows: sent to another target, or may have been; --again takes it in",
     "twin_sent": "another letter of the same message was sent: name it by its id to send it, too",
     "risky": "it would be refused or harm the others, see below",
     "replayed": "the ledger knows: sent and confirmed",

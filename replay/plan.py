@@ -29,7 +29,7 @@ from dlq.core.interpreter import rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.core.text import sql_literal
-from dlq.replay import came_back, content, deadlines, planfile, still_queued, twins
+from dlq.replay import came_back, content, deadlines, elsewhere, planfile, still_queued, twins
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
@@ -69,6 +69,8 @@ class Wanted:
     keep_headers: Keep = False
     witness: bool = False
     edits: Edits = NO_EDITS
+    again: bool = False
+    """What was sent to another target, or may have been, goes to this one, too."""
     unwrap: bool = False
     """What remembers its failure in its body goes as the message in it; that names no letter."""
     actor: str | None = None
@@ -107,6 +109,7 @@ _NO_VERDICT = "no_verdict"
 _NOT_THERE = "not_there"
 _NOT_ALLOWED = "not_allowed"
 _TWIN_SENT = "twin_sent"
+_SENT_ELSEWHERE = "sent_elsewhere"
 _TEMPORARY = "temporary"
 _MAY_GO_AGAIN: Collection[State | None] = ("returned", "refused")
 """States of letters that the broker did not keep."""
@@ -184,6 +187,9 @@ class _Planner:
         self._origins = Origins(store)
         self._back: set[str] = set()
         self._sent: twins.Sent = {}
+        self._replays: pa.Table
+        """All that were sent, or may have been."""
+        self._elsewhere: elsewhere.Elsewhere = {}
         self._twins: Collection[str] = ()
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
@@ -199,6 +205,7 @@ class _Planner:
 
     def _letters(self, wanted: Wanted) -> Iterator[Letter]:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
+        self._replays = elsewhere.list_sent(replays)
         queued = still_queued.find_queued(self._store, self._settings)
         connection = views.connect(self._store, replays, queued=queued)
         committed = manifests.list_committed(self._store)
@@ -225,6 +232,8 @@ class _Planner:
             if (found := self._candidate(record, _as_judged(record, origin), place, advice, wanted))
         ]
         self._twins = twins.with_sent_twin(self._sent, rows)
+        is_known = rows["replay_state"].null_count < rows.num_rows
+        self._elsewhere = elsewhere.find_sent(self._replays, ids) if is_known else {}
         self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
         refused = [c.letter.key for c in candidates if states.get(c.letter.key) == "refused"]
@@ -295,6 +304,7 @@ class _Planner:
         against = _advised_against(candidate.record.record_id, candidate.advice, wanted)
         return (
             against
+            or self._sent_elsewhere(candidate, wanted)
             or self._twin_sent(candidate, wanted)
             or self._temporary(candidate, wanted)
             or self._not_there(candidate)
@@ -302,6 +312,16 @@ class _Planner:
             or self._risk(candidate, wanted)
             or self._no_room(candidate, wanted)
         )
+
+    def _sent_elsewhere(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        words = elsewhere.describe_sent(self._elsewhere, candidate.record.record_id, candidate.letter.key)
+        if words is None:
+            return None
+        if wanted.again:
+            self._tally.warn(f"it goes once more: {words}")
+            return None
+        self._tally.warn(f"left out: {words}; --again sends it to this target, too")
+        return _SENT_ELSEWHERE
 
     def _twin_sent(self, candidate: _Candidate, wanted: Wanted) -> str | None:
         record_id = candidate.record.record_id

@@ -74,6 +74,10 @@ _Fixed = Annotated[
         "--fixed", rich_help_panel=selecting.WHICH, help="Include fix_first: you have deployed the fix."
     ),
 ]
+_Again = Annotated[
+    bool,
+    typer.Option("--again", rich_help_panel=selecting.WHICH, help="Include what went to another target."),
+]
 _AnyAdvice = Annotated[
     bool,
     typer.Option(
@@ -128,6 +132,7 @@ def plan(
     unwrap: _Unwrap = False,
     fixed: _Fixed = False,
     any_advice: _AnyAdvice = False,
+    again: _Again = False,
     keep_headers: _KeepHeaders = False,
     witness: _Witness = False,
     apply_now: _ApplyNow = False,
@@ -154,7 +159,7 @@ def plan(
     changes = edits.read(edit) if edit is not None else edits.NO_EDITS
     selection = Selection(where, source, since, incident, failure)
     how = Wanted(
-        None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, unwrap, reason=reason
+        None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, again, unwrap, reason=reason
     )
     made = make_plan(context.desk_of(as_), PlanWanted(ids or (), selection, how))
     if not made.header.letters:

@@ -116,6 +116,7 @@ def _read_wanted(ask: Ask) -> PlanWanted:
         rate=_read_figure(form, "rate", 0),
         limit=None if limit is None else int(limit),
         any_advice=bool(form.text("any_advice")),
+        again=bool(form.text("again")),
         fixed=bool(form.text("fixed")),
         keep_headers=bool(form.text("keep_headers")),
         reason=form.text("reason") or None,

@@ -94,6 +94,26 @@ def test_letters_that_the_ledger_knows_are_left_out_by_their_state(plan: Plannin
     assert ids(plan, header) == [first[4].record_id, first[6].record_id]
 
 
+@pytest.mark.parametrize("named", [None, condition_of_ids(f"{number:032x}" for number in range(7))])
+def test_what_was_sent_to_another_target_is_left_out_and_said_unless_it_is_to_go_again(
+    plan: Planning, ledger: Ledger, named: str | None
+) -> None:
+    fill(plan.store, 7)
+    first = list(planfile.letters(plan.store, plan().plan))
+    ledger.claim("first", first[:6])
+    states = ("confirmed", "returned", "refused", "in_doubt", "planned")
+    ledger.record_results([Result(one.key, state) for one, state in zip(first, states, strict=False)])
+    other = plan(Wanted(where=named, to="queue:elsewhere"))
+    assert (other.letters, other.left_out) == (4, {"sent_elsewhere": 3})
+    assert {where for where in other.warnings if where.startswith("left out")} == {
+        f"left out: {state} at queue:orders; --again sends it to this target, too"
+        for state in ("confirmed", "in doubt", "sending")
+    }
+    again = plan(Wanted(where=named, to="queue:elsewhere", again=True))
+    assert (again.letters, again.left_out) == (7, {})
+    assert again.warnings["it goes once more: confirmed at queue:orders"] == 1
+
+
 def test_a_letter_without_origin_has_no_target(plan: Planning) -> None:
     segments.commit(plan.store, "orders", "p", 0, "copy", [letter(1, origin=None)], {})
     assert plan(Wanted(any_advice=True)).left_out == {"no_target": 1}
