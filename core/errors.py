@@ -34,6 +34,10 @@ class ConfigError(UsageError):
     """The configuration is wrong."""
 
 
+class NoLetters(UsageError):
+    """Nothing is captured yet."""
+
+
 class HarmRefused(UsageError):
     """Doing this would harm messages in the queue; `--force` insists."""
 
@@ -93,6 +97,10 @@ class ArchiveError(DlqError):
 
 class LedgerUnreachable(ArchiveError):
     """No connection to the ledger's server, or it refused the user or the password."""
+
+
+class TookTooLong(DlqError):
+    """A question to the archive was ended without an answer."""
 
 
 class Busy(DlqError):

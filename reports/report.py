@@ -13,7 +13,7 @@ from dlq.archive.store import Store
 from dlq.archive.views import Queued
 from dlq.core.clock import now
 from dlq.core.documents import Document
-from dlq.core.errors import UsageError
+from dlq.core.errors import NoLetters, UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Mask
 from dlq.core.suggestions import find_by_prefix, suggest
@@ -63,7 +63,7 @@ def make(
     """
     analysis = analyses.latest(store)
     if analysis is None and not any(manifest.rows for manifest in manifests.list_committed(store)):
-        raise UsageError("no analysis yet: run dlq analyze")
+        raise NoLetters("no analysis yet: run dlq analyze")
     if before is not None:
         before = _found(store, before)
     masker = None if masks is None else Masker(masks)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dlq.core.errors import ArchiveError, BrokerError, Busy, DlqError, UsageError
+from dlq.core.errors import ArchiveError, BrokerError, Busy, DlqError, TookTooLong, UsageError
 from dlq.web import agents_by_http, people
 from dlq.web.console import Ask, Console
 from dlq.web.forms import Form, read_form
@@ -21,7 +21,12 @@ from dlq.web.render import read_static, render
 
 _STATIC = "/static/"
 _NO_FORM = Form(())
-_STATUS: tuple[tuple[type[DlqError], int], ...] = ((Busy, 409), (BrokerError, 502), (ArchiveError, 503))
+_STATUS: tuple[tuple[type[DlqError], int], ...] = (
+    (Busy, 409),
+    (BrokerError, 502),
+    (ArchiveError, 503),
+    (TookTooLong, 503),
+)
 _Page = Callable[[Ask], Response]
 
 

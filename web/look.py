@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 from dlq.archive import analyses
 from dlq.archive.store import LocalStore
-from dlq.core.errors import DlqError, UsageError
+from dlq.core.errors import DlqError, TookTooLong, UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
 from dlq.replay.ledger import location
@@ -28,6 +28,7 @@ _FAR_SECONDS = 5.0
 """The same of what cannot be asked cheaply whether it has changed: a ledger's server, an object store."""
 _PATIENCE = 20.0
 """Seconds after which a question to the archive is ended: a condition may be anybody's."""
+_TOO_LONG = "this was ended after {:g} s: there is no answer; ask again, or ask for less"
 _MOST_KEPT = 200
 _MOST_MASKED = 10_000
 _RESTS = 9
@@ -121,16 +122,22 @@ class Look:
     @contextmanager
     def open(self) -> Iterator[Desk]:
         """A desk on the archive as it is now, with views of its own; a question that takes too long is ended.
-        Not within another: who waits for a second place while they hold one may wait for ever."""
+        Not within another: who waits for a second place while they hold one may wait for ever. Raises
+        TookTooLong."""
         if getattr(self._seated, "yes", False):
             raise RuntimeError("a look within a look")
         with self._seats:
             moment, connection = self._take()
-            watch = threading.Timer(_PATIENCE, connection.interrupt)
+            is_ended = threading.Event()
+            watch = threading.Timer(_PATIENCE, lambda: (is_ended.set(), connection.interrupt()))
             watch.start()
             self._seated.yes = True
             try:
                 yield replace(self._desk, views=cast("duckdb.DuckDBPyConnection", _Kept(connection)))
+            except DlqError as error:
+                if not is_ended.is_set():
+                    raise
+                raise TookTooLong(_TOO_LONG.format(_PATIENCE)) from error
             finally:
                 self._seated.yes = False
                 watch.cancel()

@@ -363,3 +363,22 @@ def test_kill_minus_nine_leaves_no_exchange_behind_the_end_of_a_plan(shop: Calla
     assert here.dlq("replay", "apply", plan).code == 0
     assert own_exchanges(here) == []
     once(here, plan)
+
+
+def test_what_went_back_does_not_go_to_another_target_unless_it_is_to_go_again(
+    shop: Callable[..., Shop],
+) -> None:
+    here = shop(30)
+    assert here.dlq("replay", "apply", here.plan("--limit", "20")).code == 0
+    other = here.rabbit.queue()
+    words = ("replay", "plan", "--any-advice", "--to", f"queue:{other}", "-o", "json")
+    planned = here.dlq(*words).json
+    assert (planned["selected"], planned["left_out"]) == (10, {"sent_elsewhere": 20})
+    said = f"confirmed at queue:{here.work}"
+    assert planned["warnings"][f"left out: {said}; --again sends it to this target, too"] == 20
+    assert here.dlq("replay", "apply", planned["plan"]).code == 0
+    assert (here.rabbit.depth(here.work), here.rabbit.depth(other)) == (20, 10)
+    third = f"queue:{here.rabbit.queue()}"
+    again = here.dlq("replay", "plan", "--any-advice", "--again", "--to", third, "-o", "json").json
+    assert (again["selected"], again["left_out"]) == (30, {})
+    assert again["warnings"][f"it goes once more: {said}"] == 20

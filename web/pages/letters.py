@@ -10,7 +10,7 @@ from dlq.archive import short_ids, views
 from dlq.archive.views import Position
 from dlq.core.causes import TRANSACTION_STATES, cause_in_words
 from dlq.core.clock import now
-from dlq.core.errors import UsageError
+from dlq.core.errors import NoLetters, TookTooLong, UsageError
 from dlq.core.failures import make_event
 from dlq.core.text import sql_literal
 from dlq.operations.desk import Desk
@@ -120,7 +120,7 @@ def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
 
     try:
         return read(read_report(ask))
-    except UsageError:
+    except (NoLetters, TookTooLong):
         return dict.fromkeys(_SHOWN, ())
 
 

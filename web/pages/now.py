@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from dlq.core.errors import UsageError
+from dlq.core.errors import NoLetters
 from dlq.operations.desk import Desk
 from dlq.operations.plans import list_plans
 from dlq.operations.reporting import describe_now
@@ -27,7 +27,7 @@ def show_now(ask: Ask) -> Response:
     look = ask.console.look
     try:
         document = read_report(ask)
-    except UsageError as error:
+    except NoLetters as error:
         return ask.page("empty", "dlq pull", text=str(error))
     return ask.page(
         "now",
@@ -47,7 +47,7 @@ def show_now(ask: Ask) -> Response:
 
 
 def read_report(ask: Ask) -> Mapping[str, Any]:
-    """The report without letters, masked. Raises UsageError where no letters are."""
+    """The report without letters, masked. Raises NoLetters where there are none."""
     return ask.console.look.keep("now", lambda desk: ask.mask(describe_now(desk)))
 
 

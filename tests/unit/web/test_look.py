@@ -23,7 +23,7 @@ from dlq.operations.desk import Desk
 from dlq.web import app
 from dlq.web.app import make_app
 from dlq.web.console import _IN_ALL, Ask
-from dlq.web.look import _AT_ONCE, Look
+from dlq.web.look import _AT_ONCE, Look, _Kept
 from dlq.web.pages import books
 
 OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
@@ -176,6 +176,27 @@ def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
 
     assert asyncio.run(ask_all()) == [200] * 82
     assert slow.times == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/failures", "/letters", "/incidents", "/transactions", "/plans/new?cause=x"]
+)
+def test_a_page_whose_reading_takes_too_long_says_so_and_shows_nothing_as_empty(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def ask_slowly(kept: _Kept, name: str) -> Any:
+        if name in ("execute", "sql"):
+            kept._connection.execute("SELECT count(*) FROM range(1000000000000) a, range(1000000)")
+        return getattr(kept._connection, name)
+
+    browser: Browser = serve()
+    monkeypatch.setattr("dlq.web.look._PATIENCE", 0.2)
+    monkeypatch.setattr(_Kept, "__getattr__", ask_slowly)
+    answer = browser.get(path)
+    assert answer.status_code == 503
+    assert "was ended after 0.2 s: there is no answer" in answer.text
+    assert "Nothing is captured yet" not in answer.text
+    assert "Pull now" not in answer.text
 
 
 @dataclass
