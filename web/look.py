@@ -129,7 +129,12 @@ class Look:
         with self._seats:
             moment, connection = self._take()
             is_ended = threading.Event()
-            watch = threading.Timer(_PATIENCE, lambda: (is_ended.set(), connection.interrupt()))
+
+            def end() -> None:
+                is_ended.set()
+                connection.interrupt()
+
+            watch = threading.Timer(_PATIENCE, end)
             watch.start()
             self._seated.yes = True
             try:
