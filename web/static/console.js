@@ -42,25 +42,56 @@
     addEventListener("pagehide", () => news.close());
   }
 
-  // Search as you type: the list of the same address, in the place of the list.
-  let waiting;
-  function searchSoon(form) {
+  // Search as you type: the list of the same address, in the place of the list. Until the answer to what
+  // stands in the fields is there, the list is of something else, and nothing may be done with it.
+  let waiting, asked = new AbortController();
+  function searchSoon(form, field) {
+    asked.abort();
     clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      const query = new URLSearchParams(new FormData(form));
-      for (const [name, value] of [...query]) if (!value) query.delete(name);
-      const address = query.size ? `${form.getAttribute("action")}?${query}` : form.getAttribute("action");
-      htmx.ajax("GET", address, { target: "#found", select: "#found", swap: "outerHTML" })
-        .then(() => { history.replaceState(null, "", address); prepare(document); });
-    }, 350);
+    const list = document.getElementById("found");
+    list.setAttribute("aria-busy", "true");
+    for (const acts of list.querySelectorAll("fieldset")) acts.disabled = true;
+    waiting = setTimeout(() => search(form, field), 350);
+  }
+
+  async function search(form, field) {
+    const { signal } = asked = new AbortController();
+    const query = new URLSearchParams(new FormData(form));
+    for (const [name, value] of [...query]) if (!value) query.delete(name);
+    const address = query.size ? `${form.getAttribute("action")}?${query}` : form.getAttribute("action");
+    try {
+      const answer = await fetch(address, { signal });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const found = page.getElementById("found");
+      refuse(form, field, found ? "" : page.querySelector(".refusal")?.textContent ?? "no answer: load the page again");
+      if (!found) return;
+      document.getElementById("found").replaceWith(found);
+      history.replaceState(null, "", address);
+      prepare(found);
+    } catch {
+      if (!signal.aborted) refuse(form, field, "the server does not answer");
+    }
+  }
+
+  // Said beside the field that was changed last.
+  function refuse(form, field, why) {
+    form.querySelector(".refusal")?.remove();
+    form.querySelector("[aria-invalid]")?.removeAttribute("aria-invalid");
+    if (!why) return;
+    const said = document.createElement("p");
+    said.className = "refusal";
+    said.setAttribute("role", "alert");
+    said.textContent = why;
+    field.setAttribute("aria-invalid", "true");
+    field.closest("label").after(said);
   }
 
   addEventListener("DOMContentLoaded", () => {
     prepare(document);
     for (const place of document.querySelectorAll("[data-live]")) follow(place);
     for (const form of document.querySelectorAll("form[data-live-search]")) {
-      form.addEventListener("input", () => searchSoon(form));
-      form.addEventListener("change", () => searchSoon(form));
+      form.addEventListener("input", (event) => searchSoon(form, event.target));
+      form.addEventListener("change", (event) => searchSoon(form, event.target));
     }
   });
 })();

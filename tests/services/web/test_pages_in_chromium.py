@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,3 +179,49 @@ def test_a_search_follows_what_is_typed(server: Server, browser: Page) -> None:
     wait_for(browser, "document.querySelectorAll('#found tbody tr').length === 1")
     assert before == 50
     assert "text=pwned" in browser.run("location.search")
+
+
+def type_in(browser: Page, name: str, text: str) -> None:
+    browser.run(
+        f"(field => {{ field.value = {json.dumps(text)};"
+        " field.dispatchEvent(new Event('input', {bubbles: true})); })"
+        f"(document.querySelector('[data-live-search] [name={name}]'))"
+    )
+
+
+def may_act(browser: Page) -> bool:
+    return bool(browser.run("document.querySelector('#chosen button[value=plan]').matches(':enabled')"))
+
+
+def test_a_slow_answer_to_what_was_typed_before_never_replaces_that_to_what_stands_there(
+    server: Server, browser: Page
+) -> None:
+    browser.open(base(server) + "/letters")
+    browser.hold("*text=m-1")
+    type_in(browser, "text", "m-1")
+    eventually(lambda: browser.run("1") == 1 and len(browser.held) == 1)
+    was_off = not may_act(browser)
+    type_in(browser, "text", "m-17")
+    chosen = "document.querySelector('#chosen [name=text]')?.value"
+    eventually(lambda: browser.run(chosen) == "m-17")
+    browser.release()
+    time.sleep(1.5)
+    assert (browser.run(chosen), browser.run("location.search")) == ("m-17", "?text=m-17")
+    assert browser.run("document.querySelectorAll('#chosen [name=id]').length") == 1
+    assert was_off
+    assert may_act(browser)
+
+
+def test_a_bad_condition_is_said_beside_its_field_and_is_not_in_the_address(
+    server: Server, browser: Page
+) -> None:
+    browser.open(base(server) + "/letters?text=m-17")
+    type_in(browser, "where", "nothing = '")
+    said = "document.querySelector('[name=where][aria-invalid]')?.closest('label').nextElementSibling"
+    eventually(lambda: "the condition is too deep, or no SQL" in (browser.run(f"{said}?.textContent") or ""))
+    assert browser.run("location.search") == "?text=m-17"
+    assert not may_act(browser)
+    type_in(browser, "where", "")
+    eventually(lambda: may_act(browser))
+    assert browser.run("document.querySelector('[aria-invalid], .filters .refusal')") is None
+    browser.problems.clear()  # the browser logs an answer of 400

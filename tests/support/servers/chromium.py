@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class Page:
         self._number = 0
         self.problems: list[str] = []
         self.requests: list[str] = []
+        self.held: list[str] = []
+        """Requests that `hold` keeps from the server."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -53,6 +55,19 @@ class Page:
             self.call("Page.handleJavaScriptDialog", accept=True)
         elif method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
+        elif method == "Fetch.requestPaused":
+            self.held.append(parameters["requestId"])
+
+    def hold(self, pattern: str) -> None:
+        """Keep requests of such addresses waiting, until `release`."""
+        self.call("Fetch.enable", patterns=[{"urlPattern": pattern}])
+
+    def release(self) -> None:
+        """Let all that wait go on; those that the page has given up are over."""
+        for one in self.held:
+            with suppress(AssertionError):
+                self.call("Fetch.continueRequest", requestId=one)
+        self.call("Fetch.disable")
 
     def open(self, url: str, width: int = 1200, height: int = 900, **media: str) -> None:
         """Navigate, and wait until the page has loaded. `media` are features, e.g. prefers_color_scheme."""
