@@ -213,6 +213,9 @@ class Counts(Markers):
     def address_settings(self, _address: str) -> Mapping[str, Any]:
         return {}
 
+    def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[object]:
+        return [self.attribute(*one) for one in wanted]
+
     def attribute(self, _resource: str, name: str) -> object:
         if name == "uptimeMillis":
             return time.monotonic_ns() // 10**6 + 10**9 - self._started
