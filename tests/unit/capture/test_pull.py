@@ -400,6 +400,19 @@ def test_a_crash_between_manifest_and_acknowledgement_doubles_nothing(
     assert len(set(ids(store))) == 20
 
 
+def test_what_the_broker_has_not_answered_may_come_again(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.put("orders.dlq", letter("a"))
+    monkeypatch.setattr(MemoryReading, "settled_position", lambda _reading: 0)
+    assert take(store, shop).acknowledged == 0
+    assert [manifest.settled for manifest in manifests.list_committed(store)] == [False]
+    monkeypatch.undo()
+    broker.put("orders.dlq", letter("a"))
+    again = take(store, shop)
+    assert (again.captured, again.recaptured, again.acknowledged) == (0, 1, 1)
+
+
 def test_a_source_is_locked_while_it_is_pulled(store: LocalStore, shop: MemoryConnector) -> None:
     with store.lock("source-orders"), pytest.raises(Busy, match="pid"):
         take(store, shop)

@@ -1,6 +1,7 @@
 """What operations do is what the command line does, in the name of who sits at the desk."""
 
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from dlq.connectors.memory import broker_at
 from dlq.core.errors import Busy, UsageError
-from dlq.operations.applying import apply_plan, reconcile_plan, stop_plan
+from dlq.operations.applying import apply_plan, code_of_states, reconcile_plan, stop_plan
 from dlq.operations.books import list_audit, verify_books
 from dlq.operations.desk import Desk, Notes
 from dlq.operations.dismissing import dismiss_letters, reopen_letters, why_not_dismiss
@@ -71,6 +72,25 @@ def test_letters_go_back_by_the_consent_of_another_and_once(pulled: Desk, folder
     told = {(one["actor"], one["action"]) for one in list_audit(pulled, subject=plan)}
     assert {("ann", "plan"), ("bob", "approve"), ("carl", "apply")} <= told
     assert verify_books(pulled)["balanced"]
+
+
+def test_a_letter_that_was_sent_is_not_dismissed(pulled: Desk) -> None:
+    apply_plan(pulled, approved(pulled))
+    assert dismiss_letters(pulled, (), Selection("true"), "all of it") == {"dismissed": 0, "known": 5}
+    assert verify_books(pulled)["sources"][0]["replayed"] == 5
+
+
+@pytest.mark.parametrize(
+    ("became", "code"),
+    [
+        ({"confirmed": 2}, ExitCode.DONE),
+        ({"confirmed": 2, "returned": 1}, ExitCode.PARTLY),
+        ({"confirmed": 2, "refused": 1}, ExitCode.PARTLY),
+        ({"confirmed": 2, "refused": 1, "in_doubt": 1}, ExitCode.IN_DOUBT),
+    ],
+)
+def test_letters_in_doubt_decide_how_an_apply_ends(became: dict[str, int], code: ExitCode) -> None:
+    assert code_of_states(Counter(became)) is code
 
 
 def test_a_plan_is_applied_in_a_thread_of_a_server_too(pulled: Desk, folder: Path) -> None:
