@@ -1,8 +1,8 @@
-"""Break each promise on purpose, and see that a test notices: `.venv/bin/python tests/mutations.py [ROOM ...]`.
+"""Break sixty promises on purpose, and see that a test notices: `python tests/mutations.py [ROOM …]`.
 
-`mutations.txt` has six changes of each room's code: what breaks, the test that catches it, the file, and the
-lines that go (`-`) and come (`+`). Each is made in a copy of the project that is imported instead of it, in this
-process's children too; then its test runs there, and has to fail. Before that all of them pass unchanged.
+`mutations.txt` lists six changes of each room's code: what breaks, the test that catches it, the file, and
+the lines that go (`-`) and come (`+`). Each is made in a copy of the project, which is imported in place of
+it, by the children of a test too; there its test has to fail. Before that, all pass without any change.
 """
 
 import os
@@ -72,9 +72,9 @@ def _run(copy: Path, tests: Sequence[str], rows: str) -> int:
     """Run tests in a copy, whose folders are found as `dlq` before those that are installed."""
     words = ["-m", "pytest", "-qx", "-p", "no:cacheprovider", "-m", rows, *tests]
     environment = os.environ | {"PYTHONPATH": str(copy / "typings"), "PYTHONDONTWRITEBYTECODE": ""}
-    done = subprocess.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, check=False)
-    if done.returncode not in (_PASSED, _FAILED) or (len(tests) > 1 and done.returncode):
-        sys.stderr.write((done.stdout + done.stderr).decode(errors="replace")[-2_000:])
+    done = subprocess.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True)
+    if done.returncode not in (_PASSED, _FAILED) or (done.returncode and len(tests) > 1):
+        sys.stderr.write((done.stdout + done.stderr)[-2_000:])
     return done.returncode
 
 
@@ -93,7 +93,8 @@ def _tell_caught(project: Path, mutations: Sequence[Mutation]) -> list[bool]:
     with _copied(project) as copy:
         for each in mutations:
             caught.append(_is_caught(copy, each))
-            print(" | ".join((each.breaks, each.test if caught[-1] else "SURVIVES", each.command)), flush=True)
+            by = each.test if caught[-1] else "NOTHING: it survives"
+            print(f"{each.breaks} | {by} | {each.command}", flush=True)
     return caught
 
 

@@ -9,7 +9,7 @@ TABLE = read_table()
 
 
 def is_there(test: str) -> bool:
-    """Whether a test is in its file, or, where a class of it is named, in a contract that the class inherits."""
+    """Whether a test is in its file, or in a contract that the class inherits which is named."""
     file, *classes, name = test.split("::")
     own = (ROOT / file).read_text()
     contracts = (path.read_text() for path in (ROOT / "tests" / "support").glob("*contract.py"))

@@ -92,6 +92,12 @@ def test_an_empty_archive_has_an_empty_page(tmp_path: Path) -> None:
     assert (list(page.rows), page.is_more, page.last, page.count()) == ([], False, None, 0)
 
 
+def test_a_source_that_nobody_knows_is_refused_with_the_one_meant(books: Desk) -> None:
+    """It must not look like one without letters."""
+    with pytest.raises(UsageError, match="did you mean 'orders'"):
+        list_letters(books, LettersWanted(Selection(sources=["order"])))
+
+
 def test_unknown_columns_are_refused_with_the_one_meant(books: Desk) -> None:
     assert read_columns("body, source") == ["body", "source"]
     with pytest.raises(UsageError, match="did you mean 'source'"):

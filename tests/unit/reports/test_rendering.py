@@ -76,6 +76,13 @@ def test_html_of_strangers_is_text() -> None:
     assert json.loads(data) == document
 
 
+def test_no_element_of_a_report_is_made_by_strangers(store: LocalStore) -> None:
+    shown = rendered("html", store).split("<script")[0]
+
+    assert "<img" not in shown
+    assert "&lt;img src=x onerror=alert(1)&gt;" in shown
+
+
 def test_the_content_security_policy_names_the_script_and_the_style_by_their_hashes(
     store: LocalStore,
 ) -> None:
