@@ -26,6 +26,8 @@ _COMMANDS = {"make check": "not (slow or thorough)", "make test": "not thorough"
 """Command -> which rows of a test it runs."""
 _PASSED, _FAILED = 0, 1
 """How pytest ends; all else, such as a file that cannot be imported, proves nothing."""
+_SECONDS = 300
+"""A test that a change keeps from ending has noticed it."""
 _AT_ONCE = 2
 
 
@@ -70,7 +72,7 @@ def _copied(project: Path) -> Iterator[Path]:
 
 def _run(copy: Path, tests: Sequence[str], rows: str) -> int:
     """Run tests in a copy, whose folders are found as `dlq` before those that are installed."""
-    words = ["-m", "pytest", "-qx", "-p", "no:cacheprovider", "-m", rows, *tests]
+    words = ["-m", "pytest", "-qx", "-p", "no:cacheprovider", f"--timeout={_SECONDS}", "-m", rows, *tests]
     environment = os.environ | {"PYTHONPATH": str(copy / "typings"), "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True)
     if done.returncode not in (_PASSED, _FAILED) or (done.returncode and len(tests) > 1):

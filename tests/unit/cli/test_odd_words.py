@@ -68,6 +68,22 @@ def test_an_empty_value_is_refused_and_chooses_nothing(
     assert sorted(archive.list("")) == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ls --failure=", "ls --incident=", "ls --source=", "report --since=", "export - --where=",
+        "replay plan --failure=", "dismiss --failure= --reason=expected",
+    ],
+)  # fmt: skip
+def test_an_option_that_chooses_letters_and_is_empty_is_named(
+    archive: LocalStore, capfd: pytest.CaptureFixture[str], words: str
+) -> None:
+    """A shell makes it of a variable that is not set."""
+    assert run(words.split()) == 2
+    option = words.partition("=")[0].split()[-1]
+    assert capfd.readouterr().err == f"dlq: {option} is empty: give it a value, or leave it out\n"
+
+
 FILES = {"file", "client_log", "body", "out", "edit", "folder", "config"}
 
 
