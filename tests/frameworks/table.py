@@ -63,10 +63,11 @@ class Framework(NamedTuple):
         """That is pinned. Raises LookupError."""
         package = rf"(?:^\W*|<artifactId>){re.escape(self.package)}"
         pinned = re.compile(rf'{package}(?:==|": "| v|</artifactId><version>)([\w.]+)', re.MULTILINE)
-        found = (pinned.search(path.read_text()) for path in sorted(HERE.glob("clients/*")))
+        files = [*sorted(HERE.glob("clients/*")), HERE.parents[1] / "requirements" / "frameworks.in"]
+        found = (pinned.search(path.read_text()) for path in files)
         version = next((match[1] for match in found if match), None)
         if version is None:
-            raise LookupError(f"no file of clients/ pins {self.package}")
+            raise LookupError(f"no file of clients/, nor requirements/frameworks.in, pins {self.package}")
         return version
 
     @property
