@@ -62,7 +62,9 @@ class Framework(NamedTuple):
     def version(self) -> str:
         """That is pinned. Raises LookupError."""
         package = rf"(?:^\W*|<artifactId>){re.escape(self.package)}"
-        pinned = re.compile(rf'{package}(?:==|": "| v|</artifactId><version>)([\w.]+)', re.MULTILINE)
+        pinned = re.compile(
+            rf'{package}(?:\[[\w,]+\])?(?:==|": "| v|</artifactId><version>)([\w.]+)', re.MULTILINE
+        )
         files = [*sorted(HERE.glob("clients/*")), HERE.parents[1] / "requirements" / "frameworks.in"]
         found = (pinned.search(path.read_text()) for path in files)
         version = next((match[1] for match in found if match), None)
