@@ -16,6 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from support.environments import ROOT, release_script
+from support.waiting import PATIENCE
 
 TEXT = (ROOT / "Containerfile").read_text(encoding="utf-8")
 USER = 10001
@@ -154,7 +155,7 @@ def test_what_it_is_given_to_write_is_the_archive_and_tmp(image: Path) -> None:
 def test_a_stop_ends_a_pull_as_ctrl_c_does(image: Path, number: signal.Signals) -> None:
     """Of a broker that takes the connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(60)
+        silent.settimeout(PATIENCE)
         port = silent.getsockname()[1]
         (image / "var/lib/dlq/dlq.toml").write_text(
             f'[brokers.shop]\nkind = "kafka"\nurl = "kafka://127.0.0.1:{port}"\n'
@@ -164,7 +165,7 @@ def test_a_stop_ends_a_pull_as_ctrl_c_does(image: Path, number: signal.Signals) 
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             taken, _ = silent.accept()
             running.send_signal(number)
-            _, said = running.communicate(timeout=60)
+            _, said = running.communicate(timeout=PATIENCE)
             taken.close()
     assert running.returncode == 130, said
     assert said.splitlines()[-1].startswith("dlq: interrupted")
