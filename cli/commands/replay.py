@@ -43,8 +43,7 @@ _To = Annotated[
         metavar="PLACE",
         rich_help_panel=_WHERE_TO,
         show_default=False,
-        help="failed (default), origin, group, resume (half messages), queue:NAME, topic:NAME, "
-        "exchange:NAME/KEY.",
+        help="failed (default), origin, group, resume, queue:NAME, topic:NAME, exchange:NAME/KEY.",
     ),
 ]
 _Rate = Annotated[
