@@ -166,7 +166,7 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     fill(store, 1500, body=str(tmp_path).encode(), key=str(tmp_path))
     queue = QueueFile(tmp_path / "queue")
     with brokers(config, queue) as some:
-        plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
+        plan = make(store, config, Wanted(to=f"queue:{tmp_path}", again=True), some).plan
     words = {host: hosts_word(host, store, ledger_server, plan, queue) for host in ("north", "south")}
     words["north"] += ["written", "100", f"{int(signal.SIGKILL)}"]
     hosts = [subprocess.Popen(word, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for word in words.values()]
@@ -205,7 +205,7 @@ def test_a_host_that_was_stopped_sends_nothing_of_what_another_took_over(
     fill(store, 300, body=str(tmp_path).encode(), key=str(tmp_path))
     queue = QueueFile(tmp_path / "queue")
     with brokers(config, queue) as some:
-        plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
+        plan = make(store, config, Wanted(to=f"queue:{tmp_path}", again=True), some).plan
     strike = [place, "50", f"{int(signal.SIGSTOP)}"]
     word = [*hosts_word("north", store, ledger_server, plan, queue), *strike]
     north = subprocess.Popen(word, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
