@@ -355,9 +355,9 @@ _OF_THE_QUEUE = (BrokerError, NotFound)
 """How brokers that end more than the consumer say that a queue was deleted or purged: ActiveMQ's "Queue
 deleted" and "Unmatched acknowledge", and AMQP 1.0's `amqp:resource-deleted`."""
 _ENDED = (
-    "the broker ended the consumer while {:,} letters were still to come: if the queue was deleted, they are "
-    "gone, and what came afterwards, or lies there now, are letters of a new queue of its name; nothing "
-    "shows it"
+    "the broker ended the reading before {:,} messages had come: if the queue was deleted or purged, they "
+    "are gone, and what came afterwards, or lies there now, are letters of a new queue of its name; nothing "
+    "shows which"
 )
 
 

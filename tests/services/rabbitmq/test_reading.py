@@ -23,7 +23,7 @@ from support.waiting import SOON, eventually
 
 from dlq.archive.store import LocalStore
 from dlq.capture.attempt import Tally
-from dlq.capture.pull import PullOptions, proven_depth, pull
+from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
 from dlq.connectors.base import Reading, ReadRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import HarmRefused
@@ -300,6 +300,28 @@ def _delete_host(rabbit: Rabbit, _queue: str) -> None:
     rabbit.node.api("DELETE", "vhosts", rabbit.vhost)
 
 
+def drain_and_end(rabbit: Rabbit, queue: str, folder: Path, end: Callable[[], None]) -> PullResult:
+    """A drain, in which `end` is called once some letters are durable."""
+    connector, source = RabbitConnector(rabbit.broker()), request(queue).source
+    ended: list[str] = []
+
+    def end_once(tally: Tally, _total: int | None) -> None:
+        if tally.captured and not ended:
+            ended.append(queue)
+            end()
+
+    done = pull(
+        LocalStore(str(folder)),
+        connector,
+        source,
+        PullOptions("drain"),
+        progress=end_once,
+        depth=lambda: proven_depth(connector.gauge(source)),
+    )
+    assert ended
+    return done
+
+
 @on_private_nodes
 @pytest.mark.parametrize(
     ("kind", "end"), [("quorum", _delete), ("classic", _make_again), ("quorum", _delete_host)]
@@ -307,26 +329,10 @@ def _delete_host(rabbit: Rabbit, _queue: str) -> None:
 def test_letters_of_a_queue_that_is_deleted_in_mid_drain_are_gone(
     rabbit: Rabbit, tmp_path: Path, kind: str, end: Callable[[Rabbit, str], None]
 ) -> None:
-    queue, store = rabbit.queue(kind), LocalStore(str(tmp_path))
+    queue = rabbit.queue(kind)
     rabbit.fill(queue, 9_000)
-    connector, source = RabbitConnector(rabbit.broker()), request(queue).source
-    ended: list[str] = []
-
-    def end_once(tally: Tally, _total: int | None) -> None:
-        if tally.captured and not ended:
-            ended.append(queue)
-            end(rabbit, queue)
-
-    done = pull(
-        store,
-        connector,
-        source,
-        PullOptions("drain"),
-        progress=end_once,
-        depth=lambda: proven_depth(connector.gauge(source)),
-    )
+    done = drain_and_end(rabbit, queue, tmp_path, lambda: end(rabbit, queue))
     rabbit.node.api("PUT", "vhosts", rabbit.vhost)
-    assert ended
     assert done.partial
     assert (done.snapshot, done.left, done.gone) == (9_000, 0, 9_000 - done.captured - done.recaptured)
 
@@ -338,24 +344,12 @@ def test_letters_of_a_queue_that_is_made_again_and_filled_are_not_taken_for_thos
 ) -> None:
     queue = rabbit.queue(kind)
     rabbit.fill(queue, 9_000)
-    connector, source = RabbitConnector(rabbit.broker()), request(queue).source
-    ended: list[str] = []
 
-    def end_once(tally: Tally, _total: int | None) -> None:
-        if tally.captured and not ended:
-            ended.append(queue)
-            _make_again(rabbit, queue)
-            rabbit.fill(queue, 12_000)
+    def fill_anew() -> None:
+        _make_again(rabbit, queue)
+        rabbit.fill(queue, 12_000)
 
-    done = pull(
-        LocalStore(str(tmp_path)),
-        connector,
-        source,
-        PullOptions("drain"),
-        progress=end_once,
-        depth=lambda: proven_depth(connector.gauge(source)),
-    )
-    assert ended
+    done = drain_and_end(rabbit, queue, tmp_path, fill_anew)
     assert done.partial
     assert any("letters of a new queue of its name" in note for note in done.notes)
 
@@ -367,24 +361,7 @@ def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
     first, second = sorted(rabbit.queue("classic") for _ in range(2))
     rabbit.fill(first, 9_000)
     rabbit.fill(second, 10)
-    connector = RabbitConnector(rabbit.broker())
-    source = request("dlq-test-*").source
-    ended: list[str] = []
-
-    def end_once(tally: Tally, _total: int | None) -> None:
-        if tally.captured and not ended:
-            ended.append(first)
-            _delete(rabbit, first)
-
-    done = pull(
-        LocalStore(str(tmp_path)),
-        connector,
-        source,
-        PullOptions("drain"),
-        progress=end_once,
-        depth=lambda: proven_depth(connector.gauge(source)),
-    )
-    assert ended
+    done = drain_and_end(rabbit, "dlq-test-*", tmp_path, lambda: _delete(rabbit, first))
     assert done.partial
     assert (done.snapshot, done.left) == (9_010, 0)
     assert done.gone == 9_010 - done.captured - done.recaptured > 0
