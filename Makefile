@@ -76,7 +76,7 @@ test-all:
 	@$(MAKE) --no-print-directory --jobs 2 lint every-test
 
 unit:
-	$(BIN)/python -m pytest --quiet --numprocesses 3 --dist loadfile -m "not (spark or slow or thorough)" tests/unit
+	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile -m "not (spark or slow or thorough)" tests/unit
 
 promises:
 	$(PYTEST) -m "not (thorough or frameworks)" tests
