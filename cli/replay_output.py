@@ -35,6 +35,10 @@ def show_plan(context: Context, made: Made) -> None:
     _section(context, "stripped", header.stripped, {})
     _section(context, "left out", header.left_out, LEFT_OUT)
     _section(context, "mind", header.warnings, {})
+    if header.owners:
+        out("\nowners of consumers say")
+    for word in header.owners:
+        out(f"  {for_terminal(word)}", soft_wrap=True)
     _show_still_queued(context, made.document)
     if made.differences:
         out("\nchanged")
@@ -134,6 +138,27 @@ def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
         )
     elif counts["not_sent"]:
         context.console.print(f"\nNext: dlq replay apply {document['plan']}")
+
+
+def show_checked(context: Context, document: Mapping[str, Any]) -> None:
+    """What the consumers say of a plan's messages, a line each."""
+    out = context.console.print
+    for one in document["consumers"]:
+        missing = [record_id[:12] for record_id in one["not_processed"]]
+        named = (
+            ": " + ", ".join(missing[:_MOST_ROWS]) + (", …" if len(missing) > _MOST_ROWS else "")
+            if missing
+            else ""
+        )
+        unknown = f", {one['unknown']:,} unknown" if one["unknown"] else ""
+        out(
+            f"{one['consumer']}: {one['processed']:,} processed, {len(missing):,} not{named}{unknown}",
+            soft_wrap=True,
+        )
+    if document["unasked"]:
+        out(
+            f"{document['unasked']:,} of {document['confirmed']:,}: no consumer's program (verify) knows them"
+        )
 
 
 def show_plans(context: Context, plans: Sequence[Mapping[str, Any]]) -> None:

@@ -12,7 +12,10 @@ from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import (
     AUTO,
     EVIDENCE_KINDS,
+    OWNER_WORDS,
     RETAIN_STATES,
+    Broker,
+    Consumer,
     Evidence,
     Profile,
     Serve,
@@ -43,17 +46,13 @@ def check(settings: Settings) -> None:
         raise ConfigError("archive is empty; name a folder, or s3://bucket/path")
     _check_urls(settings)
     for broker in settings.brokers.values():
-        _sound(f"brokers.{broker.name}.timeout", units.wait_seconds, broker.timeout)
-        if isinstance(broker.witness, str) and broker.witness != AUTO:
-            raise ConfigError(
-                f"brokers.{broker.name}.witness must be true, false or {AUTO!r}, "
-                f"not {quote_value(broker.witness)}"
-            )
-        kind_of(broker.kind).check(f"brokers.{broker.name}", broker)
+        _check_broker(f"brokers.{broker.name}", broker)
     for source in settings.sources.values():
         _check_source(f"sources.{source.name}", source, settings)
     for store in settings.evidence.values():
         _check_store(f"evidence.{store.name}", store)
+    for consumer in settings.consumers.values():
+        _check_consumer(f"consumers.{consumer.name}", consumer)
     for rule in settings.rules:
         _one_of(f"rules.{rule.name}.cause", rule.cause, CAUSES)
         _one_of(f"rules.{rule.name}.advice", rule.advice, ADVICE)
@@ -69,6 +68,15 @@ def check(settings: Settings) -> None:
     _sound("replay.ramp_wait", units.seconds_ahead, settings.replay.ramp_wait)
     _sound("replay.approval_time", units.seconds_ahead, settings.replay.approval_time)
     _check_serve(settings.serve)
+
+
+def _check_broker(place: str, broker: Broker) -> None:
+    _sound(f"{place}.timeout", units.wait_seconds, broker.timeout)
+    if isinstance(broker.witness, str) and broker.witness != AUTO:
+        raise ConfigError(
+            f"{place}.witness must be true, false or {AUTO!r}, not {quote_value(broker.witness)}"
+        )
+    kind_of(broker.kind).check(place, broker)
 
 
 def _check_serve(serve: Serve) -> None:
@@ -128,6 +136,14 @@ def _check_profile(place: str, profile: Profile) -> None:
     _one_of(f"{place}.mode", profile.mode, _MODES)
     _sound(f"{place}.max_time", units.seconds_ahead, profile.max_time)
     _sound(f"{place}.alarm_timeout", units.wait_seconds, profile.alarm_timeout)
+
+
+def _check_consumer(place: str, consumer: Consumer) -> None:
+    _one_of(f"{place}.replay", consumer.replay, OWNER_WORDS)
+    _sound(f"{place}.holds_for", units.seconds_ahead, consumer.holds_for)
+    _sound(f"{place}.verify_timeout", units.wait_seconds, consumer.verify_timeout)
+    if not consumer.sources:
+        raise ConfigError(f"{place}.sources is empty; name the sources whose letters it has consumed")
 
 
 def _check_source(place: str, source: Source, settings: Settings) -> None:

@@ -18,6 +18,7 @@ from dlq.core.errors import ConfigError
 from dlq.core.settings import (
     Analysis,
     Broker,
+    Consumer,
     Evidence,
     Ledger,
     Mask,
@@ -37,7 +38,13 @@ from dlq.core.text import quote_value, shorten
 LONGEST_NAME = 100
 """Characters: of brokers and sources there are files and locks, and no file system has room for 256."""
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
-_NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": Evidence, "profiles": Profile}
+_NAMED: Mapping[str, type] = {
+    "brokers": Broker,
+    "sources": Source,
+    "evidence": Evidence,
+    "consumers": Consumer,
+    "profiles": Profile,
+}
 _LISTED: Mapping[str, type] = {"rules": Rule, "mask": Mask}
 _SINGLE: Mapping[str, type] = {
     "retain": Retain,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 AUTO = "auto"
 """`witness`: on where it is of use."""
 EVIDENCE_KINDS = ("rocketmq-dedup", "shine-mq")
+OWNER_WORDS = ("safe", "check_first", "never")
 RETAIN_STATES = ("replayed", "dismissed", "waiting")
 """Letters that retention may remove: replayed = confirmed; waiting = not, and nothing of them is open."""
 
@@ -80,6 +81,25 @@ class Evidence:
     """What the listener calls its application; default: the letter's consumer group."""
     window: str = "24h"
     """How long the listener keeps a record (dedupRecordReserveMinutes)."""
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """What the owner of a consumer knows of replays to it (`dlq.replay.owners`)."""
+
+    name: str
+    sources: tuple[str, ...]
+    """Names or patterns of the sources whose letters it has consumed."""
+    replay: str | None = None
+    """One of OWNER_WORDS; None: dlq's own advice stands."""
+    because: str | None = None
+    holds_for: str | None = None
+    """How long the word is true of a message, counted from its oldest known time."""
+    before: str | None = None
+    """What a person does before a replay."""
+    verify: tuple[str, ...] = ()
+    """A program, run without a shell, that reports which messages were processed (`dlq replay check`)."""
+    verify_timeout: str = "30s"
 
 
 @dataclass(frozen=True)
@@ -207,6 +227,7 @@ class Settings:
     sources: Mapping[str, Source] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    consumers: Mapping[str, Consumer] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     retain: Retain = field(default_factory=Retain)
     mask: tuple[Mask, ...] = ()

@@ -20,6 +20,7 @@ from dlq.core.suggestions import suggest
 from dlq.core.text import sql_literal
 from dlq.core.units import human_bytes
 from dlq.operations.desk import Desk
+from dlq.operations.owners import describe_owners_of
 from dlq.operations.selecting import EVERY, Selection, choose
 from dlq.operations.views import open_views, read_events
 from dlq.replay.letters import Place
@@ -141,7 +142,7 @@ def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained
         if explained:
             steps = {"explain": _explain(desk, connection, found, record_id)}
             found |= steps if masker is None else masker.document(steps)
-    return found
+    return found | {"owners": describe_owners_of(found, desk.settings)}
 
 
 def _explain(

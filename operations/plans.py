@@ -184,6 +184,7 @@ def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
         "told_by_letters": dict(header.told_by_letters),
         "stripped": dict(header.stripped),
         "warnings": dict(header.warnings),
+        "owners": list(header.owners),
         "actor": header.actor,
         "reason": header.reason,
         "audience": {target: list(receivers) for target, receivers in header.audience.items()},

@@ -2,26 +2,21 @@
 the next one does what it still can."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dlq.connectors import whose
 from dlq.core import bounded_json, units
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
-from dlq.core.errors import DlqError, UsageError
+from dlq.core.errors import DlqError
 from dlq.core.logs import Log
 from dlq.operations.at_once import Stop
 from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode, code_of, worst
 from dlq.operations.profile import Task
+from dlq.operations.programs import tell_program
 from dlq.operations.progress import Line
 from dlq.operations.pulling import KEYS, pull_one, take_all
 from dlq.operations.sources import RUNS
@@ -209,7 +204,14 @@ class _Run:
         said = read_events(self._desk)
         queued = still_queued.find_queued(self._desk.store, self._desk.settings)
         self._report = report.make(
-            self._desk.store, known, masks, None, with_letters, events=said, queued=queued
+            self._desk.store,
+            known,
+            masks,
+            None,
+            with_letters,
+            events=said,
+            queued=queued,
+            settings=self._desk.settings,
         )
 
     def _write_report(self, format_: str, path: str) -> None:
@@ -302,32 +304,6 @@ class _Run:
             "counts": (self._report or {}).get("counts", {}),
             "reports": outcome.reports,
         }
-        _tell_alarm(profile.on_alarm, document, profile.alarm_timeout, self._clock.seconds_left())
+        limit, left = units.seconds(profile.alarm_timeout), self._clock.seconds_left()
+        tell_program(profile.on_alarm, document, limit if left is None else min(limit, max(_SHORTEST, left)))
         self._log("alarm_sent", command=profile.on_alarm[0])
-
-
-def _tell_alarm(command: Sequence[str], document: Mapping[str, Any], limit: str, left: float | None) -> None:
-    """Run `command`, never by a shell, with `document` as JSON on its standard input.
-
-    Its output goes to standard error. Raises UsageError when it does not start, fails, or takes too long;
-    then it is killed with all that it has started.
-    """
-    whose.check_program(command[0])
-    seconds = units.seconds(limit)
-    seconds = seconds if left is None else min(seconds, max(_SHORTEST, left))
-    try:
-        process = subprocess.Popen(  # noqa: S603 (the profile's own command, as a list: no shell reads it)
-            list(command), stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), start_new_session=True
-        )
-    except OSError as error:
-        raise UsageError(f"{command[0]} does not start: {error.strerror}") from error
-    try:
-        process.communicate(json.dumps(document, default=str).encode(), timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{command[0]} did not end within {units.human_seconds(seconds)}") from error
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.returncode:
-        raise UsageError(f"{command[0]} ended with code {process.returncode}")

@@ -37,6 +37,7 @@ def make_report(desk: Desk, wanted: ReportWanted) -> Document:
         read_events(desk),
         None if opened else still_queued.find_queued(desk.store, desk.settings),
         opened,
+        desk.settings,
     )
 
 

@@ -39,6 +39,7 @@ from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, make_outgoing, replay_key, transaction_of
 from dlq.replay.load import PLANNED_COLUMNS, Loader
 from dlq.replay.origins import Origins
+from dlq.replay.owners import TIMES, Owners, oldest_of
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
 from dlq.replay.unwrapping import unwrap
@@ -185,6 +186,7 @@ class _Planner:
         self._destinations = Destinations(brokers, self._tally.warn)
         self._moment = now()
         self._origins = Origins(store)
+        self._owners = Owners(settings, self._moment)
         self._back: set[str] = set()
         self._sent: twins.Sent = {}
         self._replays: pa.Table
@@ -213,7 +215,8 @@ class _Planner:
         loader = Loader(self._store, PLANNED_COLUMNS)
         self._sent = twins.find_sent(connection)
         try:
-            for batch in views.segment_rows(connection, wanted.condition(), _CHOSEN):
+            columns = (*_CHOSEN, "source", *TIMES) if self._settings.consumers else _CHOSEN
+            for batch in views.segment_rows(connection, wanted.condition(), columns):
                 for rows in _by_segment(batch):
                     yield from self._pick(rows, loader, wanted)
         finally:
@@ -227,7 +230,7 @@ class _Planner:
         candidates = [
             found
             for record, place, advice, origin in zip(
-                loader.records(places), places, rows["advice"].to_pylist(), origins, strict=True
+                loader.records(places), places, self._advice(rows), origins, strict=True
             )
             if (found := self._candidate(record, _as_judged(record, origin), place, advice, wanted))
         ]
@@ -245,6 +248,18 @@ class _Planner:
             else:
                 self._count(candidate, wanted)
                 yield candidate.letter
+
+    def _advice(self, rows: pa.RecordBatch) -> Iterator[str | None]:
+        """The verdict's advice of each, as the owners of consumers leave it."""
+        advice = rows["advice"].to_pylist()
+        if not self._settings.consumers:
+            yield from advice
+            return
+        times = (rows[name].cast(pa.int64()).to_pylist() for name in TIMES)
+        for advised, source, *known in zip(advice, rows["source"].to_pylist(), *times, strict=True):
+            oldest = oldest_of(known)
+            self._owners.count(source, oldest)
+            yield self._owners.advise(source, advised, oldest)
 
     def _without_dismissed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Nothing takes these in but `dlq dismiss --undo`."""
@@ -455,6 +470,7 @@ class _Planner:
             unwrapped=len(tally.unwrapped),
             actor=wanted.actor,
             reason=wanted.reason,
+            owners=self._owners.describe(),
             private=sorted(tally.private & tally.targets.keys()),
         )
         digest = draft.digest(header)

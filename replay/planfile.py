@@ -102,6 +102,8 @@ class Header:
     actor: str | None = None
     """Who made it; None in a plan of an older dlq."""
     reason: str | None = None
+    owners: Sequence[str] = ()
+    """What the owners of its consumers say of a replay."""
     private: Sequence[str] = ()
     """Targets to which the plan has a way of its own (`SendRequest.private`); none in a plan of an older dlq,
     which sends as that said."""

@@ -92,6 +92,7 @@ def _head(letter: Document) -> Group:
         style = ADVICE_STYLES.get(letter["advice"], "")
         reason = letter["advice_reason"] or letter["advice_meaning"]
         lines.append(Text.assemble("Advice: ", (letter["advice"], f"bold {style}"), f": {_safe(reason)}"))
+    lines += [Text(f"Owner: {_safe(word)}") for word in letter.get("owners", ())]
     return Group(*lines)
 
 

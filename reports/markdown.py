@@ -191,6 +191,7 @@ _SECTIONS: Sequence[tuple[str, Callable[[Document], str]]] = (
     ("Causes by source", _matrix),
     ("Most frequent failures", _fingerprints),
     ("Advice", _rows("advice", "advice", ">letters", ">waiting", "meaning")),
+    ("Owners of consumers say", _rows("owners", "says")),
     ("Duplicates", _rows("duplicates", "kind", ">groups", ">letters")),
     ("Transactions", _rows("transactions", "state", ">transactions", ">copies", ">checks")),
     ("Replays", _rows("replay_states", "replay_state", ">letters")),

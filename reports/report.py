@@ -15,10 +15,10 @@ from dlq.core.clock import now
 from dlq.core.documents import Document
 from dlq.core.errors import NoLetters, UsageError
 from dlq.core.failures import Event
-from dlq.core.settings import Mask
+from dlq.core.settings import Mask, Settings
 from dlq.core.suggestions import find_by_prefix, suggest
 from dlq.core.text import json_for_terminal, sql_literal
-from dlq.reports import compare, failures, retention, sample, summary
+from dlq.reports import compare, failures, owners, retention, sample, summary
 from dlq.reports.files import write_text
 from dlq.reports.masking import Masker
 
@@ -51,15 +51,16 @@ def make(
     events: Sequence[Event] = (),
     queued: Queued | None = None,
     opened: "duckdb.DuckDBPyConnection | None" = None,
+    settings: Settings | None = None,
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
     `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `part` leaves
     all other letters out; `events` are what people said of failures; `queued` says which letters lie in
     their queues; `opened` are views of all that, which are used and closed in the place of new ones where
-    neither a part nor another analysis is asked for. `alarming` are its `counts` without letters of snoozed
-    failures, but for those in doubt; `withheld` is how much masking did not understand, and left out. Raises
-    UsageError where no letters are.
+    neither a part nor another analysis is asked for; `settings` have what owners of consumers say.
+    `alarming` are its `counts` without letters of snoozed failures, but for those in doubt; `withheld` is
+    how much masking did not understand, and left out. Raises UsageError where no letters are.
     """
     analysis = analyses.latest(store)
     if analysis is None and not any(manifest.rows for manifest in manifests.list_committed(store)):
@@ -74,6 +75,7 @@ def make(
             views.narrow(connection, user_sql.condition(part.condition(connection)))
         document = summary.gather(connection, analysis, lives)
         document["retention"] = retention.gather(connection, store)
+        document["owners"] = owners.gather(connection, settings or Settings())
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         letters = sample.gather(connection, masker, _named(document)) if with_letters else None

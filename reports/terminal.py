@@ -175,6 +175,7 @@ _SECTIONS: Sequence[tuple[str, Callable[[Document, int], RenderableType | None]]
     ("Causes by source", _matrix),
     ("Most frequent failures", _fingerprints),
     ("Advice", _advice),
+    ("Owners of consumers say", _rows("owners", "says")),
     ("Duplicates", _rows("duplicates", "kind", ">groups", ">letters")),
     ("Transactions", _rows("transactions", "state", ">transactions", ">copies", ">checks")),
     ("Replays", _replays),

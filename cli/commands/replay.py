@@ -109,7 +109,7 @@ _Reason = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     commands = typer.Typer(no_args_is_help=True)
-    for command in (plan, approve, apply, status, reconcile, stop):
+    for command in (plan, approve, apply, status, check, reconcile, stop):
         commands.command()(command)
     app.add_typer(
         commands, name="replay", help="Send letters back, each at most once, by a plan that you see first."
@@ -277,6 +277,23 @@ def status(
     document = read_replay_status(context.desk, plan)
     context.emit(document, lambda: show_states(context, document))
     return code_of_states(document["states"])
+
+
+def check(ctx: typer.Context, plan: _Plan) -> int:
+    """Check which messages of a plan their consumers have processed.
+
+    It runs the program of the setting consumers.NAME.verify. Exit 3: a message was not processed, or nobody
+    knows.
+
+    Example: dlq replay check 20261121T0301
+    """
+    from dlq.cli.replay_output import show_checked
+    from dlq.operations.owners import check_replay
+
+    context: Context = ctx.obj
+    checked = check_replay(context.desk, plan)
+    context.emit(checked.document, lambda: show_checked(context, checked.document))
+    return checked.code
 
 
 def reconcile(

@@ -1,0 +1,58 @@
+"""Programs of the configuration's own: started without a shell, given JSON, ended in time."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO
+
+from dlq.connectors import whose
+from dlq.core import bounded_json, units
+from dlq.core.errors import UsageError
+
+
+def tell_program(command: Sequence[str], given: object, seconds: float) -> None:
+    """Run `command` with `given` as JSON on its standard input; its output goes to standard error.
+
+    Raises UsageError where it does not start, fails, or takes longer; then it is killed with all that it has
+    started.
+    """
+    _run(command, given, seconds, sys.stderr.fileno())
+
+
+def ask_program(command: Sequence[str], given: object, seconds: float) -> object:
+    """As `tell_program`; returns the JSON that it prints. Raises UsageError also for what is none."""
+    with tempfile.TemporaryFile() as printed:
+        _run(command, given, seconds, printed)
+        printed.seek(0)
+        try:
+            return bounded_json.loads(printed.read(bounded_json.LARGEST + 1))
+        except ValueError as error:
+            raise UsageError(f"{command[0]} printed no JSON ({error}); let it print a list of ids") from error
+
+
+def _run(command: Sequence[str], given: object, seconds: float, output: int | IO[bytes]) -> None:
+    whose.check_program(command[0])
+    try:
+        process = subprocess.Popen(  # noqa: S603 (the configuration's own command, as a list: no shell reads it)
+            list(command), stdin=subprocess.PIPE, stdout=output, start_new_session=True
+        )
+    except OSError as error:
+        raise UsageError(f"{command[0]} does not start: {error.strerror}; correct its path") from error
+    try:
+        process.communicate(json.dumps(given, default=str).encode(), timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(
+            f"{command[0]} did not end within {units.human_seconds(seconds)} and was stopped; "
+            "give it more time, or less to do"
+        ) from error
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.returncode:
+        raise UsageError(f"{command[0]} ended with code {process.returncode}; run it by hand to see why")

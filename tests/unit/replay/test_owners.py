@@ -1,0 +1,87 @@
+"""What the owner of a consumer says of replays, and what follows for letters and plans."""
+
+from dataclasses import replace
+
+import pytest
+from support.planning import Planning
+from support.replaying import fill
+from support.rows import each_row
+
+from dlq.core.clock import now
+from dlq.core.configuration import parse
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Consumer, Evidence, Settings
+from dlq.replay.owners import Owners
+
+HOUR = 3_600_000_000
+DEDUP = Evidence("dedup", "shine-mq", "redis://127.0.0.1", ("orders*",))
+
+
+@each_row(
+    "word, holds_for, has_store, advice, hours, wanted",
+    [
+        ("safe", None, False, "check_first", 5, "replay"),
+        ("safe", None, False, "replay", 5, "replay"),
+        ("safe", None, False, "fix_first", 5, "fix_first"),
+        ("safe", None, False, "never", 5, "never"),
+        ("safe", None, False, "hold", 5, "hold"),
+        ("safe", None, False, None, 5, None),
+        ("safe", None, True, "check_first", 5, "check_first"),
+        ("safe", "6h", False, "check_first", 5, "replay"),
+        ("safe", "4h", False, "replay", 5, "check_first"),
+        ("safe", "4h", False, "fix_first", 5, "check_first"),
+        ("safe", "4h", True, "replay", 5, "check_first"),
+        ("safe", "4h", False, "replay", None, "check_first"),
+        ("check_first", None, False, "replay", 5, "check_first"),
+        ("check_first", None, True, "fix_first", 5, "check_first"),
+        ("never", "4h", False, "replay", 5, "never"),
+        ("never", None, False, "hold", 5, "hold"),
+        (None, "4h", False, "replay", 5, "check_first"),
+        (None, None, False, "replay", 5, "replay"),
+    ],
+)
+def test_the_owners_word_stands_beside_the_verdict(
+    word: str | None, holds_for: str | None, has_store: bool, advice: str, hours: int | None, wanted: str
+) -> None:
+    billing = Consumer("billing", ("ord*",), word, holds_for=holds_for)
+    settings = Settings(consumers={"billing": billing}, evidence={"dedup": DEDUP} if has_store else {})
+    oldest = None if hours is None else now() - hours * HOUR
+    assert Owners(settings).advise("orders", advice, oldest) == wanted
+    assert Owners(settings).advise("payments", advice, oldest) == advice
+
+
+def test_of_several_owners_the_strictest_word_counts() -> None:
+    words = ("safe", "check_first", "never")
+    for count, wanted in ((1, "replay"), (2, "check_first"), (3, "never")):
+        consumers = {word: Consumer(word, ("*",), word) for word in words[:count]}
+        assert Owners(Settings(consumers=consumers)).advise("orders", "check_first", 0) == wanted
+
+
+def test_a_plan_leaves_out_what_is_older_than_the_owners_word_holds(plan: Planning) -> None:
+    billing = Consumer("billing", ("orders",), "safe", "dedupes on order_id", "1h", "Pause the settlement")
+    plan.config = replace(plan.config, consumers={"billing": billing})
+    fill(plan.store, 3, "check_first", dead_at=now() - HOUR // 2)
+    header = plan()
+    assert (header.letters, header.left_out) == (3, {})
+    assert header.owners == ["billing: safe (dedupes on order_id). Before: Pause the settlement"]
+
+    fill(plan.store, 2, "replay", 3, dead_at=now(), published_at=now() - 2 * HOUR)
+    header = plan()
+    assert (header.letters, header.left_out) == (0, {"no_verdict": 3, "check_first": 2})
+    assert header.owners == [
+        "billing: safe (dedupes on order_id); 2 of 5 are older: check_first. Before: Pause the settlement"
+    ]
+
+
+@each_row(
+    "setting, said",
+    [
+        ({"replay": "sure"}, "consumers.billing.replay = 'sure' is unknown"),
+        ({"holds_for": "a week"}, "consumers.billing.holds_for: 'a week' is no duration"),
+        ({"verify_timeout": "2d"}, "consumers.billing.verify_timeout: '2d' is no wait"),
+        ({"sources": []}, "consumers.billing.sources is empty"),
+    ],
+)
+def test_a_word_that_means_nothing_is_refused(setting: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse({"consumers": {"billing": {"sources": ["*"], **setting}}})
