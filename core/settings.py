@@ -191,7 +191,9 @@ class Roles:
     """Make plans, edit letters for them, and analyze."""
     approve: tuple[str, ...] = ()
     apply: tuple[str, ...] = ()
-    """Send, stop and reconcile, and pull."""
+    """Send, stop and pull, and ask brokers what became of letters in doubt."""
+    reconcile: tuple[str, ...] = ()
+    """Say what became of letters in doubt where no broker shows it."""
     unmask: tuple[str, ...] = ()
     """See letters as they are, which the audit tells."""
 

@@ -1,5 +1,6 @@
 """Plans: made and approved, all there are, one in full, how far each is, and why one may not be applied."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,6 +52,10 @@ LEFT_OUT: Mapping[str, str] = {
     "refused": "the ledger knows: the broker refused it",
 }
 """Reason for which a plan leaves letters out -> what it means, in words."""
+
+
+_NO_WORD = "it was being sent when the apply ended, and no answer came"
+"""Why a letter is in doubt of which the ledger holds no more."""
 
 
 class Plans(NamedTuple):
@@ -247,6 +252,18 @@ def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
         "still_queued": still_queued.of_plan(desk.store, desk.settings, header),
         "came_back": died.list_came_back(desk, header.plan, judge) if sent else [],
     }
+
+
+def describe_doubt(desk: Desk, plan: str, most: int) -> Document:
+    """`why`: reason -> how many letters of the plan are in doubt for it; and the first `letters` of these, at
+    most so many: `record_id, target, sent_at, why`."""
+    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+        found = book.entries(plan, "in_doubt") if book is not None else []
+    rows = [
+        {"record_id": e.record_id, "target": e.target, "sent_at": iso(e.sent_at), "why": e.detail or _NO_WORD}
+        for e in found
+    ]
+    return {"why": dict(Counter(row["why"] for row in rows).most_common()), "letters": rows[:most]}
 
 
 def why_not_apply(desk: Desk, plan: str) -> DlqError | None:

@@ -38,6 +38,7 @@ _LARGEST_KNOWN, _MOST_KNOWN = 8_192, 2_000
 _NEEDS: Mapping[str, str] = {
     "read": "read", "triage": "triage failures and dismiss letters", "plan": "make plans",
     "approve": "approve plans", "apply": "send, stop, reconcile and pull",
+    "reconcile": "say what became of letters in doubt",
     "unmask": "see letters as they are",
 }  # fmt: skip
 

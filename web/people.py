@@ -22,7 +22,7 @@ from dlq.core.errors import ConfigError
 from dlq.core.settings import Roles, Serve
 from dlq.core.text import quote_value
 
-Right = Literal["read", "triage", "plan", "approve", "apply", "unmask"]
+Right = Literal["read", "triage", "plan", "approve", "apply", "reconcile", "unmask"]
 RIGHTS = tuple(each.name for each in fields(Roles))
 _GROUP = "group:"
 _LONGEST_NAME = 200

@@ -20,7 +20,8 @@ from support.waiting import PATIENCE
 from dlq.connectors.memory import broker_at
 
 DLQ = str(Path(sys.executable).parent / "dlq")
-EVERYTHING = "\n".join(f'{right} = ["*"]' for right in ("triage", "plan", "approve", "apply", "unmask"))
+RIGHTS = ("triage", "plan", "approve", "apply", "reconcile", "unmask")
+EVERYTHING = "\n".join(f'{right} = ["*"]' for right in RIGHTS)
 CONFIG = """\
 archive = "{folder}/archive"
 [brokers.shop]

@@ -1,21 +1,30 @@
 """Replays: begun as a process of its own, followed while it goes on, stopped, and reconciled."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.operations.applying import stop_plan
 from dlq.operations.desk import Desk
-from dlq.operations.plans import count_sent, count_states, read_replay_status, why_not_apply
+from dlq.operations.plans import (
+    count_sent,
+    count_states,
+    describe_doubt,
+    read_replay_status,
+    why_not_apply,
+)
 from dlq.replay import planfile
 from dlq.replay.consumed import IN_WORDS
 from dlq.replay.planfile import Header
 from dlq.web.console import Ask
+from dlq.web.jobs import Job
 from dlq.web.live import send_news
 from dlq.web.pages import commands, plans
+from dlq.web.pages.paging import PAGE
 
 _STOPPED_BY = {
     "harm": "The ramp was stopped: its letters died again.",
@@ -24,6 +33,9 @@ _STOPPED_BY = {
 _MOMENTS = 5
 _PATIENCE, _AGAIN = 10.0, 0.5
 """Seconds."""
+_ASKED = ("replay", "reconcile")
+_DECISIONS = {"sent": "sent", "not_sent": "not-sent", "hold": "hold"}
+"""A button -> the option of the command."""
 _STOPPING = "It was asked to stop: what is in flight is still answered."
 
 
@@ -34,8 +46,17 @@ def show_page(ask: Ask) -> Response:
         ("replay", name), lambda desk: read_replay_status(desk, name, judge=False)
     )
     plan, back = document["plan"], ask.mask_all(document["came_back"])
-    values = {**_describe(ask, plan, document["states"]), "came_back": back}
+    values = _describe(ask, plan, document["states"])
+    doubt = ask.console.look.keep(("doubt", plan), lambda desk: describe_doubt(desk, plan, PAGE))
+    values |= {**_tell_doubt(ask, doubt, values["jobs"]), "came_back": back}
     return ask.page("replay", f"dlq replay status {plan}", **values)
+
+
+def _tell_doubt(ask: Ask, doubt: Document, jobs: Sequence[Job]) -> Mapping[str, Any]:
+    """Why letters are in doubt, and what the brokers said when they were asked of them last."""
+    asked = next((job for job in jobs if job.words[:2] == _ASKED), None)
+    said = ask.masker().text(ask.console.jobs.output(asked)[1]) if asked and doubt["letters"] else ""
+    return {"doubt": ask.masker().document(doubt), "said": said}
 
 
 def follow(ask: Ask) -> Response:
@@ -85,7 +106,6 @@ def _describe(ask: Ask, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
         "steps": ramp.get("steps", ()),
         "evidence": IN_WORDS,
         "problems": [_STOPPED_BY.get(why, why)] if why else [],
-        "came_back": [],
         "jobs": jobs,
     }
 
@@ -129,8 +149,21 @@ def stop(ask: Ask) -> Response:
     return ask.go_on(f"/replays/{plan}", told)
 
 
+def decide(ask: Ask) -> Response:
+    """Write down what somebody knows of letters in doubt, in a process of its own that asks the brokers
+    first."""
+    option = _DECISIONS.get(ask.form.text("act"))
+    ids = ask.form.several("id")
+    if option is None or not (ids or ask.form.text("all")):
+        raise UsageError("tick the letters of which you know what became of them, or all of them")
+    words = [f"--all-{option}"] if ask.form.text("all") else [f"--{option}={one}" for one in ids]
+    plan = planfile.find(ask.desk().store, ask.names["plan"])
+    commands.start(ask, [*_ASKED, plan, *words], plan)
+    return RedirectResponse(f"/replays/{plan}", 303)
+
+
 def reconcile(ask: Ask) -> Response:
     """Ask the brokers what became of letters in doubt, in a process of its own."""
     plan = planfile.find(ask.desk().store, ask.names["plan"])
-    commands.start(ask, ["replay", "reconcile", plan], plan)
+    commands.start(ask, [*_ASKED, plan], plan)
     return RedirectResponse(f"/replays/{plan}", 303)

@@ -14,7 +14,7 @@ from dlq.web.server import make_console
 
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]
 TIMEOUT, NULL = "aa" * 16, "bb" * 16
-EVERYTHING = {right: ["*"] for right in ("triage", "plan", "approve", "apply", "unmask")}
+EVERYTHING = {right: ["*"] for right in ("triage", "plan", "approve", "apply", "reconcile", "unmask")}
 
 
 @pytest.fixture

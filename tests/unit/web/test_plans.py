@@ -25,7 +25,7 @@ def browser(serve: Serve, tmp_path: Path) -> Browser:
     url = f"memory://{tmp_path}/broker.db"
     for queue in ("orders", "orders.dlq"):
         broker_at(url).declare(queue)
-    everybody = {right: ["*"] for right in ("triage", "plan", "approve", "apply", "unmask")}
+    everybody = {right: ["*"] for right in ("triage", "plan", "approve", "apply", "reconcile", "unmask")}
     return serve(
         enter=False,
         serve={"proxies": ["127.0.0.1"], "roles": everybody},

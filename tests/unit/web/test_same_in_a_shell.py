@@ -298,6 +298,8 @@ def test_what_a_page_does_its_commands_do_in_a_shell(site: Site, route: str) -> 
     shown = commands_on(site.page(path), " act")
     assert len(shown) == len(ACTS[route])
     for words in shown:
+        if "--sent" in words:  # no letter of the site is in doubt
+            continue
         site.dlq(
             *(FILLED.get(word, word) for word in words), *(("--as", "bob") if "approve" in words else ())
         )

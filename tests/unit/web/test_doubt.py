@@ -1,0 +1,76 @@
+"""Letters in doubt on a replay's page: why they are, and what somebody who knows says of them."""
+
+from typing import Any
+
+import pytest
+from support.consoles import Browser, Serve
+
+from dlq.connectors.memory import broker_at
+from dlq.core.errors import UsageError
+from dlq.replay import ledger, planfile
+from dlq.replay.ledger.contract import Result
+from dlq.web.jobs import Jobs
+
+IDS = [f"{number:x}" * 32 for number in range(1, 5)]
+WHY = "the broker closed the connection of jane.doe@example.com"
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those of the command that the page begins, which is not run."""
+    kept: list[str] = []
+
+    def start(_jobs: Jobs, words: list[str], _about: str, _by: str) -> Any:
+        kept.extend(words)
+        raise UsageError("a test begins no commands")
+
+    monkeypatch.setattr(Jobs, "start", start)
+    return kept
+
+
+@pytest.fixture
+def plan_in_doubt(serve: Serve, tmp_path: Any) -> tuple[Browser, str]:
+    """A plan of which three letters were sent, and nothing came back."""
+    url = f"memory://{tmp_path}/broker.db"
+    for queue in ("orders", "orders.dlq"):
+        broker_at(url).declare(queue)
+    browser = serve(
+        brokers={"shop": {"kind": "memory", "url": url}},
+        sources={"orders": {"broker": "shop", "queue": "orders.dlq"}},
+    )
+    made = browser.post("/plans", {"id": IDS}, "/plans/new")
+    plan = str(made.headers["location"]).removeprefix("/plans/")
+    store = browser.console.look._desk.store
+    some = list(planfile.letters(store, plan))[:3]
+    with ledger.opened(browser.console.settings.ledger, store) as book:
+        book.claim(plan, some)
+        book.record_results([Result(one.key, "in_doubt", WHY) for one in some])
+    return browser, plan
+
+
+def test_the_page_says_why_and_of_which(plan_in_doubt: tuple[Browser, str]) -> None:
+    browser, plan = plan_in_doubt
+    text = browser.get(f"/replays/{plan}").text
+    for one in IDS[:3]:
+        assert f'name="id" value="{one}"' in text
+    assert "the broker closed the connection of [email]" in text
+    assert f'value="{IDS[3]}"' not in text
+
+
+DECIDED = {
+    "one was sent": ({"act": "sent", "id": IDS[0]}, [f"--sent={IDS[0]}"]),
+    "two were not": ({"act": "not_sent", "id": IDS[:2]}, [f"--not-sent={one}" for one in IDS[:2]]),
+    "one is set aside": ({"act": "hold", "id": IDS[0]}, [f"--hold={IDS[0]}"]),
+    "all were sent": ({"act": "sent", "all": "1"}, ["--all-sent"]),
+    "none is named": ({"act": "sent"}, None),
+    "it is no decision": ({"act": "all-sent", "id": IDS[0]}, None),
+}
+
+
+@pytest.mark.parametrize(("fields", "options"), DECIDED.values(), ids=DECIDED)
+def test_what_somebody_knows_is_said_by_the_command(
+    plan_in_doubt: tuple[Browser, str], words: list[str], fields: dict[str, Any], options: list[str] | None
+) -> None:
+    browser, plan = plan_in_doubt
+    assert browser.post(f"/plans/{plan}/decide", fields, f"/replays/{plan}").status_code == 409
+    assert words == ([] if options is None else ["replay", "reconcile", plan, *options])
