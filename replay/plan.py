@@ -513,12 +513,15 @@ class _Planner:
         proven: dict[str, tuple[str, ...]] = {}
         for name in self._tally.brokers:
             targets = [target for broker, target in self._tally.places if broker == name]
+            broker = self._brokers.get(name)
             try:
-                found = self._brokers.get(name).consumers(targets)
+                found, now = broker.consumers(targets), broker.consumption(targets)
             except BrokerError as error:
                 self._tally.warn(f"who receives it is not proven: {error}")
                 continue
-            proven |= {str(target): tuple(receivers) for target, receivers in found.items()}
+            for target, receivers in found.items():
+                idle = {one.receiver for one in now.get(target, ()) if one.consumers == 0}
+                proven[str(target)] = tuple(one for one in receivers if one not in idle)
         return proven
 
 

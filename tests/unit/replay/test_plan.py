@@ -11,7 +11,7 @@ from support.rows import each_row
 
 from dlq.analyzers.analysis import analyze
 from dlq.archive import segments, views
-from dlq.connectors.base import Target
+from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rabbitmq.republishing import target_of
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
@@ -28,6 +28,16 @@ def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> Non
     assert (header.letters, header.targets, header.left_out) == (5, {"queue:orders": 5}, {})
     assert header.stripped == {"x-death": 5}
     assert header.audience == {"queue:orders": ("orders",)}
+
+
+def test_a_queue_that_nobody_consumes_is_read_by_nobody(
+    plan: Planning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(plan.store, 1)
+    for consumers, readers in ((0, ()), (1, ("orders",)), (None, ("orders",))):
+        told = {Target("queue", "orders"): [Consumption("orders", 3, consumers)]}
+        monkeypatch.setattr(plan.queue, "consumption", lambda _targets, told=told: told)
+        assert plan().audience == {"queue:orders": readers}
 
 
 @pytest.mark.parametrize("advice", [*ADVICE, None])
