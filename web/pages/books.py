@@ -11,7 +11,7 @@ from dlq.operations.books import list_audit, list_transactions, verify_books
 from dlq.web.console import Ask
 from dlq.web.pages.paging import show_part
 
-_COLUMNS = ("captured", "replayed", "held", "dismissed", "purged", "waiting", "lost")
+_COLUMNS = ("captured", "replayed", "held", "dismissed", "purged", "waiting", "in_doubt", "lost")
 _PLACES = {"failure": "/failures", "plan": "/plans", "letter": "/letters"}
 _MOST = 10_000
 
