@@ -78,7 +78,7 @@ def _happened(document: Document) -> list[str]:
         return []
     top, others = document["incidents"][0], document["counts"]["incidents"] - 1
     ongoing = document["counts"]["ongoing"] - bool(top["ongoing"])
-    going_on = f", {ongoing:,} still going on" if ongoing else ""
+    going_on = f", {ongoing:,} going on at the last look" if ongoing else ""
     more = [f"{_plural(others, 'more incident')}{going_on}."] if others > 0 else []
     return [_incident(top, document["created_at"]), *more]
 
@@ -90,7 +90,13 @@ def _incident(row: Document, today: str) -> str:
         said = next(iter(message.splitlines()), "").strip(" .:") or name.rpartition(".")[2]
     else:
         said = f"{name} {message}".strip()
-    state = "; going on" if row["ongoing"] else "; over" if row["dated"] else ""
+    state = (
+        f"; going on at {_brief(row['end'], row['start'])} UTC"
+        if row["ongoing"]
+        else "; over"
+        if row["dated"]
+        else ""
+    )
     waits = "" if row["waiting"] else "; none waits"
     where = list_names(row["services"])
     who = "" if said.endswith(f" in {where}") else f", {where}"

@@ -92,7 +92,7 @@ def end_of(row: Document) -> str:
 
 def next_step(row: Document) -> dict[str, str]:
     """The command that looks into an incident."""
-    goes_on = ", which still goes on" if row["ongoing"] else ""
+    goes_on = ", which went on at the last look" if row["ongoing"] else ""
     since = f" since {minutes(row['start'])}" if row["dated"] else ""
     letters = f"{row['size']:,} letters{since}"
     return {

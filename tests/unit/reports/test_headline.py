@@ -36,7 +36,7 @@ _WHO = "1,230 letters, orders and payments"
     ("values", "said"),
     [
         ({}, f"pay-gw did not answer from 16:13 to 16:53 UTC: {_WHO}; over."),
-        ({"ongoing": True}, f"pay-gw did not answer since 16:13 UTC: {_WHO}; going on."),
+        ({"ongoing": True}, f"pay-gw did not answer since 16:13 UTC: {_WHO}; going on at 16:53 UTC."),
         (
             {"start": "2026-11-20T16:13:07Z", "end": "2026-11-20T16:53:01Z"},
             f"pay-gw did not answer from 11-20 16:13 to 16:53 UTC: {_WHO}; over.",
@@ -76,7 +76,7 @@ def test_the_answer_says_what_happened_when_and_whether_it_lasts(values: dict[st
     ("more", "ongoing", "said"),
     [
         (1, 0, "1 more incident."),
-        (2, 1, "2 more incidents, 1 still going on."),
+        (2, 1, "2 more incidents, 1 going on at the last look."),
     ],
 )
 def test_the_other_incidents_are_counted(more: int, ongoing: int, said: str) -> None:
