@@ -74,6 +74,7 @@ def sending(
     ):
         digest = planfile.load(desk.store, plan).digest
         book.append([make_event(now(), desk.actor, plan, "apply", digest)])
+        planfile.forget_stop(desk.store, plan)
         yield send
 
 

@@ -183,6 +183,13 @@ def ramp_of(store: Store, plan: str) -> dict[str, Any]:
     return build(name, content, _ramp)
 
 
+def forget_stop(store: Store, plan: str) -> None:
+    """A plan whose ramp was stopped is applied again: its steps stay."""
+    known = ramp_of(store, plan)
+    if known.get("stopped_by"):
+        keep_ramp(store, plan, known["steps"], None)
+
+
 def _ramp(found: dict[str, Any]) -> dict[str, Any]:
     steps = documents.value(tuple[Mapping[str, Any], ...], found["steps"], "steps")
     stopped_by = documents.value(str | None, found["stopped_by"], "stopped_by")

@@ -12,7 +12,8 @@ from dlq.core.errors import DlqError
 from dlq.web.guard import Refused
 from dlq.web.render import render_block
 
-_EVERY = 1.0
+_EVERY, _IDLE = 1.0, 3.0
+"""Seconds between two looks, and where nothing goes on."""
 _LONGEST = 15 * 60.0
 """Seconds after which a browser has to ask again."""
 _QUIET = 10.0
@@ -21,21 +22,23 @@ _MOST = 64
 _open = 0
 
 
-def send_news(template: str, read: Callable[[], Mapping[str, Any]], goes_on: Callable[[], bool]) -> Response:
-    """The block `live` of a page whenever it has changed, and `over` when nothing goes on any more. Raises
-    Refused where too many listen already."""
+def send_news(
+    template: str, read: Callable[[], Mapping[str, Any]], goes_on: Callable[[], bool], is_once: bool = False
+) -> Response:
+    """The block `live` of a page whenever it has changed, and `turn` when something begins or ends; of what
+    goes on but once `over` when it has ended. Raises Refused where too many listen already."""
     if _open >= _MOST:
         raise Refused(503, "too many pages are followed at once: look again by hand")
-    return StreamingResponse(_news(template, read, goes_on), media_type="text/event-stream")
+    return StreamingResponse(_news(template, read, goes_on, is_once), media_type="text/event-stream")
 
 
 async def _news(
-    template: str, read: Callable[[], Mapping[str, Any]], goes_on: Callable[[], bool]
+    template: str, read: Callable[[], Mapping[str, Any]], goes_on: Callable[[], bool], is_once: bool
 ) -> AsyncIterator[str]:
     global _open
     _open += 1
     try:
-        shown, until, told_at = "", time.monotonic() + _LONGEST, time.monotonic()
+        shown, lived, until, told_at = "", False, time.monotonic() + _LONGEST, time.monotonic()
         while time.monotonic() < until:
             lives = await run_in_threadpool(goes_on)
             now = render_block(template, "live", await run_in_threadpool(read))
@@ -45,10 +48,13 @@ async def _news(
             elif time.monotonic() - told_at > _QUIET:
                 told_at = time.monotonic()
                 yield ": still here\n\n"
-            if not lives:
+            if is_once and not lives:
                 yield _event("over", "")
                 return
-            await asyncio.sleep(_EVERY)
+            if lives is not lived:
+                lived = lives
+                yield _event("turn", "")
+            await asyncio.sleep(_EVERY if lives else _IDLE)
     except DlqError:  # the page, which asks anew then, says it
         yield _event("over", "")
     finally:

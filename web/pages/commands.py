@@ -38,7 +38,9 @@ def follow(ask: Ask) -> Response:
     """News of a command, until it is over."""
     job = ask.console.jobs.find(ask.names["job"])
     jobs = ask.console.jobs
-    return send_news("command", lambda: {"job": job, **_describe(ask, job)}, lambda: jobs.is_running(job))
+    return send_news(
+        "command", lambda: {"job": job, **_describe(ask, job)}, lambda: jobs.is_running(job), is_once=True
+    )
 
 
 def _describe(ask: Ask, job: Job) -> Mapping[str, Any]:

@@ -60,7 +60,7 @@ def _tell_doubt(ask: Ask, doubt: Document, jobs: Sequence[Job]) -> Mapping[str, 
 
 
 def follow(ask: Ask) -> Response:
-    """News of a replay, until nothing of it goes on."""
+    """News of a replay, also of what begins later."""
     desk = ask.desk()
     header = planfile.load(desk.store, planfile.find(desk.store, ask.names["plan"]))
     sent: list[tuple[float, int]] = []

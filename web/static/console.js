@@ -26,19 +26,46 @@
     }
   }
 
-  // What may be done changes when it is over, and what came back is known.
+  // What may be done changes when something begins or ends, and what came back is known.
   function renewRest() {
     if (document.getElementById("rest")) {
       htmx.ajax("GET", location.pathname, { target: "#rest", select: "#rest", swap: "outerHTML" });
     }
   }
 
+  const PATIENCE = 5000;
   function follow(place) {
-    const news = new EventSource(place.dataset.live);
-    news.addEventListener("news", (event) => {
-      htmx.swap(place, event.data, { swapStyle: "innerHTML" });
-    });
-    news.addEventListener("over", () => { news.close(); renewRest(); });
+    const said = document.createElement("p");
+    said.className = "refusal";
+    said.setAttribute("role", "alert");
+    let news, late, heard = new Date();
+    // What stands there is of then: whether anything goes on nobody knows.
+    function tellSilence() {
+      for (const one of place.querySelectorAll("[data-going]")) one.hidden = true;
+      said.textContent = `No news since ${heard.toISOString().slice(11, 19)} UTC: the server does not answer, or knows you no more. Load the page again.`;
+      place.before(said);
+    }
+    function hear() {
+      heard = new Date();
+      clearTimeout(late);
+      late = undefined;
+      said.remove();
+    }
+    function listen() {
+      news = new EventSource(place.dataset.live);
+      news.addEventListener("open", hear);
+      news.addEventListener("news", (event) => {
+        hear();
+        htmx.swap(place, event.data, { swapStyle: "innerHTML" });
+      });
+      news.addEventListener("turn", renewRest);
+      news.addEventListener("over", () => { news.close(); renewRest(); });
+      news.addEventListener("error", () => {
+        late ??= setTimeout(tellSilence, PATIENCE);
+        if (news.readyState === EventSource.CLOSED) setTimeout(listen, PATIENCE);
+      });
+    }
+    listen();
     addEventListener("pagehide", () => news.close());
   }
 

@@ -16,6 +16,7 @@ from support.consoles import Browser, Serve
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors.memory import broker_at
+from dlq.replay import planfile
 from dlq.replay.states import STATES
 from dlq.web.pages import ACTS, ROUTES
 
@@ -217,8 +218,8 @@ def same_transactions(page: str, _site: Site, told: Any) -> None:
 
 
 def same_books(page: str, _site: Site, told: Any) -> None:
-    for name in ("captured", "replayed", "held", "dismissed", "purged", "waiting", "lost"):
-        assert cells(page, name) == column(told["sources"], name)
+    for name in ("captured", "replayed", "held", "dismissed", "purged", "waiting", "in_doubt", "lost"):
+        assert cells(page, name.replace("_", " ")) == column(told["sources"], name)
     (row,) = told["sources"]
     assert (row["captured"], row["replayed"], row["dismissed"], row["waiting"]) == (4, 1, 1, 2)
 
@@ -279,6 +280,15 @@ def test_every_change_has_a_command_on_the_pages_that_offer_it() -> None:
             assert all(page in ACTS and set(route.commands) <= set(ACTS[page]) for page in route.on), (
                 route.path
             )
+
+
+def test_a_ramp_that_was_stopped_is_not_stopped_any_more_once_the_plan_is_applied_again(
+    site: Site, store: LocalStore
+) -> None:
+    planfile.keep_ramp(store, site.plan, [{"sent": 1, "came_back": 1, "evidence": "consumed"}], "harm")
+    assert "The ramp was stopped" in site.page(f"/replays/{site.plan}")
+    site.dlq("replay", "apply", site.plan)
+    assert "The ramp was stopped" not in site.page(f"/replays/{site.plan}")
 
 
 FILLED = {
