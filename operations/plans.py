@@ -276,14 +276,3 @@ def why_not_apply(desk: Desk, plan: str) -> DlqError | None:
         return Busy(f"plan-{plan} is locked by {holder}") if holder else None
     except DlqError as error:
         return error
-
-
-def why_not_approve(desk: Desk, plan: str) -> DlqError | None:
-    """What an approval of this plan by who sits at the desk would be refused for; None: nothing."""
-    try:
-        approvals.approval(
-            planfile.load_checked(desk.store, plan), desk.actor, "", now(), desk.settings.replay
-        )
-    except DlqError as error:
-        return error
-    return None

@@ -15,6 +15,7 @@ from dlq.reports import failures as words
 from dlq.reports import incidents
 from dlq.web.console import Ask
 from dlq.web.pages.failures import list_every
+from dlq.web.pages.plans import list_waiting
 
 _FAILURES = 10
 _REPLAYS = 10
@@ -40,6 +41,7 @@ def show_now(ask: Ask) -> Response:
         asked=ask.console.depths.asked_at,
         replays=ask.mask_all(look.keep("open replays", _list_open_replays)),
         running=ask.console.jobs.list_running(),
+        waiting=list_waiting(ask),
         incidents=incidents,
         words=words,
         states=STATES,

@@ -1,14 +1,18 @@
 """Plans: made from a selection, shown in full, approved by somebody else."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from dlq.core.errors import UsageError
+from dlq.core.causes import ADVICE
+from dlq.core.errors import TookTooLong, UsageError
 from dlq.core.units import MOST
+from dlq.operations import consent
 from dlq.operations.desk import Desk
-from dlq.operations.letters import count_letters
+from dlq.operations.letters import count_letters, show_letter
 from dlq.operations.plans import (
     LEFT_OUT,
     PlanWanted,
@@ -19,16 +23,18 @@ from dlq.operations.plans import (
     make_plan,
     show_plan,
     why_not_apply,
-    why_not_approve,
 )
 from dlq.operations.selecting import Selection
-from dlq.replay import planfile
-from dlq.replay.actor import is_agent
+from dlq.replay import approvals, planfile
+from dlq.replay.actor import is_agent, mark_proven
 from dlq.replay.plan import DEFAULT_TARGET, Wanted
 from dlq.replay.states import STATES
+from dlq.reports import failures as words
+from dlq.reports import stack
 from dlq.web.console import Ask
 from dlq.web.forms import Form
 from dlq.web.pages import choosing
+from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import PAGE, show_part
 from dlq.web.render import make_address
 
@@ -40,7 +46,8 @@ def list_page(ask: Ask) -> Response:
     found = ask.console.look.keep("plans", list_plans)
     shown = show_part(ask, [*reversed(found.plans)], lambda row: str(row["plan"]), "/plans")
     damaged = [str(error) for error in found.damaged]
-    return ask.page("plans", "dlq replay status", **shown, damaged=damaged, states=STATES)
+    more: dict[str, Any] = {"damaged": damaged, "states": STATES, "waiting": list_waiting(ask)}
+    return ask.page("plans", "dlq replay status", **shown, **more)
 
 
 def show_page(ask: Ask) -> Response:
@@ -52,7 +59,12 @@ def show_page(ask: Ask) -> Response:
     last = letters[-1]["number"] if letters else -1
     more = last + 1 < document["selected"]
     refused = why_not_apply(desk, plan)
-    alone = why_not_approve(desk, plan)
+    alone = consent.why_not_approve(desk, plan)
+    header = planfile.load(desk.store, plan)
+    try:
+        died = ask.console.look.keep(("died of", plan), lambda seen: _look_at_deaths(ask, seen, plan))
+    except TookTooLong:  # the rest of the page is what matters
+        died = _Deaths((), None)
     return ask.page(
         "plan",
         f"dlq replay status {plan}",
@@ -60,14 +72,50 @@ def show_page(ask: Ask) -> Response:
         states=ask.console.look.keep(
             ("states", plan), lambda seen: count_states(seen, planfile.load(seen.store, plan))
         ),
+        **died._asdict(),
+        looked_at=consent.LOOKED_AT,
+        by_agent=is_agent(header.actor or ""),
+        agents_target=consent.is_target_of_agent(header),
         letters=ask.mask_all(letters),
         first=f"/plans/{plan}" if after >= 0 else "",
         following=make_address(f"/plans/{plan}", after=str(last)) if more else "",
         shown=f"{letters[0]['number'] + 1:,} to {last + 1:,} of {document['selected']:,}" if letters else "",
-        approval=ask.console.settings.replay.approval or is_agent(document["actor"] or ""),
+        approval=approvals.is_needed(header, ask.console.settings.replay),
         why_not_apply=ask.masker().text(str(refused or "")),
         why_not_approve=ask.masker().text(str(alone or "")),
         left_out=LEFT_OUT,
+        marks=stack.MARKS,
+        advice_means=ADVICE,
+    )
+
+
+class _Deaths(NamedTuple):
+    """What the letters of a plan died of, masked."""
+
+    deaths: Sequence[Mapping[str, Any]]
+    """The most first."""
+    sample: Mapping[str, Any] | None
+    """A letter of the first of these."""
+
+
+def _look_at_deaths(ask: Ask, desk: Desk, plan: str) -> _Deaths:
+    found = consent.list_deaths(desk, plan)
+    sample = show_letter(desk, found[0]["example"], ask.masker()) if found else None
+    return _Deaths(ask.mask_all(map(_with_words, found)), add_trace(sample) if sample else None)
+
+
+def _with_words(row: dict[str, Any]) -> Mapping[str, Any]:
+    return {**row, "what": words.describe(row) if row["cause"] else "no verdict"}
+
+
+def list_waiting(ask: Ask) -> list[dict[str, Any]]:
+    """The plans that wait for this person's consent."""
+    if "approve" not in ask.rights:
+        return []
+    actor = mark_proven(ask.person.name)
+    named = ("waiting", actor)
+    return ask.mask_all(
+        ask.console.look.keep(named, lambda desk: consent.list_waiting(replace(desk, name=actor)))
     )
 
 

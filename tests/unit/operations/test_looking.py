@@ -10,6 +10,7 @@ import pytest
 from dlq.cli.app import run
 from dlq.core.errors import Busy, UsageError
 from dlq.operations.books import list_audit, list_transactions, verify_books
+from dlq.operations.consent import why_not_approve
 from dlq.operations.desk import Desk, Notes
 from dlq.operations.failures import list_failures, show_failure
 from dlq.operations.incidents import COLUMNS, list_incidents, show_incident
@@ -19,7 +20,6 @@ from dlq.operations.plans import (
     read_replay_status,
     show_plan,
     why_not_apply,
-    why_not_approve,
 )
 from dlq.operations.reporting import ReportWanted, describe_now, make_report
 from dlq.operations.sources import add_oldest, inspect_sources, list_sources

@@ -45,19 +45,24 @@ def digest_of(browser: Browser, plan: str, who: Mapping[str, str] = ADA) -> str:
     return re.findall(r'name="digest" value="(\w+)"', browser.get(f"/plans/{plan}", **who).text)[0]
 
 
+def listed(page: str) -> list[str]:
+    """The letters of a plan, in its order."""
+    return re.findall(r'href="/letters/(\w{32})"', page.partition('<h2 id="letters">')[2])
+
+
 def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Browser) -> None:
     plan = make_plan(browser, {"id": IDS[:2], "reason": "mended in 2.4.1"})
     header = planfile.load_checked(browser.console.look._desk.store, plan)
     assert (header.actor, header.reason, header.letters) == ("ada [proven]", "mended in 2.4.1", 2)
     text = browser.get(f"/plans/{plan}", **ADA).text
-    assert re.findall(r'href="/letters/(\w{32})"', text) == IDS[:2]
+    assert listed(text) == IDS[:2]
     assert "queue:orders" in text
     assert header.digest in text
 
 
 def test_the_same_filters_choose_the_same_letters_as_the_list(browser: Browser) -> None:
     plan = make_plan(browser, {"failure": "bb" * 16})
-    assert re.findall(r'href="/letters/(\w{32})"', browser.get(f"/plans/{plan}", **ADA).text) == [IDS[3]]
+    assert listed(browser.get(f"/plans/{plan}", **ADA).text) == [IDS[3]]
 
 
 def test_who_made_a_plan_cannot_approve_it_and_sees_why(browser: Browser) -> None:
@@ -191,3 +196,32 @@ def test_a_broker_that_is_away_is_said_in_its_words(serve: Serve) -> None:
     assert answer.status_code in (502, 303)
     assert there.post("/depths").status_code == 303
     assert "127.0.0.1:1" in there.get("/").text
+
+
+def proposed_by_agent(browser: Browser, **where: str) -> str:
+    desk = open_desk(browser.console.settings, Notes(), "agent x for ann")
+    return str(agents.propose_plan(desk, reason="mended in 2.4.1", failure="aa" * 16, **where)["plan"])
+
+
+def test_who_approves_sees_what_died_of_what_and_where_an_agent_would_send_it(browser: Browser) -> None:
+    plan = proposed_by_agent(browser, to="queue:orders")
+    text = html.unescape(browser.get(f"/plans/{plan}", **BOB).text)
+    told = text.partition('id="act"')[0]
+    for one in ("proposed by an agent", "Boom: no answer for [email]", "application_error",
+                f'href="/failures/{"aa" * 16}"', "may go back", "An example", "aaaaaaaaaaaa"):  # fmt: skip
+        assert one in told, (one, told)
+    assert "target chosen by an agent" in text
+    assert "chosen by an agent" not in browser.get(f"/plans/{proposed_by_agent(browser)}", **BOB).text
+
+
+def test_what_waits_for_my_consent_stands_first_until_it_is_given(browser: Browser) -> None:
+    plan = make_plan(browser, {"id": IDS[0]})
+    told = f'Waits for your consent</h2>.*?href="/plans/{plan}"'
+    for page in ("/", "/plans"):
+        assert re.search(told, browser.get(page, **BOB).text, re.DOTALL), page
+        assert "Waits for your consent" not in browser.get(page, **ADA).text, page
+    browser.post(f"/plans/{plan}/approve", {"digest": digest_of(browser, plan, BOB)}, "/plans/new", **BOB)
+    for page in ("/", "/plans"):
+        assert "Waits for your consent" not in browser.get(page, **BOB).text, page
+    text = browser.get(f"/plans/{plan}", **BOB).text
+    assert re.search(r"<button disabled>Approve</button> <small class=\"why\">plan \S+ is approved", text)

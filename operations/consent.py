@@ -1,0 +1,97 @@
+"""What somebody who approves plans has to know: which wait for them, and what the letters died of."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+
+from dlq.archive.user_sql import run
+from dlq.core.clock import now
+from dlq.core.documents import Document
+from dlq.core.errors import DlqError, UsageError
+from dlq.core.failures import Event
+from dlq.operations.desk import Desk
+from dlq.operations.views import open_views
+from dlq.replay import approvals, ledger, planfile
+from dlq.replay.actor import is_agent
+from dlq.replay.plan import DEFAULT_TARGET
+from dlq.replay.planfile import Header
+
+LOOKED_AT = 10_000
+"""Letters of a plan, the first ones, of which it is told what they died of."""
+_KINDS = 10
+_DIED_OF = f"""
+    SELECT fingerprint, cause, advice, count(*) AS letters, min(record_id) AS example,
+           arg_min(proof, record_id) AS proof, arg_min(exception_class, record_id) AS exception_class,
+           arg_min(exception_message, record_id) AS exception_message,
+           arg_min(outer_exception, record_id) AS outer_exception, arg_min(origin, record_id) AS origin,
+           list_sort(list(DISTINCT broker_kind)) AS broker_kinds
+    FROM letters WHERE record_id IN (SELECT unnest(?))
+    GROUP BY fingerprint, cause, advice ORDER BY letters DESC, example LIMIT {_KINDS}"""
+
+
+def list_deaths(desk: Desk, plan: str) -> list[Document]:
+    """What the letters of a plan died of, the most first: failure, cause, advice, how many of the LOOKED_AT
+    first ones, and an `example`."""
+    ids = [letter.record_id for letter in islice(planfile.letters(desk.store, plan), LOOKED_AT)]
+    with closing(open_views(desk)) as connection:
+        return [*run(connection, _DIED_OF, [ids]).objects()]
+
+
+def is_target_of_agent(header: Header) -> bool:
+    """Whether an agent has chosen where the letters go."""
+    return is_agent(header.actor or "") and header.to != DEFAULT_TARGET
+
+
+def list_waiting(desk: Desk) -> list[Document]:
+    """The plans that wait for the consent of who sits at the desk, the newest first: `plan, letters, actor,
+    reason, targets, agents_target`."""
+    said = ledger.events(desk.settings.ledger, desk.store)
+    found = [header for header in _list_unsent(desk) if _why_not_approve(desk, header, said) is None]
+    return [
+        {
+            "plan": header.plan,
+            "letters": header.letters,
+            "actor": header.actor,
+            "reason": header.reason,
+            "targets": ", ".join(header.targets),
+            "agents_target": is_target_of_agent(header),
+        }
+        for header in sorted(found, key=lambda header: header.created_at, reverse=True)
+    ]
+
+
+def _list_unsent(desk: Desk) -> Iterator[Header]:
+    """Plans that ask for somebody's consent, and of which something is left to send."""
+    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+        for plan in planfile.ids(desk.store):
+            try:
+                header = planfile.load(desk.store, plan)
+            except DlqError:  # the list of plans names it
+                continue
+            known = book.counts(plan) if book else {}
+            sent = sum(known.values()) - known.get("planned", 0)
+            if sent < header.letters and approvals.is_needed(header, desk.settings.replay):
+                yield header
+
+
+def why_not_approve(desk: Desk, plan: str) -> DlqError | None:
+    """What an approval by who sits at the desk would be refused for, or that it is given; None: nothing."""
+    try:
+        header = planfile.load_checked(desk.store, plan)
+        said = ledger.events(desk.settings.ledger, desk.store)
+    except DlqError as error:
+        return error
+    return _why_not_approve(desk, header, said)
+
+
+def _why_not_approve(desk: Desk, header: Header, said: Sequence[Event]) -> DlqError | None:
+    settings = desk.settings.replay
+    try:
+        approvals.approval(header, desk.actor, "", now(), settings)
+    except DlqError as error:
+        return error
+    try:
+        approvals.check(header, said, settings, now())
+    except DlqError:
+        return None
+    return UsageError(f"plan {header.plan} is approved already")
