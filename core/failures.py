@@ -56,7 +56,7 @@ class Life(NamedTuple):
     until: str | None = None
     """While it is snoozed: until when (ISO 8601), or until how many letters (`letters:N`)."""
     note: str | None = None
-    """The last reason that somebody gave."""
+    """What somebody noted last; where nobody has, the last reason that was given."""
     actor: str | None = None
     changed_at: int | None = None
 
@@ -83,12 +83,13 @@ def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
     assigned = [event for event in events if event.action == "assign"]
     moved = [event for event in events if event.action in _MOVES]
     reasons = [event.reason for event in events if event.reason]
+    notes = [event.reason for event in events if event.action == "note"] or reasons
     state = _state(moved[-1], deaths, now) if moved else "open"
     return Life(
         state,
         (assigned[-1].value or None) if assigned else None,
         moved[-1].value if state == "snoozed" else None,
-        reasons[-1] if reasons else None,
+        notes[-1] if notes else None,
         events[-1].actor,
         events[-1].at,
     )
