@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dlq.core.errors import ArchiveError, BrokerError, Busy, DlqError, TookTooLong, UsageError
 from dlq.web import agents_by_http, people
 from dlq.web.console import Ask, Console
+from dlq.web.console import Refused as RefusedForm
 from dlq.web.forms import Form, read_form
 from dlq.web.guard import Guard, Refused
 from dlq.web.pages import ACTS, ROUTES
@@ -37,6 +40,8 @@ class _FoundPage(NamedTuple):
     page: _Page
     acts: Sequence[str]
     names: dict[str, str]
+    on: Sequence[str]
+    """Of a change: the paths of the pages that offer it."""
 
 
 def make_app(console: Console, log: bool = True) -> ASGIApp:
@@ -54,9 +59,9 @@ async def _answer(console: Console, request: Request) -> ASGIApp:
     path, is_change = request.url.path, request.method == "POST"
     if path.startswith(_STATIC) and not is_change:
         return _static(path.removeprefix(_STATIC))
-    if path == "/" and "token" in request.query_params and not is_change:
-        return _enter(console, request)
     try:
+        if "token" in request.query_params and not is_change:
+            return _enter(console, request)
         if path == agents_by_http.PATH:
             return agents_by_http.answer_agent(console, request)
         person = _who(console, request)
@@ -91,7 +96,28 @@ async def _show(console: Console, request: Request, person: Person, form: Form) 
     except DlqError as error:
         usage = 409 if is_change else 404 if found.names else 400
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), usage)
-        return _tell(ask, status if not isinstance(error, UsageError) else usage, str(error))
+        status = status if not isinstance(error, UsageError) else usage
+        again = await run_in_threadpool(_show_again, ask, found, str(error)) if is_change else None
+        if again is None:
+            return _tell(ask, status, str(error))
+        again.status_code = status
+        return again
+
+
+def _show_again(ask: Ask, found: _FoundPage, text: str) -> Response | None:
+    """The page that offers what was refused, with the form as it was sent; None where it cannot be shown."""
+    place = next(iter(found.on), "")
+    offering = _find("GET", place.format_map(ask.names)) if place else None
+    if offering is None or offering.right not in ask.rights:
+        return None
+    sent = QueryParams([(name, one) for name in ask.form.names() for one in ask.form.several(name)])
+    refused = RefusedForm(ask.path, ask.form, ask.masker().text(text))
+    try:
+        return offering.page(
+            replace(ask, names=offering.names, query=sent, acts=offering.acts, refused=refused)
+        )
+    except DlqError:
+        return None
 
 
 def _tell(ask: Ask, status: int, text: str) -> Response:
@@ -100,9 +126,9 @@ def _tell(ask: Ask, status: int, text: str) -> Response:
 
 
 def _find(method: str, path: str) -> _FoundPage | None:
-    for known, pattern, right, page, acts in _PATTERNS:
+    for known, pattern, right, page, acts, on in _PATTERNS:
         if known == method and (named := pattern.fullmatch(path)):
-            return _FoundPage(right, page, acts, named.groupdict())
+            return _FoundPage(right, page, acts, named.groupdict(), on)
     return None
 
 
@@ -113,6 +139,7 @@ _PATTERNS = [
         route.right,
         route.page,
         ACTS.get(route.path, ()),
+        route.on,
     )
     for route in ROUTES
 ]
@@ -135,11 +162,14 @@ def _read_cookies(console: Console, request: Request) -> Iterator[str]:
 
 
 def _enter(console: Console, request: Request) -> Response:
-    """The token leaves the address at once: a cookie takes its place."""
+    """The token leaves the address at once, on the way to the page that was meant: a cookie takes its place.
+    Raises Forged."""
     session = console.sessions.enter(request.query_params["token"])
-    if session is None:
+    if session is None and _who(console, request) is None:
         return _unknown(request)
-    answer = RedirectResponse("/", 303)
+    answer = RedirectResponse(_place_of(request) or "/", 303)
+    if session is None:
+        return answer
     secure = request.headers.get("x-forwarded-proto") == "https" and people.is_trusted(
         request, console.settings.serve.proxies
     )
@@ -149,17 +179,34 @@ def _enter(console: Console, request: Request) -> Response:
 
 def _leave(console: Console, person: Person) -> Response:
     console.sessions.leave(person)
-    answer = render("unknown", {"again": "", "left": True})
+    answer = render("unknown", {"again": "", "left": True, **_FIRST_PAGE})
     answer.delete_cookie(console.cookie, httponly=True, samesite="strict")
     return answer
 
 
 def _unknown(request: Request) -> Response:
     """To somebody without a name. Who comes by a link of another site sends no cookie: their browser is asked
-    to come again from here, to a page that there is: `//evil.example` would lead it away."""
-    path, from_elsewhere = request.url.path, request.headers.get("sec-fetch-site") == "cross-site"
-    comes_again = from_elsewhere and request.method == "GET" and _find("GET", path)
-    return render("unknown", {"again": path if comes_again else "", "left": False}, 401)
+    to come again from here."""
+    from_elsewhere, place = request.headers.get("sec-fetch-site") == "cross-site", _place_of(request)
+    where = {"path": request.url.path, "asked": _list_query(request)} if place else _FIRST_PAGE
+    return render("unknown", {"again": place if from_elsewhere else "", "left": False, **where}, 401)
+
+
+_FIRST_PAGE = {"path": "/", "asked": ()}
+
+
+def _place_of(request: Request) -> str:
+    """The page that is asked for, with its query; nothing where there is none: `//evil.example` would lead a
+    browser away."""
+    path, asked = request.url.path, _list_query(request)
+    if request.method != "GET" or not _find("GET", path):
+        return ""
+    return f"{path}?{urlencode(asked)}" if asked else path
+
+
+def _list_query(request: Request) -> list[tuple[str, str]]:
+    """Without the token."""
+    return [(name, text) for name, text in request.query_params.multi_items() if name != "token"]
 
 
 def _static(name: str) -> Response:

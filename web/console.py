@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -107,7 +107,18 @@ class Console:
     """Session -> what became of what they did last, until it is shown."""
     masked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """A document as JSON -> what pages show of it."""
+    looks: dict[tuple[str, ...], float] = field(default_factory=dict)
+    """Session, page, letter and reason -> until when that look stands in the audit already."""
     turns: _Turns = field(default_factory=_Turns)
+
+
+class Refused(NamedTuple):
+    """A form that was not carried out: its page shows it again as it was sent."""
+
+    path: str
+    form: Form
+    text: str
+    """Why, in the words of the terminal."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +135,8 @@ class Ask:
     form: Form
     acts: Sequence[str] = ()
     """The commands that do what the page offers."""
+    refused: Refused | None = None
+    """The form of the page that was sent last, and refused."""
 
     def desk(self, proven: bool = False) -> Desk:
         """Where an operation works for this person; `proven` under their name."""
@@ -176,6 +189,7 @@ class Ask:
             "commands": [command] if isinstance(command, str) else command,
             "acts": [act.format(**self.names) for act in self.acts],
             "barrier": self.barrier,
+            "refused": self.refused,
         }
         return common | dict(values)
 

@@ -123,7 +123,7 @@ def test_progress_comes_as_events_until_it_is_over(folder: Path) -> None:
 def test_a_pull_and_an_analysis_are_commands_that_can_be_followed(folder: Path) -> None:
     with serving(folder) as server:
         server.enter()
-        for path, said in (("/pull", "sources"), ("/analyze", "causes")):
+        for path, said in (("/pull", 'data-label="captured">0<'), ("/analyze", "causes")):
             place = server.post(path, {})
             eventually(lambda place=place: "It ended with 0: done." in server.get(place))
             assert said in server.get(place)

@@ -41,7 +41,8 @@ _OF_LETTERS = ("dlq replay plan ID", "dlq dismiss ID --reason WHY", "dlq dismiss
 ROUTES = (
     Route("GET", "/", "read", now.show_now),
     Route("POST", "/depths", "read", now.ask_depths, ("/",), ("dlq doctor",)),
-    Route("POST", "/pull", "apply", commands.pull, ("/",), ("dlq pull",)),
+    Route("GET", "/pull", "apply", commands.show_pull),
+    Route("POST", "/pull", "apply", commands.pull, ("/pull",), ("dlq pull",)),
     Route("POST", "/analyze", "plan", commands.analyze, ("/",), ("dlq analyze",)),
     Route("GET", "/failures", "read", failures.list_page),
     Route("GET", _FAILURE, "read", failures.show_page),
@@ -61,9 +62,9 @@ ROUTES = (
     Route("POST", "/letters/chosen", "read", letters.act_on_chosen, ("/letters",), _OF_LETTERS),
     Route(
         "POST",
-        "/letters/dismiss",
+        _FAILURE + "/dismiss",
         "triage",
-        letters.dismiss,
+        letters.dismiss_failure,
         (_FAILURE,),
         ("dlq dismiss --failure {fingerprint:.12} --reason WHY",),
     ),

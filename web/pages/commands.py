@@ -6,10 +6,21 @@ from typing import Any
 from starlette.responses import Response
 
 from dlq.operations.outcome import MEANS, ExitCode
+from dlq.operations.pulling import KEYS
 from dlq.replay.actor import mark_proven
 from dlq.web.console import Ask
 from dlq.web.jobs import Job, Jobs
 from dlq.web.live import send_news
+
+
+def show_pull(ask: Ask) -> Response:
+    """What a pull would do to each source, and how many letters its broker says lie there now."""
+    depths, desk = ask.console.depths, ask.desk()
+    sources = desk.settings.sources.values()
+    why_not = depths.read(desk) if sources else "no source is configured"
+    names = ("source", "mode", "depth", "note")
+    rows = [dict(zip(names, (one.name, one.mode, *depths.find(one.name)), strict=True)) for one in sources]
+    return ask.page("pull", "dlq doctor", rows=ask.mask_all(rows), why_not=why_not, asked=depths.asked_at)
 
 
 def pull(ask: Ask) -> Response:
@@ -46,7 +57,13 @@ def follow(ask: Ask) -> Response:
 def _describe(ask: Ask, job: Job) -> Mapping[str, Any]:
     output, errors = ask.console.jobs.output(job)
     masker = ask.masker()
-    shown = {"errors": masker.text(errors), "output": masker.text(output)}
+    pulled = ask.console.jobs.result(job).get("sources", ()) if job.about == "pull" else ()
+    shown = {
+        "errors": masker.text(errors),
+        "output": "" if pulled else masker.text(output),
+        "pulled": ask.mask_all(pulled),
+        "columns": KEYS[1:],
+    }
     return {"outcome": _tell_outcome(ask.console.jobs, job), **shown}
 
 

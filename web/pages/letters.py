@@ -1,7 +1,10 @@
 """Letters: chosen by filters, page by page, and one in full, masked unless somebody may see more."""
 
+import math
 import shlex
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
@@ -25,7 +28,7 @@ from dlq.reports import failures as words
 from dlq.reports import letter as letters
 from dlq.reports import stack
 from dlq.reports.masking import Masker
-from dlq.web.console import Ask
+from dlq.web.console import Ask, Refused
 from dlq.web.pages import choosing, edits
 from dlq.web.pages.letter_values import add_trace, list_bodies
 from dlq.web.pages.now import read_report
@@ -41,6 +44,10 @@ _COLUMNS = (
 _SHOWN = ("source", "cause", "advice", "replay_state")
 """Filters with a list of what there is."""
 _MORE = tuple(name for name in choosing.EQUAL if name not in _SHOWN)
+
+
+_LOOK_SECONDS, _MOST_LOOKS = 600.0, 1_000
+"""After which a look at a letter as it is stands in the audit again, and how many are known meanwhile."""
 
 
 class _Page(NamedTuple):
@@ -167,12 +174,19 @@ def show_plain(ask: Ask) -> Response:
 
 
 def _note_look(ask: Ask, reason: str) -> str:
-    """Write down that this person sees the letter as it is; its whole id."""
+    """Write down that this person sees the letter as it is, once while they load the page again; its whole
+    id."""
     with ask.console.look.open() as desk:
         record_id = short_ids.record_id(open_views(desk), ask.names["record_id"])
+    looks, look = ask.console.looks, (ask.person.session, ask.path, record_id, reason)
+    if time.monotonic() < looks.get(look, -math.inf):
+        return record_id
     desk = ask.desk(proven=True)
     with ledger.opened(desk.settings.ledger, desk.store) as book:
         book.append([make_event(now(), desk.actor, record_id, "unmask", "", reason)])
+    if len(looks) >= _MOST_LOOKS:
+        looks.clear()
+    looks[look] = time.monotonic() + _LOOK_SECONDS
     ask.console.look.forget()
     return record_id
 
@@ -190,9 +204,9 @@ def act_on_chosen(ask: Ask) -> Response:
     return _close(ask, ids, {} if ids else chosen, act == "undo", back)
 
 
-def dismiss(ask: Ask) -> Response:
+def dismiss_failure(ask: Ask) -> Response:
     """Close all letters of a failure."""
-    chosen = choosing.read_filters(ask, ask.form.text)
+    chosen = {"failure": ask.names["fingerprint"]}
     return _close(ask, [], chosen, False, make_address("/letters", **chosen))
 
 
@@ -210,13 +224,19 @@ def show_draft(ask: Ask) -> Response:
     record_id = _note_look(ask, "to edit it")
     with ask.console.look.open() as desk:
         found = show_letter(desk, record_id)
+    headers = sorted((found["headers"] or {}).items())
+    return _show_edit(ask, record_id, headers, edits.read_text(found))
+
+
+def _show_edit(ask: Ask, record_id: str, headers: Sequence[tuple[str, str]], body: str | None) -> Response:
     only = f"record_id = {sql_literal(record_id[:12])}"
     return ask.page(
         "edit",
         [f"dlq export --where {shlex.quote(only)} edited.jsonl", "dlq replay plan --edit edited.jsonl"],
+        409 if ask.refused else 200,
         record_id=record_id,
-        headers=sorted((found["headers"] or {}).items()),
-        body=edits.read_text(found),
+        headers=headers,
+        body=body,
     )
 
 
@@ -228,8 +248,13 @@ def plan_edit(ask: Ask) -> Response:
     record_id = ask.names["record_id"]
     with ask.console.look.open() as desk:
         found = show_letter(desk, record_id)
-    wanted = edits.read_edit(found, ask.form)
     desk = ask.desk(proven=True)
-    reason = ask.form.text("reason") or None
-    made = make_plan(desk, PlanWanted(how=Wanted(edits=wanted, reason=reason)))
+    try:
+        how = Wanted(edits=edits.read_edit(found, ask.form), reason=ask.form.text("reason") or None)
+        made = make_plan(desk, PlanWanted(how=how))
+    except UsageError as error:
+        headers = [*zip(ask.form.several("header_name"), ask.form.several("header_value"), strict=False)]
+        body = ask.form.exact("body") if "body" in ask.form.names() else None
+        refused = Refused(ask.path, ask.form, ask.masker().text(str(error)))
+        return _show_edit(replace(ask, refused=refused), record_id, headers, body)
     return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))

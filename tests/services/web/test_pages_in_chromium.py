@@ -24,6 +24,7 @@ LISTS = (
     "/books",
     "/audit",
     "/plans/new",
+    "/pull",
 )
 HOSTILE = {
     "broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": ATTACK, "message_id": ATTACK,

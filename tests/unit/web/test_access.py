@@ -184,7 +184,13 @@ def test_who_may_do_anything_may_read_and_others_may_not() -> None:
 def test_without_configuration_everything_is_read_only(serve: Serve) -> None:
     browser = serve(serve={})
     assert browser.get("/letters").status_code == 200
-    for path in ("/failures/" + "a" * 32 + "/note", "/plans", "/pull", "/analyze", "/letters/dismiss"):
+    for path in (
+        "/failures/" + "a" * 32 + "/note",
+        "/plans",
+        "/pull",
+        "/analyze",
+        "/failures/" + "a" * 32 + "/dismiss",
+    ):
         answer = browser.post(path, {"text": "x", "reason": "x"})
         assert (path, answer.status_code) == (path, 403)
         assert "[serve] roles." in answer.text
@@ -231,3 +237,16 @@ def test_listening_to_this_host_alone_needs_nothing(host: str) -> None:
 def test_what_means_nothing_in_the_configuration_is_refused(table: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse({"serve": table})
+
+
+def test_a_deep_link_survives_signing_in_and_the_token_leaves_its_address(serve: Serve) -> None:
+    browser = serve(enter=False)
+    asked = "/letters?text=m-1&where=attempts+%3E+1"
+    unknown = browser.get(asked).text
+    assert '<form method="get" action="/letters">' in unknown
+    for name, text in (("text", "m-1"), ("where", "attempts &gt; 1")):
+        assert f'<input type="hidden" name="{name}" value="{text}">' in unknown
+    answer = browser.get(f"{asked}&token={browser.console.sessions.token}")
+    assert (answer.status_code, answer.headers["location"]) == (303, asked)
+    assert browser.get("/letters?token=of-an-earlier-start").headers["location"] == "/letters"
+    assert browser.get("//evil.example/?token=x").headers.get("location", "/") == "/"

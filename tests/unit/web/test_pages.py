@@ -291,3 +291,44 @@ def test_news_of_a_change_are_shown_once(serve: Serve) -> None:
     browser.post(f"{FAILURE}/note", {"text": "seen"})
     assert "It is open now." in browser.get(FAILURE).text
     assert "It is open now." not in browser.get(FAILURE).text
+
+
+def test_a_note_is_not_replaced_by_the_reason_of_another_action(serve: Serve) -> None:
+    browser = serve()
+    browser.post(f"{FAILURE}/note", {"text": "ask the gateway's team"})
+    browser.post(f"{FAILURE}/assign", {"owner": "ann", "reason": "she is on call"})
+    text = html.unescape(browser.get("/failures").text)
+    assert "“ask the gateway's team”" in text
+    assert "“she is on call”" not in text
+
+
+REFUSED_FORMS: dict[str, tuple[str, dict[str, str], list[str]]] = {
+    "snooze": (f"{FAILURE}/snooze", {"until": "yesterday", "letters": "7", "reason": "monday"},
+               ['name="until" value="yesterday"', 'name="letters" value="7"',
+                'name="reason" value="monday"']),
+    "plan": ("/plans", {"failure": TIMEOUT, "rate": "fast", "to": "queue:a", "again": "1"},
+             ['name="rate" value="fast"', 'name="to" value="queue:a"', 'name="again" value="1" checked',
+              f'name="failure" value="{TIMEOUT}"']),
+    "letters": ("/letters/chosen", {"id": IDS[1], "act": "dismiss", "reason": "x" * 2_001},
+                [f'name="reason" value="{"x" * 2_001}"', 'aria-label="Choose 222222222222" checked']),
+    "edit": (f"{LETTER}/edit", {"header_name": "trace", "header_value": "t-1", "reason": "look"},
+             ['name="reason" value="look"', "nothing is changed", ">\nt-1</textarea>"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "fields", "kept"), REFUSED_FORMS.values(), ids=REFUSED_FORMS)
+def test_a_form_that_is_refused_comes_back_filled_with_its_error(
+    serve: Serve, path: str, fields: dict[str, str], kept: list[str]
+) -> None:
+    answer = serve().post(path, fields)
+    assert answer.status_code == 409
+    assert 'class="refusal" role="alert"' in answer.text
+    for one in kept:
+        assert answer.text.count(one) == 1, one
+
+
+def test_to_load_a_letter_again_that_is_shown_as_it_is_is_one_look(serve: Serve, dlq: Any) -> None:
+    browser = serve()
+    for reason in ("ticket 1", "ticket 1", "ticket 2"):
+        assert CANARY in browser.post(f"{LETTER}/plain", {"reason": reason}).text
+    assert [row["reason"] for row in said_of(dlq)] == ["ticket 1", "ticket 2"]

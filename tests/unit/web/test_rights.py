@@ -114,7 +114,7 @@ def test_no_condition_makes_long_texts_of_short_ones(serve: Serve, sees_all: boo
 
 def test_no_change_is_of_such_a_condition_either(serve: Serve) -> None:
     sent = {"where": MUCH_OF_LITTLE[1], "act": "dismiss", "reason": "x"}
-    assert serve().post("/letters/dismiss", sent).status_code == 409
+    assert serve().post("/letters/chosen", sent).status_code == 409
     assert serve().get(f"/plans/new?where={quote(MUCH_OF_LITTLE[1])}").status_code == 400
 
 
@@ -144,7 +144,7 @@ def test_what_is_shown_can_be_searched_for(serve: Serve, query: str) -> None:
     assert count(serve(serve=MASKED), query) == count(serve(), query) != "0"
 
 
-@pytest.mark.parametrize("path", ["/plans", "/letters/chosen", "/letters/dismiss"])
+@pytest.mark.parametrize("path", ["/plans", "/letters/chosen"])
 @pytest.mark.parametrize("fields", [{"where": f"key = '{SECRET}'"}, {"key": SECRET}, {"text": "jane"}])
 def test_what_is_done_to_letters_tells_nothing_either(
     serve: Serve, keyed: LocalStore, path: str, fields: dict[str, str]

@@ -224,6 +224,12 @@ def same_books(page: str, _site: Site, told: Any) -> None:
     assert (row["captured"], row["replayed"], row["dismissed"], row["waiting"]) == (4, 1, 1, 2)
 
 
+def same_pull(page: str, _site: Site, told: Any) -> None:
+    [source] = told["sources"]
+    assert cells(page, "Letters there now") == [source["depth"]]
+    assert '<span class="tag">copy</span>' in page
+
+
 def same_audit(page: str, _site: Site, told: Any) -> None:
     assert page.count('data-label="Who"') == len(told) > 3
 
@@ -235,6 +241,7 @@ def same_new_plan(page: str, site: Site, told: Any) -> None:
 
 PAGES: Mapping[str, tuple[str, Callable[[str, Site, Any], None]]] = {
     "/": ("/", same_now),
+    "/pull": ("/pull", same_pull),
     "/failures": ("/failures", same_failures),
     "/failures/{fingerprint}": (f"/failures/{FAILURE}", same_failure),
     "/letters": ("/letters", same_letters),
