@@ -34,6 +34,7 @@ _EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
     "shine-mq": _REDIS,
 }
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_AGENT = re.compile(r"[A-Za-z0-9._-]{1,40}")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}")
 USER_HEADER = "x-forwarded-user"
 """By which a proxy says to the page who asks."""
@@ -91,6 +92,12 @@ def _check_serve(serve: Serve) -> None:
                 f"serve.proxies: {quote_value(address)} is no address or network; "
                 "write it like 10.0.0.7 or 10.0.0.0/24"
             ) from error
+    for name in serve.agents:
+        if not _AGENT.fullmatch(name):
+            raise ConfigError(
+                f"serve.agents: {quote_value(name)} is no name of an agent; write up to 40 letters, digits, "
+                "'.', '_' and '-'"
+            )
     header = serve.groups_header
     if header is not None and (not _HEADER.fullmatch(header) or header.lower() == USER_HEADER):
         raise ConfigError(

@@ -209,6 +209,8 @@ class Serve:
     groups_header: str | None = None
     """The header by which they say who is in which groups, and which none of them lets through; None: no
     groups are believed."""
+    agents: Mapping[str, str] = field(default_factory=dict)
+    """An agent's name -> the file that holds its bearer, by which it may use `/mcp`."""
     roles: Roles = field(default_factory=Roles)
 
 

@@ -1,7 +1,7 @@
 """Agents at the server of the pages: the tools of `dlq mcp` by streamable HTTP, at `/mcp`.
 
-Who asks is proven as for pages, but never by a cookie, which a browser sends along for any site: by the token
-of this start as a bearer, or by a trusted proxy. Roles decide which tools there are.
+Who asks is proven as for pages, but never by a cookie, which a browser sends along for any site: by a bearer
+that opens nothing else, or by a trusted proxy. Roles decide which tools there are.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,13 +39,15 @@ def answer_agent(console: "Console", request: Request) -> ASGIApp:
         raise Refused(405, "agents ask by POST; nothing is sent unasked")
     if _SAID_BY_BROWSERS & {*request.headers}:
         check_origin(request)
-    person = people.read_proxy(request, console.settings.serve) or _by_token(console, request)
-    if person is None:
+    proxied = people.read_proxy(request, console.settings.serve)
+    found = (proxied, "") if proxied else _by_bearer(console, request)
+    if found is None:
         return PlainTextResponse(
-            "dlq: agents bring the token of this start: Authorization: Bearer TOKEN\n",
+            "dlq: agents bring their bearer: Authorization: Bearer BEARER (docs/agents.md)\n",
             401,
             {"www-authenticate": "Bearer"},
         )
+    person, name = found
     request.state.person = person
     rights = people.find_rights(person, console.settings.serve.roles)
     if "read" not in rights:
@@ -55,18 +57,23 @@ def answer_agent(console: "Console", request: Request) -> ASGIApp:
         agents = import_with_extra("dlq.web.agents", "mcp", "agents need")
     except UsageError as error:
         raise Refused(404, str(error)) from error
-    return _serve(agents.make_server(_seat(console, person), refused))
+    program = request.headers.get("user-agent", "").partition("/")[0]
+    return _serve(agents.make_server(_seat(console, person, name, program), refused))
 
 
-def _by_token(console: "Console", request: Request) -> "Person | None":
+def _by_bearer(console: "Console", request: Request) -> "tuple[Person, str] | None":
     told = request.headers.get("authorization", "")
     if not told.lower().startswith(_BEARER):
         return None
     return console.sessions.find_agent(told[len(_BEARER) :].strip())
 
 
-def _seat(console: "Console", person: "Person") -> Any:
-    return lambda agent: open_desk(console.settings, Notes(), name_agent(agent, person.name))
+def _seat(console: "Console", person: "Person", name: str, program: str) -> Any:
+    """By the name that its bearer proves, else by what its program calls itself: of one request by HTTP the
+    header alone may say it."""
+    return lambda agent: open_desk(
+        console.settings, Notes(), name_agent(name or agent or program, person.name)
+    )
 
 
 def _serve(server: Any) -> ASGIApp:

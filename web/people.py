@@ -3,16 +3,17 @@
 A name is proven in one of two ways: by the token of this start, which the address that is printed holds and a
 cookie takes over at once; or by a header of a proxy whose address `[serve] proxies` lists, which also says
 the groups where `[serve] groups_header` names a header for them. Sessions live in this process alone, so that
-no cookie outlives it.
+no cookie outlives it. Agents have bearers of their own, which open no session.
 """
 
 import hmac
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from starlette.requests import HTTPConnection
@@ -46,11 +47,13 @@ class Forged(Exception):
 
 
 class Sessions:
-    """The token of this start, and the cookies that were given for it."""
+    """The token of this start, the cookies that were given for it, and the bearers of agents."""
 
-    def __init__(self, owner: str) -> None:
-        """`owner` is who started the server: who knows the token goes by that name."""
+    def __init__(self, owner: str, agents: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`owner` is who started the server: who knows the token goes by that name, and an agent acts for
+        them. `agents`: name -> bearer; without any there is one of this start, for agents without a name."""
         self.token = secrets.token_urlsafe(32)
+        self.agents = agents or {"": secrets.token_urlsafe(32)}
         self._owner = owner
         self._key = secrets.token_bytes(32)
         self._ends: dict[str, float] = {}
@@ -73,11 +76,12 @@ class Sessions:
             return None
         return Person(self._owner, frozenset(), known, "token")
 
-    def find_agent(self, token: str) -> Person | None:
-        """Whose agent brings the token of this start."""
-        if not hmac.compare_digest(token.encode(), self.token.encode()):
-            return None
-        return Person(self._owner, frozenset(), "agent", "token")
+    def find_agent(self, bearer: str) -> tuple[Person, str] | None:
+        """Whom the agent acts for that brings this bearer, and the agent's name."""
+        for name, known in self.agents.items():
+            if hmac.compare_digest(bearer.encode(), known.encode()):
+                return Person(self._owner, frozenset(), "agent", "token"), name
+        return None
 
     def leave(self, person: Person) -> None:
         """The cookie counts no more."""

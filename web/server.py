@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Settings
+from dlq.operations.bearers import read_bearers
 from dlq.operations.desk import Notes, open_desk
 from dlq.replay.actor import system_user
 from dlq.web.app import make_app
@@ -94,11 +95,12 @@ def serve(
     config: str | None,
     host: str,
     port: int,
-    tell: Callable[[str], None],
+    tell: Callable[[str, str | None], None],
     log: bool = True,
 ) -> None:
-    """Serve the pages until the process is asked to end. `tell` is given the address, with the token, once it
-    listens. Raises UsageError, ConfigError."""
+    """Serve the pages until the process is asked to end. Once it listens `tell` is given the address with the
+    token, and the bearer of agents where none is configured; where proxies say who asks, neither. Raises
+    UsageError, ConfigError."""
     check_host(settings, host)
     check_groups(settings.serve)
     listening = _listen(host, port)
@@ -119,7 +121,11 @@ def serve(
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
     )
-    tell(f"http://{_name_of(host)}:{port}/?token={console.sessions.token}")
+    address, sessions = f"http://{_name_of(host)}:{port}/", console.sessions
+    if settings.serve.proxies:
+        tell(address, None)
+    else:
+        tell(f"{address}?token={sessions.token}", sessions.agents.get(""))
     with suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
         server.run(sockets=[listening])
 
@@ -127,7 +133,7 @@ def serve(
 def make_console(settings: Settings, config: str | None, port: int) -> Console:
     """All that lives as long as the server."""
     desk = open_desk(settings, Notes())
-    sessions = Sessions(system_user())
+    sessions = Sessions(system_user(), read_bearers(settings.serve))
     jobs = Jobs(settings.archive, config)
     return Console(settings, sessions, jobs, Look(desk), f"dlq-{port}")
 

@@ -1,6 +1,7 @@
 """dlq serve: the page."""
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,10 +37,13 @@ def serve(
     config = None if path is None else os.path.abspath(path)
     # The rooms of commands and of pages do not know each other, but for this door.
     import_with_extra("dlq.web.server", "serve", "the page needs").serve(
-        context.settings, config, host, port, lambda address: _tell(context, address), not context.quiet
+        context.settings, config, host, port, partial(_tell, context), not context.quiet
     )
 
 
-def _tell(context: "Context", address: str) -> None:
-    to_stderr("The pages are at this address, which lets in whoever has it. Ctrl-C ends the server.")
-    context.emit({"address": address}, lambda: context.console.print(address, soft_wrap=True))
+def _tell(context: "Context", address: str, bearer: str | None) -> None:
+    lets_in = ", which lets in whoever has it" if "?" in address else " for whom the proxies of [serve] name"
+    to_stderr(f"The pages are at this address{lets_in}. Ctrl-C ends the server.")
+    told = {"address": address, **({"bearer": bearer} if bearer else {})}
+    lines = [address, *([f"Agents bring to /mcp there: Authorization: Bearer {bearer}"] if bearer else [])]
+    context.emit(told, lambda: context.console.print("\n".join(lines), soft_wrap=True))

@@ -211,3 +211,10 @@ def test_a_port_that_is_taken_is_said_in_a_line(folder: Path) -> None:
         done = refused(folder, "--port", str(server.port))
     assert done.returncode == 2
     assert "take another --port" in done.stderr
+
+
+def test_where_proxies_say_who_asks_no_token_is_printed(folder: Path) -> None:
+    with open(folder / "dlq.toml", "a") as config:
+        config.write('[serve]\nproxies = ["127.0.0.1"]\n')
+    with serving(folder) as server:
+        assert server.address == f"http://127.0.0.1:{server.port}/"

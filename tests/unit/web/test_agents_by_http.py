@@ -2,13 +2,16 @@
 
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.consoles import Browser, Serve
 
 from dlq.archive.store import LocalStore
+from dlq.core.errors import ConfigError
 from dlq.replay import ledger
+from dlq.replay.actor import system_user
 from dlq.web.agents import PROPOSING, READING
 
 FAILURE = "aa" * 16
@@ -23,14 +26,14 @@ def ask(browser: Browser, method: str, params: dict[str, Any] | None = None, **h
 
 
 def bearer(browser: Browser) -> dict[str, str]:
-    return {"authorization": f"Bearer {browser.console.sessions.token}"}
+    return {"authorization": f"Bearer {browser.console.sessions.agents['']}"}
 
 
 def names(browser: Browser, **headers: str) -> set[str]:
     return {tool["name"] for tool in ask(browser, "tools/list", **headers).json()["result"]["tools"]}
 
 
-def test_the_token_of_this_start_opens_all_that_its_owner_may(serve: Serve) -> None:
+def test_the_bearer_of_this_start_opens_all_that_its_owner_may(serve: Serve) -> None:
     browser = serve(enter=False)
     assert names(browser, **bearer(browser)) == {tool.__name__ for tool in (*READING, *PROPOSING)}
     told = {"name": "letters", "arguments": {"failure": FAILURE}}
@@ -54,7 +57,36 @@ def test_a_proxy_says_for_whom_an_agent_proposes(serve: Serve) -> None:
     assert not ask(browser, "tools/call", told, **ann).json()["result"]["isError"]
     settings = browser.console.settings
     [event] = ledger.events(settings.ledger, LocalStore(settings.archive))
-    assert event.actor == "agent unnamed for ann"
+    assert event.actor == "agent testclient for ann", "which its program's User-Agent says"
+
+
+def test_what_lets_an_agent_in_opens_no_page_and_the_token_of_pages_lets_no_agent_in(serve: Serve) -> None:
+    browser = serve(enter=False)
+    agents_own, token = browser.console.sessions.agents[""], browser.console.sessions.token
+    assert browser.get(f"/?token={agents_own}").status_code == 401
+    assert browser.get("/letters", **bearer(browser)).status_code == 401
+    assert ask(browser, "tools/list", authorization=f"Bearer {token}").status_code == 401
+
+
+def test_an_agent_that_is_configured_goes_by_its_name(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "claude").write_text("c" * 40 + "\n")
+    browser = serve(
+        enter=False, serve={"roles": {"triage": ["*"]}, "agents": {"claude": str(tmp_path / "claude")}}
+    )
+    told = {"name": "propose_note", "arguments": {"fingerprint": FAILURE, "text": "look"}}
+    known = {"authorization": f"Bearer {'c' * 40}"}
+    assert not ask(browser, "tools/call", told, **known).json()["result"]["isError"]
+    settings = browser.console.settings
+    [event] = ledger.events(settings.ledger, LocalStore(settings.archive))
+    assert event.actor == f"agent claude for {system_user()}"
+    assert "" not in browser.console.sessions.agents
+
+
+@pytest.mark.parametrize("content", ["", "short", "c" * 31, "two words of thirty-two characters"])
+def test_what_is_no_bearer_is_refused_at_the_start(serve: Serve, tmp_path: Path, content: str) -> None:
+    (tmp_path / "claude").write_text(content)
+    with pytest.raises(ConfigError, match=r"serve\.agents\.claude"):
+        serve(enter=False, serve={"agents": {"claude": str(tmp_path / "claude")}})
 
 
 @pytest.mark.parametrize(
