@@ -241,15 +241,11 @@ def judge(store: LocalStore, advice: Mapping[str, str], source: str = "orders") 
     """An analysis that knows these letters only."""
     verdicts = [
         {
-            "source": source,
-            "record_id": record_id,
-            "cause": "poison_ack",
-            "advice": text,
-            "origin": "orders",
-            "origin_kind": "queue",
+            "source": source, "record_id": record_id, "cause": "poison_ack", "advice": text,
+            "origin": "orders", "origin_kind": "queue",
         }
         for record_id, text in advice.items()
-    ]
+    ]  # fmt: skip
     write_analysis(store, f"{time.time_ns()}", verdicts)
 
 

@@ -46,14 +46,9 @@ def store(tmp_path: Path) -> LocalStore:
     ]
     write_analysis(store, EARLIER, [verdict(1, "unknown", "check_first"), verdict(4, "poison_ack", "replay")])
     incident = {
-        "incident_id": "i1",
-        "start": MINUTE,
-        "end": 3 * MINUTE,
-        "size": 3,
-        "first_record_id": an_id(1),
-        "ongoing": True,
-        "new": False,
-    }
+        "incident_id": "i1", "start": MINUTE, "end": 3 * MINUTE, "size": 3, "first_record_id": an_id(1),
+        "ongoing": True, "new": False,
+    }  # fmt: skip
     write_analysis(
         store,
         LATEST,

@@ -29,12 +29,8 @@ def test_each_rule_names_a_metric_and_the_label_that_it_has(tmp_path: Path) -> N
     store = LocalStore(str(tmp_path / "archive"))
     segments.commit(store, "orders", "20261121T000000-abcd", 1, "drain", [letter(1)], {})
     source = {
-        "source": "orders",
-        "open": 1,
-        "oldest": "2026-11-22T16:13:00Z",
-        "new_failures": 1,
-        "regressed": 1,
-    }
+        "source": "orders", "open": 1, "oldest": "2026-11-22T16:13:00Z", "new_failures": 1, "regressed": 1,
+    }  # fmt: skip
     report = {"sources": [source], "counts": {"in_doubt": 1}}
     facts = RunFacts([{"source": "orders", "snapshot": 1}], 1.0, 0, 1.0, 1.0)
     samples = {metric.name: [*metric.samples] for metric in metrics.gather(store, report, facts)}

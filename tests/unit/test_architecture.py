@@ -149,12 +149,9 @@ def names_a_broker(path: Path) -> bool:
 
 def test_a_broker_is_known_in_its_package_and_its_rules_alone() -> None:
     homes = (
-        "connectors/rabbitmq/",
-        "connectors/activemq/",
-        "connectors/rocketmq/",
-        "connectors/kafka/",
+        "connectors/rabbitmq/", "connectors/activemq/", "connectors/rocketmq/", "connectors/kafka/",
         "connectors/memory.py",
-    )
+    )  # fmt: skip
     others = (
         str(path.relative_to(ROOT)) for room in MAY_IMPORT for path in modules(room) if names_a_broker(path)
     )

@@ -15,10 +15,7 @@ from support.rows import each_row
     [
         ("  Downloading pyspark-4.0.1.tar.gz (434.2 MB)\n", "Downloading pyspark-4.0.1.tar.gz (434.2 MB)"),
         ("Downloading duckdb-2.0-cp311.whl (20 MB)\n", "Downloading duckdb-2.0-cp311.whl (20 MB)"),
-        (
-            "  Building wheel for pyspark (pyproject.toml): started\n",
-            "Building wheel for pyspark",
-        ),
+        ("  Building wheel for pyspark (pyproject.toml): started\n", "Building wheel for pyspark"),
         ("Installing collected packages: py4j, pyspark\n", "Installing collected packages"),
         ("Downloading rich-14.whl (243 kB)\n", None),
         ("Collecting pika<2,>=1.4.4\n", None),

@@ -36,16 +36,11 @@ def written(name: str) -> list[Requirement]:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("demo", asked()),
-        ("dev", asked("dev")),
-        ("lowest", asked(*WITHOUT_SPARK)),
-        ("image", asked(*WITHOUT_SPARK)),
-        ("image-spark", asked("spark", *WITHOUT_SPARK)),
-        ("build", written("build")),
-        ("release", written("release")),
-        ("frameworks", written("frameworks")),
+        ("demo", asked()), ("dev", asked("dev")), ("lowest", asked(*WITHOUT_SPARK)),
+        ("image", asked(*WITHOUT_SPARK)), ("image-spark", asked("spark", *WITHOUT_SPARK)),
+        ("build", written("build")), ("release", written("release")), ("frameworks", written("frameworks")),
     ],
-)
+)  # fmt: skip
 def test_a_list_holds_what_is_asked_for_in_one_version_with_its_hashes(
     name: str, wanted: list[Requirement]
 ) -> None:

@@ -28,13 +28,9 @@ def test_a_worker_that_dies_costs_the_run_one_test(tmp_path: Path) -> None:
         "-m pytest -q -n 2 --dist loadscope --no-loadscope-reorder -p support.scheduling -p no:cacheprovider"
     )
     done = subprocess.run(
-        [sys.executable, *words.split()],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(SUPPORT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, *words.split()], cwd=tmp_path, env={"PYTHONPATH": str(SUPPORT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert "1 failed, 23 passed" in done.stdout, done.stdout
     assert "crashed while running 'test_d.py::test_one[2]'" in done.stdout
 
@@ -81,15 +77,11 @@ def test_what_a_test_waits_for_has_the_one_patience() -> None:
 @each_row(
     ("text", "lines"),
     [
-        ("until = time.monotonic() + 60", [1]),
-        ("running.wait(20)", [1]),
-        ("peer.settimeout(40)", [1]),
-        ("running.communicate(timeout=30.0)", [1]),
-        ("subprocess.run(words, timeout=60)", [1]),
-        ("running.wait(PATIENCE)", []),
-        ("running.wait(0.5)", []),
+        ("until = time.monotonic() + 60", [1]), ("running.wait(20)", [1]), ("peer.settimeout(40)", [1]),
+        ("running.communicate(timeout=30.0)", [1]), ("subprocess.run(words, timeout=60)", [1]),
+        ("running.wait(PATIENCE)", []), ("running.wait(0.5)", []),
         ("try:\n    running.wait(20)\nexcept subprocess.TimeoutExpired:\n    running.kill()", []),
     ],
-)
+)  # fmt: skip
 def test_a_limit_of_its_own_is_seen(text: str, lines: list[int]) -> None:
     assert [*own_limits(text)] == lines

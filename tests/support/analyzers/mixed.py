@@ -37,11 +37,7 @@ def rejected(message_id: str | None = None, body: str = "", queue: str = "orders
 
 def suppressed(number: int, producer: str = PRODUCER, consumer: str = CONSUMER, **headers: str) -> Record:
     text = f"java.lang.Throwable: Suppressing duplicate delivery on connection, consumer {consumer}"
-    given = {
-        "message-id": f"{producer}:{number}",
-        "original-destination": "/queue/orders",
-        "timestamp": str(BORN),
-    }
+    given = {"message-id": f"{producer}:{number}", "original-destination": "/queue/orders", "timestamp": str(BORN)}  # fmt: skip
     own = {"dlqDeliveryFailureCause": text, "originalExpiration": "0"}
     document = {"broker_kind": "activemq", "queue": "ActiveMQ.DLQ", "headers": {**given, **own, **headers}}
     return imported(document)._replace(source="legacy", broker="amq")
@@ -49,14 +45,7 @@ def suppressed(number: int, producer: str = PRODUCER, consumer: str = CONSUMER, 
 
 def shine(message_id: str, work: str, queue: str = "orders") -> Record:
     text = f'{{"coordinator": "redisCoordinator", "data": {{"checkBackId": "{work}", "data": 1}}}}'
-    return rejected(
-        message_id,
-        text,
-        queue,
-        source="shop",
-        broker="shine",
-        headers={"__TypeId__": "top.arkstack.EventMessage"},
-    )
+    return rejected(message_id, text, queue, source="shop", broker="shine", headers={"__TypeId__": "top.arkstack.EventMessage"})  # fmt: skip
 
 
 def half(key: str | None, offset: int, checks: int = 0, **fields: Any) -> Record:
@@ -79,23 +68,13 @@ def real(key: str, prepared: int, **fields: Any) -> Record:
 
 
 def given_up(key: str, checks: int = 15, **fields: Any) -> Record:
-    properties = {
-        "UNIQ_KEY": key,
-        "REAL_TOPIC": "orders",
-        "PGROUP": "tx",
-        "TRANSACTION_CHECK_TIMES": str(checks),
-    }
+    properties = {"UNIQ_KEY": key, "REAL_TOPIC": "orders", "PGROUP": "tx", "TRANSACTION_CHECK_TIMES": str(checks)}  # fmt: skip
     stored = {"stored": 8 * MINUTE, **fields}
     return letter("TRANS_CHECK_MAX_TIME_TOPIC", properties, **stored)._replace(source="bank")
 
 
 def committed(key: str, number: int) -> Record:
-    properties = {
-        "UNIQ_KEY": key,
-        "RETRY_TOPIC": "orders",
-        "ORIGIN_MESSAGE_ID": f"at-{number}",
-        "TRAN_MSG": "true",
-    }
+    properties = {"UNIQ_KEY": key, "RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": f"at-{number}", "TRAN_MSG": "true"}  # fmt: skip
     return letter("%DLQ%pay", properties, flags=8, times=17)._replace(source="stock", broker="rocket-twins")
 
 
@@ -180,29 +159,17 @@ ASKED_FOR: list[tuple[Record, list[Fact], str, str]] = [
     (dead("done"), [Fact("pay:orders:done", "CONSUMED", LATER)], "consumed, its record expires", "never"),
     (dead("crashed"), [Fact("pay:orders:crashed", "CONSUMING", BEFORE)], "consuming; expired", "check_first"),
     (dead("tagged", TAGS="paid"), [Fact("pay:orders:paid:tagged", "CONSUMED", LATER)], "consumed", "never"),
-    (
-        dead("m1")._replace(key="order-1"),
-        [Fact("pay:orders:order-1", "CONSUMED", LATER)],
-        "consumed",
-        "never",
-    ),
+    (dead("m1")._replace(key="order-1"), [Fact("pay:orders:order-1", "CONSUMED", LATER)], "consumed", "never"),
     (dead("fresh"), [], "dedup: no record", "fix_first"),
     (dead("lost")._replace(source="lost"), [], "away: did not answer", "check_first"),
     (shine("ready", "W2"), [Fact("message:ready", "ready")], "ready", "hold"),
     (shine("open", "W4"), [Fact("work:W4", "prepared")], "shine: prepared", "check_first"),
     (shine("closed", "W1"), [], "nothing open", "fix_first"),
-]
+]  # fmt: skip
 AN_HOUR = [
-    rejected(
-        f"h{n}",
-        f"h{n}",
-        broker="shop",
-        source="orders",
-        dead_at=DIED + n * 60_000_000,
-        headers={"x-tenant": str(n)},
-    )
+    rejected(f"h{n}", f"h{n}", broker="shop", source="orders", dead_at=DIED + n * 60_000_000, headers={"x-tenant": str(n)})
     for n in range(24)
-]
+]  # fmt: skip
 """Letters of one failure that died within half an hour, on a day without others."""
 USUAL = [rejected(f"u{n}", f"u{n}", broker="shop", dead_at=DIED - n * 86_400_000_000) for n in range(1, 6)]
 FROM_FILES = [
@@ -216,15 +183,10 @@ FROM_FILES = [
 EVERY_RULE = [case[0] for table in (OF_RABBITMQ, OF_FRAMEWORKS, OF_KAFKA) for case in table]
 
 SCENES = {
-    "twins": [one for one, _ in TWINS],
-    "transactions": TRANSACTIONS,
-    "burst": BURST,
-    "asked for": [case[0] for case in ASKED_FOR],
-    "an hour": AN_HOUR,
-    "the usual": USUAL,
-    "of files": FROM_FILES,
+    "twins": [one for one, _ in TWINS], "transactions": TRANSACTIONS, "burst": BURST,
+    "asked for": [case[0] for case in ASKED_FOR], "an hour": AN_HOUR, "the usual": USUAL, "of files": FROM_FILES,
     "every rule": EVERY_RULE,
-}
+}  # fmt: skip
 _LETTERS = [(scene, one) for scene, letters in SCENES.items() for one in letters]
 LETTERS = [
     one._replace(record_id=f"{n:032x}", captured_at=one.captured_at or DIED + n)

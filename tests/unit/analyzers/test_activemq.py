@@ -87,10 +87,7 @@ CUT: list[tuple[str, dict[str, Any]]] = [
         {"cause": "redelivery_exhausted", "exception_class": "java.lang.IllegalStateException"},
     ),
     ("Delivery[3] exceeds redelivery policy li", {"cause": "redelivery_exhausted", "attempts": 3}),
-    (
-        "Dispatch[2] to ID:x-1-2-3:1:1:1 exceeds redelivery policy li",
-        {"mechanism": "dispatch_check", "attempts": 2},
-    ),
+    ("Dispatch[2] to ID:x-1-2-3:1:1:1 exceeds redelivery policy li", {"mechanism": "dispatch_check", "attempts": 2}),
     ("duplicate from store for", {"cause": "duplicate_from_store"}),
     ("Message Expired.", {"cause": "expired"}),
     # Traps: what an application says of itself, or of something else.
@@ -100,7 +97,7 @@ CUT: list[tuple[str, dict[str, Any]]] = [
     ("duplicate from storehouse 7", {"cause": "unknown"}),
     ("we think it exceeded redelivery policy limit", {"cause": "unknown"}),
     ("Suppressing duplicates of order 7", {"cause": "unknown"}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), CUT)
@@ -117,30 +114,17 @@ WITHOUT: list[tuple[Any, dict[str, Any]]] = [
     (letter(EXPIRED), {"cause": "expired", "stale_evidence": False}),
     (letter(THROWABLE + "something never seen"), {"cause": "unknown"}),
     (letter("something never seen"), {"cause": "unknown"}),
-    (
-        letter(THROWABLE + "Suppressing duplicate delivery on connection, consumer ID:x-1-2-3:1:1:1 "),
-        {"cause": "suppressed_duplicate"},
-    ),
-    (
-        letter(EXPIRED, originalExpiration="0"),
-        {"cause": "poison_ack", "mechanism": "nack", "stale_evidence": True},
-    ),
-    (
-        letter(EXPIRED, originalExpiration="0", redeliveryDelay="1000"),
-        {"mechanism": "redelivery_plugin", "stale_evidence": True},
-    ),
-    (
-        letter(originalExpiration="0"),
-        {"cause": "poison_ack", "mechanism": "nack", "evidence": "no dlqDeliveryFailureCause"},
-    ),
+    (letter(THROWABLE + "Suppressing duplicate delivery on connection, consumer ID:x-1-2-3:1:1:1 "),
+     {"cause": "suppressed_duplicate"}),
+    (letter(EXPIRED, originalExpiration="0"), {"cause": "poison_ack", "mechanism": "nack", "stale_evidence": True}),
+    (letter(EXPIRED, originalExpiration="0", redeliveryDelay="1000"), {"mechanism": "redelivery_plugin", "stale_evidence": True}),
+    (letter(originalExpiration="0"), {"cause": "poison_ack", "mechanism": "nack", "evidence": "no dlqDeliveryFailureCause"}),
     (letter(originalExpiration="5"), {"cause": "poison_ack", "mechanism": "nack"}),
     (letter(originalExpiration="5", version="5.8.0"), {"cause": "expired", "mechanism": "expiry"}),
     (letter(originalExpiration="5", version="5.18.6"), {"cause": "poison_ack", "mechanism": "nack"}),
-    (
-        letter(redeliveryDelay="1000", scheduledJobId="x"),
-        {"cause": "redelivery_exhausted", "mechanism": "redelivery_plugin", "attempts": None},
-    ),
-]
+    (letter(redeliveryDelay="1000", scheduledJobId="x"),
+     {"cause": "redelivery_exhausted", "mechanism": "redelivery_plugin", "attempts": None}),
+]  # fmt: skip
 
 
 def test_an_absent_or_old_cause_is_decided_by_the_other_headers(judge: Any) -> None:
@@ -152,48 +136,24 @@ def test_an_absent_or_old_cause_is_decided_by_the_other_headers(judge: Any) -> N
 
 def test_a_letter_put_there_by_hand_is_unknown(judge: Any) -> None:
     by_hand = imported(
-        {
-            "broker_kind": "activemq",
-            "queue": "ActiveMQ.DLQ",
-            "headers": {"message-id": "x", "destination": "/queue/ActiveMQ.DLQ"},
-        }
-    )
+        {"broker_kind": "activemq", "queue": "ActiveMQ.DLQ", "headers": {"message-id": "x", "destination": "/queue/ActiveMQ.DLQ"}},
+    )  # fmt: skip
     [row] = judge(by_hand)
     assert said(row, {"cause": "", "mechanism": "", "origin": "", "producer_id": ""}) == {
-        "cause": "unknown",
-        "mechanism": "none",
-        "origin": None,
-        "producer_id": None,
-    }
+        "cause": "unknown", "mechanism": "none", "origin": None, "producer_id": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
-        (
-            {"_AMQ_ACTUAL_EXPIRY": "1762053729000"},
-            {"cause": "expired", "mechanism": "expiry", "origin": "orders"},
-        ),
-        (
-            {},
-            {
-                "cause": "redelivery_exhausted",
-                "mechanism": "redelivery_policy",
-                "origin": "orders",
-                "attempts": None,
-            },
-        ),
-        (
-            {"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"},
-            {"cause": "unknown", "mechanism": "none", "origin": None},
-        ),
+        ({"_AMQ_ACTUAL_EXPIRY": "1762053729000"}, {"cause": "expired", "mechanism": "expiry", "origin": "orders"}),
+        ({}, {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy", "origin": "orders", "attempts": None}),
+        ({"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"}, {"cause": "unknown", "mechanism": "none", "origin": None}),
         # A property that is called like the broker's.
-        (
-            {"_AMQ_ACTUAL_EXPIRY": "tomorrow"},
-            {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy"},
-        ),
+        ({"_AMQ_ACTUAL_EXPIRY": "tomorrow"}, {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy"}),
     ],
-)
+)  # fmt: skip
 def test_artemis_says_only_where_it_died_and_whether_it_expired(
     judge: Any, headers: dict[str, str], expected: Any
 ) -> None:
@@ -230,29 +190,17 @@ ALONE: list[tuple[dict[str, str], tuple[str, str | None]]] = [
     ({"x-opt-ORIG-ADDRESS": "info", "x-opt-ORIG-MESSAGE-ID": "7"}, ("unroutable", "info")),
     # A part of a letter: the queue may be what is left out.
     ({"_AMQ_ORIG_ADDRESS": "info"}, ("redelivery_exhausted", "info")),
-    (
-        {"_AMQ_ORIG_ADDRESS": "info", "_AMQ_ORIG_QUEUE": "in", "_AMQ_ORIG_MESSAGE_ID": "7"},
-        ("redelivery_exhausted", "in"),
-    ),
+    ({"_AMQ_ORIG_ADDRESS": "info", "_AMQ_ORIG_QUEUE": "in", "_AMQ_ORIG_MESSAGE_ID": "7"}, ("redelivery_exhausted", "in")),
     # As a console names them.
-    (
-        {"extraProperties._AMQ_ORIG_ADDRESS": "a", "messageAnnotations.x-opt-ORIG-QUEUE": "q"},
-        ("redelivery_exhausted", "q"),
-    ),
-    (
-        {"extraProperties._AMQ_ORIG_QUEUE": "q", "extraProperties._AMQ_ACTUAL_EXPIRY": "1762053729000"},
-        ("expired", "q"),
-    ),
+    ({"extraProperties._AMQ_ORIG_ADDRESS": "a", "messageAnnotations.x-opt-ORIG-QUEUE": "q"}, ("redelivery_exhausted", "q")),
+    ({"extraProperties._AMQ_ORIG_QUEUE": "q", "extraProperties._AMQ_ACTUAL_EXPIRY": "1762053729000"}, ("expired", "q")),
     ({"applicationProperties._AMQ_ORIG_ADDRESS": "mine"}, ("unknown", None)),
     ({"_AMQ_ORIG_MESSAGE_ID": "7"}, ("unknown", None)),
     # An application that parks it writes the broker's names, and what failed.
     ({"_AMQ_ORIG_ADDRESS": "info", "errorReason": "no amount"}, ("application_error", "info")),
-    (
-        {"_AMQ_ORIG_QUEUE": "in", "_AMQ_ORIG_MESSAGE_ID": "7", "errorReason": "no amount"},
-        ("redelivery_exhausted", "in"),
-    ),
+    ({"_AMQ_ORIG_QUEUE": "in", "_AMQ_ORIG_MESSAGE_ID": "7", "errorReason": "no amount"}, ("redelivery_exhausted", "in")),
     ({"errorReason": "no amount"}, ("unknown", None)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("headers", "expected"), ALONE)
@@ -313,16 +261,10 @@ DIED = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
 ON_ARTEMIS: list[tuple[dict[str, str], tuple[Any, ...]]] = [
     ({**DIED, **OF_OPENWIRE}, ("amq-redelivery-policy", "redelivery_exhausted", 7, "orders")),
     ({**DIED, "_AMQ_ACTUAL_EXPIRY": "5", **OF_OPENWIRE}, ("artemis-expired", "expired", None, "orders")),
-    (
-        {**DIED, "dlqDeliveryFailureCause": EXPIRED},
-        ("artemis-dead-letter", "redelivery_exhausted", None, "orders"),
-    ),
-    (
-        {**DIED, "__HDR_dlqDeliveryFailureCause": "?"},
-        ("artemis-dead-letter", "redelivery_exhausted", None, "orders"),
-    ),
+    ({**DIED, "dlqDeliveryFailureCause": EXPIRED}, ("artemis-dead-letter", "redelivery_exhausted", None, "orders")),
+    ({**DIED, "__HDR_dlqDeliveryFailureCause": "?"}, ("artemis-dead-letter", "redelivery_exhausted", None, "orders")),
     (DIED, ("artemis-dead-letter", "redelivery_exhausted", None, "orders")),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("headers", "expected"), ON_ARTEMIS)

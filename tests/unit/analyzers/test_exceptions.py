@@ -39,66 +39,37 @@ TABLE: list[tuple[str | None, tuple[str | None, str | None, str | None]]] = [
     ("stock is negative: -3", (None, "stock is negative: -3", "other")),
     (
         "org.apache.camel.InvalidPayloadException: No body. Caused by: [org.apache.camel.TypeConversionException"
-        ' - not the type due to java.lang.NumberFormatException: For input string: "ten"]',
+            ' - not the type due to java.lang.NumberFormatException: For input string: "ten"]',
         ("java.lang.NumberFormatException", 'For input string: "ten"', "serialization"),
     ),
-    (
-        f"{CAMEL} Caused by: [com.shop.NoStock - sold out: 3 - left]",
-        ("com.shop.NoStock", "sold out: 3 - left", "business"),
-    ),
+    (f"{CAMEL} Caused by: [com.shop.NoStock - sold out: 3 - left]", ("com.shop.NoStock", "sold out: 3 - left", "business")),
     ("Caused by: [com.shop.NoStock - sold out]", ("com.shop.NoStock", "sold out", "business")),
     (f"{CAMEL} Caused by: [NoStock - null]", ("NoStock", None, "other")),
-    (
-        "a.BException: a\n\tat x.Y.z(A.java:1)\nCaused by: Declined: sold out\n\tat s.P.q(P.java:3)",
-        ("Declined", "sold out", "other"),
-    ),
+    ("a.BException: a\n\tat x.Y.z(A.java:1)\nCaused by: Declined: sold out\n\tat s.P.q(P.java:3)",
+     ("Declined", "sold out", "other")),
     ("a.BException: a\nCaused by: NoStock: sold out", ("NoStock", "sold out", "other")),
-    (
-        "a.BException: a\nCaused by: shop.Orders$Inner: sold out",
-        ("shop.Orders$Inner", "sold out", "business"),
-    ),
+    ("a.BException: a\nCaused by: shop.Orders$Inner: sold out", ("shop.Orders$Inner", "sold out", "business")),
     ("a.BException: a\nCaused by: NoStock", ("NoStock", None, "other")),
-    (
-        "Error: a\n    at f (/a.js:1:2) {\n  [cause]: Declined: sold out\n      at g (/a.js:3:4)\n}",
-        ("Declined", "sold out", "other"),
-    ),
+    ("Error: a\n    at f (/a.js:1:2) {\n  [cause]: Declined: sold out\n      at g (/a.js:3:4)\n}",
+     ("Declined", "sold out", "other")),
     ("it failed. Caused by: Database: it is down", (None, "Database: it is down", "other")),
     ("a.BException: a\nCaused by: something: it is down", (None, "something: it is down", "other")),
     ("java.lang.IllegalStateException: [1, 2]", ("java.lang.IllegalStateException", "[1, 2]", "bug")),
     ("Note: nothing", (None, "Note: nothing", "other")),
     ("java.net.ConnectException", ("java.net.ConnectException", None, "connection")),
-    (
-        "a.B: x; nested exception is java.sql.SQLException: no table",
-        ("java.sql.SQLException", "no table", "database"),
-    ),
-    (
-        "com.shop.BadException: two\nlines\n\tat com.shop.A.b(A.java:1)",
-        ("com.shop.BadException", "two\nlines", "business"),
-    ),
-    (
-        "org.postgresql.util.PSQLException: ERROR: deadlock detected",
-        ("org.postgresql.util.PSQLException", "ERROR: deadlock detected", "database"),
-    ),
-    (
-        "Shop.DbException: Violation of UNIQUE constraint",
-        ("Shop.DbException", "Violation of UNIQUE constraint", "duplicate"),
-    ),
-    (
-        "com.fasterxml.jackson.core.JsonParseException: Unexpected",
-        ("com.fasterxml.jackson.core.JsonParseException", "Unexpected", "serialization"),
-    ),
+    ("a.B: x; nested exception is java.sql.SQLException: no table", ("java.sql.SQLException", "no table", "database")),
+    ("com.shop.BadException: two\nlines\n\tat com.shop.A.b(A.java:1)", ("com.shop.BadException", "two\nlines", "business")),
+    ("org.postgresql.util.PSQLException: ERROR: deadlock detected",
+     ("org.postgresql.util.PSQLException", "ERROR: deadlock detected", "database")),
+    ("Shop.DbException: Violation of UNIQUE constraint", ("Shop.DbException", "Violation of UNIQUE constraint", "duplicate")),
+    ("com.fasterxml.jackson.core.JsonParseException: Unexpected",
+     ("com.fasterxml.jackson.core.JsonParseException", "Unexpected", "serialization")),
     ("System.UnauthorizedAccessException: no", ("System.UnauthorizedAccessException", "no", "auth")),
-    (
-        "a.PayException: HTTP/1.1 504 from the gateway",
-        ("a.PayException", "HTTP/1.1 504 from the gateway", "timeout"),
-    ),
+    ("a.PayException: HTTP/1.1 504 from the gateway", ("a.PayException", "HTTP/1.1 504 from the gateway", "timeout")),
     ("status code: 503, try later", (None, "status code: 503, try later", "connection")),
-    (
-        "com.shop.StockException: no stock of article 504",
-        ("com.shop.StockException", "no stock of article 504", "business"),
-    ),
+    ("com.shop.StockException: no stock of article 504", ("com.shop.StockException", "no stock of article 504", "business")),
     ("<script>alert(1)</script>", (None, "<script>alert(1)</script>", "other")),
-]
+]  # fmt: skip
 
 
 # text, (class, message) of other languages and runtimes
@@ -133,11 +104,7 @@ def test_class_and_message_are_read_in_other_languages() -> None:
 
 
 def test_a_verdict_s_own_class_and_message_count_where_the_text_has_none() -> None:
-    assert explain("a.PayException", "no money", "some words")[:3] == (
-        "a.PayException",
-        "no money",
-        "business",
-    )
+    assert explain("a.PayException", "no money", "some words")[:3] == ("a.PayException", "no money", "business")  # fmt: skip
     assert explain("a.PayException", "no money", JAVA)[:2] == read(JAVA)[:2]
     assert explain("a.PayException", "no money", "   ")[:2] == ("a.PayException", "no money")
     assert explain("", "java.lang.Error: x", None)[:2] == ("java.lang.Error", "x")
@@ -191,14 +158,7 @@ def test_without_an_exception_a_fingerprint_says_where_letters_of_this_cause_die
 
 
 def test_a_hostile_text_costs_no_more_than_its_length() -> None:
-    hostile = [
-        "a." * 200_000,
-        "A" * 400_000,
-        "\n at " * 100_000,
-        "Caused by: " * 50_000,
-        "(" * 300_000,
-        "x: " * 100_000,
-    ]
+    hostile = ["a." * 200_000, "A" * 400_000, "\n at " * 100_000, "Caused by: " * 50_000, "(" * 300_000, "x: " * 100_000]  # fmt: skip
     started = time.thread_time()
     for text in hostile:
         explain(text, text, text)

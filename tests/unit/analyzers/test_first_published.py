@@ -7,40 +7,23 @@ from support.analyzers.letters import imported
 
 TRACE = "o.s.MessagingException: boom; failedMessage=[headers={amqp_consumerQueue=shop.orders, x=1}]"
 NOTED: list[tuple[dict[str, Any], tuple[str | None, str | None, str | None]]] = [
-    (
-        {
-            "x-exception-message": "boom",
-            "x-original-exchange": "shop",
-            "x-original-routingKey": "order.created",
-        },
-        (None, "shop", "order.created"),
-    ),
-    (
-        {
-            "x-exception-stacktrace": TRACE,
-            "x-original-exchange": "shop",
-            "x-original-routingKey": "order.created",
-        },
-        ("shop.orders", "shop", "order.created"),
-    ),
-    (
-        {"x-error": "boom", "original_exchange": "shop", "original_routing_key": "order.created"},
-        (None, "shop", "order.created"),
-    ),
+    ({"x-exception-message": "boom", "x-original-exchange": "shop", "x-original-routingKey": "order.created"},
+     (None, "shop", "order.created")),
+    ({"x-exception-stacktrace": TRACE, "x-original-exchange": "shop", "x-original-routingKey": "order.created"},
+     ("shop.orders", "shop", "order.created")),
+    ({"x-error": "boom", "original_exchange": "shop", "original_routing_key": "order.created"}, (None, "shop", "order.created")),
     (
         {
             "rascal": {
-                "originalQueue": "orders",
-                "originalExchange": "shop",
-                "originalRoutingKey": "order.created",
+                "originalQueue": "orders", "originalExchange": "shop", "originalRoutingKey": "order.created",
                 "error": {"message": "boom"},
-            }
+            },
         },
         ("orders", "shop", "order.created"),
     ),
     ({"reason_poisoned": "boom", "topic_poisoned": "orders"}, ("orders", None, None)),
     ({}, (None, None, None)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("headers", "expected"), NOTED)

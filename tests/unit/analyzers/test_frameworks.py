@@ -19,11 +19,7 @@ EASYNETQ = {
     ),
     "Queue": "prices",
 }
-SPRING = {
-    "x-exception-message": "stock is negative",
-    "x-original-exchange": "shop",
-    "x-original-routingKey": "order.created",
-}
+SPRING = {"x-exception-message": "stock is negative", "x-original-exchange": "shop", "x-original-routingKey": "order.created"}  # fmt: skip
 FAILED_AT = {"NServiceBus.FailedQ": "billing", "NServiceBus.TimeOfFailure": "2026-11-02 03:12:09:000000 Z"}
 BEFORE, AFTER = 1_793_588_000_000_000, 1_793_590_000_000_000
 
@@ -70,11 +66,7 @@ def _in_php(stamps: str, **columns: Any) -> Any:
     return record(body=escaped.encode(), properties={"content_type": "text/plain"}, **columns)
 
 
-NODE_ERROR = {
-    "name": "Declined",
-    "message": "no money",
-    "stack": "Declined: no money\n    at Shop.handle (/srv/a.js:1:2)",
-}
+NODE_ERROR = {"name": "Declined", "message": "no money", "stack": "Declined: no money\n    at Shop.handle (/srv/a.js:1:2)"}  # fmt: skip
 TASK = {"task": "shop.pay", "id": "1", "args": [], "kwargs": {}, "retries": 2}
 OF_KOMBU = {"correlation_id": "1", "content_encoding": "utf-8"}
 RUBY = "[\"app/stock.rb:4:in 'take'\", \"app/orders.rb:9:in 'call'\"]"
@@ -91,68 +83,47 @@ WOLVERINE = {
     "failed-at": "1793590000000",
 }
 SNEAKERS = {
-    "error": "stock is 0",
-    "num_attempts": 6,
-    "failed_at": "2026-11-02T03:12:09+00:00",
-    "error_class": "Shop::StockError",
-    "error_message": "stock is 0",
-    "backtrace": ["app/stock.rb:4:in `take'"],
-}
+    "error": "stock is 0", "num_attempts": 6, "failed_at": "2026-11-02T03:12:09+00:00", "error_class": "Shop::StockError",
+    "error_message": "stock is 0", "backtrace": ["app/stock.rb:4:in `take'"],
+}  # fmt: skip
 REFUSED = {"error": "reject", "num_attempts": 3, "failed_at": "2026-11-02T03:12:09+00:00"}
 BRIGHTER = {"rejectionReason": "DeliveryError", "originalTopic": "orders", "HandledCount": "2"}
 
+UNKNOWN = ("unknown", None, None, None, None)
 # letter, (rule, origin, attempts, exception class, message)
 TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (record(headers=SPRING), ("spring-amqp", None, None, None, "stock is negative")),
-    (
-        record(headers={**SPRING, "x-original-exchange": "", "x-original-routingKey": "orders"}),
-        ("spring-amqp", "orders", None, None, "stock is negative"),
-    ),
-    (
-        died(("expired", "orders.wait", 2), ("rejected", "orders", 2), headers=SPRING),
-        ("spring-amqp", "orders", 3, None, "stock is negative"),
-    ),
-    (
-        record(
-            headers={**SPRING, "retry-count": "2", "x-exception-stacktrace": "E, headers={deliveryAttempt=3}"}
-        ),
-        ("spring-cloud-stream", None, 3, None, "stock is negative"),
-    ),
+    (record(headers={**SPRING, "x-original-exchange": "", "x-original-routingKey": "orders"}),
+     ("spring-amqp", "orders", None, None, "stock is negative")),
+    (died(("expired", "orders.wait", 2), ("rejected", "orders", 2), headers=SPRING),
+     ("spring-amqp", "orders", 3, None, "stock is negative")),
+    (record(headers={**SPRING, "retry-count": "2", "x-exception-stacktrace": "E, headers={deliveryAttempt=3}"}),
+     ("spring-cloud-stream", None, 3, None, "stock is negative")),
     (
         record(
             headers={
                 **SPRING,
                 "retry-count": "1",
                 "x-exception-stacktrace": "a.b.Unread: no, headers={deliveryAttempt=3}\n"
-                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)",
-            }
+                    "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)",
+            },
         ),
         ("spring-unread", None, 3, "a.b.Unread", "no, headers={deliveryAttempt=3}"),
     ),
-    (
-        record(headers=SPRING, dead_letter_queue="orders.billing.dlq", routing_key="orders.billing"),
-        ("spring-cloud-stream", "orders.billing", None, None, "stock is negative"),
-    ),
+    (record(headers=SPRING, dead_letter_queue="orders.billing.dlq", routing_key="orders.billing"),
+     ("spring-cloud-stream", "orders.billing", None, None, "stock is negative")),
     (
         record(
             headers={
-                "MT-Reason": "fault",
-                "MT-Fault-ExceptionType": "Shop.PriceException",
-                "MT-Fault-Message": "stale",
-                "MT-Fault-InputAddress": "rabbitmq://host/shop/price%20checks?durable=true",
-                "MT-Fault-RetryCount": "3",
-            }
+                "MT-Reason": "fault", "MT-Fault-ExceptionType": "Shop.PriceException", "MT-Fault-Message": "stale",
+                "MT-Fault-InputAddress": "rabbitmq://host/shop/price%20checks?durable=true", "MT-Fault-RetryCount": "3",
+            },
         ),
         ("masstransit-fault", "price checks", 4, "Shop.PriceException", "stale"),
     ),
-    (
-        record(headers={"MT-Reason": "fault"}, dead_letter_queue="prices_error"),
-        ("masstransit-fault", "prices", 1, None, None),
-    ),
-    (
-        record(headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
-        ("masstransit-skipped", "prices", None, None, None),
-    ),
+    (record(headers={"MT-Reason": "fault"}, dead_letter_queue="prices_error"), ("masstransit-fault", "prices", 1, None, None)),
+    (record(headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
+     ("masstransit-skipped", "prices", None, None, None)),
     # It had failed elsewhere before, was sent back, and then found no consumer.
     (
         record(
@@ -161,14 +132,12 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ),
         ("masstransit-skipped", "prices", None, None, None),
     ),
-    (record(headers={"MT-Reason": "Unspecified"}), ("unknown", None, None, None, None)),
+    (record(headers={"MT-Reason": "Unspecified"}), UNKNOWN),
     (
         record(
             broker_kind="activemq",
             headers={
-                "MT-Reason": "fault",
-                "MT-Fault-ExceptionType": "Shop.PriceException",
-                "MT-Fault-Message": "stale",
+                "MT-Reason": "fault", "MT-Fault-ExceptionType": "Shop.PriceException", "MT-Fault-Message": "stale",
                 "MT-Fault-InputAddress": "activemq://host/prices?durable=true",
                 "dlqDeliveryFailureCause": "java.lang.Throwable: Message Expired. Expiration: 7",
             },
@@ -177,129 +146,67 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ),
         ("masstransit-fault", "prices", 1, "Shop.PriceException", "stale"),
     ),
-    (
-        record(
-            broker_kind="activemq",
-            headers={"MT-Reason": "dead-letter"},
-            dead_letter_queue="prices_skipped",
-        ),
-        ("masstransit-skipped", "prices", None, None, None),
-    ),
-    (
-        record(headers={**FAILED_AT, "NServiceBus.ExceptionInfo.StackTrace": EASYNETQ["Exception"]}),
-        ("nservicebus", "billing", None, "Shop.PriceException", "price 12 is stale"),
-    ),
+    (record(broker_kind="activemq", headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
+     ("masstransit-skipped", "prices", None, None, None)),
+    (record(headers={**FAILED_AT, "NServiceBus.ExceptionInfo.StackTrace": EASYNETQ["Exception"]}),
+     ("nservicebus", "billing", None, "Shop.PriceException", "price 12 is stale")),
     (_rejected_at(BEFORE, FAILED_AT), ("nservicebus", "billing", 2, None, None)),
     # Refused after the framework had parked it: the newer death decides.
     (_rejected_at(AFTER, FAILED_AT), ("reject", "billing", 1, None, None)),
-    (
-        _body("errors", EASYNETQ, properties={"type": "EasyNetQ.SystemMessages.Error, EasyNetQ"}),
-        ("easynetq", "prices", None, "Shop.PriceException", "price 12 is stale"),
-    ),
-    (_body("EasyNetQ_Default_Error_Queue", {"odd": 1}), ("unknown", None, None, None, None)),
+    (_body("errors", EASYNETQ, properties={"type": "EasyNetQ.SystemMessages.Error, EasyNetQ"}),
+     ("easynetq", "prices", None, "Shop.PriceException", "price 12 is stale")),
+    (_body("EasyNetQ_Default_Error_Queue", {"odd": 1}), UNKNOWN),
     (
         record(
             headers={
                 "rbs2-error-details": "1 unhandled: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
-                "rbs2-source-queue": "prices",
-                "rbs2-delivery-count": "4",
-            }
+                "rbs2-source-queue": "prices", "rbs2-delivery-count": "4",
+            },
         ),
         ("rebus", "prices", 5, "Shop.PriceException", "stale"),
     ),
-    (
-        record(headers=WOLVERINE | {"original-destination": "rabbitmq://queue/orders", "attempts": "3"}),
-        ("wolverine", "orders", 3, "Shop.StockException", "stock is 0"),
-    ),
-    (
-        died(("rejected", "orders", 1), headers=WOLVERINE),
-        ("wolverine", "orders", 2, "Shop.StockException", "stock is 0"),
-    ),
-    (
-        record(headers={"exception-type": "Shop.StockException"}),
-        ("hand-written-error", None, None, "Shop.StockException", None),
-    ),
-    (
-        record(headers={"reason_poisoned": "dial tcp: timeout", "topic_poisoned": "orders"}),
-        ("watermill", "orders", None, None, "dial tcp: timeout"),
-    ),
-    (record(headers={"reason_poisoned": "bad apple"}), ("unknown", None, None, None, None)),
-    (
-        record(headers=FAILED | RETRIED),
-        ("symfony", None, 4, "Shop\\StockException", "stock is 0"),
-    ),
+    (record(headers=WOLVERINE | {"original-destination": "rabbitmq://queue/orders", "attempts": "3"}),
+     ("wolverine", "orders", 3, "Shop.StockException", "stock is 0")),
+    (died(("rejected", "orders", 1), headers=WOLVERINE), ("wolverine", "orders", 2, "Shop.StockException", "stock is 0")),
+    (record(headers={"exception-type": "Shop.StockException"}), ("hand-written-error", None, None, "Shop.StockException", None)),
+    (record(headers={"reason_poisoned": "dial tcp: timeout", "topic_poisoned": "orders"}),
+     ("watermill", "orders", None, None, "dial tcp: timeout")),
+    (record(headers={"reason_poisoned": "bad apple"}), UNKNOWN),
+    (record(headers=FAILED | RETRIED), ("symfony", None, 4, "Shop\\StockException", "stock is 0")),
     (record(headers=FAILED), ("symfony", None, None, None, None)),
     # It waits for its next retry, or nobody knows what.
-    (record(headers=RETRIED), ("unknown", None, None, None, None)),
-    (record(headers={f"{STAMP}SentToFailureTransportStamp": "{"}), ("unknown", None, None, None, None)),
+    (record(headers=RETRIED), UNKNOWN),
+    (record(headers={f"{STAMP}SentToFailureTransportStamp": "{"}), UNKNOWN),
     (record(headers=FAILED | {f"{STAMP}RedeliveryStamp": '"x"'}), ("symfony", None, None, None, None)),
-    (
-        record(
-            headers={f"{STAMP}ErrorDetailsStamp": '[{"exceptionMessage": "stock is 0"}]'},
-            dead_letter_queue="failed",
-        ),
-        ("symfony", None, None, None, "stock is 0"),
-    ),
-    (
-        _in_php(SENT + RETRIED_TWICE, dead_letter_queue="parked"),
-        ("symfony-in-body", None, 3, "Shop\\Declined", 'no "money"'),
-    ),
-    (
-        _in_php(RETRIED_TWICE, dead_letter_queue="failed"),
-        ("symfony-in-body", None, 3, "Shop\\Declined", 'no "money"'),
-    ),
-    (_in_php(RETRIED_TWICE, dead_letter_queue="parked"), ("unknown", None, None, None, None)),
-    (
-        _in_php(RETRIED_TWICE, deaths=[Death("rejected", "orders", count=1)], dead_letter_queue="parked"),
-        ("symfony-reject", "orders", 3, None, None),
-    ),
-    (
-        died(("rejected", "orders", 1), headers={f"{STAMP}RedeliveryStamp": '[{"retryCount":2}]'}),
-        ("symfony-reject", "orders", 3, None, None),
-    ),
-    (
-        record(headers={"errors": json.dumps(NODE_ERROR)}, dead_letter_queue="shop.orders_dlq"),
-        ("rabbit-queue", "shop.orders", None, "Declined", "no money"),
-    ),
-    (record(headers={"errors": '{"name": "no name"}'}), ("unknown", None, None, None, None)),
-    (record(headers={"errors": '["no name"]'}), ("unknown", None, None, None, None)),
-    (
-        _body("celery.dead", TASK, properties=OF_KOMBU, deaths=[Death("rejected", "celery", count=1)]),
-        ("celery-in-body", "celery", 3, None, None),
-    ),
-    (_body("celery.dead", TASK, properties=OF_KOMBU), ("unknown", None, None, None, None)),
+    (record(headers={f"{STAMP}ErrorDetailsStamp": '[{"exceptionMessage": "stock is 0"}]'}, dead_letter_queue="failed"),
+     ("symfony", None, None, None, "stock is 0")),
+    (_in_php(SENT + RETRIED_TWICE, dead_letter_queue="parked"), ("symfony-in-body", None, 3, "Shop\\Declined", 'no "money"')),
+    (_in_php(RETRIED_TWICE, dead_letter_queue="failed"), ("symfony-in-body", None, 3, "Shop\\Declined", 'no "money"')),
+    (_in_php(RETRIED_TWICE, dead_letter_queue="parked"), UNKNOWN),
+    (_in_php(RETRIED_TWICE, deaths=[Death("rejected", "orders", count=1)], dead_letter_queue="parked"),
+     ("symfony-reject", "orders", 3, None, None)),
+    (died(("rejected", "orders", 1), headers={f"{STAMP}RedeliveryStamp": '[{"retryCount":2}]'}),
+     ("symfony-reject", "orders", 3, None, None)),
+    (record(headers={"errors": json.dumps(NODE_ERROR)}, dead_letter_queue="shop.orders_dlq"),
+     ("rabbit-queue", "shop.orders", None, "Declined", "no money")),
+    (record(headers={"errors": '{"name": "no name"}'}), UNKNOWN),
+    (record(headers={"errors": '["no name"]'}), UNKNOWN),
+    (_body("celery.dead", TASK, properties=OF_KOMBU, deaths=[Death("rejected", "celery", count=1)]),
+     ("celery-in-body", "celery", 3, None, None)),
+    (_body("celery.dead", TASK, properties=OF_KOMBU), UNKNOWN),
     # Objects around the message.
     (_body("failures", WRAPPED), ("enveloped", "orders", 3, "Shop::Declined", "no money")),
-    (
-        _body("failures", {"original_queue": "orders", "exception": "no", "data": 1}),
-        ("enveloped", "orders", None, None, "no"),
-    ),
-    (
-        _body("failures", {"originalMessage": "{}", "errorMessage": "no", "exceptionClass": "a.NoStock"}),
-        ("enveloped", None, None, "a.NoStock", "no"),
-    ),
-    (
-        _body("failures", {"metadata": {"sourceQueue": "orders"}, "reason": "bad-json", "payload": ""}),
-        ("enveloped-unread", "orders", None, None, "bad-json"),
-    ),
-    (
-        _body("failures", {"originalQueue": "orders", "retryCount": 2, "payload": ""}),
-        ("enveloped", "orders", 3, None, None),
-    ),
-    (
-        _body("orders.dlq", {"originalQueue": "orders", "error": "no"}, headers={"x-death": "[]"}),
-        ("unknown", None, None, None, None),
-    ),
+    (_body("failures", {"original_queue": "orders", "exception": "no", "data": 1}), ("enveloped", "orders", None, None, "no")),
+    (_body("failures", {"originalMessage": "{}", "errorMessage": "no", "exceptionClass": "a.NoStock"}),
+     ("enveloped", None, None, "a.NoStock", "no")),
+    (_body("failures", {"metadata": {"sourceQueue": "orders"}, "reason": "bad-json", "payload": ""}),
+     ("enveloped-unread", "orders", None, None, "bad-json")),
+    (_body("failures", {"originalQueue": "orders", "retryCount": 2, "payload": ""}), ("enveloped", "orders", 3, None, None)),
+    (_body("orders.dlq", {"originalQueue": "orders", "error": "no"}, headers={"x-death": "[]"}), UNKNOWN),
     # What a business says of its errors, and what lies where it says that it came from.
-    (
-        _body("failures", {"attempts": 3, "errorMessage": "declined", "payment": 7}),
-        ("unknown", None, None, None, None),
-    ),
-    (_body("failures", {"originalQueue": "failures", "error": "no"}), ("unknown", None, None, None, None)),
-    (
-        _body("failures", {"data": {"originalQueue": "orders", "error": "no"}}),
-        ("unknown", None, None, None, None),
-    ),
+    (_body("failures", {"attempts": 3, "errorMessage": "declined", "payment": 7}), UNKNOWN),
+    (_body("failures", {"originalQueue": "failures", "error": "no"}), UNKNOWN),
+    (_body("failures", {"data": {"originalQueue": "orders", "error": "no"}}), UNKNOWN),
     # An application's queue that is called after another, which it sent the letter to itself.
     *(
         (
@@ -314,184 +221,99 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
             "shop.orders.parked",
         )
     ),
-    (
-        record(headers={"x-error": "no"}, dead_letter_queue="shop_dlq", exchange="dlx", routing_key="shop"),
-        ("hand-written-error", None, None, None, "no"),
-    ),
-    (
-        record(headers={"x-error-class": "Shop::NoStock", "x-error-message": "no", "backtrace": RUBY}),
-        ("hand-written-error", None, None, "Shop::NoStock", "no"),
-    ),
-    (
-        record(headers={"retry_info": json.dumps(SNEAKERS)}, dead_letter_queue="stock-error"),
-        ("sneakers", "stock", 6, "Shop::StockError", "stock is 0"),
-    ),
+    (record(headers={"x-error": "no"}, dead_letter_queue="shop_dlq", exchange="dlx", routing_key="shop"),
+     ("hand-written-error", None, None, None, "no")),
+    (record(headers={"x-error-class": "Shop::NoStock", "x-error-message": "no", "backtrace": RUBY}),
+     ("hand-written-error", None, None, "Shop::NoStock", "no")),
+    (record(headers={"retry_info": json.dumps(SNEAKERS)}, dead_letter_queue="stock-error"),
+     ("sneakers", "stock", 6, "Shop::StockError", "stock is 0")),
     # Sent back from its error queue once, and failed again: the newest failure is first.
-    (
-        record(headers={"retry_info": json.dumps([SNEAKERS, REFUSED])}),
-        ("sneakers", None, 6, "Shop::StockError", "stock is 0"),
-    ),
-    (
-        record(headers={"retry_info": json.dumps(REFUSED)}, dead_letter_queue="stock-error"),
-        ("sneakers-reject", "stock", 3, None, None),
-    ),
-    (
-        _body("stock-error", SNEAKERS | {"payload": "e30="}),
-        ("sneakers", "stock", 6, "Shop::StockError", "stock is 0"),
-    ),
+    (record(headers={"retry_info": json.dumps([SNEAKERS, REFUSED])}), ("sneakers", None, 6, "Shop::StockError", "stock is 0")),
+    (record(headers={"retry_info": json.dumps(REFUSED)}, dead_letter_queue="stock-error"),
+     ("sneakers-reject", "stock", 3, None, None)),
+    (_body("stock-error", SNEAKERS | {"payload": "e30="}), ("sneakers", "stock", 6, "Shop::StockError", "stock is 0")),
     # What it says is older than the death.
-    (
-        died(("rejected", "stock", 2), headers={"retry_info": json.dumps(SNEAKERS)}),
-        ("reject", "stock", 2, None, None),
-    ),
-    (record(headers={"retry_info": "2"}), ("unknown", None, None, None, None)),
-    (record(headers={"retry_info": "{"}), ("unknown", None, None, None, None)),
-    (record(headers={"retry_info": json.dumps([[SNEAKERS]])}), ("unknown", None, None, None, None)),
-    (_body("stock", SNEAKERS), ("unknown", None, None, None, None)),
-    (
-        record(broker_kind="rocketmq", properties=BRIGHTER | {"rejectionMessage": "stock is 0"}),
-        ("brighter", "orders", 3, None, "stock is 0"),
-    ),
+    (died(("rejected", "stock", 2), headers={"retry_info": json.dumps(SNEAKERS)}), ("reject", "stock", 2, None, None)),
+    (record(headers={"retry_info": "2"}), UNKNOWN),
+    (record(headers={"retry_info": "{"}), UNKNOWN),
+    (record(headers={"retry_info": json.dumps([[SNEAKERS]])}), UNKNOWN),
+    (_body("stock", SNEAKERS), UNKNOWN),
+    (record(broker_kind="rocketmq", properties=BRIGHTER | {"rejectionMessage": "stock is 0"}),
+     ("brighter", "orders", 3, None, "stock is 0")),
     (record(broker_kind="rocketmq", properties=BRIGHTER), ("brighter", "orders", 3, None, None)),
-    (
-        record(broker_kind="rabbitmq", properties={"rejectionReason": "odd"}),
-        ("unknown", None, None, None, None),
-    ),
-    (
-        _body(
-            "jobs.XQ",
-            {"options": {"traceback": TRACEBACK, "retries": 3}},
-            deaths=[Death("rejected", "jobs.DQ")],
-        ),
-        ("dramatiq", "jobs", 4, "requests.exceptions.ReadTimeout", "timed out"),
-    ),
-    (
-        _body("jobs.XQ", {"options": {}}, deaths=[Death("rejected", "jobs", count=1)]),
-        ("dramatiq-reject", "jobs", 1, None, None),
-    ),
-    (
-        died(("rejected", "celery", 1), headers={"task": "shop.pay", "id": "1", "retries": "2"}),
-        ("celery-reject", "celery", 3, None, None),
-    ),
+    (record(broker_kind="rabbitmq", properties={"rejectionReason": "odd"}), UNKNOWN),
+    (_body("jobs.XQ", {"options": {"traceback": TRACEBACK, "retries": 3}}, deaths=[Death("rejected", "jobs.DQ")]),
+     ("dramatiq", "jobs", 4, "requests.exceptions.ReadTimeout", "timed out")),
+    (_body("jobs.XQ", {"options": {}}, deaths=[Death("rejected", "jobs", count=1)]), ("dramatiq-reject", "jobs", 1, None, None)),
+    (died(("rejected", "celery", 1), headers={"task": "shop.pay", "id": "1", "retries": "2"}),
+     ("celery-reject", "celery", 3, None, None)),
     (
         imported(
             {
                 "broker_kind": "rabbitmq",
                 "headers": {"laravel": {"attempts": 2}, "x-death": [{"reason": "rejected", "queue": "jobs"}]},
-            }
+            },
         ),
         ("laravel-reject", "jobs", 3, None, None),
     ),
     # Its job is only late: nothing of Laravel's has failed.
-    (
-        died(("expired", "jobs", 1), headers={"laravel": '{"attempts":2}'}),
-        ("ttl", "jobs", None, None, None),
-    ),
+    (died(("expired", "jobs", 1), headers={"laravel": '{"attempts":2}'}), ("ttl", "jobs", None, None, None)),
     (died(("rejected", "jobs", 1), headers={"laravel": "["}), ("reject", "jobs", 1, None, None)),
     (died(("rejected", "jobs", 1), headers={"laravel": "2"}), ("reject", "jobs", 1, None, None)),
-    (
-        died(("rejected", "orders", 1), headers={"HandledCount": "2", "MessageType": "MT_COMMAND"}),
-        ("brighter-reject", "orders", 3, None, None),
-    ),
-    (
-        died(("rejected", "orders", 1), headers={"HandledCount": "2", "MessageType": "order"}),
-        ("reject", "orders", 1, None, None),
-    ),
-    (
-        record(headers={"HandledCount": "2", "MessageType": "MT_COMMAND"}),
-        ("unknown", None, None, None, None),
-    ),
-    (
-        record(headers={"CamelExceptionCaught": "java.net.ConnectException: Connection refused"}),
-        ("camel", None, None, "java.net.ConnectException", "Connection refused"),
-    ),
-    (
-        died(("rejected", "shop", 1), headers={"__TypeId__": "com.le.shine.EventMessage"}),
-        ("shine-mq", "shop", None, None, None),
-    ),
-    (
-        record(headers={"x-error": "bad article", "x-original-queue": "orders", "x-retry-count": "2"}),
-        ("hand-written-error", "orders", 3, None, "bad article"),
-    ),
-    (
-        record(headers={"x-exception-type": "ValueError", "x-exception-message": "bad"}),
-        ("hand-written-error", None, None, "ValueError", "bad"),
-    ),
+    (died(("rejected", "orders", 1), headers={"HandledCount": "2", "MessageType": "MT_COMMAND"}),
+     ("brighter-reject", "orders", 3, None, None)),
+    (died(("rejected", "orders", 1), headers={"HandledCount": "2", "MessageType": "order"}), ("reject", "orders", 1, None, None)),
+    (record(headers={"HandledCount": "2", "MessageType": "MT_COMMAND"}), UNKNOWN),
+    (record(headers={"CamelExceptionCaught": "java.net.ConnectException: Connection refused"}),
+     ("camel", None, None, "java.net.ConnectException", "Connection refused")),
+    (died(("rejected", "shop", 1), headers={"__TypeId__": "com.le.shine.EventMessage"}), ("shine-mq", "shop", None, None, None)),
+    (record(headers={"x-error": "bad article", "x-original-queue": "orders", "x-retry-count": "2"}),
+     ("hand-written-error", "orders", 3, None, "bad article")),
+    (record(headers={"x-exception-type": "ValueError", "x-exception-message": "bad"}),
+     ("hand-written-error", None, None, "ValueError", "bad")),
     (record(headers={"X-Error-Code": "E42"}), ("hand-written-error", None, None, None, None)),
     # As Camel's JMS component writes names.
     (
         record(
             broker_kind="activemq",
-            headers={
-                "x_HYPHEN_error": "java.io.IOException: full",
-                "x_HYPHEN_original_HYPHEN_queue": "orders",
-            },
+            headers={"x_HYPHEN_error": "java.io.IOException: full", "x_HYPHEN_original_HYPHEN_queue": "orders"},
         ),
         ("hand-written-error", "orders", None, "java.io.IOException", "full"),
     ),
     (
         record(
             broker_kind="activemq",
-            headers={
-                "NServiceBus_DOT_ExceptionInfo_DOT_Message": "late",
-                "NServiceBus_DOT_FailedQ": "orders@m",
-            },
+            headers={"NServiceBus_DOT_ExceptionInfo_DOT_Message": "late", "NServiceBus_DOT_FailedQ": "orders@m"},
         ),
         ("nservicebus", "orders", None, None, "late"),
     ),
     # Names that applications make up; what tells of no error says nothing.
-    (
-        record(headers={"x-last-error": "RuntimeError", "x-original-queue": "orders", "x-retry-count": "3"}),
-        ("hand-written-error", "orders", 4, "RuntimeError", None),
-    ),
-    (
-        record(headers={"x-failure-reason": "BadMessageException", "x-failure-message": "no id"}),
-        ("hand-written-error", None, None, "BadMessageException", "no id"),
-    ),
-    (
-        record(headers={"x-shop-dead-letter-error": "boom"}),
-        ("hand-written-error", None, None, None, "boom"),
-    ),
-    (
-        record(headers={"x-death-reason": "max-retries-exceeded"}),
-        ("hand-written-error", None, None, None, "max-retries-exceeded"),
-    ),
-    (record(headers={"x-death-reason": "rejected"}), ("unknown", None, None, None, None)),
+    (record(headers={"x-last-error": "RuntimeError", "x-original-queue": "orders", "x-retry-count": "3"}),
+     ("hand-written-error", "orders", 4, "RuntimeError", None)),
+    (record(headers={"x-failure-reason": "BadMessageException", "x-failure-message": "no id"}),
+     ("hand-written-error", None, None, "BadMessageException", "no id")),
+    (record(headers={"x-shop-dead-letter-error": "boom"}), ("hand-written-error", None, None, None, "boom")),
+    (record(headers={"x-death-reason": "max-retries-exceeded"}), ("hand-written-error", None, None, None, "max-retries-exceeded")),
+    (record(headers={"x-death-reason": "rejected"}), UNKNOWN),
     # Names that a program prepares, and fills when something fails.
-    (
-        record(
-            headers={"x-exception-message": "", "x-original-exchange": "", "x-original-routingKey": "orders"}
-        ),
-        ("unknown", None, None, None, None),
-    ),
-    (record(headers={"x-last-error": " ", "x-retry-count": "0"}), ("unknown", None, None, None, None)),
+    (record(headers={"x-exception-message": "", "x-original-exchange": "", "x-original-routingKey": "orders"}), UNKNOWN),
+    (record(headers={"x-last-error": " ", "x-retry-count": "0"}), UNKNOWN),
     # A class as the reason, beside a text; a word for it is no class.
-    (
-        record(headers={"x-dead-letter-reason": "ValueError", "x-dead-letter-error": "no id"}),
-        ("hand-written-error", None, None, "ValueError", "no id"),
-    ),
-    (
-        record(headers={"x-dead-letter-reason": "no-stock", "x-dead-letter-error": "no id"}),
-        ("hand-written-error", None, None, None, "no-stock"),
-    ),
+    (record(headers={"x-dead-letter-reason": "ValueError", "x-dead-letter-error": "no id"}),
+     ("hand-written-error", None, None, "ValueError", "no id")),
+    (record(headers={"x-dead-letter-reason": "no-stock", "x-dead-letter-error": "no id"}),
+     ("hand-written-error", None, None, None, "no-stock")),
     # The queue in the broker's name, which a hand has kept; a history tells better.
-    (
-        record(headers={"x-first-death-queue": "jobs", "x-last-error": "late", "x-processing-attempt": "2"}),
-        ("hand-written-error", "jobs", 2, None, "late"),
-    ),
-    (
-        died(("rejected", "orders", 2), headers={"x-first-death-queue": "jobs", "x-last-error": "late"}),
-        ("hand-written-error", "orders", 3, None, "late"),
-    ),
-    (record(headers={"x-first-failure-time": "1", "failure": "x"}), ("unknown", None, None, None, None)),
-    (
-        record(headers={"x-original-queue": "orders", "x-retry-count": "3"}),
-        ("hand-written-retries", "orders", 4, None, None),
-    ),
-    (record(headers={"x-original-queue": "orders"}), ("unknown", None, None, None, None)),
-    (record(headers={"task": "only"}), ("unknown", None, None, None, None)),
-    (record(), ("unknown", None, None, None, None)),
-]
+    (record(headers={"x-first-death-queue": "jobs", "x-last-error": "late", "x-processing-attempt": "2"}),
+     ("hand-written-error", "jobs", 2, None, "late")),
+    (died(("rejected", "orders", 2), headers={"x-first-death-queue": "jobs", "x-last-error": "late"}),
+     ("hand-written-error", "orders", 3, None, "late")),
+    (record(headers={"x-first-failure-time": "1", "failure": "x"}), UNKNOWN),
+    (record(headers={"x-original-queue": "orders", "x-retry-count": "3"}), ("hand-written-retries", "orders", 4, None, None)),
+    (record(headers={"x-original-queue": "orders"}), UNKNOWN),
+    (record(headers={"task": "only"}), UNKNOWN),
+    (record(), UNKNOWN),
+]  # fmt: skip
 
 
 def test_each_signature_is_known(judge: Any) -> None:
@@ -505,11 +327,8 @@ NSERVICEBUS_UNREAD = "An error occurred while attempting to extract logical mess
 UNREAD: list[tuple[dict[str, str], str, str]] = [
     ({"MT-Reason": "fault", "MT-Fault-Message": MASSTRANSIT_UNREAD}, "masstransit-unread", "unreadable"),
     ({"MT-Fault-Message": "the message was deserialized late"}, "masstransit-fault", "application_error"),
-    (
-        {"NServiceBus.ExceptionInfo.ExceptionType": "NServiceBus.MessageDeserializationException"},
-        "nservicebus-unread",
-        "unreadable",
-    ),
+    ({"NServiceBus.ExceptionInfo.ExceptionType": "NServiceBus.MessageDeserializationException"}, "nservicebus-unread",
+     "unreadable"),
     ({"NServiceBus.ExceptionInfo.Message": NSERVICEBUS_UNREAD}, "nservicebus-unread", "unreadable"),
     ({"NServiceBus.ExceptionInfo.Message": "no logical message"}, "nservicebus", "application_error"),
     ({"x-dead-letter-reason": "malformed-json"}, "hand-written-unread", "unreadable"),
@@ -522,7 +341,7 @@ UNREAD: list[tuple[dict[str, str], str, str]] = [
     ({"x-error": "parsing went well, then it failed"}, "hand-written-error", "application_error"),
     ({"x-dlq-reason": "sparse-data"}, "hand-written-error", "application_error"),
     ({"reason": "malformed-json"}, "unknown", "unknown"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["rabbitmq", "activemq", "artemis"])

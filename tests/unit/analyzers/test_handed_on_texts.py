@@ -63,13 +63,10 @@ def test_a_text_that_is_cut_behind_its_telling_words_means_the_same(length: int)
 @pytest.mark.parametrize(
     "text",
     [
-        "Throwable: something that no client says",
-        "the cause is not known",
-        "Caused by: somebody",
-        THROWABLE + "Message discarded by the application",
-        "Failure cause:",
+        "Throwable: something that no client says", "the cause is not known", "Caused by: somebody",
+        THROWABLE + "Message discarded by the application", "Failure cause:",
     ],
-)
+)  # fmt: skip
 def test_a_text_that_nobody_writes_proves_nothing(text: str) -> None:
     assert verdict(text).cause == "unknown"
 
@@ -77,7 +74,4 @@ def test_a_text_that_nobody_writes_proves_nothing(text: str) -> None:
 def test_the_exception_that_a_text_ends_in_stays_as_it_is() -> None:
     cause = r"cause:java.io.FileNotFoundException: C:\new\file (2)"
     found = verdict(f"{THROWABLE}Delivery[2] exceeds redelivery policy limit:RedeliveryPolicy {{}}, {cause}")
-    assert (found.exception_class, found.exception_message) == (
-        "java.io.FileNotFoundException",
-        r"C:\new\file (2)",
-    )
+    assert (found.exception_class, found.exception_message) == ("java.io.FileNotFoundException", r"C:\new\file (2)")  # fmt: skip

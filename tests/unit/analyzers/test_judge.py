@@ -58,28 +58,12 @@ BODIES = st.binary(max_size=60) | st.recursive(
     max_leaves=6,
 ).map(lambda document: json.dumps(document).encode())
 LETTERS = st.builds(
-    Record,
-    record_id=st.just("0" * 32),
-    source=st.just("orders"),
-    broker=st.just("shop"),
-    broker_kind=st.sampled_from(KINDS),
-    dead_letter_queue=st.sampled_from(QUEUES),
-    broker_version=st.none() | TEXTS,
-    message_id=st.none() | TEXTS,
-    key=st.none() | TEXTS,
-    origin=st.none() | TEXTS,
-    exchange=st.none() | TEXTS,
-    routing_key=st.none() | TEXTS,
-    captured_at=TIMES,
-    published_at=TIMES,
-    dead_at=TIMES,
-    failure_text=st.none() | TEXTS,
-    deaths=st.lists(DEATHS, max_size=3).map(tuple),
-    attempts=COUNTS,
-    headers=MAPS,
-    properties=MAPS,
-    body=BODIES,
-)
+    Record, record_id=st.just("0" * 32), source=st.just("orders"), broker=st.just("shop"), broker_kind=st.sampled_from(KINDS),
+    dead_letter_queue=st.sampled_from(QUEUES), broker_version=st.none() | TEXTS, message_id=st.none() | TEXTS,
+    key=st.none() | TEXTS, origin=st.none() | TEXTS, exchange=st.none() | TEXTS, routing_key=st.none() | TEXTS, captured_at=TIMES,
+    published_at=TIMES, dead_at=TIMES, failure_text=st.none() | TEXTS, deaths=st.lists(DEATHS, max_size=3).map(tuple),
+    attempts=COUNTS, headers=MAPS, properties=MAPS, body=BODIES,
+)  # fmt: skip
 FACTS = Facts({"orders": {"orders": 3}}, {"orders": ("unrouted",)}, {"orders": {"orders": "dlx"}})
 
 

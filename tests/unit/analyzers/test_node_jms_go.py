@@ -30,101 +30,61 @@ GO_PANIC = (
 )
 SCS = {"x-exception-stacktrace": "org.x.MessagingException: boom; headers={deliveryAttempt=5, x=1}"}
 LETTERS = {
-    "Rascal": (
-        of(rascal=RASCAL),
-        {"cause": "application_error", "origin": "orders", "attempts": 4, "exception_message": "no stock"},
-    ),
+    "Rascal": (of(rascal=RASCAL),
+     {"cause": "application_error", "origin": "orders", "attempts": 4, "exception_message": "no stock"}),
     "Moleculer over AMQP": (
         of(
             **{
-                "x-original-channel": "order.created",
-                "x-original-group": "billing",
-                "x-redelivered-count": 2,
-                "x-error-message": "no stock",
-                "x-error-name": "StockError",
-            }
+                "x-original-channel": "order.created", "x-original-group": "billing", "x-redelivered-count": 2,
+                "x-error-message": "no stock", "x-error-name": "StockError",
+            },
         ),
-        {
-            "cause": "application_error",
-            "origin": "billing.order.created",
-            "attempts": 3,
-            "exception_class": "StockError",
-        },
+        {"cause": "application_error", "origin": "billing.order.created", "attempts": 3, "exception_class": "StockError"},
     ),
     "Moleculer over Kafka": (
-        of(
-            "kafka",
-            **{"x-original-channel": "orders", "x-original-group": "billing", "x-error-message": "no"},
-        ),
+        of("kafka", **{"x-original-channel": "orders", "x-original-group": "billing", "x-error-message": "no"}),
         {"cause": "application_error", "origin": "orders", "origin_kind": "topic"},
     ),
     "Mats3, thrown": (
         of(
-            "activemq",
-            "DLQ.mats.orders",
-            mats_dlq_Exception="java.lang.IllegalStateException: no stock\n\tat a.B.c(B.java:1)",
+            "activemq", "DLQ.mats.orders", mats_dlq_Exception="java.lang.IllegalStateException: no stock\n\tat a.B.c(B.java:1)",
             mats_dlq_DeliveryCount="7",
         ),
         {
-            "cause": "application_error",
-            "attempts": 7,
-            "origin": "mats.orders",
+            "cause": "application_error", "attempts": 7, "origin": "mats.orders",
             "exception_class": "java.lang.IllegalStateException",
         },
     ),
-    "Mats3, refused": (
-        of("artemis", "DLQ.mats.orders", mats_dlq_Refused="true", mats_dlq_Exception="x.Refused: no"),
-        {"cause": "poison_ack", "proof": "proven"},
-    ),
-    "Mats3, on the receiving side": (
-        of("activemq", "DLQ.mats.orders", mats_dlq_DeliveryCount="7"),
-        {"cause": "redelivery_exhausted", "attempts": 7},
-    ),
+    "Mats3, refused": (of("artemis", "DLQ.mats.orders", mats_dlq_Refused="true", mats_dlq_Exception="x.Refused: no"),
+     {"cause": "poison_ack", "proof": "proven"}),
+    "Mats3, on the receiving side": (of("activemq", "DLQ.mats.orders", mats_dlq_DeliveryCount="7"),
+     {"cause": "redelivery_exhausted", "attempts": 7}),
     "SmallRye over JMS": (
         of(
-            "artemis",
-            dead_letter_exception_class_name="com.shop.Wrapper",
-            dead_letter_reason="wrapped",
-            dead_letter_cause_class_name="com.shop.NoStock",
-            dead_letter_cause="no stock",
+            "artemis", dead_letter_exception_class_name="com.shop.Wrapper", dead_letter_reason="wrapped",
+            dead_letter_cause_class_name="com.shop.NoStock", dead_letter_cause="no stock",
         ),
-        {
-            "cause": "application_error",
-            "exception_class": "com.shop.NoStock",
-            "exception_message": "no stock",
-        },
+        {"cause": "application_error", "exception_class": "com.shop.NoStock", "exception_message": "no stock"},
     ),
-    "Spring Cloud Stream counts deliveries in its text": (
-        of(**SCS, **{"retry-count": 1}),
-        {"cause": "application_error", "attempts": 5},
-    ),
-    "Spring Cloud Stream, parked once, says nothing of deliveries": (
-        of(**{"x-exception-message": "boom", "retry-count": 1}),
-        {"cause": "application_error", "attempts": None},
-    ),
+    "Spring Cloud Stream counts deliveries in its text": (of(**SCS, **{"retry-count": 1}),
+     {"cause": "application_error", "attempts": 5}),
+    "Spring Cloud Stream, parked once, says nothing of deliveries": (of(**{"x-exception-message": "boom", "retry-count": 1}),
+     {"cause": "application_error", "attempts": None}),
     "Spring, not convertible": (
         of(
             **{
                 "x-exception-stacktrace": "o.s.ListenerExecutionFailedException: Failed to convert message\n"
-                "Caused by: org.springframework.amqp.support.converter.MessageConversionException: no type",
+                    "Caused by: org.springframework.amqp.support.converter.MessageConversionException: no type",
                 "x-original-exchange": "",
                 "x-original-routingKey": "orders",
-            }
+            },
         ),
         {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"},
     ),
-    "Watermill, not convertible": (
-        of(reason_poisoned="cannot unmarshal message: invalid character 'x'", topic_poisoned="orders"),
-        {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"},
-    ),
-    "Watermill, a panic": (
-        of(reason_poisoned=GO_PANIC, topic_poisoned="orders"),
-        {
-            "cause": "application_error",
-            "exception_family": "bug",
-            "exception_message": "panic occurred: invalid order",
-        },
-    ),
+    "Watermill, not convertible": (of(reason_poisoned="cannot unmarshal message: invalid character 'x'", topic_poisoned="orders"),
+     {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"}),
+    "Watermill, a panic": (of(reason_poisoned=GO_PANIC, topic_poisoned="orders"),
+     {"cause": "application_error", "exception_family": "bug", "exception_message": "panic occurred: invalid order"}),
     "Camel's documented header": (
         of("artemis", FailedBecause="java.net.ConnectException: Connection refused", originalQueue="orders"),
         {"cause": "application_error", "origin": "orders", "exception_class": "java.net.ConnectException"},
@@ -133,42 +93,32 @@ LETTERS = {
         of("artemis", FailedBecause="com.shop.Orders$Declined: no money", originalQueue="orders"),
         {"exception_class": "com.shop.Orders$Declined", "exception_message": "no money"},
     ),
-    "words before a colon are no class": (
-        of("artemis", FailedBecause="no money: 7 EUR", originalQueue="orders"),
-        {"exception_class": None, "exception_message": "no money: 7 EUR"},
-    ),
+    "words before a colon are no class": (of("artemis", FailedBecause="no money: 7 EUR", originalQueue="orders"),
+     {"exception_class": None, "exception_message": "no money: 7 EUR"}),
     "a class that ends like none": (
         of(
             "activemq",
             dlqDeliveryFailureCause="java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:"
-            "RedeliveryPolicy {maximumRedeliveries = 6}, cause:com.shop.Orders$Inner: no money",
+                "RedeliveryPolicy {maximumRedeliveries = 6}, cause:com.shop.Orders$Inner: no money",
         ),
         {"exception_class": "com.shop.Orders$Inner", "exception_message": "no money", "attempts": 7},
     ),
     "MassTransit, whose trace was cut": (
         of(
             **{
-                "MT-Reason": "fault",
-                "MT-Fault-Message": "no stock",
-                "MT-Fault-StackTrace": "   at ...",
+                "MT-Reason": "fault", "MT-Fault-Message": "no stock", "MT-Fault-StackTrace": "   at ...",
                 "MT-Fault-ExceptionType": "Shop.StockException",
-            }
+            },
         ),
         {"exception_class": "Shop.StockException", "exception_message": "no stock"},
     ),
-    "dots in place of a message": (
-        of(**{"x-error-type": "...", "x-error-message": "...", "x-original-queue": "orders"}),
-        {"exception_class": None, "exception_message": None, "origin": "orders"},
-    ),
-    "a time where a class belongs": (
-        of(**{"x-error-type": "2026-11-02T03:12:09Z", "x-error-message": "no stock"}),
-        {"exception_class": None, "exception_message": "no stock"},
-    ),
-    "a home-made count of deaths": (
-        of(**{"x-death": [{"reason": "rejected", "queue": "orders"}], "x-death-count": 4}),
-        {"cause": "poison_ack", "attempts": 4},
-    ),
-}
+    "dots in place of a message": (of(**{"x-error-type": "...", "x-error-message": "...", "x-original-queue": "orders"}),
+     {"exception_class": None, "exception_message": None, "origin": "orders"}),
+    "a time where a class belongs": (of(**{"x-error-type": "2026-11-02T03:12:09Z", "x-error-message": "no stock"}),
+     {"exception_class": None, "exception_message": "no stock"}),
+    "a home-made count of deaths": (of(**{"x-death": [{"reason": "rejected", "queue": "orders"}], "x-death-count": 4}),
+     {"cause": "poison_ack", "attempts": 4}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("letter", "expected"), LETTERS.values(), ids=list(LETTERS))
@@ -187,10 +137,7 @@ def test_old_error_letters_of_easynetq_name_exchange_and_key(judge: Any) -> None
         error(Exchange="", RoutingKey="orders"), error(Exchange="shop", RoutingKey="order.created")
     )
     assert direct["origin"] == "orders"
-    assert (routed["origin"], routed["evidence"].partition(":")[0]) == (
-        None,
-        "published to shop/order.created",
-    )
+    assert (routed["origin"], routed["evidence"].partition(":")[0]) == (None, "published to shop/order.created")  # fmt: skip
 
 
 FAMILIES = [
@@ -226,11 +173,7 @@ def test_a_class_of_the_business_is_no_network_error(judge: Any, name: str, fami
 
 
 def test_a_half_message_in_its_check_is_pending(judge: Any) -> None:
-    half = {
-        "broker_kind": "rocketmq",
-        "topic": "orders",
-        "properties": {"TRAN_MSG": "true", "PGROUP": "shop"},
-    }
+    half = {"broker_kind": "rocketmq", "topic": "orders", "properties": {"TRAN_MSG": "true", "PGROUP": "shop"}}  # fmt: skip
     asked, committed = judge(
         imported({**half, "headers": {"sysFlag": 0}}), imported({**half, "headers": {"sysFlag": 8}})
     )

@@ -9,12 +9,7 @@ from dlq.analyzers.groups.advice import Known, advise
 from dlq.analyzers.rules import Facts, table
 from dlq.core.causes import CAUSES, MOVED, cause_in_words, mark_doubt, proof_of
 
-FOUR = {
-    "_AMQ_ORIG_ADDRESS": "shop",
-    "_AMQ_ORIG_QUEUE": "orders",
-    "_AMQ_ORIG_MESSAGE_ID": "17",
-    "_AMQ_ORIG_ROUTING_TYPE": "1",
-}
+FOUR = {"_AMQ_ORIG_ADDRESS": "shop", "_AMQ_ORIG_QUEUE": "orders", "_AMQ_ORIG_MESSAGE_ID": "17", "_AMQ_ORIG_ROUTING_TYPE": "1"}  # fmt: skip
 FRAME = {"message-id": "4e1,99", "destination": "DLQ", "subscription": "s"}
 """What a pull by STOMP always reads."""
 CORE = {"__AMQ_CID": "c-1"}
@@ -41,59 +36,34 @@ ARTEMIS = {
     "AMQP, rejected, by STOMP": (artemis({**FOUR, "NATIVE_MESSAGE_ID": "m"}), LIKELY),
     "AMQP, as its annotations": (
         imported(
-            {
-                "broker_kind": "artemis",
-                "queue": "DLQ",
-                "headers": {"x-opt-ORIG-ADDRESS": "shop", "x-opt-ORIG-QUEUE": "orders"},
-            }
+            {"broker_kind": "artemis", "queue": "DLQ", "headers": {"x-opt-ORIG-ADDRESS": "shop", "x-opt-ORIG-QUEUE": "orders"}},
         ),
         LIKELY,
     ),
     "AMQP, as OpenWire shows it": (
         imported(
             {
-                "broker_kind": "artemis",
-                "queue": "DLQ",
-                "headers": {
-                    "JMS_AMQP_MA_x-opt-ORIG-ADDRESS": "shop",
-                    "JMS_AMQP_MA_x-opt-ORIG-QUEUE": "orders",
-                },
-            }
+                "broker_kind": "artemis", "queue": "DLQ",
+                "headers": {"JMS_AMQP_MA_x-opt-ORIG-ADDRESS": "shop", "JMS_AMQP_MA_x-opt-ORIG-QUEUE": "orders"},
+            },
         ),
         LIKELY,
     ),
     "an OpenWire client's limit": (artemis(FOUR, OF_OPENWIRE), ("redelivery_exhausted", "proven", ())),
-    "an OpenWire client's own exception": (
-        artemis(FOUR, {"__HDR_dlqDeliveryFailureCause": "com.shop.Declined: no money"}),
-        ("redelivery_exhausted", "proven", ()),
-    ),
-    "the words of a death before a retry": (
-        artemis(FOUR, OF_OPENWIRE, {"_AMQ_ROUTING_TYPE": "1"}),
-        ("redelivery_exhausted", "likely", ("redelivery_exhausted", "poison_ack", "moved")),
-    ),
+    "an OpenWire client's own exception": (artemis(FOUR, {"__HDR_dlqDeliveryFailureCause": "com.shop.Declined: no money"}),
+     ("redelivery_exhausted", "proven", ())),
+    "the words of a death before a retry": (artemis(FOUR, OF_OPENWIRE, {"_AMQ_ROUTING_TYPE": "1"}),
+     ("redelivery_exhausted", "likely", ("redelivery_exhausted", "poison_ack", "moved"))),
     "core, expired": (artemis(FOUR, CORE, EXPIRED), ("expired", "proven", ())),
-    "core, an older expiry before a retry": (
-        artemis(FOUR, CORE, EXPIRED, {"destination-type": "ANYCAST"}),
-        LIKELY,
-    ),
-    "STOMP, expired, perhaps before": (
-        artemis(FOUR, EXPIRED, {"destination-type": "ANYCAST"}),
-        ("expired", "likely", ("redelivery_exhausted", "poison_ack", "moved")),
-    ),
-    "no route": (
-        artemis(FOUR, {"_AMQ_ORIG_QUEUE": ""}, CORE),
-        ("unroutable", "proven", ()),
-    ),
-    "names that its sender wrote": (
-        artemis({"_AMQ_ORIG_ADDRESS": "shop", "_AMQ_ORIG_QUEUE": "orders"}),
-        ("unknown", None, ()),
-    ),
-    "brought out of the dead-letter queue": (
-        artemis(FOUR, {"_AMQ_ORIG_QUEUE": "DLQ", "_AMQ_ORIG_ADDRESS": "DLQ"}, queue="orders"),
-        ("unknown", None, ()),
-    ),
+    "core, an older expiry before a retry": (artemis(FOUR, CORE, EXPIRED, {"destination-type": "ANYCAST"}), LIKELY),
+    "STOMP, expired, perhaps before": (artemis(FOUR, EXPIRED, {"destination-type": "ANYCAST"}),
+     ("expired", "likely", ("redelivery_exhausted", "poison_ack", "moved"))),
+    "no route": (artemis(FOUR, {"_AMQ_ORIG_QUEUE": ""}, CORE), ("unroutable", "proven", ())),
+    "names that its sender wrote": (artemis({"_AMQ_ORIG_ADDRESS": "shop", "_AMQ_ORIG_QUEUE": "orders"}), ("unknown", None, ())),
+    "brought out of the dead-letter queue": (artemis(FOUR, {"_AMQ_ORIG_QUEUE": "DLQ", "_AMQ_ORIG_ADDRESS": "DLQ"}, queue="orders"),
+     ("unknown", None, ())),
     "a live message": (artemis(CORE), ("unknown", None, ())),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("letter", "expected"), ARTEMIS.values(), ids=list(ARTEMIS))
@@ -171,24 +141,17 @@ def classic(queue: str = "ActiveMQ.DLQ", **headers: str) -> Any:
 
 
 CLASSIC = {
-    "STOMP NACK": (
-        classic(original_destination="/queue/orders", originalExpiration="0"),
-        ("poison_ack", "likely", "orders"),
-    ),
-    "a strategy's expiration": (
-        classic(original_destination="/queue/orders", expires="1795195175398"),
-        ("poison_ack", "likely", "orders"),
-    ),
+    "STOMP NACK": (classic(original_destination="/queue/orders", originalExpiration="0"), ("poison_ack", "likely", "orders")),
+    "a strategy's expiration": (classic(original_destination="/queue/orders", expires="1795195175398"),
+     ("poison_ack", "likely", "orders")),
     "moved or copied by hand": (classic(original_destination="/queue/orders"), ("unknown", None, "orders")),
     "live in the queue of a virtual topic": (
         classic("Consumer.A.VirtualTopic.Orders", original_destination="/topic/VirtualTopic.Orders"),
         ("unknown", None, "VirtualTopic.Orders"),
     ),
-    "moved out of the dead-letter queue": (
-        classic("orders", original_destination="/queue/ActiveMQ.DLQ"),
-        ("unknown", None, "ActiveMQ.DLQ"),
-    ),
-}
+    "moved out of the dead-letter queue": (classic("orders", original_destination="/queue/ActiveMQ.DLQ"),
+     ("unknown", None, "ActiveMQ.DLQ")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("letter", "expected"), CLASSIC.values(), ids=list(CLASSIC))

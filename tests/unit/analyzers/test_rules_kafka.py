@@ -104,28 +104,21 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter(spring(kafka_deliveryAttempt="\x00\x00\x00\x03")), (*ERROR, None, STATE)),
     (letter(spring(wrapper=UNREAD, cause=SERIALIZATION)), (*UNREADABLE, None, SERIALIZATION)),
     (letter(spring(wrapper=UNREAD, cause=None)), (*UNREADABLE, None, UNREAD)),
-    (
-        letter({"kafka_dlt-key-exception-fqcn": UNREAD, **placed("kafka_dlt-original-")}),
-        (*UNREADABLE, None, UNREAD),
-    ),
+    (letter({"kafka_dlt-key-exception-fqcn": UNREAD, **placed("kafka_dlt-original-")}), (*UNREADABLE, None, UNREAD)),
     (letter(spring(**{"kafka_dlt-exception-stacktrace": CONVERSION_TRACE})), (*UNREADABLE, None, CONVERSION)),
     # A stack that was cut shows what wraps the root cause, which has a header of its own.
     (letter(spring(**{"kafka_dlt-exception-stacktrace": f"{WRAPPER}: Listener\n\tat a.B.c(B.java:1)\n\t... 66 more"})),
      (*ERROR, None, STATE)),
     (letter(spring(**{"kafka_dlt-exception-stacktrace": f"{WRAPPER}: ..."})), (*ERROR, None, STATE)),
     (letter(spring(cause=CONVERSION)), (*UNREADABLE, None, CONVERSION)),
-    (
-        letter(spring(cause=SERIALIZATION, **{"kafka_dlt-exception-message": "no; deserializing of 2 bytes"})),
-        (*UNREADABLE, None, SERIALIZATION),
-    ),
+    (letter(spring(cause=SERIALIZATION, **{"kafka_dlt-exception-message": "no; deserializing of 2 bytes"})),
+     (*UNREADABLE, None, SERIALIZATION)),
     # Its reply could not be written: it had been read.
     (letter(spring(cause=SERIALIZATION)), (*ERROR, None, SERIALIZATION)),
     # The recoverer's exception headers are switched off, or its own for the origin.
     (letter(placed("kafka_dlt-original-")), (*UNKNOWN, None, None)),
-    (
-        letter({"kafka_dlt-exception-fqcn": WRAPPER, "kafka_dlt-exception-cause-fqcn": STATE}),
-        ("application_error", "framework", None, None, STATE),
-    ),
+    (letter({"kafka_dlt-exception-fqcn": WRAPPER, "kafka_dlt-exception-cause-fqcn": STATE}),
+     ("application_error", "framework", None, None, STATE)),
     (letter(retryable()), (*ERROR, 3, STATE)),
     (letter(retryable(None)), (*ERROR, None, STATE)),
     (letter(retryable("many")), (*ERROR, None, STATE)),
@@ -135,14 +128,9 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter(retryable(), "orders-retry"), (*UNKNOWN, None, STATE)),
     (letter(spring(), "orders-retry-1000"), (*ERROR, None, STATE)),
     # --- Spring Cloud Stream ---
-    (
-        letter(placed("x-original-") | {"x-exception-fqcn": "a.MessagingException", "x-exception-stacktrace": TRACE}),
-        (*ERROR, None, STATE),
-    ),
-    (
-        letter(placed("x-original-") | {"x-exception-stacktrace": f"{STATE}: no, headers={{deliveryAttempt=3}}"}),
-        (*ERROR, 3, STATE),
-    ),
+    (letter(placed("x-original-") | {"x-exception-fqcn": "a.MessagingException", "x-exception-stacktrace": TRACE}),
+     (*ERROR, None, STATE)),
+    (letter(placed("x-original-") | {"x-exception-stacktrace": f"{STATE}: no, headers={{deliveryAttempt=3}}"}), (*ERROR, 3, STATE)),
     (letter(placed("x-original-") | {"x-exception-fqcn": UNREAD}), (*UNREADABLE, None, UNREAD)),
     (
         letter(
@@ -150,7 +138,7 @@ TABLE: list[tuple[Record, Verdict]] = [
             | {
                 "x-exception-stacktrace": f"M: no, headers={{deliveryAttempt=3}}\nCaused by: {UNREAD}: no\n"
                 "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)"
-            }
+            },
         ),
         (*UNREADABLE, 3, UNREAD),
     ),
@@ -161,7 +149,7 @@ TABLE: list[tuple[Record, Verdict]] = [
             | {
                 "x-exception-stacktrace": f"{STATE}: no\n"
                 "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertOutputIfNecessary(S.java:1)"
-            }
+            },
         ),
         (*ERROR, None, STATE),
     ),
@@ -195,32 +183,28 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter(nacked() | {"delayed-retry-count": "3"}), (*ERROR, 4, "shop.OrderError")),
     (letter(nacked() | {"deserialization-failure-reason": "no JSON"}), (*UNREADABLE, None, "shop.OrderError")),
     (letter(nacked("delayed-retry-") | {"delayed-retry-count": "3"}), (*ERROR, 4, "shop.OrderError")),
-    (letter(nacked("delayed-retry-") | {"delayed-retry-count": "1"}, "orders_retry_10000"),
-     (*UNKNOWN, None, "shop.OrderError")),
+    (letter(nacked("delayed-retry-") | {"delayed-retry-count": "1"}, "orders_retry_10000"), (*UNKNOWN, None, "shop.OrderError")),
     (letter({"dead-letter-reason": "order 17"}), ("application_error", "framework", None, None, None)),
     (letter(placed("dead-letter-")), (*UNKNOWN, None, None)),
     # --- Brighter ---
-    (
-        letter({"OriginalTopic": "orders", "RejectionReason": "Unacceptable", "RejectionMessage": "no JSON"}),
-        ("poison_ack", "framework", "orders", None, None),
-    ),
-    (
-        letter({"OriginalTopic": "orders", "RejectionReason": "DeliveryError", "HandledCount": "3"}),
-        (*ERROR, 4, None),
-    ),
+    (letter({"OriginalTopic": "orders", "RejectionReason": "Unacceptable", "RejectionMessage": "no JSON"}),
+     ("poison_ack", "framework", "orders", None, None)),
+    (letter({"OriginalTopic": "orders", "RejectionReason": "DeliveryError", "HandledCount": "3"}), (*ERROR, 4, None)),
     (letter({"OriginalTopic": "orders", "RejectionReason": "None"}), (*UNKNOWN, None, None)),
     (letter({"OriginalTopic": "orders", "RejectionTimestamp": "2026-11-02"}), (*UNKNOWN, None, None)),
     (letter({"RejectionReason": "Unacceptable"}), NOTHING),
     # --- Wolverine ---
     (
-        letter({"exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1",
-                "attempts": "3", "original-destination": "kafka://topic/orders"}),
+        letter(
+            {
+                "exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1", "attempts": "3",
+                "original-destination": "kafka://topic/orders",
+            },
+        ),
         (*ERROR, 3, "System.TimeoutException"),
     ),
-    (
-        letter({"exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1"}),
-        ("application_error", "framework", None, None, "System.TimeoutException"),
-    ),
+    (letter({"exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1"}),
+     ("application_error", "framework", None, None, "System.TimeoutException")),
     (letter({"original-destination": "kafka://topic/orders"}), (*UNKNOWN, None, None)),
     # --- Karafka ---
     (letter(placed("source_") | {"source_attempts": "4"}), ("redelivery_exhausted", "framework", "orders", 4, None)),
@@ -237,22 +221,16 @@ TABLE: list[tuple[Record, Verdict]] = [
      (*UNREADABLE, None, "UnicodeDecodeError")),
     (letter({"original-topic": "orders", "x-error": "SyntaxError: Unexpected end of JSON input"}),
      (*UNREADABLE, None, "SyntaxError")),
-    (letter({"original-topic": "orders", "x-error": "SyntaxError: Invalid or unexpected token"}),
-     (*ERROR, None, "SyntaxError")),
-    (
-        letter({"reason_poisoned": "no such account", "topic_poisoned": "orders"}),
-        ("application_error", "framework", "orders", None, None),
-    ),
+    (letter({"original-topic": "orders", "x-error": "SyntaxError: Invalid or unexpected token"}), (*ERROR, None, "SyntaxError")),
+    (letter({"reason_poisoned": "no such account", "topic_poisoned": "orders"}),
+     ("application_error", "framework", "orders", None, None)),
     (letter({"x-error": "no such account"}), ("application_error", "framework", None, None, None)),
     (letter({"original-topic": "orders", "error": "no such account"}), (*ERROR, None, None)),
     (letter({"original-topic": "orders", "dead-letter-reason": "no such account"}), (*ERROR, None, None)),
     (letter(placed("x-original-") | {"x-error-class": STATE, "x-retry-count": "2"}), (*ERROR, 3, STATE)),
     (letter({"original-topic": "orders", "delivery-count": "10"}), (*UNKNOWN, None, None)),
     (letter({"error": "no such account"}), NOTHING),
-    (
-        letter(placed("dlq.original.") | {"dlq.error.class": STATE, "dlq.error.message": "no"}),
-        (*ERROR, None, STATE),
-    ),
+    (letter(placed("dlq.original.") | {"dlq.error.class": STATE, "dlq.error.message": "no"}), (*ERROR, None, STATE)),
     (letter({"dlq.error": "no such account"}), ("application_error", "framework", None, None, None)),
     (letter({"dlq.timestamp": "2026-11-02"}), NOTHING),
     # --- The newest of several sets ---
@@ -298,14 +276,11 @@ BY_WORD: list[tuple[dict[str, str], tuple[str, str, str | None]]] = [
     ({**PLACE, "x-dlq-reason": "deserialization"}, ("unreadable", "parked-unread", "orders")),
     ({"x-dlq-reason": "deserialization"}, ("unreadable", "hand-written-unread", None)),
     ({**PLACE, "x-dlq-reason": "no stock"}, ("application_error", "parked-by-hand", "orders")),
-    (
-        {**PLACE, **CLOCKS, "x-dlq-reason": "lamport-clock-duplicate"},
-        ("suppressed_duplicate", "clock-duplicate", "orders"),
-    ),
+    ({**PLACE, **CLOCKS, "x-dlq-reason": "lamport-clock-duplicate"}, ("suppressed_duplicate", "clock-duplicate", "orders")),
     (CLOCKS, ("unknown", "unknown", None)),
     ({**PLACE}, ("unknown", "origin-alone", "orders")),
     ({}, ("unknown", "unknown", None)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("headers", "expected"), BY_WORD)

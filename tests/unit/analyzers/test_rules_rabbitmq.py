@@ -31,54 +31,32 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (died(("rejected", "orders", None)), ("poison_ack", "reject", "orders", None)),
     (died(("rejected", None, 1)), ("poison_ack", "reject", None, 1)),
     (died(("rejected", "orders", 1), headers={"x-retry-count": "4"}), ("poison_ack", "reject", "orders", 5)),
-    (
-        died(("rejected", "orders", 1), headers={"x-retry-count": "many"}),
-        ("poison_ack", "reject", "orders", 1),
-    ),
+    (died(("rejected", "orders", 1), headers={"x-retry-count": "many"}), ("poison_ack", "reject", "orders", 1)),
     # A retry loop: the newest entry is the wait queue, the consumer's queue is in the rejected one.
-    (
-        died(("expired", "orders.wait", 3), ("rejected", "orders", 4)),
-        ("poison_ack", "retry_loop", "orders", 4),
-    ),
-    (
-        died(("rejected", "orders", 4), ("expired", "orders.wait", 3), headers=_first("rejected")),
-        ("poison_ack", "retry_loop", "orders", 4),
-    ),
+    (died(("expired", "orders.wait", 3), ("rejected", "orders", 4)), ("poison_ack", "retry_loop", "orders", 4)),
+    (died(("rejected", "orders", 4), ("expired", "orders.wait", 3), headers=_first("rejected")),
+     ("poison_ack", "retry_loop", "orders", 4)),
     (died(("expired", "orders.wait", 3)), ("poison_ack", "retry_loop", "orders.wait", None)),
     # Published again with its old history, and expired again: the queue of its death sent it here. An
     # application that parks it uses another exchange.
     (died(("expired", "orders", 3), exchange="dlx"), ("expired", "ttl", "orders", None)),
     (died(("expired", "orders", 3), exchange="parking"), ("poison_ack", "retry_loop", "orders", None)),
     # What an application does at the last delivery leaves no entry: it came back from each wait.
-    (
-        died(("expired", "wait", 2), ("rejected", "orders", 2), **IN_ITSELF),
-        ("poison_ack", "retry_loop", "orders", 3),
-    ),
-    (
-        died(
-            ("expired", "wait.30", 1), ("expired", "wait.5", 1), ("rejected", "orders", 2), exchange="parked"
-        ),
-        ("poison_ack", "retry_loop", "orders", 3),
-    ),
+    (died(("expired", "wait", 2), ("rejected", "orders", 2), **IN_ITSELF), ("poison_ack", "retry_loop", "orders", 3)),
+    (died(("expired", "wait.30", 1), ("expired", "wait.5", 1), ("rejected", "orders", 2), exchange="parked"),
+     ("poison_ack", "retry_loop", "orders", 3)),
     # The first wait may have been the delay that it was sent with.
-    (
-        died(("expired", "wait", 3), ("rejected", "orders", 2), headers=_first("expired"), exchange="parked"),
-        ("poison_ack", "retry_loop", "orders", None),
-    ),
+    (died(("expired", "wait", 3), ("rejected", "orders", 2), headers=_first("expired"), exchange="parked"),
+     ("poison_ack", "retry_loop", "orders", None)),
     # It went on from a dead-letter queue with a TTL, and never came back.
-    (
-        died(("expired", "orders.dlq", 1), ("rejected", "orders", 1), exchange="", routing_key="parking"),
-        ("poison_ack", "reject", "orders", 1),
-    ),
-    (
-        died(("expired", "orders.dlq", 1), ("rejected", "orders", 1), headers=_first("rejected")),
-        ("poison_ack", "reject", "orders", 1),
-    ),
+    (died(("expired", "orders.dlq", 1), ("rejected", "orders", 1), exchange="", routing_key="parking"),
+     ("poison_ack", "reject", "orders", 1)),
+    (died(("expired", "orders.dlq", 1), ("rejected", "orders", 1), headers=_first("rejected")),
+     ("poison_ack", "reject", "orders", 1)),
     # It was sent again with the key of its own queue.
     (
         record(
-            deaths=[Death("expired", "wait", "", ("wait",), 1), Death("rejected", "orders", "", ("new",), 1)],
-            exchange="dlx",
+            deaths=[Death("expired", "wait", "", ("wait",), 1), Death("rejected", "orders", "", ("new",), 1)], exchange="dlx",
             routing_key="new",
         ),
         ("poison_ack", "retry_loop", "orders", 2),
@@ -91,43 +69,24 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (died(("delivery_limit", "payments", 1)), ("redelivery_exhausted", "delivery_limit", "payments", 3)),
     (died(("delivery_limit", "zero", 1)), ("redelivery_exhausted", "delivery_limit", "zero", 1)),
     (died(("delivery_limit", "other", 1)), ("redelivery_exhausted", "delivery_limit", "other", None)),
-    (
-        died(("expired", "dlq1", 1), ("delivery_limit", "payments", 1)),
-        ("redelivery_exhausted", "delivery_limit", "payments", 3),
-    ),
-    (
-        died(("delivery_limit", "payments", 1), ("expired", "wait", 2), ("rejected", "payments", 2)),
-        ("redelivery_exhausted", "delivery_limit", "payments", 3),
-    ),
+    (died(("expired", "dlq1", 1), ("delivery_limit", "payments", 1)), ("redelivery_exhausted", "delivery_limit", "payments", 3)),
+    (died(("delivery_limit", "payments", 1), ("expired", "wait", 2), ("rejected", "payments", 2)),
+     ("redelivery_exhausted", "delivery_limit", "payments", 3)),
     (died(("invented", "orders", 1)), ("unknown", "none", None, None)),
     # 3.13 and later name the last death; the order of x-death is not to be relied on there.
-    (
-        died(
-            ("expired", "delay", 1),
-            ("rejected", "orders", 1),
-            headers=_last("rejected", "orders") | _first("expired"),
-        ),
-        ("poison_ack", "reject", "orders", 1),
-    ),
+    (died(("expired", "delay", 1), ("rejected", "orders", 1), headers=_last("rejected", "orders") | _first("expired")),
+     ("poison_ack", "reject", "orders", 1)),
     # An older broker leaves the names that a newer one wrote.
-    (
-        died(("maxlen", "b", 1), ("expired", "a", 1), headers=_last("expired", "a"), broker_version="3.12.1"),
-        ("overflow", "maxlen", "b", None),
-    ),
+    (died(("maxlen", "b", 1), ("expired", "a", 1), headers=_last("expired", "a"), broker_version="3.12.1"),
+     ("overflow", "maxlen", "b", None)),
     # The history has no such entry: it is newer.
     (died(("maxlen", "b", 1), headers=_last("rejected", "a")), ("overflow", "maxlen", "b", None)),
     (record(headers=_last("rejected", "orders")), ("poison_ack", "reject", "orders", None)),
     # A STOMP client sees no x-death. A reason without a queue is not the broker's.
-    (
-        record(headers=_first("maxlen") | {"x-first-death-queue": "orders"}),
-        ("overflow", "maxlen", "orders", None),
-    ),
+    (record(headers=_first("maxlen") | {"x-first-death-queue": "orders"}), ("overflow", "maxlen", "orders", None)),
     (record(headers=_first("maxlen")), ("unknown", "none", None, None)),
     # Nor is one without an exchange, on a letter that was published to this queue.
-    (
-        record(headers=_first("maxlen") | {"x-first-death-queue": "orders"}, **IN_ITSELF),
-        ("unknown", "none", None, None),
-    ),
+    (record(headers=_first("maxlen") | {"x-first-death-queue": "orders"}, **IN_ITSELF), ("unknown", "none", None, None)),
     # Alternate exchange: no death, and the envelope still has the exchange it was published to.
     (record(exchange="shop", routing_key="no.such"), ("unroutable", "alternate_exchange", "shop", None)),
     (record(exchange="unrouted", routing_key="x"), ("unknown", "none", None, None)),
@@ -138,7 +97,7 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (died(("rejected", "orders", 1), **IN_ITSELF), ("unknown", "none", None, None)),
     (died(("rejected", "direct", 1), **IN_ITSELF), ("poison_ack", "reject", "direct", 1)),
     (died(("rejected", "who-knows", 1), **IN_ITSELF), ("poison_ack", "reject", "who-knows", 1)),
-]
+]  # fmt: skip
 
 
 def test_the_death_history_decides(judge: Any) -> None:
@@ -156,10 +115,7 @@ def test_evidence_names_what_the_rule_saw(judge: Any) -> None:
         facts=FACTS,
     )
     assert rejected["evidence"] == "rejected from orders, 2 x, first at 2026-11-02T03:12:09Z"
-    assert (unrouted["evidence"], unrouted["origin_kind"]) == (
-        "exchange shop, routing key no.such",
-        "exchange",
-    )
+    assert (unrouted["evidence"], unrouted["origin_kind"]) == ("exchange shop, routing key no.such", "exchange")  # fmt: skip
     assert parked["stale_evidence"]
     assert not rejected["stale_evidence"]
 

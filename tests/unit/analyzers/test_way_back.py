@@ -39,11 +39,7 @@ def test_the_default_exchange_routes_to_the_queue_of_that_name() -> None:
 @pytest.mark.parametrize(("key", "exchange"), [("work", ""), ("again", "shop"), (None, "shop")])
 def test_a_retry_queue_tells_where_it_sends_on(key: str | None, exchange: str) -> None:
     waited = [{"reason": "expired", "queue": "work.retry", "exchange": "", "routing-keys": ["k"], "count": 3}]
-    line: dict[str, Any] = {
-        "broker_kind": "rabbitmq",
-        "queue": "parked",
-        "headers": {"x-death": waited, "x-error": "boom"},
-    }
+    line: dict[str, Any] = {"broker_kind": "rabbitmq", "queue": "parked", "headers": {"x-death": waited, "x-error": "boom"}}  # fmt: skip
     facts = Facts(
         dead_letter_exchanges={"orders": {"work.retry": exchange}},
         dead_letter_keys={"orders": {"work.retry": key}} if key else {},

@@ -16,23 +16,11 @@ REJECTED = [{"reason": "rejected", "queue": "work", "exchange": "", "routing-key
 
 def rabbit(body: Any = None, **headers: Any) -> Line:
     text = body if isinstance(body, str) else json.dumps(body or [[], {}, {}])
-    return {
-        "broker_kind": "rabbitmq",
-        "queue": "work.dlq",
-        "headers": {"x-death": REJECTED, **headers},
-        "body_text": text,
-    }
+    return {"broker_kind": "rabbitmq", "queue": "work.dlq", "headers": {"x-death": REJECTED, **headers}, "body_text": text}  # fmt: skip
 
 
 def dramatiq(actor: str) -> Line:
-    told = {
-        "queue_name": "q",
-        "actor_name": actor,
-        "args": [],
-        "kwargs": {},
-        "options": {},
-        "message_id": "1",
-    }
+    told = {"queue_name": "q", "actor_name": actor, "args": [], "kwargs": {}, "options": {}, "message_id": "1"}  # fmt: skip
     return {**rabbit(told), "queue": "q.XQ"}
 
 
@@ -63,19 +51,15 @@ OTHERS = {
     "taskiq": (rabbit(task_name="pay", task_id="1"), rabbit(task_name="mail", task_id="2")),
     "Dramatiq": (dramatiq("pay"), dramatiq("mail")),
     "Nest's events": (rabbit({"pattern": "paid", "data": 1}), rabbit({"pattern": "mailed", "data": 1})),
-    "Nest's commands": (
-        rabbit({"pattern": {"cmd": "pay"}, "data": 1, "id": "1"}),
-        rabbit({"pattern": {"cmd": "mail"}, "data": 1, "id": "2"}),
-    ),
-    "Laravel": (
-        rabbit({"uuid": "1", "displayName": "App\\Jobs\\Pay", "job": "x"}, laravel={"attempts": 1}),
-        rabbit({"uuid": "2", "displayName": "App\\Jobs\\Mail", "job": "x"}, laravel={"attempts": 1}),
-    ),
+    "Nest's commands": (rabbit({"pattern": {"cmd": "pay"}, "data": 1, "id": "1"}),
+     rabbit({"pattern": {"cmd": "mail"}, "data": 1, "id": "2"})),
+    "Laravel": (rabbit({"uuid": "1", "displayName": "App\\Jobs\\Pay", "job": "x"}, laravel={"attempts": 1}),
+     rabbit({"uuid": "2", "displayName": "App\\Jobs\\Mail", "job": "x"}, laravel={"attempts": 1})),
     "RocketMQ": (rocket("pay"), rocket("mail")),
     "Kafka": (share_group("pay"), share_group("mail")),
     "Spring Cloud Stream": (binder("pay"), binder("mail")),
     "Artemis": (artemis("pay"), artemis("mail")),
-}
+}  # fmt: skip
 
 
 def fingerprint(line: Line) -> str:

@@ -18,13 +18,9 @@ from dlq.replay.origins import Origins
 from dlq.reports import retention
 
 KNOWN: dict[str, Any] = {
-    "format": 1,
-    "source": "s",
-    "broker": "b",
-    "reads": {"queue": "q"},
-    "delivery_limits": {"q": 3},
+    "format": 1, "source": "s", "broker": "b", "reads": {"queue": "q"}, "delivery_limits": {"q": 3},
     "arguments": {"x-queue-type": "quorum"},
-}
+}  # fmt: skip
 DEEP: list[Any] = []
 for _ in range(40):
     DEEP = [DEEP]

@@ -42,16 +42,12 @@ def warned(folder: Path, more: str, pulls: list[dict[str, Any]] | None = None, s
 @pytest.mark.parametrize(
     ("broker", "what", "is_said"),
     [
-        ("shop", 'queue = "orders.dlq"', True),
-        ("same", 'queue = "orders.dlq"', True),
-        ("shop", 'queue = "*.dlq"', True),
-        ("shop", 'queue = "*.dead"', False),
-        ("shop", 'queue = "orders.dead"', False),
-        ("other", 'queue = "orders.dlq"', False),
-        ("rocket", 'group = "orders.dlq"', False),
-        ("rocket", "transactions = true", False),
+        ("shop", 'queue = "orders.dlq"', True), ("same", 'queue = "orders.dlq"', True),
+        ("shop", 'queue = "*.dlq"', True), ("shop", 'queue = "*.dead"', False),
+        ("shop", 'queue = "orders.dead"', False), ("other", 'queue = "orders.dlq"', False),
+        ("rocket", 'group = "orders.dlq"', False), ("rocket", "transactions = true", False),
     ],
-)
+)  # fmt: skip
 def test_two_sources_of_one_place_are_said(tmp_path: Path, broker: str, what: str, is_said: bool) -> None:
     said = warned(tmp_path, f'[sources.twin]\nbroker = "{broker}"\n{what}\n')
     assert bool(said) is is_said
@@ -69,17 +65,12 @@ PULLED = {"source": "old", "broker": "shop", "reads": {"queue": "orders.dlq"}}
 @pytest.mark.parametrize(
     ("pulls", "is_said"),
     [
-        ([], False),
-        ([PULLED], True),
-        ([PULLED, PULLED], True),
-        ([{**PULLED, "source": "orders"}], False),
-        ([{**PULLED, "broker": "other"}], False),
-        ([{**PULLED, "broker": "gone"}], False),
+        ([], False), ([PULLED], True), ([PULLED, PULLED], True), ([{**PULLED, "source": "orders"}], False),
+        ([{**PULLED, "broker": "other"}], False), ([{**PULLED, "broker": "gone"}], False),
         ([{**PULLED, "reads": {"queue": "stock.dlq"}}], False),
-        ([{"source": "old", "broker": "shop"}], False),
-        ([{**PULLED, "format": 99}], False),
+        ([{"source": "old", "broker": "shop"}], False), ([{**PULLED, "format": 99}], False),
     ],
-)
+)  # fmt: skip
 def test_a_renamed_source_is_said_once(tmp_path: Path, pulls: list[dict[str, Any]], is_said: bool) -> None:
     said = warned(tmp_path, "", pulls)
     assert said.count("from source old, which is not configured any more") == int(is_said)

@@ -97,16 +97,12 @@ def test_a_configuration_that_cannot_be_read_offers_nothing(folder: Path, text: 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("dlq pull --mode d", "drain"),
-        ("dlq -o js", "json jsonl"),
-        ("dlq ls -o js", "json jsonl"),
-        ("dlq replay plan --output c", "csv"),
-        ("dlq report --format h", "html"),
-        ("dlq cron nightly --format s", "systemd"),
-        ("dlq run nightly --log-format j", "json"),
+        ("dlq pull --mode d", "drain"), ("dlq -o js", "json jsonl"), ("dlq ls -o js", "json jsonl"),
+        ("dlq replay plan --output c", "csv"), ("dlq report --format h", "html"),
+        ("dlq cron nightly --format s", "systemd"), ("dlq run nightly --log-format j", "json"),
         ("dlq pull orders p", "payments"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.usefixtures("folder")
 def test_values_are_offered_where_an_option_has_a_few(
     typed: str, expected: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -49,11 +49,7 @@ def test_an_import_says_what_its_letters_died_of_the_most_frequent_first(dlq: Dl
     _code, out, _err = dlq("-o", "table", "import", "letters.jsonl")
     rows = [row.split(maxsplit=2) for row in out.splitlines()[3:]]
 
-    assert [row[:2] for row in rows] == [
-        ["2", "poison_ack"],
-        ["1", "expired"],
-        ["1", "application_error"],
-    ]
+    assert [row[:2] for row in rows] == [["2", "poison_ack"], ["1", "expired"], ["1", "application_error"]]
     assert rows[0][2].startswith("rejected from orders, 1 x")
 
 

@@ -59,15 +59,8 @@ def test_no_cell_is_a_formula_whatever_separates_cells(
 ) -> None:
     call = f"{sign}HYPERLINK(1)"
     parts = (
-        call,
-        f"a;{call}",
-        f"a; {call}",
-        f"a\t{call}",
-        f"a|{call}",
-        f'a;"{call}',
-        f"a\n{call}",
-        f" {call}",
-    )
+        call, f"a;{call}", f"a; {call}", f"a\t{call}", f"a|{call}", f'a;"{call}', f"a\n{call}", f" {call}",
+    )  # fmt: skip
     Context(output_flag="csv").emit_rows(["c"] * 10, [[*parts, {"a": f"x;{call}"}, [f"x|{call}"]]])
     out = capsys.readouterr().out
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):

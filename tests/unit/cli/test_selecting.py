@@ -34,13 +34,9 @@ def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
     ]
     judged = [{**one, "cause": "expired", "advice": "replay"} for one in verdicts]
     known = {
-        "start": MINUTE,
-        "peak": MINUTE,
-        "end": MINUTE,
-        "size": 1,
-        "sources": ["orders"],
+        "start": MINUTE, "peak": MINUTE, "end": MINUTE, "size": 1, "sources": ["orders"],
         "causes": ["expired"],
-    }
+    }  # fmt: skip
     incidents = [{"incident_id": name, **known} for name in ("20260101-abc", "20260102-abc")]
     write_analysis(store, "20260101T000000", judged, incidents=incidents)
 

@@ -76,7 +76,7 @@ NAMES = [f"column{number}" for number in range(70)]
         (30, ["a", "b"], ["漢" * 30, "1"], f"{'漢' * 13}…  1", "shortened: a"),
         (20, NAMES, ["x"] * 70, "x        x", f"left out: {', '.join(NAMES[2:7])} and 63 more"),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_never_cut_and_what_is_empty_or_missed_least_goes_first(
     width: int, columns: Sequence[str], row: Sequence[str], shown: str, told: str
 ) -> None:

@@ -49,12 +49,9 @@ def by_activemq(letter: Record, keep: Any) -> Mapping[str, str]:
 
 
 BROKERS: Mapping[str, Callable[[Record, Any], Mapping[str, str]]] = {
-    "rabbitmq": by_rabbitmq,
-    "kafka": by_kafka,
-    "rocketmq": by_rocketmq,
-    "activemq": by_activemq,
+    "rabbitmq": by_rabbitmq, "kafka": by_kafka, "rocketmq": by_rocketmq, "activemq": by_activemq,
     "artemis": by_activemq,
-}
+}  # fmt: skip
 IN_THE_BODY = ("easynetq", "dramatiq", "dramatiq-reject", "sneakers", "sneakers-reject")
 """Their evidence is no header."""
 OF_FRAMEWORKS = {rule.name for rule in OF_ANY_BROKER}
@@ -82,12 +79,9 @@ def dead_of_a_ttl(kind: str, headers: Mapping[str, str]) -> Record:
 
 
 AFTER = {
-    "rabbitmq": "expired",
-    "activemq": "expired",
-    "artemis": "expired",
-    "kafka": "unknown",
+    "rabbitmq": "expired", "activemq": "expired", "artemis": "expired", "kafka": "unknown",
     "rocketmq": "unknown",
-}
+}  # fmt: skip
 
 
 @each_row("kind", BROKERS)
@@ -206,13 +200,10 @@ def test_a_lone_business_property_is_no_failure(headers: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        (b"3", 3),
-        ((3).to_bytes(4, "big"), 3),
-        ((3).to_bytes(8, "big"), 3),
-        ((-1).to_bytes(4, "big", signed=True), None),
-        (b"\x00\x03", None),
+        (b"3", 3), ((3).to_bytes(4, "big"), 3), ((3).to_bytes(8, "big"), 3),
+        ((-1).to_bytes(4, "big", signed=True), None), (b"\x00\x03", None),
     ],
-)
+)  # fmt: skip
 def test_a_count_on_kafka_is_text_or_the_bytes_of_an_int(written: bytes, read: int | None) -> None:
     found = by_hand(texts_of([("exceptionMessage", b"stale"), ("attempts", written)]))
     assert found is not None
@@ -225,13 +216,8 @@ RETRIES = [
     "redelivered-count",
 ]  # fmt: skip
 ATTEMPTS = [
-    "x-attempts",
-    "attempt",
-    "attemptCount",
-    "deliveryCount",
-    "x-delivery-attempts",
-    "processing_attempt",
-]
+    "x-attempts", "attempt", "attemptCount", "deliveryCount", "x-delivery-attempts", "processing_attempt",
+]  # fmt: skip
 
 
 @each_row(("name", "attempts"), [*((name, 3) for name in RETRIES), *((name, 2) for name in ATTEMPTS)])

@@ -44,10 +44,7 @@ TOLD: list[tuple[Mapping[str, str], Place | None]] = [
     ({"OriginalTopic": "orders"}, ("orders", None, None, None)),
     ({"original-destination": "kafka://topic/orders"}, ("orders", None, None, None)),
     (
-        {
-            "original-destination": "kafka://topic/orders.retry.5s",
-            "wolverine-kafka-retry-source": "orders",
-        },
+        {"original-destination": "kafka://topic/orders.retry.5s", "wolverine-kafka-retry-source": "orders"},
         ("orders", None, None, None),
     ),
     # A sink connector read Spring's dead letters, and then Spring a message that a connector had had.

@@ -29,7 +29,7 @@ ODD: tuple[Any, ...] = (
     *("redis://127.0.0.1:x/0", "postgresql://[/x", "mysql://127.0.0.1:x/y", "127.0.0.1/33", "::/0"),
     *("json:$.", f"json:$[{'9' * 5000}]", f"$[{'9' * 5000}]", "header:", "total > 1e999", "(?P<a>x)(?P<a>y)"),
     *("a{1,99999999999}", "(" * 5000 + ")" * 5000, "(?i", "1 = 1 --"),
-)  # fmt: skip
+)
 BASE: Mapping[str, Any] = {
     "brokers": {"b": {"kind": "memory"}},
     "sources": {"o": {"broker": "b", "queue": "q"}},

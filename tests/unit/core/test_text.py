@@ -121,12 +121,9 @@ def test_invisible_characters_beyond_what_is_needed_are_escaped(text: str) -> No
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ([], ""),
-        (["a"], "a"),
-        (["a", "b"], "a and b"),
-        (["a", "b", "c"], "a, b and c"),
+        ([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c"),
         (["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
     ],
-)
+)  # fmt: skip
 def test_a_list_of_names_reads_as_a_sentence(names: list[str], said: str) -> None:
     assert list_names(names) == said

@@ -15,14 +15,10 @@ from dlq.operations.letters import LettersWanted, list_letters, read_columns, ru
 from dlq.operations.selecting import Selection
 
 EVERY = [
-    letter(1),
-    letter(2, dead_at=MINUTE, captured_at=7),
-    letter(3, dead_at=MINUTE, captured_at=7),
-    letter(4, dead_at=None, captured_at=9),
-    letter(5, dead_at=None, captured_at=9),
-    letter(6, dead_at=None, captured_at=8),
-    letter(7, dead_at=MINUTE + 1),
-]
+    letter(1), letter(2, dead_at=MINUTE, captured_at=7), letter(3, dead_at=MINUTE, captured_at=7),
+    letter(4, dead_at=None, captured_at=9), letter(5, dead_at=None, captured_at=9),
+    letter(6, dead_at=None, captured_at=8), letter(7, dead_at=MINUTE + 1),
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -29,17 +29,10 @@ def forge(replay: Replaying, letters: list[Record]) -> None:
 
 
 FORGED: dict[str, Any] = {
-    "body": b"pay the attacker",
-    "headers": {"trace": "forged"},
-    "raw_properties": b"forged",
-    "properties": {"reply_to": "forged"},
-    "flags": 1,
-    "priority": 9,
-    "published_at": 1,
-    "origin": "elsewhere",
-    "routing_key": "elsewhere",
-    "content_type": "text/forged",
-}
+    "body": b"pay the attacker", "headers": {"trace": "forged"}, "raw_properties": b"forged",
+    "properties": {"reply_to": "forged"}, "flags": 1, "priority": 9, "published_at": 1,
+    "origin": "elsewhere", "routing_key": "elsewhere", "content_type": "text/forged",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("column", FORGED)

@@ -29,31 +29,18 @@ def lateness(record: Record) -> list[bool]:
 @each_row(
     ("name", "value"),
     [
-        ("expires", "2026-11-25T11:00:00+00:00"),
-        ("expires", "2026-11-25T11:00:00.123456"),
-        ("Expires", "Wed, 25 Nov 2026 11:00:00 GMT"),
-        ("expires_at", "1795604400"),
-        ("x-expires-at", "1795604400000"),
-        ("x_HYPHEN_expires_HYPHEN_at", "1795604400000"),
-        ("expirationDate", "1795604400000"),
-        ("ce_expirytime", "2026-11-25T11:00:00Z"),
-        ("ce-expirytime", "2026-11-25T11:00:00Z"),
-        ("cloudEvents:expirytime", "2026-11-25T11:00:00Z"),
-        ("expires", '"2026-11-25T11:00:00Z"'),
-        ("deliver-by", "2026-11-25T11:00:00.0000000Z"),
-        ("deadline", "2026-11-25T13:00:00+02:00"),
-        ("message-deadline", "1795604400.25"),
-        ("validUntil", "2026-11-25 11:00:00"),
-        ("retryUntil", "1795604400"),
-        ("max_age", "60000"),
-        ("x-message-ttl", "60000"),
-        ("ttl_seconds", "60"),
-        ("timeToLive", "PT30S"),
-        ("expires_in", "5m"),
-        ("NServiceBus.TimeToBeReceived", "00:00:30"),
-        ("rbs2-time-to-be-received", "00:00:30"),
+        ("expires", "2026-11-25T11:00:00+00:00"), ("expires", "2026-11-25T11:00:00.123456"),
+        ("Expires", "Wed, 25 Nov 2026 11:00:00 GMT"), ("expires_at", "1795604400"),
+        ("x-expires-at", "1795604400000"), ("x_HYPHEN_expires_HYPHEN_at", "1795604400000"),
+        ("expirationDate", "1795604400000"), ("ce_expirytime", "2026-11-25T11:00:00Z"),
+        ("ce-expirytime", "2026-11-25T11:00:00Z"), ("cloudEvents:expirytime", "2026-11-25T11:00:00Z"),
+        ("expires", '"2026-11-25T11:00:00Z"'), ("deliver-by", "2026-11-25T11:00:00.0000000Z"),
+        ("deadline", "2026-11-25T13:00:00+02:00"), ("message-deadline", "1795604400.25"),
+        ("validUntil", "2026-11-25 11:00:00"), ("retryUntil", "1795604400"), ("max_age", "60000"),
+        ("x-message-ttl", "60000"), ("ttl_seconds", "60"), ("timeToLive", "PT30S"), ("expires_in", "5m"),
+        ("NServiceBus.TimeToBeReceived", "00:00:30"), ("rbs2-time-to-be-received", "00:00:30"),
     ],
-)
+)  # fmt: skip
 def test_a_deadline_that_has_passed_is_known_by_any_name_and_spelling(name: str, value: str) -> None:
     """Published an hour and a half ago."""
     assert lateness(letter(1, headers={name: value}, published_at=NOW - HOUR * 3 // 2)) == [True]
@@ -63,19 +50,11 @@ def test_a_deadline_that_has_passed_is_known_by_any_name_and_spelling(name: str,
 @each_row(
     ("name", "value"),
     [
-        ("expires", ""),
-        ("expires", "null"),
-        ("expires", "0"),
-        ("expires", "-1"),
-        ("expires", "never"),
-        ("ttl", "0"),
-        ("card_expiry", "12/27"),
-        ("expired", "2026-11-25T11:00:00Z"),
-        ("timeout", "30000"),
-        ("meta", "1795604400"),
-        ("expires", "9" * 5000),
+        ("expires", ""), ("expires", "null"), ("expires", "0"), ("expires", "-1"), ("expires", "never"),
+        ("ttl", "0"), ("card_expiry", "12/27"), ("expired", "2026-11-25T11:00:00Z"), ("timeout", "30000"),
+        ("meta", "1795604400"), ("expires", "9" * 5000),
     ],
-)
+)  # fmt: skip
 def test_what_tells_no_moment_is_no_deadline(name: str, value: str) -> None:
     assert lateness(letter(1, headers={name: value}, published_at=NOW - HOUR)) == []
 

@@ -31,12 +31,8 @@ def test_an_edit_changes_the_body_and_is_shown(plan: Planning, tmp_path: Path) -
     changes = edits.read(edit_file(tmp_path, document))
     header = plan(Wanted(edits=changes))
     assert list(edits.differences(plan.store, header, changes)) == [
-        before.record_id,
-        "  body: 10 -> 10 bytes",
-        "  @@ -1 +1 @@",
-        '  -{"qty": 0}',
-        '  +{"qty": 1}',
-    ]
+        before.record_id, "  body: 10 -> 10 bytes", "  @@ -1 +1 @@", '  -{"qty": 0}', '  +{"qty": 1}',
+    ]  # fmt: skip
     assert edits.load(plan.store, header).apply(before).body == b'{"qty": 1}'
 
 
@@ -160,13 +156,9 @@ def test_what_an_edit_changes_is_shown_as_far_as_it_may_be() -> None:
         headers={"password": "three four", "to ann@example.com": "x"}, body=b'{"name": "Ann", "n": 1}'
     )
     assert edits.difference(before, after, masker.document) == [
-        "header password: [token] -> [token]",
-        "header to [email]: (none) -> x",
-        "header x-customer: [masked] -> (none)",
-        "body: 16 -> 23 bytes",
-        "@@ -1 +1 @@",
-        '-{"name": "[masked]"}',
-        '+{"name": "[masked]", "n": 1}',
-    ]
+        "header password: [token] -> [token]", "header to [email]: (none) -> x",
+        "header x-customer: [masked] -> (none)", "body: 16 -> 23 bytes", "@@ -1 +1 @@",
+        '-{"name": "[masked]"}', '+{"name": "[masked]", "n": 1}',
+    ]  # fmt: skip
     packed = before._replace(body=b"\x1f\x8b"), before._replace(body=b"\xff\xfe\xff")
     assert edits.difference(*packed, masker.document) == ["body: 2 -> 3 bytes"]

@@ -28,13 +28,8 @@ from dlq.replay.ledger.contract import Result
 from dlq.replay.letters import Letter
 
 LOOKS = (
-    ["ls"],
-    ["verify"],
-    ["report"],
-    ["query", "select * from replays"],
-    ["failures"],
-    ["replay", "status"],
-)
+    ["ls"], ["verify"], ["report"], ["query", "select * from replays"], ["failures"], ["replay", "status"],
+)  # fmt: skip
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 PAGE, SECTOR = 4096, 512
 
@@ -380,19 +375,11 @@ def test_a_look_that_fails_leaves_no_copy(
 
 
 ROWS = {
-    "key": (b"x",),
-    "record_id": (b"\xff", "x" * 2_000_000),
-    "target": (b"x",),
-    "lap": ("x", 2**40, b"x", 1e300),
-    "state": ("sent!", b"x"),
-    "updated_at": ("x", 1e300),
-    "number": ("x", b"x"),
-    "owner": (b"x",),
-    "lease_until": ("x", 1.5),
-    "sent_at": ("x",),
-    "plan": (b"x",),
+    "key": (b"x",), "record_id": (b"\xff", "x" * 2_000_000), "target": (b"x",),
+    "lap": ("x", 2**40, b"x", 1e300), "state": ("sent!", b"x"), "updated_at": ("x", 1e300),
+    "number": ("x", b"x"), "owner": (b"x",), "lease_until": ("x", 1.5), "sent_at": ("x",), "plan": (b"x",),
     "detail": (b"x",),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("column", "odd"), [(name, odd) for name, values in ROWS.items() for odd in values])

@@ -131,23 +131,16 @@ MYSQL: Mapping[str, tuple[Answers, Use, str]] = {
     "a file of ours": ({COUNTED: packet(1, b"\xfb/etc/passwd")}, counts, NOT_UNDERSTOOD),
     "nothing": ({COUNTED: packet(1, b"")}, counts, NOT_UNDERSTOOD),
     "half a column": ({COUNTED: packet(1, b"\x02") + packet(2, b"\x03d")}, counts, NOT_UNDERSTOOD),
-    "a number that is none": (
-        {"unix_timestamp": mysql_rows([LARGE], [b"x"])},
-        SqlLedger.expire,
-        "failed",
-    ),
-    "a state that is none": (
-        {COUNTED: mysql_rows([WORD, LARGE], [b"\x1b[2J", b"1"])},
-        counts,
-        NOT_UNDERSTOOD,
-    ),
+    "a number that is none": ({"unix_timestamp": mysql_rows([LARGE], [b"x"])}, SqlLedger.expire, "failed"),
+    "a state that is none": ({COUNTED: mysql_rows([WORD, LARGE], [b"\x1b[2J", b"1"])}, counts,
+     NOT_UNDERSTOOD),
     "no version": ({"VERSION": mysql_rows([WORD], [b"x"])}, counts, NOT_UNDERSTOOD),
     "an error that steers": ({COUNTED: packet(1, b"\xff\x01\x01#HY000" + STEERING)}, counts, "failed"),
     "more rows than it was asked for": ({"^UPDATE": MANY}, resolved, NOT_UNDERSTOOD),
     "more new rows than there are": ({"^INSERT": MANY}, adopted, NOT_UNDERSTOOD),
     "more rows gone than were named": ({"^DELETE": MANY}, forgotten, NOT_UNDERSTOOD),
     "half an error": ({COUNTED: packet(1, b"\xff")}, counts, NOT_UNDERSTOOD),
-}
+}  # fmt: skip
 SERVERS = {"postgresql": postgresql, "mysql": mysql}
 LEDGERS = [("postgresql", odd) for odd in POSTGRESQL] + [("mysql", odd) for odd in MYSQL]
 
@@ -265,21 +258,15 @@ def test_a_store_of_evidence_that_says_nothing_is_left(
 
 EVIDENCE: Mapping[str, tuple[str, Answers, str]] = {
     "words for times": ("postgresql", {"FETCH": rows([TEXT] * 6, [b"a"] * 6)}, NOT_UNDERSTOOD),
-    "rows without end": (
-        "postgresql",
-        {"FETCH": rows([TEXT] * 5 + [NUMBER], *[[b"a"] * 5 + [b"1"]] * 5000)},
-        "a look takes more than",
-    ),
-    "a cell of a megabyte": (
-        "postgresql",
-        {"FETCH": rows([TEXT] * 5 + [NUMBER], [b"a" * 2**20] * 5 + [b"1"])},
-        NOT_UNDERSTOOD,
-    ),
+    "rows without end": ("postgresql", {"FETCH": rows([TEXT] * 5 + [NUMBER], *[[b"a"] * 5 + [b"1"]] * 5000)},
+     "a look takes more than"),
+    "a cell of a megabyte": ("postgresql",
+     {"FETCH": rows([TEXT] * 5 + [NUMBER], [b"a" * 2**20] * 5 + [b"1"])}, NOT_UNDERSTOOD),
     "a file of ours": ("mysql", {"dedup": packet(1, b"\xfb/etc/passwd")}, NOT_UNDERSTOOD),
     "half a column": ("mysql", {"dedup": packet(1, b"\x02") + packet(2, b"\x03d")}, NOT_UNDERSTOOD),
     "an error that steers": ("mysql", {"dedup": packet(1, b"\xff\x01\x01#HY000" + STEERING)}, "failed"),
     "an error without words": ("postgresql", {"dedup": failed(b"")}, "failed"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", EVIDENCE)

@@ -24,13 +24,10 @@ def key(record: Record, target: Target = PUBLISH, by_business_key: bool = False)
 @each_row(
     "other",
     [
-        message(2),
-        message(2, DISCARDED),
-        message(2, properties={}),
-        message(2, headers={"dlq_replay_lap": "3"}),
-        message(2, key="order-17"),
+        message(2), message(2, DISCARDED), message(2, properties={}),
+        message(2, headers={"dlq_replay_lap": "3"}), message(2, key="order-17"),
     ],
-)
+)  # fmt: skip
 @each_row("target", [PUBLISH, RESUME])
 def test_resuming_and_publishing_any_copy_of_a_transaction_have_one_key(
     other: Record, target: Target
@@ -51,10 +48,7 @@ def test_letters_of_a_group_that_came_from_one_message_keep_keys_of_their_own() 
     assert key(message(1, "%DLQ%pay")) != key(message(2, "%DLQ%pay"))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [letter(2), letter(1, headers={"dlq_replay_lap": "1"})],
-)
+@pytest.mark.parametrize("other", [letter(2), letter(1, headers={"dlq_replay_lap": "1"})])
 def test_another_letter_or_another_lap_is_another_replay(other: Record) -> None:
     assert key(other) != key(letter(1))
 

@@ -21,12 +21,8 @@ from dlq.replay.load import Loader
 PROVENANCE = {"dlq_replay_id": "ab" * 16, "dlq_replay_lap": "1", "dlq_replay_of": "0" * 32}
 ORDERS, TOPIC, GROUP = Target("queue", "orders"), Target("topic", "orders"), Target("group", "pay")
 HEADERS = {
-    "content-length": "4",
-    "message-id": "ID:1",
-    "tenant": "a:b",
-    "_AMQ_GROUP_ID": "g",
-    "priority": "7",
-}
+    "content-length": "4", "message-id": "ID:1", "tenant": "a:b", "_AMQ_GROUP_ID": "g", "priority": "7",
+}  # fmt: skip
 OF_ROCKETMQ = {
     "broker_kind": "rocketmq", "broker_node": "broker-a", "dead_letter_queue": "%DLQ%pay",
     "headers": {"flag": "3", "sysFlag": "1"}, "flags": 1,

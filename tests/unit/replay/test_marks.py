@@ -55,13 +55,10 @@ def test_what_was_claimed_and_never_sent_is_planned_again(
 @pytest.mark.parametrize(
     ("numbers", "bytes_then"),
     [
-        ([], b"\0\0\2\0\0\0\0\0"),
-        ([7], b"\0\0\2\0\0\0\0\1"),
-        ([3, 4, 5], b"\0\0\2\1\1\1\0\0"),
-        ([5, 3, 4], b"\0\0\2\1\1\1\0\0"),
-        ([3, 1, 0, 5], b"\1\1\2\1\0\1\0\0"),
+        ([], b"\0\0\2\0\0\0\0\0"), ([7], b"\0\0\2\0\0\0\0\1"), ([3, 4, 5], b"\0\0\2\1\1\1\0\0"),
+        ([5, 3, 4], b"\0\0\2\1\1\1\0\0"), ([3, 1, 0, 5], b"\1\1\2\1\0\1\0\0"),
     ],
-)
+)  # fmt: skip
 def test_a_mark_of_some_letters_leaves_the_others_as_they_are(
     replay: Replaying, numbers: Sequence[int], bytes_then: bytes
 ) -> None:

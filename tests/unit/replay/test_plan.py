@@ -75,17 +75,12 @@ NAMED = f"record_id in ('{0:032x}', '{1:032x}')"
 @pytest.mark.parametrize(
     ("where", "names_them"),
     [
-        (NAMED, True),
-        (f"(RECORD_ID IN ('{0:032x}'))", True),
-        (f"record_id = '{0:032x}'", True),
-        ("record_id not in ('x')", False),
-        ("not record_id in ('x')", False),
-        ("record_id like '0%'", False),
-        (f"{NAMED} or true", False),
-        ("source = 'orders'", False),
+        (NAMED, True), (f"(RECORD_ID IN ('{0:032x}'))", True), (f"record_id = '{0:032x}'", True),
+        ("record_id not in ('x')", False), ("not record_id in ('x')", False),
+        ("record_id like '0%'", False), (f"{NAMED} or true", False), ("source = 'orders'", False),
         (None, False),
     ],
-)
+)  # fmt: skip
 def test_only_naming_record_ids_takes_them_in(plan: Planning, where: str | None, names_them: bool) -> None:
     fill(plan.store, 2, "never")
     header = plan(Wanted(where=where))
@@ -306,24 +301,19 @@ def test_the_configuration_limits_where_letters_go(plan: Planning, pattern: str,
         ("queue:orders,payments.execute", ["orders*"], False),
         ("queue:orders,payments.execute", ["orders*", "queue:payments.*"], True),
         ("queue:orders,payments.execute", ["orders,payments.execute"], True),
-        ("queue:orders , orders.eu,", ["orders*"], True),
-        ("queue:orders, payments", ["orders*"], False),
+        ("queue:orders , orders.eu,", ["orders*"], True), ("queue:orders, payments", ["orders*"], False),
         ("queue:orders,topic://payments", ["orders*", "queue:*"], False),
         ("queue:orders,topic://payments", ["orders*", "topic:payments"], True),
         ("topic:orders,queue://payments", ["topic:*"], False),
         ("queue:orders,/topic/payments", ["queue:*"], False),
         ("queue:orders,/remote-temp-queue/x", ["orders*"], False),
-        ("queue:topic://payments", ["queue:*"], False),
-        ("queue:payments?x=.orders", ["*.orders"], False),
-        ("queue:orders?x=y", ["orders*"], True),
-        ("queue:orders.*", ["orders.?"], False),
-        ("queue:*", ["orders*"], False),
-        ("queue:orders.>", ["orders.*"], True),
-        ("queue:,", ["orders*"], False),
-        ("queue:orders::orders.eu", ["orders*"], True),
+        ("queue:topic://payments", ["queue:*"], False), ("queue:payments?x=.orders", ["*.orders"], False),
+        ("queue:orders?x=y", ["orders*"], True), ("queue:orders.*", ["orders.?"], False),
+        ("queue:*", ["orders*"], False), ("queue:orders.>", ["orders.*"], True),
+        ("queue:,", ["orders*"], False), ("queue:orders::orders.eu", ["orders*"], True),
         ("exchange:shop/a,b.*", ["exchange:shop/a*"], True),
     ],
-)
+)  # fmt: skip
 def test_each_member_of_a_composite_has_to_be_allowed(name: str, patterns: list[str], goes: bool) -> None:
     assert is_allowed(target_named(name), patterns) is goes
 

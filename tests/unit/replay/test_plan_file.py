@@ -25,13 +25,10 @@ def test_an_untouched_plan_is_accepted(plan: Planning) -> None:
 @pytest.mark.parametrize(
     ("line", "field", "value"),
     [
-        (0, "rate", 100.0),
-        (0, "keep_headers", True),
-        (0, "letters", 2),
-        (1, "row", 2),
+        (0, "rate", 100.0), (0, "keep_headers", True), (0, "letters", 2), (1, "row", 2),
         (1, "target", ["queue", "x", ""]),
     ],
-)
+)  # fmt: skip
 def test_a_changed_plan_is_refused(plan: Planning, line: int, field: str, value: object) -> None:
     fill(plan.store, 3)
     header = plan()

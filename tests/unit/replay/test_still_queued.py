@@ -97,26 +97,17 @@ def test_books_name_the_replayed_ones_and_balance(replay: Replaying) -> None:
 @pytest.mark.parametrize(
     ("kind", "mode", "settled", "source", "expected"),
     [
-        ("memory", "copy", False, "orders", True),
-        ("memory", "copy", True, "orders", False),
-        ("memory", "drain", True, "orders", False),
-        ("memory", "drain", False, "orders", True),
-        ("memory", "copy", False, "imported", False),
-        ("memory", "import", False, "orders", False),
-        ("memory", "drain", False, "renamed", True),
-        ("rocketmq", "copy", False, "orders", False),
+        ("memory", "copy", False, "orders", True), ("memory", "copy", True, "orders", False),
+        ("memory", "drain", True, "orders", False), ("memory", "drain", False, "orders", True),
+        ("memory", "copy", False, "imported", False), ("memory", "import", False, "orders", False),
+        ("memory", "drain", False, "renamed", True), ("rocketmq", "copy", False, "orders", False),
     ],
     ids=[
-        "copied",
-        "drained since",
-        "drained",
-        "captured and not acknowledged",
-        "from a file",
-        "from a file, under a configured source",
-        "of a source that has another name now",
+        "copied", "drained since", "drained", "captured and not acknowledged", "from a file",
+        "from a file, under a configured source", "of a source that has another name now",
         "nothing is ever removed",
     ],
-)
+)  # fmt: skip
 def test_which_segments_count(
     tmp_path: Path, kind: str, mode: str, settled: bool, source: str, expected: bool
 ) -> None:

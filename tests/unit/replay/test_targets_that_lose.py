@@ -69,16 +69,12 @@ def test_a_name_that_lived_with_a_connection_is_no_target(target: Target) -> Non
 @pytest.mark.parametrize(
     "target",
     [
-        ORDERS,
-        Target("queue", "ID"),
-        Target("queue", "orders::durable"),
-        Target("queue", "tenant-3c4f2e2c-9a1b-4f7e-8d7a-0242ac130003"),
-        Target("queue", "temp-orders"),
-        Target("queue", "anonymous.orders"),
-        Target("exchange", "amq.gen-x", "key"),
+        ORDERS, Target("queue", "ID"), Target("queue", "orders::durable"),
+        Target("queue", "tenant-3c4f2e2c-9a1b-4f7e-8d7a-0242ac130003"), Target("queue", "temp-orders"),
+        Target("queue", "anonymous.orders"), Target("exchange", "amq.gen-x", "key"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_other_names_are_targets(target: Target) -> None:
     assert why_temporary(target) is None
 

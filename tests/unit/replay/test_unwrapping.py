@@ -41,14 +41,9 @@ PROPERTIES = {
     },
 }
 ERROR = {
-    "RoutingKey": "orders",
-    "Exchange": "shop",
-    "Queue": "orders",
-    "Exception": "System.Exception: no",
-    "Message": ORDER,
-    "DateTime": "2026-11-29T02:46:49Z",
-    "BasicProperties": PROPERTIES,
-}
+    "RoutingKey": "orders", "Exchange": "shop", "Queue": "orders", "Exception": "System.Exception: no",
+    "Message": ORDER, "DateTime": "2026-11-29T02:46:49Z", "BasicProperties": PROPERTIES,
+}  # fmt: skip
 
 
 def enveloped(payload: Any = None, **more: Any) -> bytes:

@@ -41,11 +41,7 @@ LETTERS: list[tuple[str, str, list[Shared], bool, Duplicate]] = [
 ]  # fmt: skip
 
 
-@each_row(
-    ("record_id", "keys", "coordinated", "said"),
-    [case[1:] for case in LETTERS],
-    ids=[c[0] for c in LETTERS],
-)
+@each_row(("record_id", "keys", "coordinated", "said"), [case[1:] for case in LETTERS], ids=[c[0] for c in LETTERS])  # fmt: skip
 def test_the_strongest_sign_says_what_a_letter_is(
     record_id: str, keys: list[Shared], coordinated: bool, said: Duplicate
 ) -> None:

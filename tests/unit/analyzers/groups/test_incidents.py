@@ -54,54 +54,33 @@ SERVICES = [slot for n in range(20) for slot in letters(f"f{n:02d}", [n, 60 + n]
 
 SCENES: list[tuple[str, str, list[Slot], dict[tuple[str, str], Part]]] = [
     ("nothing died", "k", [], {}),
-    (
-        "a burst among what is usual, and nothing else",
-        "bursting", letters("f", [*every(2 * HOUR, 0, 10 * DAY), *BURST]),
-        {("20261031-0835-bursting", "f"): Part("5d 01:00", "5d 01:15", 46)},
-    ),
+    ("a burst among what is usual, and nothing else", "bursting", letters("f", [*every(2 * HOUR, 0, 10 * DAY), *BURST]),
+     {("20261031-0835-bursting", "f"): Part("5d 01:00", "5d 01:15", 46)}),
     ("a steady stream is usual however many letters it has", "k", letters("f", every(10 * MINUTE, 0, 10 * DAY)), {}),
     ("four letters are no incident", "k", letters("f", range(4)), {}),
     ("half a dozen are", "k", letters("f", range(6)), {("20261026-0735-k", "f"): Part("0d 00:00", "0d 00:00", 6)}),
-    (
-        "few letters an hour are one when they go on",
-        "slow", letters("f", every(12 * MINUTE, 0, 5 * HOUR)),
-        {("20261026-0735-slow", "f"): Part("0d 00:00", "0d 05:00", 26)},
-    ),
-    (
-        "what lies hours apart are two",
-        "k", letters("f", [*MINUTELY, *(at + 2 * HOUR for at in MINUTELY)]),
-        {
-            ("20261026-0735-k", "f"): Part("0d 00:00", "0d 00:00", 31),
-            ("20261026-0935-k", "f"): Part("0d 02:00", "0d 02:00", 31),
-        },
-    ),
-    (
-        "bursts of two failures half an hour apart are one",
-        "k", [*letters("f", MINUTELY), *letters("g", [at + HOUR / 2 for at in MINUTELY])],
-        {
-            ("20261026-0735-k", "f"): Part("0d 00:00", "0d 00:00", 31),
-            ("20261026-0735-k", "g"): Part("0d 00:30", "0d 00:30", 31),
-        },
-    ),
-    (
-        "what many failures miss together is one, though none of them stands out",
-        "dependency", SERVICES,
-        {("20261026-0735-dependency", f"f{n:02d}"): Part("0d 00:00", "0d 00:00", 2) for n in range(20)},
-    ),
+    ("few letters an hour are one when they go on", "slow", letters("f", every(12 * MINUTE, 0, 5 * HOUR)),
+     {("20261026-0735-slow", "f"): Part("0d 00:00", "0d 05:00", 26)}),
+    ("what lies hours apart are two", "k", letters("f", [*MINUTELY, *(at + 2 * HOUR for at in MINUTELY)]),
+     {("20261026-0735-k", "f"): Part("0d 00:00", "0d 00:00", 31), ("20261026-0935-k", "f"): Part("0d 02:00", "0d 02:00", 31)}),
+    ("bursts of two failures half an hour apart are one", "k",
+     [*letters("f", MINUTELY), *letters("g", [at + HOUR / 2 for at in MINUTELY])],
+     {("20261026-0735-k", "f"): Part("0d 00:00", "0d 00:00", 31), ("20261026-0735-k", "g"): Part("0d 00:30", "0d 00:30", 31)}),
+    ("what many failures miss together is one, though none of them stands out", "dependency", SERVICES,
+     {("20261026-0735-dependency", f"f{n:02d}"): Part("0d 00:00", "0d 00:00", 2) for n in range(20)}),
     ("one of them alone is none", "dependency", SERVICES[:1], {}),
     (
         "a letter between two bursts of its incident is of it, one behind them is not",
-        "k", [
+        "k",
+        [
             *letters("f", [*every(120 * HOUR, 0, 50 * DAY), *(at + 10 * DAY + HOUR for at in MINUTELY),
-                           10 * DAY + HOUR + 20 * MINUTE, *(at + 10 * DAY + HOUR + 30 * MINUTE for at in MINUTELY),
-                           10 * DAY + 4 * HOUR]),
+                10 * DAY + HOUR + 20 * MINUTE, *(at + 10 * DAY + HOUR + 30 * MINUTE for at in MINUTELY),
+                10 * DAY + 4 * HOUR]),
         ],
         {("20261105-0835-k", "f"): Part("10d 01:00", "10d 01:30", 63)},
     ),
-    (
-        "an archive of one bad hour is one",
-        "k", letters("f", every(MINUTE, 0, HOUR - 1)), {("20261026-0735-k", "f"): Part("0d 00:00", "0d 00:55", 60)},
-    ),
+    ("an archive of one bad hour is one", "k", letters("f", every(MINUTE, 0, HOUR - 1)),
+     {("20261026-0735-k", "f"): Part("0d 00:00", "0d 00:55", 60)}),
 ]  # fmt: skip
 
 

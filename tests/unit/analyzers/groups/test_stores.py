@@ -36,12 +36,7 @@ SETTINGS = parse(
 
 
 def dead(message_id: str | None = "m", **known: Any) -> Letter:
-    given = {
-        "cause": "redelivery_exhausted",
-        "key": message_id,
-        "origin": "orders",
-        "died_at": ASKED - 2 * HOUR,
-    }
+    given = {"cause": "redelivery_exhausted", "key": message_id, "origin": "orders", "died_at": ASKED - 2 * HOUR}  # fmt: skip
     queue = {"broker_kind": "rocketmq", "dead_letter_queue": "%DLQ%pay"}
     return Letter(message_id=message_id, **{**queue, **given, **known})
 
@@ -156,11 +151,7 @@ def test_of_several_stores_the_one_that_knows_most_is_heard() -> None:
 
 @pytest.mark.parametrize(
     ("evidence", "answered", "both"),
-    [
-        (None, "t", "t"),
-        ("e", "t", "e; t"),
-        ("e" * 400, "t" * 400, "e" * 300 + "; " + "t" * 198),
-    ],
+    [(None, "t", "t"), ("e", "t", "e; t"), ("e" * 400, "t" * 400, "e" * 300 + "; " + "t" * 198)],
 )
 def test_neither_the_evidence_nor_the_answer_crowds_the_other_out(
     evidence: str | None, answered: str, both: str

@@ -209,7 +209,7 @@ EVIDENCE = {
     "twice": "1 half copies, 0 checks counted; ended at 2026-11-18T11:08:40Z; the real message is there, written 2 times",
     NAMELESS: "1 half copies, 0 checks counted; ended at 2026-11-18T11:08:40Z; it has no unique key to look its real message up by",
     "orphan": "1 half copies, 15 checks counted; its twin on broker-c was committed: the real message is there; discarded at 2026-11-18T11:14:40Z after 15 checks",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("key", EVIDENCE)
@@ -246,7 +246,7 @@ ENDED: list[tuple[str, list[tuple[int | None, int]], list[tuple[str, int | None,
     ("said once without a time", [(None, 300), (21, 200)], [("newer", 21, 300)]),
     ("each its own copy", [(15, 1), (30, 2)], [("older", 15, 1), ("newer", 30, 2)]),
     ("nothing ends nothing", [], []),
-]  # fmt: skip
+]
 
 
 @each_row(("ends", "found"), [row for _, *row in ENDED], ids=[name for name, *_ in ENDED])

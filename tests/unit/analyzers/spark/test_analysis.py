@@ -112,16 +112,9 @@ def test_a_reconnects_suppressed_duplicates_are_one_burst(analyzed: Analyzed) ->
     assert "9 to 11 came without a gap" in rows[1]["advice_reason"]
     columns = "broker, connection_id, origins, consumers, producers, ranges, beyond_prefetch"
     assert analyzed.query(f"SELECT {columns} FROM bursts WHERE incident_id = '{burst}'") == [
-        (
-            "amq",
-            mixed.CONNECTION,
-            ["orders", "stock"],
-            [mixed.CONSUMER, f"{mixed.CONNECTION}:1:2"],
-            [mixed.PRODUCER, f"{mixed.PRODUCER}0"],
-            [f"{mixed.PRODUCER}:9-11", f"{mixed.PRODUCER}:20", f"{mixed.PRODUCER}0:1"],
-            False,
-        )
-    ]
+        ("amq", mixed.CONNECTION, ["orders", "stock"], [mixed.CONSUMER, f"{mixed.CONNECTION}:1:2"],
+         [mixed.PRODUCER, f"{mixed.PRODUCER}0"], [f"{mixed.PRODUCER}:9-11", f"{mixed.PRODUCER}:20", f"{mixed.PRODUCER}0:1"], False),
+    ]  # fmt: skip
     [row] = analyzed.query(
         f"SELECT start, \"end\", size, sources, causes FROM incidents WHERE incident_id = '{burst}'"
     )

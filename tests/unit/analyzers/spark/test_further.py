@@ -137,10 +137,7 @@ def test_letters_that_touch_too_many_are_for_a_whole_analysis(
 
 @pytest.mark.parametrize("word", ["now()", "current_date", "cast('now' as timestamp)"])
 def test_a_rule_that_asks_for_the_time_is_asked_of_all_letters_again(tmp_path: Path, word: str) -> None:
-    store, settings = (
-        LocalStore(str(tmp_path)),
-        Settings(rules=(Rule("old", f"dead_at < {word}", None, "hold"),)),
-    )
+    store, settings = (LocalStore(str(tmp_path)), Settings(rules=(Rule("old", f"dead_at < {word}", None, "hold"),)))  # fmt: skip
     generated.alone(store, 10)
     analyze(store, settings, engine="plain")
     generated.pull(store, Random(1), 1, 0, 3)

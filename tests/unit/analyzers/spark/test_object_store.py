@@ -61,14 +61,10 @@ def test_another_store_is_named_and_temporary_keys_come_with_their_token(
     assert files_of(open_store(PLACE)) == Files(
         "letters/team",
         {
-            "access_key": "who",
-            "secret_key": "secret",
-            "session_token": "token",
-            "region": "eu-central-1",
-            "endpoint_override": "store.local:9000",
-            "scheme": scheme,
+            "access_key": "who", "secret_key": "secret", "session_token": "token", "region": "eu-central-1",
+            "endpoint_override": "store.local:9000", "scheme": scheme,
         },
-    )
+    )  # fmt: skip
 
 
 def test_keys_come_from_the_files_too(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

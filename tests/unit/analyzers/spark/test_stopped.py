@@ -39,14 +39,9 @@ class Marked:
     def __init__(self, folder: Path, *words: str) -> None:
         self._mark = uuid.uuid4().hex
         self.running = subprocess.Popen(
-            words,
-            cwd=folder,
-            env={**os.environ, "MARK": self._mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            words, cwd=folder, env={**os.environ, "MARK": self._mark}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
-        )
+        )  # fmt: skip
 
     def wait_for(self, happens: Callable[[], bool]) -> None:
         """For something that comes after Java has started."""

@@ -14,11 +14,8 @@ def test_replayed_letters_leave_and_the_books_still_balance(shop: Shop) -> None:
     shop.retain()
     assert shop.ids == [kept, other]
     assert (shop.books.captured, shop.books.purged, shop.books.waiting, shop.books.balanced) == (
-        3,
-        1,
-        2,
-        True,
-    )
+        3, 1, 2, True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["planned", "sending", "in_doubt", "held"])
@@ -92,11 +89,8 @@ def test_a_letter_like_a_removed_one_is_a_new_letter(shop: Shop) -> None:
     assert len(shop.ids) == 1
     shop.retain(compact=True)
     assert (shop.books.captured, shop.books.purged, shop.books.waiting, shop.books.balanced) == (
-        2,
-        1,
-        1,
-        True,
-    )
+        2, 1, 1, True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["planned", "sending", "in_doubt", "held"])

@@ -175,19 +175,9 @@ def test_kubernetes_accepts_the_cron_job(every: str, limit: float | None) -> Non
 
 LONG = "a" * 48
 ALIKE = [
-    "a.b",
-    "a_b",
-    "a-b",
-    "A-b",
-    "a--b",
-    "a-b-",
-    "a.b_",
-    LONG,
-    f"{LONG}a",
-    f"{LONG}b",
-    f"{LONG[:-1]}.",
+    "a.b", "a_b", "a-b", "A-b", "a--b", "a-b-", "a.b_", LONG, f"{LONG}a", f"{LONG}b", f"{LONG[:-1]}.",
     "9" * 300,
-]
+]  # fmt: skip
 
 
 def test_profiles_that_become_alike_are_jobs_of_their_own() -> None:
@@ -223,17 +213,9 @@ def test_a_folder_with_a_line_break_prints_no_schedule(
 
 
 HARD_NAMES = [
-    "50% of",
-    r"back\slash",
-    r"two\\slashes",
-    r"slash\%percent",
-    "ends\\",
-    "$HOME",
-    "a'b",
-    'a"b',
-    "a;b #c",
+    "50% of", r"back\slash", r"two\\slashes", r"slash\%percent", "ends\\", "$HOME", "a'b", 'a"b', "a;b #c",
     "é ☕",
-]
+]  # fmt: skip
 
 
 def handed_to_sh(command: str, doubled: bool) -> str:

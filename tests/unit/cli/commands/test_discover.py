@@ -156,14 +156,10 @@ def test_queues_behind_an_alternate_exchange_are_found_also_by_a_second_exchange
 @pytest.mark.parametrize(
     "name",
     [
-        "orders.parkinglot",
-        "parked-orders",
-        "orders_quarantine",
-        "orders.unroutable",
-        "ordersParkingLot",
+        "orders.parkinglot", "parked-orders", "orders_quarantine", "orders.unroutable", "ordersParkingLot",
         "ordersDLQ",
     ],
-)
+)  # fmt: skip
 def test_a_parking_lot_is_found_by_its_name(name: str) -> None:
     assert [place.name for place in places([queue(name)], [])] == [name]
 

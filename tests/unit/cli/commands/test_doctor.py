@@ -57,16 +57,12 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
 @pytest.mark.parametrize(
     ("findings", "mode", "expected"),
     [
-        ({"a": WELL}, "copy", 0),
-        ({"a": HARMED}, "copy", 3),
-        ({"a": HARMED}, "drain", 0),
-        ({"a": STREAM}, "drain", 3),
-        ({"a": WELL, "b": HARMED}, "copy", 3),
-        ({"a": WELL, "b": AWAY}, "copy", 3),
-        ({"a": AWAY, "b": AWAY}, "copy", 4),
+        ({"a": WELL}, "copy", 0), ({"a": HARMED}, "copy", 3), ({"a": HARMED}, "drain", 0),
+        ({"a": STREAM}, "drain", 3), ({"a": WELL, "b": HARMED}, "copy", 3),
+        ({"a": WELL, "b": AWAY}, "copy", 3), ({"a": AWAY, "b": AWAY}, "copy", 4),
         ({"a": HarmRefused("no")}, "copy", 2),
     ],
-)
+)  # fmt: skip
 def test_the_exit_code_says_whether_a_pull_as_configured_would_work(
     doctor: Doctor, findings: dict[str, Any], mode: str, expected: int
 ) -> None:

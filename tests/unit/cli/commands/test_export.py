@@ -74,12 +74,7 @@ def read(path: Path) -> tuple[dict[str, Any], Mapping[str, list[dict[str, Any]]]
         content = {name: bundle.read(name) for name in bundle.namelist()}
     manifest = json.loads(content.pop("manifest.json"))
     assert manifest["files"] == [
-        {
-            "name": name,
-            "lines": data.count(b"\n"),
-            "bytes": len(data),
-            "sha256": sha256(data).hexdigest(),
-        }
+        {"name": name, "lines": data.count(b"\n"), "bytes": len(data), "sha256": sha256(data).hexdigest()}
         for name, data in content.items()
     ]
     return manifest, {

@@ -99,16 +99,10 @@ def test_each_look_is_a_line_of_json(dlq: Dlq, tmp_path: Path, monkeypatch: pyte
     assert set(first) == {"at", "sources", "replays"}
     assert first["sources"] == [
         {
-            "source": "a",
-            "depth": 2,
-            "consumers": None,
-            "in_per_second": None,
-            "out_per_second": None,
-            "oldest_at": None,
-            "note": None,
-            "error": None,
-        }
-    ]
+            "source": "a", "depth": 2, "consumers": None, "in_per_second": None, "out_per_second": None,
+            "oldest_at": None, "note": None, "error": None,
+        },
+    ]  # fmt: skip
     assert second["sources"][0]["depth"] == 5
     assert second["sources"][0]["in_per_second"] > 0
 
