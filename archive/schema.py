@@ -1,5 +1,6 @@
 """The Parquet schema of a segment, and records to and from Arrow, column by column."""
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, get_type_hints
@@ -163,15 +164,19 @@ def _repeated(one: pa.Array, times: int) -> pa.Array:
 
 def _alike_maps(maps: Maps) -> pa.Array:
     """The values come by name and are wanted by row."""
-    import numpy as np  # only what writes segments needs it, not the workers of a cluster
-
     rows, names = len(maps), len(maps.columns)
     by_name = [_array(_TEXT, values) for values in maps.columns.values()]
-    by_row = np.arange(rows * names, dtype=np.int32).reshape(names, rows).T.ravel()
-    values = pa.concat_arrays(by_name).take(pa.array(by_row)) if names else pa.array([], pa.string())
-    repeated = pa.array(list(maps.columns), pa.string()).take(pa.array(by_row // max(1, rows)))
-    offsets = np.arange(rows + 1, dtype=np.int32) * names
-    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), repeated, values)
+    by_row = array("i", bytes(4 * rows * names))
+    for place in range(names):
+        by_row[place::names] = array("i", range(place * rows, (place + 1) * rows))
+    values = pa.concat_arrays(by_name).take(_integers(by_row)) if names else pa.array([], pa.string())
+    repeated = pa.array(list(maps.columns), pa.string()).take(_integers(array("i", range(names)) * rows))
+    offsets = array("i", range(0, rows * names + 1, names)) if names else array("i", [0]) * (rows + 1)
+    return pa.MapArray.from_arrays(_integers(offsets), repeated, values)
+
+
+def _integers(values: "array[int]") -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
 
 
 def _columns(records: Sequence[Record]) -> Iterable[Column]:

@@ -9,7 +9,7 @@ Hosts are 4 or 16 bytes and a port.
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq.connectors.rocketmq.bodies import plain_body
 from dlq.connectors.rocketmq.remoting import ProtocolError
@@ -23,12 +23,13 @@ COMPRESSION = 0x701
 """The bits that say whether and how the body is compressed; the only ones a resend may carry."""
 V1, V2, _BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 _SIZE = struct.Struct(">iI")
-_HEAD = struct.Struct(">iIiiiqqiq")
-_TAIL = struct.Struct(">iqi")
+_BEFORE_BODY = [struct.Struct(f">iIiiiqqiq{born}sq{stored}siqi") for stored in (8, 20) for born in (8, 20)]
+"""By the two bits of sysFlag that say which hosts are of IPv6."""
+_FLAGS_AT, _HOSTS = 39, BORN_V6 | STORED_V6
 _INNER = struct.Struct(">iiiii")
 _OFFSET = struct.Struct(">q")
 _KNOWN = (V1, V2, _BLANK)
-_SMALLEST = _HEAD.size + 3 * 8 + _TAIL.size
+_SMALLEST = _BEFORE_BODY[0].size
 _MOST_OFFSET = 2**63
 _MOST_IN_BATCH = 2**15 - 1
 """A batch's number of messages is a short (BatchConsumeQueue), and its body a message's: 4 MiB by default."""
@@ -84,59 +85,59 @@ def queue_offset(message: bytes) -> int:
 
 def is_batch(message: bytes) -> bool:
     """Whether it holds messages of its own (see `expand`)."""
-    return message[39] & BATCH == BATCH
+    return message[_FLAGS_AT] & BATCH == BATCH
 
 
 def parse(message: bytes) -> StoredMessage:
     """One message as it is stored. Raises ProtocolError when it is damaged."""
+    return StoredMessage._make(fields(message))
+
+
+def fields(message: bytes) -> tuple[Any, ...]:
+    """The fields of a stored message in their order. Raises ProtocolError when it is damaged."""
     try:
-        return _parse(message)
+        return _fields(message)
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise ProtocolError(f"a damaged message: {type(error).__name__}") from error
 
 
-def _parse(message: bytes) -> StoredMessage:
-    _, magic, crc, queue, flag, offset, position, sys_flag, born = _HEAD.unpack_from(message)
-    born_host, at = _packed_host(message, _HEAD.size, sys_flag & BORN_V6)
-    (stored,) = _OFFSET.unpack_from(message, at)
-    store_host, at = _packed_host(message, at + _OFFSET.size, sys_flag & STORED_V6)
-    times, prepared, length = _TAIL.unpack_from(message, at)
-    start = at + _TAIL.size
-    body_end = start + length
+def _fields(message: bytes) -> tuple[Any, ...]:
+    before = _BEFORE_BODY[(message[_FLAGS_AT] & _HOSTS) >> 4]
+    (
+        _, magic, crc, queue, flag, offset, position, sys_flag, born, born_host, stored, store_host,
+        times, prepared, length,
+    ) = before.unpack_from(message)  # fmt: skip
+    body_end = before.size + length
     topic_start = body_end + (2 if magic == V2 else 1)
     topic_end = topic_start + int.from_bytes(message[body_end:topic_start], "big")
     first = topic_end + 2
     last = first + (message[topic_end] << 8 | message[topic_end + 1])
     if length < 0 or last > len(message):
         raise ProtocolError("a message is longer than it says")
-    return StoredMessage(
+    return (
         message[topic_start:topic_end].decode(),
         queue, offset, position, sys_flag, flag, born, born_host, stored, store_host, times, prepared, crc,
-        message[start:body_end],
+        message[before.size:body_end],
         message[first:last],
     )  # fmt: skip
-
-
-def _packed_host(buffer: bytes, at: int, is_v6: int) -> tuple[bytes, int]:
-    end = at + (20 if is_v6 else 8)
-    return buffer[at:end], end
 
 
 def encode(message: StoredMessage) -> bytes:
     """The stored form of `message`; the inverse of `decode`."""
     topic = message.topic.encode()
     long_topic = len(topic) > 127
+    before = _BEFORE_BODY[(message.sys_flag & _HOSTS) >> 4]
     rest = b"".join(
         (
-            message.born_host, struct.pack(">q", message.stored_at), message.store_host,
-            _TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
             message.body, struct.pack(">H" if long_topic else ">B", len(topic)), topic,
             struct.pack(">H", len(message.properties)), message.properties,
         )
     )  # fmt: skip
-    head = _HEAD.pack(
-        _HEAD.size + len(rest), V2 if long_topic else V1, message.body_crc, message.queue_id, message.flag,
+    head = before.pack(
+        before.size + len(rest), V2 if long_topic else V1, message.body_crc, message.queue_id, message.flag,
         message.queue_offset, message.commit_log_offset, message.sys_flag, message.born_at,
+        message.born_host, message.stored_at, message.store_host,
+        message.reconsume_times, message.prepared_transaction_offset, len(message.body),
     )  # fmt: skip
     return head + rest
 

@@ -5,22 +5,14 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
+from struct import pack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.records import common_columns, key_column
 from dlq.connectors.rocketmq.bodies import COMPRESSED, plain_body
-from dlq.connectors.rocketmq.columns import (
-    Numbers,
-    StoredColumns,
-    numbers,
-    parse_blocks,
-    parse_columns,
-    texts,
-    views,
-)
+from dlq.connectors.rocketmq.columns import StoredColumns, parse_blocks, parse_columns
 from dlq.connectors.rocketmq.message import host_name
 from dlq.connectors.rocketmq.remoting import ProtocolError
 from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapse, map_column, values_of
@@ -46,34 +38,34 @@ def record_maker(request: ReadRequest, version: str, node: str) -> _Maker:
         if not messages:
             return []
         found = parse_columns(messages)
-        if len(found.topic.unique()) == 1:
+        if len(set(found.topic)) == 1:
             return columns(found)
-        runs = groupby(zip(found.topic.to_pylist(), messages, strict=True), itemgetter(0))
+        runs = groupby(zip(found.topic, messages, strict=True), itemgetter(0))
         return [
             record for _, run in runs for record in columns(parse_columns([message for _, message in run]))
         ]
 
     def columns(found: StoredColumns) -> Columns:
-        topic: str = found.topic[0].as_py()
+        topic = found.topic[0]
         rows, group = len(found.topic), _group(topic)
-        store_hosts = collapse(found.store_host.to_pylist())
+        store_hosts = collapse(found.store_host)
         physical_ids = _physical_ids(found, store_hosts)
         headers = _headers(found, physical_ids, store_hosts)
-        properties, blocks = parse_blocks(found.properties), found.properties.to_pylist()
+        properties = parse_blocks(found.properties)
         unique_keys = values_of(properties, "UNIQ_KEY")
-        digests = [sha256(body).digest() for body in views(found.body)]
+        digests = [sha256(body).digest() for body in found.body]
         start = frame("\0".join((request.source.name, node, topic)).encode())
         return Columns.build(
             rows,
-            record_id=placed_ids(Constant(start, rows), _places(found), blocks, digests),
+            record_id=placed_ids(Constant(start, rows), _places(found), found.properties, digests),
             dead_letter_queue=Constant(topic, rows),
             message_id=unique_keys,
             physical_id=physical_ids,
             key=key_column(request, unique_keys, headers, properties, _readable_bodies(found)),
             headers=headers,
-            raw_properties=blocks,
-            body=ArrowArray(found.body),
-            body_size=ArrowArray(pc.binary_length(found.body)),
+            raw_properties=found.properties,
+            body=found.body,
+            body_size=[*map(len, found.body)],
             body_sha256=[digest.hex() for digest in digests],
             **_of_numbers(found, group),
             **_of_properties(topic, group, properties),
@@ -92,16 +84,16 @@ def _headers(found: StoredColumns, physical_ids: Sequence[str], store_hosts: Col
     """The fixed fields."""
     return Maps({
         "msgId": physical_ids,
-        "queueId": texts(found.queue_id),
-        "queueOffset": texts(found.queue_offset),
-        "commitLogOffset": texts(found.commit_log_offset),
-        "preparedTransactionOffset": texts(found.prepared_transaction_offset),
-        "sysFlag": texts(found.sys_flag),
-        "flag": texts(found.flag),
-        "reconsumeTimes": texts(found.reconsume_times),
-        "bornTimestamp": texts(found.born_at),
-        "bornHost": map_column(_host_name, collapse(found.born_host.to_pylist())),
-        "storeTimestamp": texts(found.stored_at),
+        "queueId": _texts(found.queue_id),
+        "queueOffset": _texts(found.queue_offset),
+        "commitLogOffset": _texts(found.commit_log_offset),
+        "preparedTransactionOffset": _texts(found.prepared_transaction_offset),
+        "sysFlag": _texts(found.sys_flag),
+        "flag": _texts(found.flag),
+        "reconsumeTimes": _texts(found.reconsume_times),
+        "bornTimestamp": _texts(found.born_at),
+        "bornHost": map_column(_host_name, collapse(found.born_host)),
+        "storeTimestamp": _texts(found.stored_at),
         "storeHost": map_column(_host_name, store_hosts),
     }, len(physical_ids))  # fmt: skip
 
@@ -109,15 +101,15 @@ def _headers(found: StoredColumns, physical_ids: Sequence[str], store_hosts: Col
 def _places(found: StoredColumns) -> Iterator[bytes]:
     """What names each in its broker."""
     numbers_of = (found.queue_id, found.queue_offset, found.commit_log_offset)
-    return map(b"%d:%d:%d".__mod__, zip(*[column.tolist() for column in numbers_of], strict=True))
+    return map(b"%d:%d:%d".__mod__, zip(*numbers_of, strict=True))
 
 
 def _of_numbers(found: StoredColumns, group: str | None) -> dict[str, Column]:
     """What the fixed fields tell."""
-    sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
+    sys_flag, attempts = collapse(found.sys_flag), collapse(found.reconsume_times)
     return {
-        "queue_id": numbers(found.queue_id),
-        "offset": numbers(found.queue_offset),
+        "queue_id": collapse(found.queue_id),
+        "offset": collapse(found.queue_offset),
         "published_at": _micros(found.born_at),
         "dead_at": _micros(found.stored_at),
         "attempts": Constant(None, len(found.topic)) if group is None else attempts,
@@ -168,19 +160,29 @@ def _origins(topic: str, group: str | None, properties: Column) -> Column:
     return map_column(partial(origin_of, group=group), collapse([first or second for first, second in told]))
 
 
-def _hex_numbers(values: Numbers) -> list[str]:
-    digits = values.astype(">i8").tobytes().hex().upper()
+def _hex_numbers(values: Sequence[int]) -> list[str]:
+    digits = pack(f">{len(values)}q", *values).hex().upper()
     return [digits[at : at + 16] for at in range(0, len(digits), 16)]
 
 
-def _micros(millis: Numbers) -> ArrowArray:
+def _texts(values: Sequence[int]) -> Column:
+    """Numbers as decimal text."""
+    found = collapse(values)
+    return (
+        map_column(str, found)
+        if isinstance(found, Constant)
+        else ArrowArray(pa.array(found).cast(pa.string()))
+    )
+
+
+def _micros(millis: Sequence[int]) -> list[int | None]:
     """Producers may send any time; what no calendar has stays in `headers` alone."""
-    return ArrowArray(pa.array(millis * 1000, mask=(millis <= 0) | (millis >= _END_OF_TIME)))
+    return [value * 1000 if 0 < value < _END_OF_TIME else None for value in millis]
 
 
 def _readable_bodies(found: StoredColumns) -> Iterator[bytes]:
     """For the business key."""
-    yield from map(_readable, found.body.to_pylist(), found.sys_flag.tolist())
+    yield from map(_readable, found.body, found.sys_flag)
 
 
 def _readable(body: bytes, sys_flag: int) -> bytes:

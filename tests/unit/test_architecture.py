@@ -110,6 +110,12 @@ def test_a_rule_and_a_group_load_no_library_of_others() -> None:
     assert loaded & (HEAVY | {"py4j", "dlq.archive"}) == set()
 
 
+def test_nothing_but_pyspark_needs_numpy() -> None:
+    """A quarter of all that an installation would unpack and compile."""
+    paths = [path for room in MAY_IMPORT for path in modules(room)]
+    assert [path.name for path in paths if "import numpy" in path.read_text(encoding="utf-8")] == []
+
+
 def test_a_ledger_in_a_file_loads_no_dialect_of_a_server() -> None:
     loaded = loaded_with("dlq.replay.ledger.sql")
     assert "sqlalchemy" in loaded

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,13 +77,13 @@ pieces = st.lists(
 
 @given(st.lists(pieces.map(b"".join), min_size=1, max_size=4))
 def test_blocks_parsed_together_are_the_blocks_parsed_one_by_one(blocks: list[bytes]) -> None:
-    assert [list(found.items()) for found in parse_blocks(pa.array(blocks))] == [
+    assert [list(found.items()) for found in parse_blocks(blocks)] == [
         list(parse_properties(block).items()) for block in blocks
     ]
 
 
 def test_what_is_the_same_is_kept_once() -> None:
-    assert isinstance(parse_blocks(pa.array([encode_properties(BLOCK)] * 3)), Maps)
+    assert isinstance(parse_blocks([encode_properties(BLOCK)] * 3), Maps)
     assert isinstance(map_column(str, collapse((7, 7))), Constant)
     assert list(map_column(str, collapse((7, 7)))) == ["7", "7"]
     assert list(map_column(str, collapse((7, 8)))) == ["7", "8"]
