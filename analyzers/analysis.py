@@ -340,11 +340,11 @@ def log_files(patterns: Sequence[str]) -> list[str]:
         if Path(pattern).exists():
             names = [pattern]
             if why := why_not(Path(pattern).stat().st_mode):
-                raise UsageError(f"--client-log {pattern}: {why}")
+                raise UsageError(f"--client-log {pattern}: {why}; check the file")
         else:
             names = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
         if not names:
-            raise UsageError(f"--client-log {pattern}: there is no such file")
+            raise UsageError(f"--client-log {pattern}: there is no such file; check the path")
         found += names
     hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
     if hidden is not None:

@@ -56,7 +56,9 @@ def condition(rule: Rule, dialect: str = "spark") -> str:
     except (SqlglotError, RecursionError) as error:
         told = getattr(error, "errors", None) or [{}]
         why = told[0].get("description") or "it is too deep or no SQL"
-        raise ConfigError(f"rule {rule.name!r}: where = {rule.where!r} is no condition: {why}") from error
+        raise ConfigError(
+            f"rule {rule.name!r}: where = {rule.where!r} is no condition: {why}; correct it"
+        ) from error
 
 
 def check_columns(where: str, columns: Collection[str]) -> str:
@@ -72,11 +74,11 @@ def check_columns(where: str, columns: Collection[str]) -> str:
             if is_other or not _is_known(node, _OF_OTHERS):
                 told = node.sql(dialect="duckdb")[:80]
                 raise UsageError(
-                    f"the condition uses {told}: it may use {', '.join(columns)}, and no queries"
+                    f"the condition uses {told}: it may use {', '.join(columns)}, and no queries; use those"
                 )
         return parsed.sql(dialect="duckdb", comments=False)
     except (SqlglotError, RecursionError) as error:
-        raise UsageError("the condition is too deep, or no SQL") from error
+        raise UsageError("the condition is too deep, or no SQL; make it simpler") from error
 
 
 def _is_known(node: "exp.Expr", words: Set[str] = _MAY) -> bool:
@@ -97,12 +99,16 @@ def _rewritten(rule: Rule, dialect: str) -> str:
     for node in parsed.walk():
         of_list = isinstance(node, exp.Lambda) and isinstance(node.parent, exp.Exists)
         if of_list and not _is_true_or_false(node):
-            raise ConfigError(f"rule {rule.name!r}: {node.sql(dialect='spark')[:80]} is no condition")
+            raise ConfigError(
+                f"rule {rule.name!r}: {node.sql(dialect='spark')[:80]} is no condition"
+                "; write one that is true or false"
+            )
         if not _is_known(node) or (isinstance(node, exp.Identifier) and _SUBSTITUTED in node.name):
             used = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="spark")
             raise ConfigError(
                 f"rule {rule.name!r}: where uses {used[:80]}; a rule may use comparisons, columns and "
                 f"{', '.join(FUNCTIONS)}"
+                "; use those"
             )
     if dialect == "spark":
         return parsed.sql(dialect=dialect, comments=False).replace(_SUBSTITUTED, "\\u0024{")

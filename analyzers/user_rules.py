@@ -66,9 +66,9 @@ def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) 
             kind = connection.sql(_query(connection, f"({where})")).types[-1]
         except duckdb.Error as error:
             reason = next(line for line in (*str(error).splitlines(), "no reason given") if line.strip())
-            raise ConfigError(f"{told}{reason}") from error
+            raise ConfigError(f"{told}{reason}; correct it") from error
         if kind != "BOOLEAN":
-            raise ConfigError(f"{told}it is neither true nor false, but {kind}")
+            raise ConfigError(f"{told}it is neither true nor false, but {kind}; write a comparison")
         _check_parts(connection, rule, told)
         parts.append(f"WHEN ({where}) THEN {number}")
     return f"CASE {' '.join(parts)} END"
@@ -79,7 +79,7 @@ def _check_parts(connection: "duckdb.DuckDBPyConnection", rule: Rule, told: str)
     for use, said, parts in parts_of(rule):
         families = {_family(connection.sql(_query(connection, f"({part})")).types[-1]) for part in parts}
         if not _FITS[use](families - {None}):
-            raise ConfigError(f"{told}{said[:80]} puts together what is of different types")
+            raise ConfigError(f"{told}{said[:80]} puts together what is of different types; cast one of them")
 
 
 def _family(kind: Any) -> str | None:

@@ -168,7 +168,7 @@ class S3Store:
             raise OSError(_reason(error)) from error
 
     def _missing(self, name: str) -> UsageError:
-        return UsageError(f"there is no {name} in the archive {self.location}")
+        return UsageError(f"there is no {name} in the archive {self.location}; check its name")
 
     @contextmanager
     def _told(self, doing: str, name: str) -> Iterator[None]:

@@ -141,9 +141,11 @@ def open_store(location: str) -> Store:
             raise UsageError("an archive on S3 needs its client: pip install 'dlq[s3]'") from error
         return S3Store(location)
     if "://" in location:
-        raise UsageError(f"archive = {location!r}: only folders and s3://bucket/path are supported")
+        raise UsageError(
+            f"archive = {location!r}: only folders and s3://bucket/path are supported; use one of them"
+        )
     if os.path.lexists(location) and not os.path.isdir(location):
-        raise UsageError(f"archive = {location!r} is no folder")
+        raise UsageError(f"archive = {location!r} is no folder; name another place")
     return LocalStore(location)
 
 
@@ -253,7 +255,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError) as error:
             if doing != "read":
                 raise self._failed(doing, name, error) from error
-            raise UsageError(f"there is no {name} in the archive {self.location}") from error
+            raise UsageError(f"there is no {name} in the archive {self.location}; check its name") from error
         except OSError as error:
             raise self._failed(doing, name, error) from error
 

@@ -121,7 +121,7 @@ def condition(where: str | None) -> str:
             duckdb.extract_statements(sql := f"SELECT {opening}{where}\n{closing}")
         except duckdb.Error as error:
             reason = f"{_first_line(error)}{_quoting(sql)}"
-            raise UsageError(f"--where {where!r} is not one SQL condition: {reason}") from error
+            raise UsageError(f"--where {where!r} is not one SQL condition: {reason}; correct it") from error
     return f"({where}\n)"
 
 
@@ -130,9 +130,9 @@ def single_select(sql: str) -> str:
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
-        raise UsageError(f"this is not SQL: {_first_line(error)}{_quoting(sql)}") from error
+        raise UsageError(f"this is not SQL: {_first_line(error)}{_quoting(sql)}; correct it") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise UsageError("only one SELECT statement is allowed: the archive is read-only here")
+        raise UsageError("only one SELECT statement is allowed: the archive is read-only here; write one")
     return sql
 
 
@@ -176,8 +176,10 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
                 "someone exchanges files there"
             ) from error
         if text.startswith("Permission Error"):
-            raise UsageError(f"only the archive's views can be read: {_first_line(error)}") from error
-        raise UsageError(_told(text, connection) or f"SQL: {_first_line(error)}") from error
+            raise UsageError(
+                f"only the archive's views can be read: {_first_line(error)}; use those"
+            ) from error
+        raise UsageError(_told(text, connection) or f"SQL: {_first_line(error)}; correct it") from error
 
 
 def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:

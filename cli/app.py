@@ -24,7 +24,7 @@ from dlq.cli.context import OUTPUTS, Context, show_trace, trace_of, wants_no_esc
 from dlq.cli.exit import ExitCode, code_of
 from dlq.cli.memory import bound_for_now, bound_memory
 from dlq.core.brokers import all_named
-from dlq.core.errors import DlqError, UsageError, unwrap_interrupt
+from dlq.core.errors import DlqError, UsageError, unwrap_interrupt, with_next_step
 from dlq.core.suggestions import suggest
 from dlq.core.text import encodable, for_terminal
 from dlq.core.units import MOST
@@ -248,7 +248,7 @@ def _run(arguments: Sequence[str], outputs: select.poll, proven: str | None) -> 
         result = command_line().main(words, prog_name="dlq", standalone_mode=False, obj=proven)
         sys.stdout.flush()
     except DlqError as error:
-        return _complain(str(error), code_of(error))
+        return _complain(with_next_step(error), code_of(error))
     except typer.TyperException as error:
         return _complain(_with_help(error), ExitCode.USAGE) if str(error) else ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):

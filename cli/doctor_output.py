@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.cli.context import Context
 from dlq.core.clock import now
+from dlq.core.errors import with_next_step
 from dlq.core.text import block_for_terminal, for_terminal
 from dlq.core.units import human_seconds
 
@@ -20,7 +21,7 @@ _OLDEST = "oldest"
 
 def list_problems(findings: "Sequence[Finding]") -> list[str]:
     """A line for each problem, with the sources that have it."""
-    problems = [(str(each.error), each) for each in findings if each.error is not None]
+    problems = [(with_next_step(each.error), each) for each in findings if each.error is not None]
     problems += [
         (f"a pull as configured ({each.source.mode}) would be refused", each)
         for each in findings

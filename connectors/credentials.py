@@ -103,16 +103,18 @@ def from_file(place: str, path: str) -> str:
     try:
         return _without_line_break(given.text(Path(path).expanduser()))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{place}: {path} is not UTF-8 text") from error
+        raise ConfigError(f"{place}: {path} is not UTF-8 text; write it anew") from error
     except OSError as error:
-        raise ConfigError(f"{place}: cannot read {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"{place}: cannot read {path}: {error.strerror}; check its path and rights"
+        ) from error
 
 
 def from_environment(place: str, variable: str) -> str:
     """The value of an environment variable without its last line break; an empty one counts as missing."""
     value = _without_line_break(os.environ.get(variable, ""))
     if not value:
-        raise ConfigError(f"{place}: the environment variable {variable} is not set")
+        raise ConfigError(f"{place}: the environment variable {variable} is not set; set it")
     return value
 
 
@@ -124,10 +126,16 @@ def _from_command(place: str, command: tuple[str, ...]) -> str:
         )
         return _without_line_break(done.stdout.decode("utf-8"))
     except subprocess.CalledProcessError as error:
-        raise ConfigError(f"{place}: {command[0]} ended with exit code {error.returncode}") from None
+        raise ConfigError(
+            f"{place}: {command[0]} ended with exit code {error.returncode}; run it by hand"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"{place}: {command[0]} gave no answer in {_COMMAND_SECONDS} s") from None
+        raise ConfigError(
+            f"{place}: {command[0]} gave no answer in {_COMMAND_SECONDS} s; run it by hand"
+        ) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{place}: {command[0]} printed something that is not UTF-8") from None
+        raise ConfigError(f"{place}: {command[0]} printed something that is not UTF-8; correct it") from None
     except OSError as error:
-        raise ConfigError(f"{place}: cannot run {command[0]}: {error.strerror}") from error
+        raise ConfigError(
+            f"{place}: cannot run {command[0]}: {error.strerror}; check its path and rights"
+        ) from error

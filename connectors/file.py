@@ -43,9 +43,11 @@ def open_binary(path: str, mode: str = "rb") -> BinaryIO:
         file.close()
         return cast(BinaryIO, gzip.open(path))
     except given.NotOrdinaryError as error:
-        raise UsageError(f"cannot open {path}: {error.strerror}; of a pipe: - and < {path}") from error
+        raise UsageError(
+            f"cannot open {path}: {error.strerror}; to read a pipe, give - and < {path}"
+        ) from error
     except OSError as error:
-        raise UsageError(f"cannot open {path}: {error.strerror}") from error
+        raise UsageError(f"cannot open {path}: {error.strerror}; check its path and rights") from error
 
 
 def _text(data: bytes) -> str:
@@ -172,7 +174,9 @@ def lines_of(file: Any, path: str, most: int | None = None) -> Iterator[bytes]:
     while line := file.readline(_LONGEST + 1):
         read += len(line)
         if len(line) > _LONGEST or read > (most or read):
-            raise UsageError(f"{path}: line of more than {_LONGEST >> 20} MiB: this is no file of letters")
+            raise UsageError(
+                f"{path}: line of more than {_LONGEST >> 20} MiB: this is no file of letters; name another"
+            )
         yield line
 
 

@@ -60,7 +60,9 @@ def check_files_of(place: str, settings: Any) -> None:
         try:
             open_given(Path(path).expanduser()).close()
         except NotOrdinaryError as error:
-            raise ConfigError(f"{place}.{name}: cannot read {path}: {error.strerror}") from error
+            raise ConfigError(
+                f"{place}.{name}: cannot read {path}: {error.strerror}; check its path and rights"
+            ) from error
         except (OSError, ValueError):
             pass  # who needs it says so
 

@@ -17,5 +17,5 @@ def client_context(broker: Broker, verify_host: bool = True) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         reason = error.strerror or type(error).__name__
         place = f"brokers.{broker.name}: ca_file, cert_file or key_file"
-        raise ConfigError(f"{place} is unusable: {reason}") from error
+        raise ConfigError(f"{place} is unusable: {reason}; check the file") from error
     return context

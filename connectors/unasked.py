@@ -16,7 +16,9 @@ class _Unasked:
     def __init__(self, broker: Broker) -> None:
         module = kind_of(broker.kind).republishing
         if not module:
-            raise UsageError(f"of {broker.kind} nothing is planned without asking {broker.name}")
+            raise UsageError(
+                f"of {broker.kind} nothing is planned without asking {broker.name}; ask a person"
+            )
         self.target_of = resolve(f"{module}:target_of")
         self.preview = resolve(f"{module}:preview_unasked")
         self._name = broker.name

@@ -18,12 +18,29 @@
      │    └── LedgerUnreachable  no connection to the ledger's server, or wrong credentials (exit 4)
      └── Busy                  another run holds the lock (exit 7)
 
-Every message is one line that says what, where, and how to fix it, and carries no secret.
+Every message is one line that says what, where, and how to fix it, and carries no secret. A usage error says
+itself what to do; the others have an advice by their kind, for texts that come from a broker or a disk.
 """
+
+import re
+
+SAYS_WHAT_TO_DO = re.compile(
+    r"\b(must be|needs exactly|(known|configured) are|did you mean)\b"
+    r"|(^|[;:,.?] |\b(and|or|then) )(`?dlq \w|(if you trust it, |only )?"
+    r"(add|allow|apply|approve|ask|bring|cast|check|choose|correct|cut|edit|export|free|give|grant|import|insist"
+    r"|install|leave|look|make|move|name|open|plan|pull|put|raise|remove|rename|replay|restart|run|say|set|start|stop|take|try"
+    r"|unzip|upgrade|use|wait|write)\b)"
+    r"|pip install|has to run",
+    re.IGNORECASE,
+)
+"""Whether a text already holds an instruction."""
 
 
 class DlqError(Exception):
     """Base of all errors that a user reads as one line."""
+
+    advice = ""
+    """What to do, where the text does not say it."""
 
 
 class UsageError(DlqError):
@@ -49,29 +66,43 @@ class FormatTooNew(UsageError):
 class BrokerError(DlqError):
     """The broker refused, or could not be reached."""
 
+    advice = "check the log of the broker"
+
 
 class Unreachable(BrokerError):
     """No connection to the broker."""
+
+    advice = "check the url, and that the broker runs"
 
 
 class AccessDenied(BrokerError):
     """Wrong credentials, or the user lacks a right."""
 
+    advice = "check the user, the password and the rights"
+
 
 class NotFound(BrokerError):
     """No such virtual host, queue, topic or group."""
+
+    advice = "check the name"
 
 
 class ConnectionLost(BrokerError):
     """The connection ended while work was under way; nothing unacknowledged is lost."""
 
+    advice = "run the command again"
+
 
 class SendingEnded(ConnectionLost):
     """This run may send nothing more, over no connection: its letters may be another's by now."""
 
+    advice = "run dlq replay status"
+
 
 class NodeDown(Unreachable):
     """The broker answers, but the node on which one queue lies does not."""
+
+    advice = "start the node, or wait for it"
 
 
 class ConsumerEnded(ConnectionLost):
@@ -82,6 +113,8 @@ class ConsumerEnded(ConnectionLost):
 class NoLeader(ConnectionLost):
     """The broker answers, but one queue or partition has nobody who serves it."""
 
+    advice = "start the brokers that hold it, or wait for them"
+
 
 OF_ONE_MEMBER = (AccessDenied, NotFound, HarmRefused, NodeDown, NoLeader)
 """What stops the reading of one queue among several, and says nothing of the others."""
@@ -90,21 +123,37 @@ OF_ONE_MEMBER = (AccessDenied, NotFound, HarmRefused, NodeDown, NoLeader)
 class PoisonMessage(DlqError):
     """One message makes the broker or the protocol fail, so that the rest cannot be read past it."""
 
+    advice = "take the message out with another client"
+
 
 class ArchiveError(DlqError):
     """The archive cannot be written or read (disk full, a damaged file)."""
+
+    advice = "run dlq verify"
 
 
 class LedgerUnreachable(ArchiveError):
     """No connection to the ledger's server, or it refused the user or the password."""
 
+    advice = "check [ledger] url, and that its server runs"
+
 
 class TookTooLong(DlqError):
     """A question to the archive was ended without an answer."""
 
+    advice = "ask for less at once"
+
 
 class Busy(DlqError):
     """Another run holds the lock; the text names its pid and host."""
+
+    advice = "wait until that run ends"
+
+
+def with_next_step(error: DlqError) -> str:
+    """Return the text of an error, which ends with what to do."""
+    text = str(error)
+    return f"{text}; {error.advice}" if error.advice and not SAYS_WHAT_TO_DO.search(text) else text
 
 
 def unwrap_interrupt(error: BaseException) -> BaseException:

@@ -89,7 +89,7 @@ class Desk:
         for name in names:
             if name not in known:
                 listed = f"configured are: {', '.join(known)}" if known else "none is configured"
-                raise UsageError(f"unknown source {name!r}{suggest(name, known)}; {listed}")
+                raise UsageError(f"unknown source {name!r}{suggest(name, known)}; {listed}; check its name")
         if not known:
             raise UsageError("no sources are configured; `dlq init` writes a commented dlq.toml")
         return [known[name] for name in dict.fromkeys(names or known)]

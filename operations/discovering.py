@@ -10,7 +10,7 @@ from dlq.connectors.base import DeadLetterPlace
 from dlq.core.brokers import kind_of
 from dlq.core.clock import iso
 from dlq.core.configuration import LONGEST_NAME
-from dlq.core.errors import DlqError, UsageError
+from dlq.core.errors import DlqError, UsageError, with_next_step
 from dlq.core.settings import Settings
 from dlq.core.suggestions import suggest
 from dlq.operations.connecting import connect
@@ -51,7 +51,7 @@ def discover(desk: Desk, broker: str | None = None) -> Discovered:
                 connector.close()
         except DlqError as error:
             errors.append(error)
-            desk.listener.complain(f"{name}: {error}")
+            desk.listener.complain(f"{name}: {with_next_step(error)}")
     brokers = [
         {"broker": name, "queues": [_row(desk.settings, name, one) for one in places]}
         for name, places in found.items()

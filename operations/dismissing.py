@@ -76,7 +76,9 @@ def _check_reason(reason: str) -> None:
 
 def _check_lost(desk: Desk, sources: Collection[str]) -> None:
     if unknown := set(sources) - {loss.source for loss in losses.read_losses(desk.store)}:
-        raise UsageError(f"nothing is known to be lost of {', '.join(sorted(unknown))}")
+        raise UsageError(
+            f"nothing is known to be lost of {', '.join(sorted(unknown))}; check the name of the source"
+        )
 
 
 def _find(desk: Desk, ids: Sequence[str], selection: Selection) -> dict[str, str | None]:

@@ -69,7 +69,7 @@ def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | No
     """Let a failure raise no alarm until a time (ISO 8601, or for how long), or until it has so many letters:
     one of the two. Raises UsageError."""
     if (until is None) == (letters is None):
-        raise UsageError("until when? Either --until TIME or --letters N")
+        raise UsageError("until when? Either --until TIME or --letters N; give one")
     end = until_letters(letters) if letters is not None else until_time(_read_future(str(until)))
     return _add(desk, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
 
@@ -98,10 +98,10 @@ def _read_future(text: str) -> int:
         moment = at if at is not None else now() + round(seconds(text) * 1_000_000)
     except UsageError as error:
         raise UsageError(
-            f"--until {text}: neither a time (2026-11-02T03:00:00Z) nor a duration (3d)"
+            f"--until {text}: neither a time (2026-11-02T03:00:00Z) nor a duration (3d); write one"
         ) from error
     if moment <= now():
-        raise UsageError(f"--until {text}: that is over")
+        raise UsageError(f"--until {text}: that is over; give a time to come")
     return moment
 
 

@@ -41,5 +41,8 @@ def show_incident(desk: Desk, prefix: str) -> Document:
         failures = list_objects(connection, _FAILURES, [name])
     row = next((one for one in every if one["incident_id"] == name), None)
     if row is None:
-        raise UsageError(f"the archive holds none of the letters of incident {name} any more")
+        raise UsageError(
+            f"the archive holds none of the letters of incident {name} any more"
+            "; choose another: dlq incidents"
+        )
     return {**{name: row[name] for name in COLUMNS}, "by_failure": failures, "next": next_step(row)}

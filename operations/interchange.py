@@ -103,6 +103,7 @@ def _place(desk: Desk, source: str, broker: str | None) -> Source:
     if broker is not None and broker not in brokers:
         raise UsageError(
             f"--broker {quote_value(broker)} is not in the configuration{suggest(broker, brokers)}"
+            "; add [brokers.NAME] to it"
         )
     if known is not None and broker not in (None, known.broker):
         raise UsageError(

@@ -86,7 +86,9 @@ def _read_logs(patterns: Sequence[str]) -> list[str]:
         try:
             given.open_given(log).close()
         except OSError as error:
-            raise UsageError(f"--client-log {log}: cannot read it: {error.strerror}") from error
+            raise UsageError(
+                f"--client-log {log}: cannot read it: {error.strerror}; check its rights"
+            ) from error
     return logs
 
 

@@ -108,7 +108,7 @@ def _read_key(key: str) -> Position:
     parts = key.split("~", 3)
     times = [from_iso(text) for text in parts[:2] if text]
     if len(parts) != 4 or None in times:
-        raise UsageError(f"{key!r} is no key of a page of letters")
+        raise UsageError(f"{key!r} is no key of a page of letters; open the list again")
     return Position(parts[0] or None, parts[1] or None, *parts[2:])
 
 
@@ -117,7 +117,9 @@ def read_columns(text: str) -> Sequence[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in views.LETTER_COLUMNS:
-            raise UsageError(f"unknown column {name!r} in --columns{suggest(name, views.LETTER_COLUMNS)}")
+            raise UsageError(
+                f"unknown column {name!r} in --columns{suggest(name, views.LETTER_COLUMNS)}; check its name"
+            )
     return names
 
 

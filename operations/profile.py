@@ -76,7 +76,7 @@ def find_profile(settings: Settings, name: str) -> Profile:
     known = settings.profiles
     if name not in known:
         listed = f"configured are: {', '.join(known)}" if known else "none is configured: add [profiles.NAME]"
-        raise UsageError(f"unknown profile {name!r}{suggest(name, known)}; {listed}")
+        raise UsageError(f"unknown profile {name!r}{suggest(name, known)}; {listed}; check its name")
     return known[name]
 
 
@@ -85,7 +85,10 @@ def _matching(known: Mapping[str, Source], profile: Profile) -> list[Source]:
     for pattern in profile.sources:
         if not any(fnmatchcase(name, pattern) for name in known):
             place = f"profiles.{profile.name}.sources"
-            raise ConfigError(f"{place}: no source matches {quote_value(pattern)}{suggest(pattern, known)}")
+            raise ConfigError(
+                f"{place}: no source matches {quote_value(pattern)}{suggest(pattern, known)}"
+                "; add such a source, or correct the pattern"
+            )
     return [s for name, s in known.items() if any(fnmatchcase(name, p) for p in profile.sources)]
 
 

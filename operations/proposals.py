@@ -123,9 +123,9 @@ def carry_out(desk: Desk, failure: str, proposal: str) -> str:
     UsageError where there is no such proposal, or somebody has done it."""
     found = next((one for one in list_proposals(desk, failure) if one.id == proposal), None)
     if found is None or found.deed is None:
-        raise UsageError(f"no agent has proposed {proposal} for failure {failure}")
+        raise UsageError(f"no agent has proposed {proposal} for failure {failure}; open the failure again")
     if found.done_by:
-        raise UsageError(f"{found.done_by} has done that already")
+        raise UsageError(f"{found.done_by} has done that already; open the failure again")
     action, value, reason = found.deed
     if action == "note":
         note_failure(desk, failure, reason, proposal)
@@ -161,7 +161,9 @@ def _checked(text: str, missing: str) -> str:
     if not line:
         raise UsageError(missing)
     if len(line) > _LONGEST or not line.isprintable():
-        raise UsageError(f"a text has at most {_LONGEST:,} characters, all of them printable")
+        raise UsageError(f"a text has at most {_LONGEST:,} characters, all of them printable; cut it")
     if line.startswith("-"):
-        raise UsageError("a text does not begin with -: a command would take it for an option")
+        raise UsageError(
+            "a text does not begin with -: a command would take it for an option; put a word before it"
+        )
     return line

@@ -12,7 +12,7 @@ from dlq.archive.losses import in_words
 from dlq.capture.attempt import Tally
 from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
 from dlq.connectors.base import Mode
-from dlq.core.errors import DlqError
+from dlq.core.errors import DlqError, with_next_step
 from dlq.core.settings import Source
 from dlq.operations.at_once import Stop, do_at_once
 from dlq.operations.connecting import connect, warn_of_overlaps
@@ -208,7 +208,7 @@ def _tell_problems(listener: Listener, one: Outcome) -> None:
     result, name = one.result, one.source
     if result is None:
         if one.error is not None:
-            listener.complain(f"{name}: {str(one.error).removeprefix(f'source {name}: ')}")
+            listener.complain(f"{name}: {with_next_step(one.error).removeprefix(f'source {name}: ')}")
         return
     for letter in result.left_letters[:_MOST_LEFT]:
         listener.complain(f"{name}: left in the queue: {letter}")

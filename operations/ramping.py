@@ -98,7 +98,10 @@ def _sources(desk: Desk, header: planfile.Header) -> list[Source]:
     names = Loader(desk.store).sources(header.segments)
     missing = [name for name in names if name not in desk.settings.sources]
     if missing:
-        raise UsageError(f"--ramp watches source {missing[0]!r}, which is not in the configuration any more")
+        raise UsageError(
+            f"--ramp watches source {missing[0]!r}, which is not in the configuration any more"
+            "; add it, or leave out --ramp"
+        )
     return [desk.settings.sources[name] for name in names]
 
 

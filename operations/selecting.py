@@ -83,7 +83,9 @@ def choose(
     if not ids:
         return selection.condition(desk, connection)
     if not selection.is_all:
-        raise UsageError(f"letters are named by id or chosen with {selection.options()}, not both")
+        raise UsageError(
+            f"letters are named by id or chosen with {selection.options()}, not both; use one of them"
+        )
     return condition_of_ids(record_id(connection, one) for one in ids)
 
 
@@ -94,7 +96,7 @@ def read_moment(since: str) -> int:
         return at if at is not None else max(0, now() - int(seconds(since) * 1_000_000))
     except UsageError as error:
         raise UsageError(
-            f"--since {since}: neither a time (2026-11-02T03:00:00Z) nor a duration (24h)"
+            f"--since {since}: neither a time (2026-11-02T03:00:00Z) nor a duration (24h); write one"
         ) from error
 
 
@@ -106,6 +108,7 @@ def _known(desk: Desk, sources: Sequence[str]) -> Sequence[str]:
         if source not in known:
             raise UsageError(
                 f"--source {source}: neither in the archive nor in the configuration{suggest(source, known)}"
+                "; check its name"
             )
     return sources
 

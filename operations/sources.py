@@ -10,7 +10,7 @@ from dlq.connectors.base import Inspection
 from dlq.core import bounded_json
 from dlq.core.clock import iso
 from dlq.core.documents import Document
-from dlq.core.errors import DlqError
+from dlq.core.errors import DlqError, with_next_step
 from dlq.core.settings import Source
 from dlq.operations.at_once import Stop, do_at_once
 from dlq.operations.connecting import connect, warn_of_ledger, warn_of_overlaps
@@ -153,7 +153,7 @@ def inspect_own(desk: Desk, findings: Sequence[Finding]) -> tuple[list[Finding],
             pass
         lost = losses.open_by_source(desk.store)
     except DlqError as error:
-        desk.listener.complain(str(error))
+        desk.listener.complain(with_next_step(error))
         return list(findings), error
     for each in findings:
         if found := lost.get(each.source.name):

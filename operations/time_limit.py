@@ -17,6 +17,8 @@ _NO_TIME = "no time is left (max_time)"
 class OutOfTime(DlqError):
     """The step did not end in the time it had."""
 
+    advice = "raise the time limit of the profile"
+
 
 class _Alarm(BaseException):
     """Not an Exception, so that no library in the middle of the step takes it for a fault of its own."""

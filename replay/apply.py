@@ -170,6 +170,7 @@ def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | Non
             raise UsageError(
                 f"plan {plan} sends to {target}, and [replay] targets lets letters go to "
                 f"{', '.join(settings.replay.targets)} alone"
+                "; add it there, or make another plan"
             )
     _check_bound(checked)
     return checked

@@ -19,7 +19,7 @@ def approval(header: Header, actor: str, reason: str, now: int, settings: Replay
     if header.actor is None:
         raise UsageError(f"plan {header.plan} does not say who made it: make it again with `dlq replay plan`")
     if _is_maker(header, actor, settings):
-        raise UsageError(f"{header.actor} made plan {header.plan}: another person has to approve it")
+        raise UsageError(f"{header.actor} made plan {header.plan}: another person has to approve it; ask one")
     return make_event(now, actor, header.plan, "approve", header.digest, reason)
 
 

@@ -28,7 +28,7 @@ class Brokers:
     def get(self, name: str) -> Connector:
         """The connector of a configured broker. Raises BrokerError, and UsageError for an unknown name."""
         if name not in self._settings.brokers:
-            raise UsageError(f"broker {name!r} is not in the configuration any more")
+            raise UsageError(f"broker {name!r} is not in the configuration any more; add it again")
         if name not in self._open:
             self._open[name] = self._opener(self._settings.brokers[name])
         return self._open[name]

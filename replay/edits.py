@@ -70,6 +70,7 @@ class Edits:
             raise UsageError(
                 f"{len(unused)} edited letters are not in the plan, the first is {for_terminal(unused[0])}: "
                 "the archive has no such letter, it cannot go back, or --limit leaves it out"
+                "; take them out"
             )
 
     def content(self, used: Iterable[str]) -> bytes:
@@ -140,7 +141,7 @@ def _only_texts(what: str, values: Mapping[str, Any]) -> None:
     """Here a value is a text; a number or a truth value is written as one."""
     for name, value in values.items():
         if value is None or isinstance(value, dict | list):
-            raise UsageError(f"{what} {name!r}: a text is needed, not {json.dumps(value)[:60]}")
+            raise UsageError(f"{what} {name!r}: a text is needed, not {json.dumps(value)[:60]}; write one")
 
 
 NO_EDITS = Edits({})
@@ -161,7 +162,9 @@ def parse(lines: Iterable[bytes], place: str) -> Edits:
                     "it has no record.record_id, so it names no letter; edit lines of `dlq export`"
                 )
             if record_id in found:
-                raise UsageError(f"letter {record_id} was edited by an earlier line already")
+                raise UsageError(
+                    f"letter {record_id} was edited by an earlier line already; leave one of them"
+                )
         except UsageError as error:
             raise UsageError(f"{place}, line {number}: {error}") from error
         found[record_id] = line
@@ -176,7 +179,9 @@ def read(path: str) -> Edits:
         with open_binary(path) as file:
             return parse(lines_of(file, path), path)
     except UNREADABLE as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check its path and rights"
+        ) from error
 
 
 def load(store: Store, header: Header) -> Edits:

@@ -528,7 +528,10 @@ class _Planner:
 def _not_allowed(wanted: Wanted, patterns: Sequence[str]) -> str:
     """Raises UsageError where the user has named the target."""
     if ":" in wanted.to:
-        raise UsageError(f"--to {wanted.to}: [replay] targets lets letters go to {', '.join(patterns)} alone")
+        raise UsageError(
+            f"--to {wanted.to}: [replay] targets lets letters go to {', '.join(patterns)} alone"
+            "; choose one of them"
+        )
     return _NOT_ALLOWED
 
 
@@ -560,6 +563,8 @@ _COMPACT = str.maketrans("", "", "-:")
 def make(store: Store, settings: Settings, wanted: Wanted, brokers: Brokers) -> Header:
     """Write a plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
     if wanted.rate is not None and not 0 < wanted.rate < math.inf:
-        raise UsageError(f"--rate {wanted.rate:g}: a rate is a positive number of messages a second")
+        raise UsageError(
+            f"--rate {wanted.rate:g}: a rate is a positive number of messages a second; write one"
+        )
     with ledgers.opened_if_any(settings.ledger, store) as ledger, rare_garbage_collection():
         return _Planner(store, settings, brokers, ledger).make(wanted)

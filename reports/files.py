@@ -17,7 +17,7 @@ def write_text(path: str, text: str, mode: int = PRIVATE, parents: bool = True) 
             file.write(text.encode("utf-8", "backslashreplace"))
     except FileNotFoundError as error:
         raise UsageError(
-            f"cannot write {path}: there is no folder {target.parent}; --parents makes it"
+            f"cannot write {path}: there is no folder {target.parent}; --parents makes it, or name another"
         ) from error
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}; name another file") from error

@@ -43,7 +43,9 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     finally:
         exporter.shutdown()
     if result is not MetricExportResult.SUCCESS:
-        raise UsageError(f"the collector at {urlsplit(url).hostname} did not take the metrics{session.why}")
+        raise UsageError(
+            f"the collector at {urlsplit(url).hostname} did not take the metrics{session.why}; check its log"
+        )
 
 
 def _session(requests: Any) -> Any:

@@ -114,7 +114,9 @@ def _read_key(after: str) -> str | None:
     try:
         return bytes.fromhex(after).decode() or None
     except ValueError:
-        raise UsageError(f"{after!r} is no `last` of a page of letters") from None
+        raise UsageError(
+            f"{after!r} is no `last` of a page of letters; take it from the page before"
+        ) from None
 
 
 def letter(desk: Desk, record_id: _Id) -> Document:
@@ -273,7 +275,7 @@ def _answer(tool: Callable[..., Document], seat: _Seat, agent: str, given: Mappi
 def _check_length(given: Mapping[str, Any]) -> None:
     """Raises UsageError for so much that to look for it, or to mask what is said of it, would take long."""
     if len(json.dumps(given)) > _LARGEST_QUESTION:
-        raise UsageError(f"a tool is given at most {_LARGEST_QUESTION:,} characters")
+        raise UsageError(f"a tool is given at most {_LARGEST_QUESTION:,} characters; ask for less")
 
 
 def _name_of(context: Context) -> str:

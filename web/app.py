@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dlq.core.errors import ArchiveError, BrokerError, Busy, DlqError, TookTooLong, UsageError
+from dlq.core.errors import ArchiveError, BrokerError, Busy, DlqError, TookTooLong, UsageError, with_next_step
 from dlq.web import agents_by_http, people
 from dlq.web.console import Ask, Console
 from dlq.web.console import Refused as RefusedForm
@@ -96,10 +96,10 @@ async def _show(console: Console, request: Request, person: Person, form: Form) 
     except DlqError as error:
         usage = 409 if is_change else 404 if found.names else 400
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), usage)
-        status = status if not isinstance(error, UsageError) else usage
-        again = await run_in_threadpool(_show_again, ask, found, str(error)) if is_change else None
+        status, text = status if not isinstance(error, UsageError) else usage, with_next_step(error)
+        again = await run_in_threadpool(_show_again, ask, found, text) if is_change else None
         if again is None:
-            return _tell(ask, status, str(error))
+            return _tell(ask, status, text)
         again.status_code = status
         return again
 

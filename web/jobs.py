@@ -63,7 +63,7 @@ class Jobs:
             return self._start(words, about, by)
         except OSError as error:
             what = f"cannot start `dlq {words[0]}`, whose output goes to {self._folder}"
-            raise UsageError(f"{what}: {error.strerror}") from error
+            raise UsageError(f"{what}: {error.strerror}; check the host") from error
 
     def _start(self, words: Sequence[str], about: str, by: str) -> Job:
         name = f"{iso(now()).replace(':', '').replace('-', '')[:15]}-{secrets.token_hex(4)}"
@@ -106,7 +106,7 @@ class Jobs:
         """One of them. Raises UsageError."""
         known = {job.job: job for job in self.list_all()}
         if name not in known:
-            raise UsageError(f"no command {name!r} was begun here, or it is long over")
+            raise UsageError(f"no command {name!r} was begun here, or it is long over; start it again")
         return known[name]
 
     def list_running(self, about: str | None = None) -> list[Job]:

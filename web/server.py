@@ -167,4 +167,6 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         taken = getattr(error, "errno", None) == errno.EADDRINUSE
         why = "another program listens there already; take another --port" if taken else str(error)
-        raise UsageError(f"cannot listen on {_name_of(host)}:{port}: {why}") from error
+        raise UsageError(
+            f"cannot listen on {_name_of(host)}:{port}: {why}; choose another with --port or --host"
+        ) from error

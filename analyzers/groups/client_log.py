@@ -21,7 +21,7 @@ from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.groups.values import highest, in_order
 
-CUT_SHORT = "it can't be read to its end; is it still being written or packed?"
+CUT_SHORT = "it can't be read to its end; wait until it is written and packed"
 STATES = ("explained", "letters_without_line", "lines_without_letter")
 
 ACKED = (

@@ -143,7 +143,10 @@ def _start(conf: dict[str, str]) -> "SparkSession":
             return SparkSession(context)
         except (PySparkException, Py4JError) as error:
             where = "" if _is_local(conf["spark.master"]) else f" on {conf['spark.master']}"
-            raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
+            raise UsageError(
+                f"Spark does not start{where}: {_fault(log) or _first_line(error)}"
+                "; check JAVA_HOME, or use --engine python"
+            ) from error
 
 
 def _spark_home() -> Path:

@@ -63,6 +63,7 @@ def _checked(asked: "DataFrame", rule: Rule) -> str:
         reason = (error.getMessage() or str(error)).splitlines()[0]
         raise ConfigError(
             f"rule {rule.name!r}: where = {rule.where!r} is no condition over a record's columns: {reason}"
+            "; correct it"
         ) from error
     return where
 

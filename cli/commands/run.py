@@ -8,7 +8,7 @@ from dlq.cli import completion
 from dlq.cli.context import Context, show_trace, to_stderr
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core import logs
-from dlq.core.errors import Busy, DlqError, UsageError
+from dlq.core.errors import Busy, DlqError, UsageError, with_next_step
 from dlq.core.logs import Log
 from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
@@ -56,7 +56,7 @@ def run(
     try:
         return _run(context, profile, skip_if_busy, metrics_otlp, log, parallel)
     except DlqError as error:
-        log("run_failed", profile=profile, error=str(error))
+        log("run_failed", profile=profile, error=with_next_step(error))
         return code_of(error)
     except KeyboardInterrupt:
         log("run_failed", profile=profile, error="interrupted")

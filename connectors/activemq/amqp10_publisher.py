@@ -82,6 +82,7 @@ class Amqp10Sender:
                 other = f"{self.node} is another broker than {link.node} of url"
                 raise ConfigError(
                     f"brokers.{self._broker.name}.{setting}: {other}; what is sent there is not found here"
+                    "; leave it out, or name this broker"
                 )
 
     def new_receipt(self) -> str:

@@ -45,7 +45,7 @@ def opened_at(broker: ActiveMQBroker) -> tuple[Session, str]:
     """The same, and its host and port."""
     address = amqp_address_of(broker)
     if address is None:
-        raise ConfigError(f"brokers.{broker.name} has no amqp_url")
+        raise ConfigError(f"brokers.{broker.name} has no amqp_url; add it")
     found: list[tuple[Session, str]] = []
     first_that_answers(broker, address, lambda one: found.append(_opened(broker, one)))
     return found[0]

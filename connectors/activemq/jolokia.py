@@ -97,7 +97,7 @@ class Jolokia:
 
     def __init__(self, broker: ActiveMQBroker, artemis: bool) -> None:
         if not broker.jolokia_url:
-            raise ConfigError(f"brokers.{broker.name} has no jolokia_url")
+            raise ConfigError(f"brokers.{broker.name} has no jolokia_url; add it")
         self._url, self._broker, self._artemis = broker.jolokia_url, broker, artemis
         place, example = f"brokers.{broker.name}.jolokia_url", "http://host:8161/api/jolokia"
         self._site = web.Site(broker, place, self._url, _PORTS, example)

@@ -75,6 +75,7 @@ class OpenWireSender(OpenWireConnection):
                 other = f"{self.node} is another broker than {link.node} of url"
                 raise ConfigError(
                     f"brokers.{self._broker.name}.openwire_url: {other}; what is sent there is not found here"
+                    "; leave it out, or name this broker"
                 )
 
     def _is_mirror(self) -> bool:

@@ -147,7 +147,7 @@ def target_of(record: Record, to: str) -> Target | None:
     if colon and kind in _KINDS and name:
         return Target(kind, name)
     if to != "origin":
-        raise UsageError(f"--to {to}: ActiveMQ has origin, queue:NAME and topic:NAME")
+        raise UsageError(f"--to {to}: ActiveMQ has origin, queue:NAME and topic:NAME; choose one")
     if not record.origin or record.origin_kind not in _KINDS:
         return None
     return _failed_queue(record) or Target(record.origin_kind, record.origin)

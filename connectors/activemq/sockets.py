@@ -101,9 +101,9 @@ def _host(place: str, text: str, port: int) -> tuple[str, int]:
         parts = urlsplit(f"//{text}")
         name, given = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"{place}: {text!r} is no host:port") from error
+        raise ConfigError(f"{place}: {text!r} is no host:port; write one") from error
     if not name:
-        raise ConfigError(f"{place} has an empty host name")
+        raise ConfigError(f"{place} has an empty host name; write one")
     return name, given or port
 
 
@@ -134,7 +134,7 @@ def open_socket(broker: ActiveMQBroker, address: Address) -> tuple[socket.socket
     """A connected socket, and which host:port it is. Raises ConfigError, Unreachable."""
     for path in (broker.ca_file, broker.cert_file, broker.key_file):
         if path and not Path(path).is_file():
-            raise ConfigError(f"brokers.{broker.name}: cannot read {path}")
+            raise ConfigError(f"brokers.{broker.name}: cannot read {path}; check its path and rights")
     timeout = units.seconds(broker.timeout)
     transport = Transport(
         address.hosts, prefer_localhost=False, try_loopback_connect=False, timeout=timeout, keepalive=True,

@@ -267,7 +267,7 @@ def edit_properties(block: bytes, before: Mapping[str, str], wanted: Mapping[str
         name: wanted.get(name) for name in {**before, **wanted} if before.get(name) != wanted.get(name)
     }
     if unknown := sorted(changed.keys() - set(_PROPERTY_NAMES)):
-        raise UsageError(f"AMQP 1.0 has no property {unknown[0]!r} that can be edited")
+        raise UsageError(f"AMQP 1.0 has no property {unknown[0]!r} that can be edited; leave it out")
     encoded = {
         name: NULL if text is None else _typed(f"property {name!r}", text, _like(name, known))
         for name, text in changed.items()

@@ -42,7 +42,7 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from error
     if not isinstance(document, dict):
-        raise UsageError("not a JSON object")
+        raise UsageError("not a JSON object; write one")
     return check_document(document)
 
 
@@ -50,7 +50,7 @@ def check_document(document: dict[str, Any]) -> dict[str, Any]:
     """The object of a line where it holds what a line may hold; raises UsageError in words."""
     for name in document:
         if name not in _KNOWN:
-            raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}")
+            raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}; take it out")
     known = [name for name, kind in kinds().items() if kind.line]
     if document.get("broker_kind") not in known:
         raise UsageError(
@@ -81,7 +81,7 @@ def fit(document: Mapping[str, Any]) -> dict[str, Any]:
 def body_of(document: Mapping[str, Any]) -> bytes:
     """The body's bytes; raises UsageError for bad base64 or for both forms at once."""
     if "body_base64" in document and "body_text" in document:
-        raise UsageError("body_base64 and body_text exclude each other")
+        raise UsageError("body_base64 and body_text exclude each other; leave one of them")
     try:
         if "body_base64" in document:
             return base64.b64decode(document["body_base64"], validate=True)
@@ -135,7 +135,7 @@ def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
     known = {*COLUMNS, "raw_properties_base64"} - {"body", "broker_kind", "raw_properties"}
     for name in record:
         if name not in known:
-            raise UsageError(f"unknown field 'record.{name}'{suggest(name, known)}")
+            raise UsageError(f"unknown field 'record.{name}'{suggest(name, known)}; take it out")
     carried = {
         name: value
         for name, value in record.items()
@@ -167,11 +167,11 @@ def _column(name: str, value: Any) -> Any:
 
 def _death(entry: Any) -> Death:
     if not isinstance(entry, dict):
-        raise UsageError(f"record.deaths must hold objects, not {entry!r}")
+        raise UsageError(f"record.deaths must hold objects, not {entry!r}; correct it")
     known = Death._fields
     for name in entry:
         if name not in known:
-            raise UsageError(f"unknown field 'record.deaths.{name}'{suggest(name, known)}")
+            raise UsageError(f"unknown field 'record.deaths.{name}'{suggest(name, known)}; take it out")
     said = {name: value for name, value in entry.items() if value is not None}
     time = said.pop("time", None)
     parts = {name: fit_column(name, value) for name, value in said.items()}

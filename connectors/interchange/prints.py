@@ -45,7 +45,9 @@ def reader_of(name: str) -> str:
     """The reference to a reader; raises UsageError for a name that no description has."""
     known = printers()
     if name not in known:
-        raise UsageError(f"--from {name!r}: one of {', '.join(sorted(known))}{suggest(name, [*known])}")
+        raise UsageError(
+            f"--from {name!r}: one of {', '.join(sorted(known))}{suggest(name, [*known])}; choose one"
+        )
     return known[name]
 
 

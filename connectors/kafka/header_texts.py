@@ -138,7 +138,9 @@ def _edited(headers: Headers, drops: Callable[[str], bool], changed: Mapping[str
 def _bytes_of(name: str, value: object) -> bytes | None:
     """null is null; what is no text is its JSON, as consumers of such headers expect it."""
     if name in BINARY_NUMBERS:
-        raise UsageError(f"header {name!r}: Spring writes it in binary, and it cannot be edited as text")
+        raise UsageError(
+            f"header {name!r}: Spring writes it in binary, and it cannot be edited as text; leave it as it is"
+        )
     if value is None or isinstance(value, str):
         return None if value is None else bytes_of(value)
     return json.dumps(value, ensure_ascii=False).encode()

@@ -56,10 +56,10 @@ def target_of(record: Record, to: str) -> Target | None:
     kind, _, name = to.partition(":")
     if kind == "topic" and name:
         if name.startswith("__"):
-            raise UsageError(f"--to {to}: that is one of Kafka's own topics")
+            raise UsageError(f"--to {to}: that is one of Kafka's own topics; choose another")
         return Target("topic", name)
     if to != "origin":
-        raise UsageError(f"--to {to}: Kafka takes origin or topic:NAME")
+        raise UsageError(f"--to {to}: Kafka takes origin or topic:NAME; choose one")
     return Target("topic", record.origin) if record.origin else None
 
 

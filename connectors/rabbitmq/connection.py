@@ -127,9 +127,9 @@ def _one(
         host = urlsplit(f"//{address}")
         name, port = host.hostname, host.port or _PORTS[scheme]
     except ValueError as error:
-        raise ConfigError(f"brokers.{broker.name}.url: {address!r} is no host:port") from error
+        raise ConfigError(f"brokers.{broker.name}.url: {address!r} is no host:port; write one") from error
     if not name:
-        raise ConfigError(f"brokers.{broker.name}.url has an empty host name")
+        raise ConfigError(f"brokers.{broker.name}.url has an empty host name; write one")
     timeout = units.seconds(broker.timeout)
     return pika.ConnectionParameters(
         host=name,
@@ -267,7 +267,10 @@ def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
     if code == 404 and _NODE_IS_DOWN.search(text):
         return NodeDown(f"{where}: {said}; {_LIES_ON_A_NODE}")
     if code == 540:
-        return UsageError(f"{where}: the broker cannot do this with a queue of this type (a stream?): {said}")
+        return UsageError(
+            f"{where}: the broker cannot do this with a queue of this type (a stream?): {said}"
+            "; choose another queue"
+        )
     if code == 406 and "timed out" in text:
         return ConnectionLost(
             f"{where}: the broker's consumer timeout ran out before the letters were acknowledged; "

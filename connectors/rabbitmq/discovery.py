@@ -43,7 +43,7 @@ def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
     Unreachable."""
     if not broker.management_url:
         raise UsageError(
-            f"brokers.{broker.name} needs management_url: RabbitMQ lists its queues nowhere else"
+            f"brokers.{broker.name} needs management_url: RabbitMQ lists its queues nowhere else; add it"
         )
     management = Management(broker)
     try:

@@ -21,7 +21,9 @@ _ORDER = {
 }
 _UNREADABLE = "the user may not read this queue: no pull is possible"
 _HELD = "a consumer has this queue for itself alone: no pull gets a letter while it is there"
-NO_DRAIN = "this is a stream, from which nothing can be taken: --mode copy reads what is new each time"
+NO_DRAIN = (
+    "this is a stream, from which nothing can be taken: --mode copy reads what is new each time; use it"
+)
 _HIDES_DEATHS = (
     "RabbitMQ before 3.13.3 shows no x-death of a stream's letters over AMQP 0-9-1: what they died of, and "
     "where, stays unknown, and a replay needs --to"

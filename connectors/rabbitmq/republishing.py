@@ -174,7 +174,7 @@ def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
     known = table.decode(block).properties
     unknown = sorted(properties.keys() - BIT.keys())
     if unknown:
-        raise UsageError(f"AMQP has no property {unknown[0]!r}")
+        raise UsageError(f"AMQP has no property {unknown[0]!r}; leave it out")
     changed = {name: value for name, value in properties.items() if known.get(name) != value}
     return edits.edit(
         block, drop_properties=known.keys() - properties.keys(), set_properties=_numbers(changed)

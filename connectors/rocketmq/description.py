@@ -30,6 +30,7 @@ def _check(place: str, broker: RocketBroker) -> None:
         raise ConfigError(
             f"{place}.verify_host = false needs ca_file: else whoever has a certificate of any public "
             "authority could pose as the broker"
+            "; add it"
         )
 
 

@@ -73,7 +73,7 @@ def target_of(record: Record, to: str) -> Target | None:
     if kind == "topic" and name:
         return Target("topic", _allowed(name))
     if to not in _TARGETS:
-        raise UsageError(f"--to {to}: RocketMQ takes origin, group, resume or topic:NAME")
+        raise UsageError(f"--to {to}: RocketMQ takes origin, group, resume or topic:NAME; choose one")
     found, wanted = _TARGETS[to]
     value = getattr(record, wanted)
     fits = to not in _FITS or _FITS[to](record.dead_letter_queue)
@@ -96,7 +96,7 @@ _FITS: Mapping[str, Callable[[str], bool]] = {
 
 def _allowed(topic: str) -> str:
     if topic in _SYSTEM or topic.startswith("RMQ_SYS_"):
-        raise UsageError(f"--to topic:{topic}: brokers take no messages for their own topics")
+        raise UsageError(f"--to topic:{topic}: brokers take no messages for their own topics; choose another")
     return topic
 
 

@@ -80,10 +80,10 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
         raise UsageError("[ledger] url is sqlite; set it to the server first, e.g. postgresql://user@host/db")
     path = own_file(store)
     if path is None or not location.is_there(path):
-        raise UsageError(f"there is no {FILE} in the archive {store.location}")
+        raise UsageError(f"there is no {FILE} in the archive {store.location}; name the archive that has one")
     location.check_named(store, path, outside)
     if not is_server(settings) and file_of(settings, store) == path:
-        raise UsageError(f"the ledger is {path} already")
+        raise UsageError(f"the ledger is {path} already; name another place")
     total = new = 0
     with closing(_written(path, settings)) as old, closing(_connected(settings, store)) as server:
         old.expire()

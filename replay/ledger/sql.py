@@ -79,7 +79,9 @@ def server_url(settings: Ledger) -> sa.URL:
         )
     if url.drivername not in DRIVERS or url.drivername == "sqlite":
         known = ("sqlite", *DRIVERS)
-        raise ConfigError(f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, known)}")
+        raise ConfigError(
+            f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, known)}; correct it"
+        )
     return url.set(drivername=DRIVERS[url.drivername], password=password_of("ledger", settings))
 
 

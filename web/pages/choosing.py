@@ -36,7 +36,9 @@ def read_filters(ask: Ask, read: Callable[[str], str]) -> dict[str, str]:
     for name in () if ask.sees_all else found.keys() & {*EQUAL, "text"}:
         whole = _SHOWN_WHOLE if name == "text" else (name,)
         if any(ask.mask({column: found[name]}) != {column: found[name]} for column in whole):
-            raise UsageError(f"{name}: what is masked is not searched for. {ask.barrier('unmask')}")
+            raise UsageError(
+                f"{name}: leave it out, as what is masked is not searched for. {ask.barrier('unmask')}"
+            )
     return found
 
 
@@ -63,7 +65,9 @@ def select_to_change(ask: Ask, chosen: Mapping[str, str]) -> Selection:
     """The same for what is done to them by others than the page, who know no text as it is shown. Raises
     UsageError."""
     if "text" in chosen and not ask.sees_all:
-        raise UsageError("text: who sees letters masked ticks those that are meant, or chooses a failure")
+        raise UsageError(
+            "text: masked letters are not chosen by it; choose a failure, or tick those that are meant"
+        )
     return select(chosen, sees_all=ask.sees_all)
 
 

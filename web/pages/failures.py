@@ -109,7 +109,7 @@ _COUNT = re.compile(r"[1-9][0-9]{0,14}")
 def _snooze(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
     letters = form.text("letters")
     if letters and not _COUNT.fullmatch(letters):
-        raise UsageError(f"{letters!r} is no number of letters")
+        raise UsageError(f"{letters!r} is no number of letters; write a number")
     until = form.text("until") or None
     return operations.snooze_failure(desk, one, until, int(letters) if letters else None, form.text("reason"))
 

@@ -124,7 +124,7 @@ def _read_number(text: str) -> int:
     if not text:
         return -1
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{text!r} is no number of a letter of the plan")
+        raise UsageError(f"{text!r} is no number of a letter of the plan; take one from the plan")
     return int(text[:12])
 
 
@@ -182,7 +182,7 @@ def _read_figure(form: Form, name: str, least: float, most: float = sys.float_in
     except ValueError:
         found = float("nan")
     if not least <= found <= most:
-        raise UsageError(f"--{name} {text}: no number that this can be")
+        raise UsageError(f"--{name} {text}: no number that this can be; write another")
     return found
 
 

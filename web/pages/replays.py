@@ -133,7 +133,7 @@ def _read_harm(text: str) -> str:
     except ValueError:
         harm = -1.0
     if not 0 <= harm <= 100:
-        raise UsageError(f"{text!r} is no percentage")
+        raise UsageError(f"{text!r} is no percentage; write a number up to 100")
     return f"{harm:g}"
 
 
