@@ -41,11 +41,8 @@ command."""
 _OF_SEVERAL = {"failures", "replay", "ledger"}
 """Those that are several commands, which they `register` themselves."""
 
-_HELP = f"""Archive, explain and replay dead-letter queues of {all_named()}.
-
-The common options may stand before or after the command.
-"""
-_EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq report. Every command has --help."
+_HELP = f"Archive, explain and replay dead-letter queues of {all_named()}."
+_EPILOG = "Start with dlq init or dlq demo. Options may stand behind the command, too."
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _OUTPUT_HELP = "table, json, jsonl or csv."
 _COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color", "--raw"}
@@ -57,6 +54,8 @@ _NO_ROOM = {
 }
 _NOWHERE = "No usable temporary directory"
 """What `tempfile` says on a host with nothing but file systems that can only be read."""
+_UNLISTED = {"install_completion", "show_completion", "help"}
+"""What is used once, as the page on installing says, and what was just typed."""
 _FILES = {"config", "file", "client_log", "body", "out", "edit", "folder"}
 """What names files, by any bytes that the file system has."""
 _COMMON_SHORT = re.compile(r"-(?=[qvco])([qv]*)(?:([co])=?(.*))?")
@@ -131,6 +130,8 @@ def command_line() -> Any:
     for name, panel in _panels().items():
         command.commands[name].rich_help_panel = panel
     _check_words(command)
+    for word in (*command.params, command.get_help_option(command.context_class(command, **_SETTINGS))):
+        word.hidden = word.name in _UNLISTED
     for each in command.commands.values():
         _shape_help(each)
     return command

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mcp(ctx: typer.Context) -> None:
-    """Serve agents by the Model Context Protocol, over stdin and stdout.
+    """Serve agents by the Model Context Protocol, over stdio.
 
     Agents read what dlq shows, masked. They propose plans, dismissals and notes, which wait for a person.
     They cannot send, pull, or ask a broker. docs/agents.md says how to connect them.

@@ -111,9 +111,7 @@ def register(app: typer.Typer) -> None:
     commands = typer.Typer(no_args_is_help=True)
     for command in (plan, approve, apply, status, check, reconcile, stop):
         commands.command()(command)
-    app.add_typer(
-        commands, name="replay", help="Send letters back, each at most once, by a plan that you see first."
-    )
+    app.add_typer(commands, name="replay", help="Send letters back, each at most once, by a plan.")
 
 
 def plan(

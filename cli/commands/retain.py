@@ -21,7 +21,7 @@ def retain(
         bool, typer.Option("--compact", help="Also write many small segments as few.")
     ] = False,
 ) -> int:
-    """Remove old replayed letters and old analyses; by default a dry run.
+    """Remove old replayed letters and analyses; a dry run by default.
 
     It never removes letters with a replay that is planned, under way, in doubt or held, nor letters that
     their broker may still deliver (copied, or of a pull that is not settled). Verdicts, plans and the ledger
