@@ -144,8 +144,8 @@ class LogReading(Reading):
     ) -> None:
         """`broker`: the kind, in words."""
         stays = (
-            f"{broker} deletes nothing on request: drained letters stay in their topic until retention takes "
-            "them; the archive remembers what it has"
+            f"{broker} deletes nothing on request: drained messages stay in their topic until retention "
+            "takes them; the archive remembers what it has"
         )
         self.snapshot: int | None = plan.offsets
         self.complete = plan.complete

@@ -30,7 +30,7 @@ _NO_PLUGIN = (
     "broker's configuration, and may the user write to queues ActiveMQ.Statistics.> and make temporary ones"
 )
 _OR_JOLOKIA = f"{NO_MANAGEMENT}; or set jolokia_url"
-_CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
+_CONSUMERS = "{} other consumer(s) take messages from this queue; a pull sees what they leave."
 _BRIDGED = (
     "this broker has bridges to others ({}): a consumer here is given their letters of the same queue, too, "
     "about 1,000 for each pull; a drain takes them, and they are no more on the others"

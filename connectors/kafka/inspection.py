@@ -11,7 +11,7 @@ from dlq.core.units import human_seconds
 _SOON = 24 * 3600
 _CHANGES = {
     "copy": "nothing: letters are read from the oldest one, and stay; no consumer group is joined",
-    "drain": "nothing: letters stay until retention takes them; only the archive's checkpoint moves on",
+    "drain": "nothing: messages stay until retention takes them; only the archive's checkpoint moves on",
 }
 _SHOWN = ("retention.ms", "retention.bytes", "cleanup.policy", "message.timestamp.type")
 _SHARE = "errors.deadletterqueue."

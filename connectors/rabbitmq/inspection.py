@@ -92,7 +92,7 @@ def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> lis
     """Sentences for the user of a pull."""
     notes = [_change_by_copy(topology, version)] if mode == "copy" else []
     if consumers:
-        notes.append(f"{_consumers(consumers)} letters from this queue too")
+        notes.append(f"{_consumers(consumers)} messages from this queue too")
     if topology.setting("single-active-consumer"):
         notes.append(SINGLE_ACTIVE)
     if topology.returns_by:
@@ -237,7 +237,7 @@ def _warnings(
         and not topology.notes,
         f"the queue holds {depth} of at most {length} letters; beyond that {beyond}": isinstance(length, int)
         and depth >= 0.8 * length,
-        f"{_consumers(consumers)} letters from this queue": consumers > 0,
+        f"{_consumers(consumers)} messages from this queue": consumers > 0,
         _PUBLISHED.format(topology.published): topology.published > 0 and not names_dead_letters(queue),
         _UNREADABLE: not rights["read"],
         "the user may not write to the default exchange: no replay to a queue is possible": not rights[

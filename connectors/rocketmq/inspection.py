@@ -16,7 +16,7 @@ _DEFAULT_HOURS = 72
 _SOON = 24 * 3600
 _CHANGES = {
     "copy": "nothing: letters are read from the oldest one, and stay",
-    "drain": "nothing: letters stay until retention takes them; only the archive's checkpoint moves on",
+    "drain": "nothing: messages stay until retention takes them; only the archive's checkpoint moves on",
 }
 
 

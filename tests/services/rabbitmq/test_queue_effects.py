@@ -345,7 +345,7 @@ def test_a_consumer_of_a_higher_priority_is_served_first(rabbit: Rabbit, kind: s
     other.basic_consume(queue, lambda *_: None, arguments={"x-priority": 5})
     rabbit.publish(queue, [b"x"] * 15)
     rabbit.wait_for(queue, 5)
-    assert "1 other consumer takes letters from this queue" in look(rabbit, queue).warnings
+    assert "1 other consumer takes messages from this queue" in look(rabbit, queue).warnings
     assert len(letters(RabbitConnector(rabbit.broker()).read(request(queue)))) == 5
 
 
