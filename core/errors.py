@@ -28,7 +28,7 @@ SAYS_WHAT_TO_DO = re.compile(
     r"\b(must be|needs exactly|(known|configured) are|did you mean)\b"
     r"|(^|[;:,.?] |\b(and|or|then) )(`?dlq \w|(if you trust it, |only )?"
     r"(add|allow|apply|approve|ask|bring|cast|check|choose|correct|cut|edit|export|free|give|grant|import|insist"
-    r"|install|leave|look|make|move|name|open|plan|pull|put|raise|remove|rename|replay|restart|run|say|set|start|stop|take|try"
+    r"|install|leave|let|look|make|move|name|open|plan|pull|put|raise|remove|rename|replay|restart|run|say|set|start|stop|take|tick|try"
     r"|unzip|upgrade|use|wait|write)\b)"
     r"|pip install|has to run",
     re.IGNORECASE,
