@@ -8,6 +8,7 @@ It proves nothing about a real broker.
 """
 
 import json
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -282,4 +283,5 @@ MEMORY = Kind(
     schemes=("memory",),
     rules="dlq.analyzers.rules.rabbitmq",
     republishing="dlq.connectors.rabbitmq.republishing",
+    writes=re.compile(r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|dlq_replay_.*"),
 )

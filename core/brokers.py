@@ -3,6 +3,7 @@
 Nothing else knows them by name.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -36,6 +37,9 @@ def all_named() -> str:
     """The brokers in a sentence."""
     *first, last = NAMES.values()
     return f"{', '.join(first)} and {last}"
+
+
+_NO_NAME = re.compile(r"(?!)")
 
 
 def _nothing(*_: Any) -> None:
@@ -111,6 +115,10 @@ class Kind:
     prints: Mapping[str, str] = field(default_factory=dict)
     """What prints its messages -> names the function (text) -> `dlq.connectors.interchange.prints.Printed`;
     the choices of `dlq import --from`."""
+
+    writes: re.Pattern[str] = _NO_NAME
+    """Names of headers and properties that its broker or its clients write, so that they say nothing of the
+    business; a masked view shows them."""
 
     why_no_text: Callable[[int], str | None] = _nothing
     """(`flags` of a record): why its body is no text, whatever its bytes look like."""

@@ -57,8 +57,7 @@ def check(settings: Settings) -> None:
     for rule in settings.rules:
         _one_of(f"rules.{rule.name}.cause", rule.cause, CAUSES)
         _one_of(f"rules.{rule.name}.advice", rule.advice, ADVICE)
-    for number, mask in enumerate(settings.mask):
-        masks.check(f"mask[{number}]", mask)
+    masks.check(settings.mask)
     for profile in settings.profiles.values():
         _check_profile(f"profiles.{profile.name}", profile)
     for state in settings.retain.states:

@@ -45,9 +45,10 @@ _NAMED: Mapping[str, type] = {
     "consumers": Consumer,
     "profiles": Profile,
 }
-_LISTED: Mapping[str, type] = {"rules": Rule, "mask": Mask}
+_LISTED: Mapping[str, type] = {"rules": Rule}
 _SINGLE: Mapping[str, type] = {
     "retain": Retain,
+    "mask": Mask,
     "ledger": Ledger,
     "replay": Replay,
     "analysis": Analysis,
@@ -80,6 +81,8 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
         if name not in _TOP:
             raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, _TOP) or _NO_SUCH_KEY}")
     values: dict[str, Any] = {"archive": _typed("archive", data.get("archive", "./archive"), str)}
+    if isinstance(data.get("mask"), list):
+        raise ConfigError(masks.OLD)
     for section, made_as in _NAMED.items():
         tables = _table(section, data.get(section, {}))
         values[section] = {
@@ -93,8 +96,7 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
         values[section] = _build(section, made_as, data.get(section, {}))
     settings = Settings(**_with_environment(values, environment or {}))
     check(settings)
-    keys = [source.key for source in settings.sources.values()]
-    return replace(settings, mask=masks.with_keys(settings.mask, keys))
+    return settings
 
 
 def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> type | None:

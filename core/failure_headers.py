@@ -421,6 +421,14 @@ def restart_by_names(names: tuple[str, ...], keep: Keep = False) -> Restart | No
 
 
 @lru_cache(maxsize=4096)
+def is_of_a_failure(name: str) -> bool:
+    """Whether a header's name is a framework's, or says by itself that it tells a failure."""
+    plain = decode_name(name)
+    is_traced = any(trace.names.fullmatch(plain) for trace in _TRACES if not trace.beside)
+    return is_traced or mark_of(name) is not None
+
+
+@lru_cache(maxsize=4096)
 def _is_of_a_failure(name: str) -> bool:
     """Whether a name that tells no failure by itself is one's beside others: error-code, failedAt."""
     words = [word for word in words_of(name) if word not in ("dlq", "first", "last")]

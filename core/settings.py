@@ -134,11 +134,10 @@ class Retain:
 
 @dataclass(frozen=True)
 class Mask:
-    """One masking rule: exactly one of the three."""
+    """What a masked view shows beside structure."""
 
-    header: str | None = None
-    json: str | None = None
-    pattern: str | None = None
+    show: tuple[str, ...] = ()
+    """header:NAME (a pattern, too), json:$.path, or a column: message_id, correlation_id, keys, key."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,7 @@ class Settings:
     consumers: Mapping[str, Consumer] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     retain: Retain = field(default_factory=Retain)
-    mask: tuple[Mask, ...] = ()
+    mask: Mask = field(default_factory=Mask)
     ledger: Ledger = field(default_factory=Ledger)
     replay: Replay = field(default_factory=Replay)
     analysis: Analysis = field(default_factory=Analysis)

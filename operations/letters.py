@@ -140,7 +140,7 @@ def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained
     with closing(open_views(desk)) as connection:
         found = letter.gather(connection, prefix)
         record_id = found["record_id"]
-        found = found if masker is None else masker.document(found)
+        found = found if masker is None else {**masker.document(found), "masked": True}
         if explained:
             steps = {"explain": _explain(desk, connection, found, record_id)}
             found |= steps if masker is None else masker.document(steps)
@@ -159,6 +159,8 @@ def _explain(
 
 def preview_body(found: Mapping[str, Any], full: bool = False) -> Preview:
     """What people are shown of a letter's body; with `full` up to 4 MiB of it."""
+    if found.get("masked"):
+        return preview(*unpack_body(found), None, full)
     kind = kind_of(found["broker_kind"])
     try:
         body, encoding = unpack_body(found, LARGEST)
@@ -176,6 +178,8 @@ def unpack_body(found: Mapping[str, Any], limit: int = _LARGEST) -> tuple[bytes,
     """A letter's body, and how it is packed where that can be streamed; what else its broker's clients pack
     is unpacked here, up to `limit` bytes. Raises ValueError."""
     body, flags = base64.b64decode(found["body_base64"] or ""), found["flags"] or 0
+    if found.get("masked"):  # its shape, which nothing has packed
+        return body, None
     kind = kind_of(found["broker_kind"])
     if packing := kind.packing(flags):
         return body, packing

@@ -42,7 +42,7 @@ def make_report(desk: Desk, wanted: ReportWanted) -> Document:
 
 
 def describe_now(desk: Desk) -> Document:
-    """How it stands: the report without letters, its `headline` (sentences, the answer first) and its `basis`
-    (what it rests on). Raises UsageError where no letters are."""
-    document = make_report(desk, ReportWanted())
+    """How it stands, masked: the report without letters, its `headline` (sentences, the answer first) and its
+    `basis` (what it rests on). Raises UsageError where no letters are."""
+    document = make_report(desk, ReportWanted(mask=True))
     return {**document, "headline": headline.sentences(document), "basis": headline.basis(document)}

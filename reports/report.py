@@ -44,7 +44,7 @@ class Narrowing(NamedTuple):
 def make(
     store: Store,
     replays: "pa.Table | None" = None,
-    masks: Sequence[Mask] | None = None,
+    mask: Mask | None = None,
     before: str | None = None,
     with_letters: bool = False,
     part: Narrowing | None = None,
@@ -55,19 +55,19 @@ def make(
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
-    `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `part` leaves
+    `mask` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `part` leaves
     all other letters out; `events` are what people said of failures; `queued` says which letters lie in
     their queues; `opened` are views of all that, which are used and closed in the place of new ones where
     neither a part nor another analysis is asked for; `settings` have what owners of consumers say.
-    `alarming` are its `counts` without letters of snoozed failures, but for those in doubt; `withheld` is
-    how much masking did not understand, and left out. Raises UsageError where no letters are.
+    `alarming` are its `counts` without letters of snoozed failures, but for those in doubt. Raises
+    UsageError where no letters are.
     """
     analysis = analyses.latest(store)
     if analysis is None and not any(manifest.rows for manifest in manifests.list_committed(store)):
         raise NoLetters("no analysis yet: run dlq analyze")
     if before is not None:
         before = _found(store, before)
-    masker = None if masks is None else Masker(masks)
+    masker = None if mask is None else Masker(mask)
     with opened or views.connect(store, replays, before=before, queued=queued) as connection:
         said = failures.lives(connection, events, now())
         lives = [{"fingerprint": one, **stands._asdict()} for one, stands in said.items()]
@@ -89,7 +89,6 @@ def make(
         _tell(document, part)
     if masker is not None:
         document = masker.document(document)
-        document["withheld"] = masker.withheld
     return document if letters is None else {**document, "sample": letters}
 
 

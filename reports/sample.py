@@ -15,7 +15,7 @@ from dlq.core.brokers import kind_of
 from dlq.core.causes import cause_in_words
 from dlq.core.documents import Document
 from dlq.reports import stack, unpacking
-from dlq.reports.body import Preview, preview
+from dlq.reports.body import preview
 from dlq.reports.letter import end_of
 from dlq.reports.masking import Masker
 from dlq.reports.summary import TOP
@@ -35,12 +35,11 @@ _TRACE = 40
 _LONG_TEXT = 4_000
 _BODY = 1_500
 _WHOLE_BODY = 2**20
-"""Masking needs a body whole: a secret cut in two is no longer found, nor a member of JSON cut in two."""
+"""The shape of JSON needs a body whole."""
 _CUT = {
     **dict.fromkeys(("exception_message", "advice_reason", "evidence", "message_id", "key"), _TEXT),
     "failure_text": _LONG_TEXT,
 }
-_WITHHELD = "withheld by --mask, which cannot see what is personal in it: the body is {}"
 
 _CHOOSE = f"""
     CREATE TEMP TABLE sample AS
@@ -126,19 +125,12 @@ def _within(budget: int, rows: list[Document]) -> list[Document]:
 def _story(row: Document, masked: bool) -> Document:
     body = base64.b64decode(row.pop("body_base64") or "")
     row.pop("properties")
-    size, kind, flags = row["body_size"] or 0, kind_of(row["broker_kind"]), row.pop("flags") or 0
+    kind, flags = kind_of(row["broker_kind"]), row.pop("flags") or 0
     said = {name: value or "" for name, value in (row["headers"] or {}).items()}
     encoding = kind.packing(flags) or unpacking.packing_of(row["content_encoding"], said)
-    shown = preview(body[:_BODY], encoding, kind.why_no_text(flags))
+    packed = (None, None) if masked else (encoding, kind.why_no_text(flags))
+    shown = preview(body[:_BODY], *packed)
     if len(body) > _BODY:
         shown = shown._replace(note=f"{shown.note}; its beginning".strip("; "))
-    if masked:
-        shown = _maskable(shown, size)
     headers = {name[:_TEXT]: value[:_TEXT] for name, value in islice(said.items(), _HEADERS)}
     return {**row, "headers": headers, "body": shown.text, "body_kind": shown.kind, "body_note": shown.note}
-
-
-def _maskable(shown: Preview, size: int) -> Preview:
-    """Masking reads text, and reads it whole; a hex dump would show what it missed."""
-    why = "no text" if shown.kind == "hex" else "too large" if size > _WHOLE_BODY else None
-    return Preview(shown.kind, _WITHHELD.format(why)) if why else shown

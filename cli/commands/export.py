@@ -28,7 +28,7 @@ def export(
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
     mask: Annotated[
-        bool, typer.Option("--mask", help="Mask personal data (built-in rules and [\\[mask]]).")
+        bool, typer.Option("--mask", help="Show structure, and content only as [mask] lists.")
     ] = False,
 ) -> None:
     """Write letters as JSONL that dlq import reads back.
@@ -40,15 +40,13 @@ def export(
     """
     from dlq.operations.interchange import export_bundle, export_letters
     from dlq.operations.selecting import Selection
-    from dlq.reports.masking import Masker, describe_withheld
+    from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
     selection = Selection(where, source, since, incident, failure)
     masker = Masker(context.settings.mask) if mask else None
     export_them = export_bundle if file.endswith(_BUNDLE) else export_letters
     count = _written(file, export_them(context.desk, selection, masker), mask)
-    if masker and masker.withheld:
-        context.complain(describe_withheld(masker.withheld))
     if file == "-":
         context.say(f"{count} letters")
     else:

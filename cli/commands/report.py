@@ -58,9 +58,7 @@ _Compare = Annotated[
 ]
 _Masked = Annotated[
     bool,
-    typer.Option(
-        "--mask", rich_help_panel=_OUTPUT, help="Mask personal data (built-in rules and [\\[mask]])."
-    ),
+    typer.Option("--mask", rich_help_panel=_OUTPUT, help="Show structure, and content only as [mask] lists."),
 ]
 
 
@@ -92,8 +90,8 @@ def report(
     """
     from dlq.operations.reporting import ReportWanted, make_report
     from dlq.operations.selecting import Selection
-    from dlq.reports import masking, thresholds
     from dlq.reports import report as reports
+    from dlq.reports import thresholds
 
     context: Context = ctx.obj
     bounds = thresholds.parse(fail_on or [])
@@ -104,8 +102,6 @@ def report(
         )
     part, with_letters = Selection(where, source, since, incident, failure), chosen in reports.WITH_LETTERS
     document = make_report(context.desk, ReportWanted(part, compare, mask, with_letters))
-    if document.get("withheld"):
-        context.complain(masking.describe_withheld(document["withheld"]))
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if not out:

@@ -17,7 +17,7 @@ def show(
         str, typer.Argument(metavar="ID", help="A record id, or 8 or more of its first digits.")
     ],
     mask: Annotated[
-        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
+        bool, typer.Option("--mask", help="Show structure, and content only as [mask] lists.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Show up to 4 MiB of the body.")] = False,
     body: Annotated[
@@ -38,7 +38,7 @@ def show(
     from dlq.archive.folder import PRIVATE
     from dlq.operations.letters import show_letter
     from dlq.reports.letter import with_readable_body
-    from dlq.reports.masking import Masker, describe_withheld
+    from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
     masker = Masker(context.settings.mask) if mask else None
@@ -47,8 +47,6 @@ def show(
         _write_body(context, letter, body, SHARED if mask else PRIVATE)
         return
     context.emit(with_readable_body(letter), lambda: _draw(context, letter, full))
-    if masker is not None and masker.withheld:
-        context.complain(describe_withheld(masker.withheld))
 
 
 def _draw(context: Context, letter: Document, full: bool) -> None:

@@ -1,5 +1,6 @@
 """What ActiveMQ Classic and Artemis bring: their settings, and what the rest of the program asks of them."""
 
+import re
 from dataclasses import dataclass, replace
 
 from dlq.core.brokers import Kind
@@ -33,6 +34,11 @@ CLASSIC = Kind(
     api="jolokia_url",
     by_tls={"stomp": "stomp+tls://", "tcp": "ssl://"},
     rules="dlq.analyzers.rules.activemq",
+    writes=re.compile(
+        r"destination|redelivered|content-(length|type)|expires|persistent|priority|timestamp|original-destination"
+        r"|original(Expiration|DeliveryMode)|dlqDeliveryFailureCause|JMSXDeliveryCount|amq-msg-type"
+        r"|transformation|_AMQ_.*|dlq_replay_.*"
+    ),
     line="dlq.connectors.activemq.interchange:classic_columns",
     prints={"activemq-console": "dlq.connectors.activemq.prints:classic"},
     readable="dlq.connectors.activemq.bodies:readable",

@@ -1,5 +1,6 @@
 """What Kafka brings: its settings, and what the rest of the program asks of it."""
 
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -72,6 +73,7 @@ KAFKA = Kind(
     rules="dlq.analyzers.rules.kafka",
     words={"poison_ack": "rejected by the consumer"},
     duplicates="in_its_queue",
+    writes=re.compile(r"__(dlq|connect|streams)\..*|dlq_replay_.*"),
     line="dlq.connectors.kafka.interchange:columns",
     keeps_letters=True,
     told="dlq.connectors.kafka.told:tell",

@@ -1,5 +1,6 @@
 """What RabbitMQ brings: its settings, and what the rest of the program asks of it."""
 
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -54,6 +55,11 @@ RABBITMQ = Kind(
     by_tls={"amqp": "amqps://"},
     rules="dlq.analyzers.rules.rabbitmq",
     words={"poison_ack": "rejected by the consumer"},  # poison acks are ActiveMQ's
+    writes=re.compile(
+        r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-deaths|x-opt-rabbitmq-.*|x-exchange"
+        r"|x-routing-key|x-stream-offset|dlq_replay_.*|content_(type|encoding)|delivery_mode|priority|timestamp"
+        r"|expiration"
+    ),
     line="dlq.connectors.rabbitmq.interchange:columns",
     prints={
         "rabbitmq-management": "dlq.connectors.rabbitmq.prints:management",

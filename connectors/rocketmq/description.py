@@ -1,5 +1,6 @@
 """What RocketMQ brings: its settings, and what the rest of the program asks of it."""
 
+import re
 from dataclasses import dataclass
 
 from dlq.core.brokers import Kind
@@ -52,6 +53,12 @@ ROCKETMQ = Kind(
     names_others=True,
     rules="dlq.analyzers.rules.rocketmq",
     duplicates="in_its_queue",
+    writes=re.compile(
+        r"msgId|queue(Id|Offset)|commitLogOffset|preparedTransactionOffset|sysFlag|flag|reconsumeTimes"
+        r"|(born|store)Timestamp|TRAN_MSG|DELAY|REAL_(TOPIC|QID)|RETRY_TOPIC|ORIGIN_(MESSAGE_ID|GROUP)|RECONSUME_TIME"
+        r"|MAX_RECONSUME_TIMES|CONSUME_START_TIME|M(IN|AX)_OFFSET|POP_CK|1ST_POP_TIME|TRANSACTION_CHECK_TIMES"
+        r"|PGROUP|WAIT|CLUSTER|MSG_REGION|TRACE_ON|DLQ_ORIGIN_(TOPIC|MESSAGE_ID)|TIMER_.*|dlq_replay_.*"
+    ),
     line="dlq.connectors.rocketmq.interchange:columns",
     prints={"rocketmq-print": "dlq.connectors.rocketmq.prints:messages"},
     packing=lambda flags: "zlib" if flags & _COMPRESSED and flags >> 8 & 7 in _ZLIB else None,

@@ -7,7 +7,6 @@ from typing import Any
 from dlq.operations.letters import preview_body
 from dlq.reports import stack
 from dlq.reports.body import preview
-from dlq.reports.masking import WITHHELD
 
 _LINES = 200
 _TEXT = 16 * 1024
@@ -25,8 +24,8 @@ def list_bodies(letter: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """How a body can be seen, the most readable first: name, kind, text."""
     body = base64.b64decode(letter["body_base64"] or "")
     shown = preview_body(letter)
-    if body == WITHHELD.encode():
-        return [("Withheld", "text", WITHHELD)]
+    if letter.get("masked"):
+        return [("Masked", shown.kind, shown.text)]
     found = [(_NAMES[shown.kind], shown.kind, shown.text)]
     if shown.kind == "json":
         found.append(("As text", "text", body[:_TEXT].decode("utf-8", "backslashreplace")))

@@ -159,7 +159,6 @@ def _show(ask: Ask, found: dict[str, Any], masker: Masker | None) -> Response:
         bodies=list_bodies(found),
         body_title=letters.describe_body(found, preview_body(found)),
         shown_plain=masker is None,
-        withheld=masker.withheld if masker else 0,
         no_plan=no_plan.get(found["replay_state"] or "", ""),
         transaction_states=TRANSACTION_STATES,
         marks=stack.MARKS,

@@ -7,6 +7,7 @@ from support.html_reports import ATTACKS, an_archive, browser, page, url
 from support.servers.axe import find_violations, read_axe
 from support.servers.chromium import Page
 
+from dlq.core.settings import Mask
 from dlq.reports import report
 
 __all__ = ["browser", "page", "url"]
@@ -76,7 +77,7 @@ def test_axe_finds_no_violation(browser: Page, url: str, axe: str, width: int, s
 def test_a_masked_report_holds_no_canary(tmp_path: Path) -> None:
     store = an_archive(tmp_path / "archive", f" {CANARY} ")
     plain, masked = (
-        report.FORMATS["html"](report.make(store, masks=m, with_letters=True)) for m in (None, ())
+        report.FORMATS["html"](report.make(store, mask=m, with_letters=True)) for m in (None, Mask())
     )
 
     assert CANARY in plain

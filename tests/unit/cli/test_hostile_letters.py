@@ -4,9 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
-import time
 import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from support.archives import letter, write_segment
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.core.record import Record
-from dlq.reports.masking import WITHHELD, Masker
 
 Dlq = Callable[..., tuple[int, str, str]]
 MAIL = b"to jane@example.com"
@@ -43,54 +40,12 @@ def packed(layers: int, body: bytes = MAIL) -> bytes:
     return body
 
 
-HOSTILE: dict[str, Callable[[], bytes]] = {
-    "packed 1,500 times": lambda: packed(1500),
-    "64 MiB": lambda: packed(1, bytes(64 * 2**20)),
-    "packed twice": lambda: packed(2, bytes(64 * 2**20)),
-}
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_a_masked_export_withholds_what_unpacks_without_end_and_says_so(dlq: Dlq, what: str) -> None:
-    start = time.process_time()
-    code, out, err = dlq([letter(1, body=HOSTILE[what]()), letter(2, body=MAIL)], "export", "--mask", "-")
-    hostile, harmless = sorted(
-        map(json.loads, out.splitlines()), key=lambda line: line["record"]["record_id"]
-    )
-    assert (code, harmless["body_text"]) == (0, "to [email]")
-    assert b64decode(hostile["body_base64"]) == WITHHELD.encode()
-    assert "1 place was withheld" in err
-    assert time.process_time() - start < 10
-
-
-def test_a_masked_letter_shows_that_its_body_is_withheld(dlq: Dlq) -> None:
-    record = letter(1, body=packed(1500))
-    code, out, _ = dlq([record], "-o", "table", "show", "--mask", record.record_id)
-    assert code == 0
-    assert WITHHELD in out
-
-
-def test_many_small_bodies_of_one_letter_share_what_may_be_unpacked() -> None:
-    body = b64encode(packed(1, b"a " * 2**20)).decode()
-    masker = Masker()
-    values = masker.document({f"{n}_base64": body for n in range(5)})
-    withheld = [b64decode(value) == WITHHELD.encode() for value in values.values()]
-    assert withheld == [False, False, True, True, True]
-    assert masker.withheld == 3
-
-
 @pytest.mark.parametrize("mask", [(), ("--mask",)])
 def test_headers_of_every_depth_are_exported(dlq: Dlq, mask: tuple[str, ...]) -> None:
     depths = [*range(850, 1010), 200_000]
     letters = [letter(n, headers={"h": "[" * depth + "]" * depth}) for n, depth in enumerate(depths)]
     code, out, err = dlq(letters, "export", *mask, "-")
     assert (code, out.count("\n")) == (0, len(depths)), err
-
-
-def test_a_run_of_beginnings_of_tokens_is_searched_once() -> None:
-    start = time.process_time()
-    Masker().text("-eyJ" * 50_000)
-    assert time.process_time() - start < 10
 
 
 MEMORY = 700 * 2**20
@@ -142,33 +97,10 @@ def test_the_whole_body_is_written_to_a_file_unpacked(dlq: Dlq, tmp_path: Path) 
 
 
 def test_a_masked_body_is_written_masked(dlq: Dlq, tmp_path: Path) -> None:
-    record = letter(1, body=packed(1))
+    record = letter(1, body=zlib.compress(MAIL), broker_kind="rocketmq", flags=1)
     assert dlq([record], "show", record.record_id, "--mask", "--body", "b.txt")[0] == 0
-    assert (tmp_path / "b.txt").read_bytes() == b"to [email]"
+    assert (tmp_path / "b.txt").read_text() == f"[masked: {len(record.body)} bytes]"
 
 
 def test_a_body_goes_to_standard_output(dlq: Dlq) -> None:
     assert dlq([letter(1, body=MAIL)], "show", letter(1).record_id, "--body", "-") == (0, MAIL.decode(), "")
-
-
-NAMES = ("cause|letters|record_id|counts", "source|dead_at|advice|state|headline", "[a-z]{5}$|^.{8}$")
-"""Patterns of `[[mask]]` that find something in names of ours."""
-
-
-@pytest.mark.parametrize("pattern", NAMES)
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(["report", "--mask", "--format", kind] for kind in ("terminal", "markdown", "html", "json")),
-        ["export", "--mask", "-"],
-        ["export", "--mask", "b.zip"],
-        ["-o", "json", "show", "--mask", letter(1).record_id],
-        ["-o", "table", "show", "--mask", "--explain", letter(1).record_id],
-    ],
-    ids=" ".join,
-)
-def test_a_pattern_masks_texts_and_no_name_of_ours(dlq: Dlq, pattern: str, command: list[str]) -> None:
-    Path("dlq.toml").write_text(f"[[mask]]\npattern = '{pattern}'\n")
-    words = [*command, "--out", "report"] if "html" in command else command
-    code, _, err = dlq([letter(1, body=MAIL)], *words)
-    assert (code, "unexpected" in err) == (0, False), err

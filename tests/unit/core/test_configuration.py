@@ -18,18 +18,6 @@ def sources(**changes: object) -> dict[str, Any]:
 @each_row(
     ("data", "place"),
     [
-        *(
-            (
-                {"mask": [{"pattern": odd}]},
-                r"mask\[0\].pattern = .* finds something in every text; write a narrower one",
-            )
-            for odd in ("", ".", r"\w+", "[a-z]+", r"\b", "$", r"(?s).*", r"\d*")
-        ),
-        ({"mask": [{"header": "x"}, {"pattern": "("}]}, r"mask\[1\].pattern = '\(' is no regular expression"),
-        ({"mask": [{"json": "card"}]}, r"mask\[0\].json = 'card' is no path"),
-        ({"mask": [{}]}, r"mask\[0\] needs exactly one of header, json, pattern"),
-        ({"mask": [{"header": "a", "pattern": "b"}]}, r"mask\[0\] needs exactly one"),
-        ({"mask": [{"patern": "b"}]}, r"unknown key 'patern' in \[mask\[0\]\]; did you mean 'pattern'"),
         ({"ledger": {"lease": "soon"}}, "ledger.lease: 'soon' is no duration"),
         ({"retain": {"max_size": "big"}}, "retain.max_size: 'big' is no size"),
         ({"profiles": {"nightly": {"max_time": "long"}}}, "profiles.nightly.max_time: 'long' is no duration"),

@@ -11,7 +11,7 @@ from support.rows import each_row
 from dlq.core import configuration
 from dlq.core.brokers import kinds
 from dlq.core.errors import ConfigError
-from dlq.core.settings import Evidence, Mask, Profile, Roles, Rule
+from dlq.core.settings import Consumer, Evidence, Profile, Roles, Rule
 
 LONGEST_LINE = 700
 DEEP: list[Any] = []
@@ -37,10 +37,10 @@ BASE: Mapping[str, Any] = {
 NAMED_BY = {"queue": "q", "topic": "t", "group": "g", "transactions": True}
 TABLES: Mapping[str, tuple[type, dict[str, Any]]] = {
     "evidence": (Evidence, {"kind": "rocketmq-dedup", "url": "redis://127.0.0.1:1/0"}),
+    "consumers": (Consumer, {"sources": ["o"]}),
     "profiles": (Profile, {}),
 }
 LISTS: Mapping[str, tuple[type, dict[str, Any]]] = {
-    "mask": (Mask, {}),
     "rules": (Rule, {"name": "r", "where": "attempts > 1", "cause": "expired"}),
 }
 
@@ -93,7 +93,7 @@ WITH_NUL: tuple[Mapping[str, Any], ...] = (
     {"sources": {"o": SOURCE}},
     {"spark": {"conf": {"x": "a\0b"}}},
     {"spark": {"conf": {"a\0b": "x"}}},
-    {"mask": [{"pattern": "a\0b"}]},
+    {"mask": {"show": ["header:a\0b"]}},
     *({"profiles": {"x": {name: ["/bin/true", "a\0b"]}}} for name in ("on_alarm", "report", "fail_on")),
     {"profiles": {"x": {"metrics": "a\0b"}}},
 )

@@ -150,15 +150,20 @@ def test_what_a_property_of_jms_cannot_be_is_refused_naming_it(kind: str, value:
 
 
 def test_what_an_edit_changes_is_shown_as_far_as_it_may_be() -> None:
-    masker = Masker((Mask(header="x-customer*"), Mask(json="$.name")))
-    before = letter(1, headers={"x-customer": "Jane Doe", "password": "one two"}, body=b'{"name": "Jane"}')
+    masker = Masker(Mask(("json:$.n", "header:x-kind")))
+    before = letter(1, headers={"x-customer": "Jane Doe", "x-kind": "a"}, body=b'{"name": "Jane"}')
     after = before._replace(
-        headers={"password": "three four", "to ann@example.com": "x"}, body=b'{"name": "Ann", "n": 1}'
+        headers={"x-kind": "b", "to ann@example.com": "x"}, body=b'{"name": "Ann", "n": 1}'
     )
     assert edits.difference(before, after, masker.document) == [
-        "header password: [token] -> [token]", "header to [email]: (none) -> x",
-        "header x-customer: [masked] -> (none)", "body: 16 -> 23 bytes", "@@ -1 +1 @@",
-        '-{"name": "[masked]"}', '+{"name": "[masked]", "n": 1}',
-    ]  # fmt: skip
+        "header [name of 18]: (none) -> text of 1",
+        "header x-customer: text of 8 -> (none)",
+        "header x-kind: a -> b",
+        "body: 16 -> 23 bytes",
+        "@@ -1 +1 @@",
+        '-{"name": "text of 4"}',
+        '+{"name": "text of 3", "n": 1}',
+    ]
     packed = before._replace(body=b"\x1f\x8b"), before._replace(body=b"\xff\xfe\xff")
-    assert edits.difference(*packed, masker.document) == ["body: 2 -> 3 bytes"]
+    shown = ["@@ -1 +1 @@", "-[masked: 2 bytes]", "+[masked: 3 bytes]"]
+    assert edits.difference(*packed, masker.document) == ["body: 2 -> 3 bytes", *shown]

@@ -15,6 +15,7 @@ from support.reporting import CANARY, EARLIER, HOSTILE, LATEST, rendered, store
 from support.rows import each_row
 
 from dlq.archive.store import LocalStore
+from dlq.core.settings import Mask
 from dlq.reports import report, terminal
 from dlq.reports.html import _script_data, _visible
 from dlq.reports.markdown import escape
@@ -43,7 +44,7 @@ def test_nothing_that_steers_a_terminal_is_in_the_text(store: LocalStore, name: 
 @pytest.mark.parametrize("name", report.FORMATS)
 def test_a_masked_report_holds_no_personal_data_in_any_format(store: LocalStore, name: str) -> None:
     assert CANARY in rendered(name, store).replace("\\", "").replace("\u2060", "")
-    assert CANARY not in rendered(name, store, masks=()).replace("\\", "").replace("\u2060", "")
+    assert CANARY not in rendered(name, store, mask=Mask()).replace("\\", "").replace("\u2060", "")
 
 
 def test_markdown_of_strangers_is_inert() -> None:
