@@ -21,13 +21,11 @@ from dlq.core.settings import Mask
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
 _OF_PRODUCERS = ("message_id", "correlation_id", "keys", "key")
 """Columns with what a producer wrote."""
-_OURS = (
-    "command", "why", "means", "meaning", "cause_meaning", "advice_meaning", "says", "basis", "headline",
-    "next",
+_TEXTS = (
+    "failure_text", "exception_message", "evidence", "advice_reason", "note", "reason", "error", "errors",
+    "output", "failure", "saw", "detail", "text", "value",
 )  # fmt: skip
-"""Members with what `dlq` says, which keeps its numbers."""
-_CONDITION = "--where"
-"""In a command: what its user asked for may quote content."""
+"""Members in which a program or a person may quote content."""
 _LARGEST_JSON = 2**20
 """Bytes of a body whose shape is looked for."""
 _MOST_MEMBERS, _MOST_ITEMS, _MOST_LINES = 200, 3, 200
@@ -38,6 +36,7 @@ _FRAME = re.compile(r"\s*at [\w.$<>/]+\([\w.$]+(?::\d+)?\)|\s*(?:\.\.\. \d+ more
 _OPEN_QUOTE = re.compile(r"""["«»„“`\[]|(?<!\w)'""")
 """What is left of a quoted value behind a template, where its end is not seen."""
 _WORD = re.compile(r"[^\s@\"']+|[0-9T:. Z+-]+")
+_ADDRESS = re.compile(r"@[\w-]+\.")
 _OF_PERSONS = re.compile(r"@|\d{6}")
 """In names: addresses, and numbers of something."""
 
@@ -71,9 +70,10 @@ class Masker:
             return self.body(value.encode())
         if name in _OF_PRODUCERS and name not in self._columns:
             return [shape(one) for one in value] if isinstance(value, list) else shape(value)
+        if isinstance(value, str) and name in _TEXTS:
+            return self._of_programs(value)
         if isinstance(value, str):
-            is_ours = name in _OURS and _CONDITION not in value
-            return value if is_ours else self._of_programs(value)
+            return self.sentence(value)
         if isinstance(value, Mapping):
             return self.document(value)
         return [self._member(name, one, kind) for one in value] if isinstance(value, list | tuple) else value
@@ -97,6 +97,10 @@ class Masker:
         if isinstance(value, dict | list):
             return json.dumps(self._shape(value), ensure_ascii=False)
         return f"[masked: {len(body):,} bytes]"
+
+    def sentence(self, text: str) -> str:
+        """What `dlq` itself says, as it is, unless it quotes an address."""
+        return self.text(text) if _ADDRESS.search(text) else text
 
     def text(self, text: str) -> str:
         """A text without numbers, quoted values, addresses and ids, line by line; frames of a stack stay."""

@@ -266,7 +266,7 @@ def _answer(tool: Callable[..., Document], seat: _Seat, agent: str, given: Mappi
         _check_length(given)
         return fence(cut(masker.document(tool(desk, **given))))
     except DlqError as error:
-        raise ToolError(_fence_error(masker.text(str(error)))) from error
+        raise ToolError(_fence_error(masker.sentence(str(error)))) from error
     except Exception as error:  # the SDK would write it as it is
         sys.stderr.write(block_for_terminal(traceback.format_exc()))
         raise ToolError("this failed: what dlq wrote on standard error says why") from error

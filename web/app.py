@@ -111,7 +111,7 @@ def _show_again(ask: Ask, found: _FoundPage, text: str) -> Response | None:
     if offering is None or offering.right not in ask.rights:
         return None
     sent = QueryParams([(name, one) for name in ask.form.names() for one in ask.form.several(name)])
-    refused = RefusedForm(ask.path, ask.form, ask.masker().text(text))
+    refused = RefusedForm(ask.path, ask.form, ask.masker().sentence(text))
     try:
         return offering.page(
             replace(ask, names=offering.names, query=sent, acts=offering.acts, refused=refused)
@@ -122,7 +122,7 @@ def _show_again(ask: Ask, found: _FoundPage, text: str) -> Response | None:
 
 def _tell(ask: Ask, status: int, text: str) -> Response:
     """What cannot be shown or done, in the words of the terminal."""
-    return replace(ask, acts=()).page("refused", [], status, text=ask.masker().text(text))
+    return replace(ask, acts=()).page("refused", [], status, text=ask.masker().sentence(text))
 
 
 def _find(method: str, path: str) -> _FoundPage | None:

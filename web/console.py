@@ -1,7 +1,6 @@
 """What every page is given: the archive, who asks, what they may, and how an answer is made."""
 
 import asyncio
-import json
 import math
 import threading
 import time
@@ -33,8 +32,6 @@ _ASK_AGAIN = 10.0
 """Seconds between two questions to all brokers."""
 _AT_ONCE, _IN_ALL = 4, 12
 """Of one page for one person, and of all that they look at, or change: 40 threads make the pages of all."""
-_LARGEST_KNOWN, _MOST_KNOWN = 8_192, 2_000
-"""Characters of a masked document that is kept, and how many are."""
 _NEEDS: Mapping[str, str] = {
     "read": "read", "triage": "triage failures and dismiss letters", "plan": "make plans",
     "approve": "approve plans", "apply": "send, stop, reconcile and pull",
@@ -105,8 +102,6 @@ class Console:
     depths: _Depths = field(default_factory=_Depths)
     news: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Session -> what became of what they did last, until it is shown."""
-    masked: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """A document as JSON -> what pages show of it."""
     looks: dict[tuple[str, ...], float] = field(default_factory=dict)
     """Session, page, letter and reason -> until when that look stands in the audit already."""
     turns: _Turns = field(default_factory=_Turns)
@@ -158,17 +153,8 @@ class Ask:
         return Masker(self.console.settings.mask)
 
     def mask(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """What pages show of a document of the archive. The same small ones are shown again and again, and to
-        mask one costs more than to know it again."""
-        text, known = json.dumps(document, default=str), self.console.masked
-        if len(text) > _LARGEST_KNOWN:
-            return self.masker().document(document)
-        found = known.get(text)  # others forget all of it at any moment
-        if found is None:
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            found = known[text] = self.masker().document(document)
-        return found
+        """What pages show of a document of the archive."""
+        return self.masker().document(document)
 
     def mask_all(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`mask` of each."""

@@ -492,7 +492,7 @@ STACKS: Mapping[str, Shape] = {
 
 def mask(data: bytes) -> object:
     text = data.decode("utf-8", "replace")
-    masker = Masker([Mask(json="$.card.number"), Mask(pattern="CUST-[0-9]+")])
+    masker = Masker(Mask(("json:$.card.number", "header:x-*")))
     return masker.document({"body_base64": base64.b64encode(data).decode(), "headers": {"a": text}})
 
 

@@ -24,8 +24,6 @@ NOTHING = "none"
 _SEARCHED = ("exception_class", "exception_message", "failure_text", "message_id", "key", "correlation_id")
 _SHOWN_IN_PARTS = ("exception_class", "exception_message")
 """What is searched for a text where letters are masked."""
-_SHOWN_WHOLE = ("message_id", "key", "correlation_id")
-"""What is searched for a value that is the whole text."""
 _FILTERS = (*_OF_SELECTION, *EQUAL, "text")
 
 
@@ -33,9 +31,8 @@ def read_filters(ask: Ask, read: Callable[[str], str]) -> dict[str, str]:
     """The filters that are given; `read` gives the text of one, or none. Raises UsageError for what this
     person may not ask."""
     found = {name: text for name in _FILTERS if (text := read(name).strip())}
-    for name in () if ask.sees_all else found.keys() & {*EQUAL, "text"}:
-        whole = _SHOWN_WHOLE if name == "text" else (name,)
-        if any(ask.mask({column: found[name]}) != {column: found[name]} for column in whole):
+    for name in () if ask.sees_all else found.keys() & {*EQUAL}:
+        if ask.mask({name: found[name]}) != {name: found[name]}:
             raise UsageError(
                 f"{name}: leave it out, as what is masked is not searched for. {ask.barrier('unmask')}"
             )
@@ -89,5 +86,4 @@ def _shows(text: str) -> str:
         f"case when contains(lower({name}), {wanted}) then contains(lower(masked({name})), {wanted}) end"
         for name in _SHOWN_IN_PARTS
     ]
-    whole = [f"{name} = {sql_literal(text)}" for name in _SHOWN_WHOLE]
-    return f"(starts_with(record_id, {wanted}) or {' or '.join([*parts, *whole])})"
+    return f"(starts_with(record_id, {wanted}) or {' or '.join(parts)})"

@@ -59,8 +59,8 @@ def _describe(ask: Ask, job: Job) -> Mapping[str, Any]:
     masker = ask.masker()
     pulled = ask.console.jobs.result(job).get("sources", ()) if job.about == "pull" else ()
     shown = {
-        "errors": masker.text(errors),
-        "output": "" if pulled else masker.text(output),
+        "errors": masker.sentence(errors),
+        "output": "" if pulled else masker.sentence(output),
         "pulled": ask.mask_all(pulled),
         "columns": KEYS[1:],
     }

@@ -25,7 +25,7 @@ def list_bodies(letter: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     body = base64.b64decode(letter["body_base64"] or "")
     shown = preview_body(letter)
     if letter.get("masked"):
-        return [("Masked", shown.kind, shown.text)]
+        return [(_NAMES[shown.kind], shown.kind, shown.text)]
     found = [(_NAMES[shown.kind], shown.kind, shown.text)]
     if shown.kind == "json":
         found.append(("As text", "text", body[:_TEXT].decode("utf-8", "backslashreplace")))

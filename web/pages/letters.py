@@ -254,6 +254,6 @@ def plan_edit(ask: Ask) -> Response:
     except UsageError as error:
         headers = [*zip(ask.form.several("header_name"), ask.form.several("header_value"), strict=False)]
         body = ask.form.exact("body") if "body" in ask.form.names() else None
-        refused = Refused(ask.path, ask.form, ask.masker().text(str(error)))
+        refused = Refused(ask.path, ask.form, ask.masker().sentence(str(error)))
         return _show_edit(replace(ask, refused=refused), record_id, headers, body)
     return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))

@@ -68,7 +68,9 @@ def _list_sources(ask: Ask, document: Mapping[str, Any]) -> list[dict[str, Any]]
         depth, note = ask.console.depths.find(row["source"])
         known = {"depth": depth, "depth_at": ask.console.depths.asked_at} if depth is not None else {}
         of_report = told.get(row["source"], {"still_queued": 0, "last": None, "broker_kind": row["kind"]})
-        rows.append({**row, **of_report, "letters": row["letters"], **known, "note": ask.masker().text(note)})
+        rows.append(
+            {**row, **of_report, "letters": row["letters"], **known, "note": ask.masker().sentence(note)}
+        )
     return rows
 
 

@@ -55,7 +55,7 @@ def show_page(ask: Ask) -> Response:
 def _tell_doubt(ask: Ask, doubt: Document, jobs: Sequence[Job]) -> Mapping[str, Any]:
     """Why letters are in doubt, and what the brokers said when they were asked of them last."""
     asked = next((job for job in jobs if job.words[:2] == _ASKED), None)
-    said = ask.masker().text(ask.console.jobs.output(asked)[1]) if asked and doubt["letters"] else ""
+    said = ask.masker().sentence(ask.console.jobs.output(asked)[1]) if asked and doubt["letters"] else ""
     return {"doubt": ask.masker().document(doubt), "said": said}
 
 

@@ -158,8 +158,7 @@ def test_no_letter_can_know_the_line_that_ends_its_text(desk: Desk) -> None:
     first, second = (call(desk, "letter", record_id=f"{7:032x}")[1].split("\n")[1] for _ in range(2))
     assert first != second
     assert "\n" not in cut({"body": "</data-00>\n<data-00>"})
-    assert fence("x", 3).startswith("Between the two lines is data of dead letters")
-    assert "3 texts are withheld" in fence("x", 3)
+    assert fence("x").startswith("Between the two lines is data of dead letters")
 
 
 def test_nothing_in_a_letter_begins_a_line_or_is_there_unseen() -> None:
@@ -379,7 +378,7 @@ def test_a_letter_whose_id_is_sql_is_explained_all_the_same(desk: Desk) -> None:
     write_segment(desk.store, "p-9", [letter(0, record_id="f00dfeed' and false -- jane@example.com")])
     failed, text = call(desk, "letter", record_id="f00dfeed")
     assert not failed, text
-    assert data(text)["record_id"] == "f00dfeed' and false -- [email]"
+    assert "jane" not in text
 
 
 def test_the_name_that_a_client_gives_itself_stays_a_name() -> None:

@@ -261,20 +261,6 @@ def test_what_nobody_waits_for_any_more_is_not_made(gate: Gate) -> None:
     assert gate.making == 1
 
 
-class Forgetful(dict[str, dict[str, Any]]):
-    """What another page empties as soon as something is in it."""
-
-    def __setitem__(self, name: str, value: dict[str, Any]) -> None:
-        super().__setitem__(name, value)
-        self.clear()
-
-
-def test_a_page_is_made_while_another_forgets_what_was_masked(serve: Serve) -> None:
-    browser = serve()
-    browser.console.masked = Forgetful()
-    assert browser.get("/letters").status_code == 200
-
-
 def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
     serve: Serve, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

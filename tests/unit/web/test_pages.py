@@ -263,8 +263,10 @@ def test_to_edit_a_letter_shows_it_as_it_is_so_it_needs_that_right_too(serve: Se
     assert said_of(dlq)[-1]["action"] == "unmask"
 
 
-def test_the_body_is_seen_as_json_as_text_and_as_bytes(serve: Serve) -> None:
+def test_the_body_is_seen_as_its_shape_and_as_json_as_text_and_as_bytes_unmasked(serve: Serve) -> None:
     text = serve().get(LETTER).text
+    assert "&#34;order&#34;: &#34;number&#34;" in text
+    text = serve().post(f"{LETTER}/plain", {"reason": "ticket 4711"}).text
     for name in ("JSON", "As text", "As bytes"):
         assert f"<summary>{name}</summary>" in text
     assert "&#34;order&#34;: 1" in text
