@@ -10,7 +10,7 @@ import logging
 import secrets
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
@@ -99,15 +99,48 @@ def letters(
     incident: str = "",
     source: str = "",
     cause: str = "",
+    advice: str = "",
+    since: Annotated[str, Field(description="24h, or a time")] = "",
+    limit: Annotated[int, Field(description="At most 50.")] = MOST_ROWS,
     after: Annotated[str, Field(description="`last` of the page before.")] = "",
 ) -> Document:
-    """Letters, the newest dead first, 50 a page."""
-    chosen = _selection(failure, incident, source, cause)
-    page = list_letters(desk, LettersWanted(chosen, limit=MOST_ROWS, after=_read_key(after)))
+    """Letters, the newest dead first. `each`: what is the same in all rows; what is empty is left out."""
+    chosen = _selection(failure, incident, source, cause, advice, since)
+    most = max(1, min(limit, MOST_ROWS))
+    page = list_letters(desk, LettersWanted(chosen, _OF_A_ROW, most, _read_key(after)))
     with closing(page.connection):
-        rows = [dict(zip(page.columns, row, strict=True)) for row in page.rows]
+        rows = [_tell_row(dict(zip(page.columns, row, strict=True))) for row in page.rows]
         last = page.last.encode().hex() if page.last and page.is_more else None
-        return {"letters": rows, "last": last, "letters_in_all": page.count()}
+        each = _find_same(rows)
+        told = [{name: one for name, one in row.items() if name not in each} for row in rows]
+        return {"each": each, "letters": told, "last": last, "letters_in_all": page.count()}
+
+
+_OF_A_ROW = (
+    "record_id", "dead_at", "source", "origin", "cause", "advice", "exception_class", "fingerprint",
+    "incident_id", "attempts", "replay_state",
+)  # fmt: skip
+_TO_THE_SECOND = 19
+"""Characters of a time."""
+
+
+def _tell_row(row: Document) -> Document:
+    died = row["dead_at"] and f"{row['dead_at'][:_TO_THE_SECOND]}Z"
+    return _without_empty({**row, "dead_at": died})
+
+
+def _without_empty(found: Mapping[str, Any]) -> Document:
+    return {name: one for name, one in found.items() if one not in (None, "", [], {})}
+
+
+def _find_same(rows: Sequence[Document]) -> Document:
+    """What all have alike, but for the id by which each is asked for."""
+    first = rows[0] if rows else {}
+    return {
+        name: one
+        for name, one in first.items()
+        if name != "record_id" and all(row.get(name) == one for row in rows)
+    }
 
 
 def _read_key(after: str) -> str | None:
@@ -120,12 +153,31 @@ def _read_key(after: str) -> str | None:
 
 
 def letter(desk: Desk, record_id: _Id) -> Document:
-    """One letter explained: the way it went, evidence, rule, verdict, advice, headers, body as text."""
+    """One letter explained: its way, evidence, rule, advice, headers, body as text. What is empty is left
+    out."""
     found = show_letter(desk, record_id, Masker(desk.settings.mask), explained=True)
-    body = preview_body(found)._asdict()
-    for name in ("body_base64", "raw_properties_base64"):
-        found.pop(name, None)
-    return {**found, "body": body}
+    steps = found.pop("explain", ())
+    spoke = [
+        _without_empty({**one, "saw": _without_empty(one["saw"]), "spoke": None})
+        for one in steps
+        if one["spoke"]
+    ]
+    told = {
+        **{name: one for name, one in found.items() if name not in _OF_NO_USE},
+        "explain": spoke,
+        "rules_that_said_nothing": len(steps) - len(spoke),
+        "body": preview_body(found)._asdict(),
+    }
+    return _without_empty(told)
+
+
+_OF_NO_USE = frozenset(
+    (
+        "body_base64", "raw_properties_base64", "body_sha256", "pull_id", "physical_id", "analysis", "mode",
+        "fingerprint_version", "flags", "queue_id", "offset", "persistent", "connection_id",
+    )
+)  # fmt: skip
+"""What an agent decides nothing by, or cannot read."""
 
 
 def query(
@@ -184,9 +236,14 @@ READING = (
 PROPOSING = (propose_plan, propose_dismissal, propose_note)
 
 
-def _selection(failure: str, incident: str, source: str, cause: str) -> Selection:
-    where = f"cause = {sql_literal(cause)}" if cause else None
-    return Selection(where, [source] if source else None, None, incident or None, failure or None)
+def _selection(
+    failure: str, incident: str, source: str, cause: str, advice: str = "", since: str = ""
+) -> Selection:
+    given = {"cause": cause, "advice": advice}
+    where = " and ".join(f"{name} = {sql_literal(value)}" for name, value in given.items() if value)
+    return Selection(
+        where or None, [source] if source else None, since or None, incident or None, failure or None
+    )
 
 
 def make_server(seat: _Seat, without: Collection[str] = ()) -> MCPServer:
@@ -301,9 +358,13 @@ def cut(found: Mapping[str, Any]) -> str:
     """A document as JSON of at most LARGEST characters: texts, names and lists that are too long end early,
     and say how much more there is. What nobody sees, or what begins a line for some reader, is an escape."""
     limits = _Limits()
-    while len(text := json_for_terminal(json.dumps(_shortened(found, limits), ensure_ascii=False))) > LARGEST:
+    while len(text := json_for_terminal(_as_json(_shortened(found, limits)))) > LARGEST:
         limits = limits.halve()
     return text
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _shortened(value: Any, limits: _Limits) -> Any:

@@ -230,6 +230,28 @@ def test_pages_of_letters_go_on_by_their_key(desk: Desk) -> None:
     assert (len(seen), len(set(seen)), page["letters_in_all"]) == (LETTERS, LETTERS, LETTERS)
 
 
+def test_a_page_of_letters_and_a_letter_are_short_and_tell_once_what_is_the_same(desk: Desk) -> None:
+    text = call(desk, "letters", failure=FAILURE)[1]
+    page = data(text)
+    assert page["each"].items() >= {"cause": "application_error", "advice": "replay"}.items()
+    assert all(one.keys() == {"record_id", "dead_at"} for one in page["letters"])
+    assert len(text) / 4 < 1_500
+    text = call(desk, "letter", record_id=page["letters"][0]["record_id"])[1]
+    assert len(text) / 4 < 900
+    assert None not in data(text).values()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "count"),
+    [({"limit": 7}, 7), ({"limit": 900}, MOST_ROWS), ({"limit": 0}, 1), ({"advice": "never"}, 0),
+     ({"since": "1970-01-01T01:40:00Z", "limit": 50}, 20)],
+)  # fmt: skip
+def test_an_agent_chooses_how_many_letters_since_when_and_by_advice(
+    desk: Desk, chosen: dict[str, Any], count: int
+) -> None:
+    assert len(data(call(desk, "letters", **chosen)[1])["letters"]) == count
+
+
 @pytest.mark.parametrize(
     "sql",
     [
