@@ -20,9 +20,11 @@ from dlq.operations.failures import assign_failure, note_failure, show_failure
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
-from dlq.replay import ledger
+from dlq.replay import ledger, planfile
 
 _MOST_IDS = 1_000
+_MOST_OPEN, _OPEN_DAYS = 20, 7
+"""Proposals of one agent at which no person has looked; older ones wait, and are not counted."""
 _LONGEST = 2_000
 """Characters of a text that an agent may leave."""
 
@@ -35,7 +37,14 @@ def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
         raise UsageError("say which letters: by ids, a failure, an incident, a source or a cause")
     if len(wanted.ids) > _MOST_IDS:
         raise UsageError(f"at most {_MOST_IDS:,} ids at once; name a failure or an incident instead")
+    _check_open(desk)
     made = make_plan(desk, wanted._replace(how=replace(wanted.how, reason=reason)), open_unasked)
+    if not made.header.letters:
+        desk.store.delete(planfile.name_of(made.header.plan))
+        why = ", ".join(f"{count:,} {name}" for name, count in made.header.left_out.items())
+        raise UsageError(
+            f"no letter would go, so there is nothing to propose; left out: {why or 'none is chosen'}"
+        )
     commands = "; ".join(f"dlq replay {action} {made.header.plan}" for action in ("approve", "apply"))
     return {**made.document, "waits_for": f"a person: {commands}"}
 
@@ -141,7 +150,24 @@ def _find(desk: Desk, failure: str) -> str:
     return str(show_failure(desk, failure)["fingerprint"])
 
 
+def _check_open(desk: Desk) -> None:
+    """Raises UsageError for an agent that has proposed much of late at which no person has looked."""
+    since = now() - _OPEN_DAYS * 86_400_000_000
+    events = ledger.events(desk.settings.ledger, desk.store)
+    approved = {one.subject for one in events if one.action == "approve"}
+    told = [one for one in events if one.action == "propose" and one.actor == desk.actor and one.at > since]
+    with closing(open_views(desk)) as connection:
+        done = [*run(connection, _DONE).rows]
+    waiting = sum(_describe(one, done).done_by is None for one in told)
+    plans = [one for one in planfile.list_makers(desk.store) if one.actor == desk.actor and one.at > since]
+    if waiting + sum(one.subject not in approved for one in plans) >= _MOST_OPEN:
+        raise UsageError(
+            f"{_MOST_OPEN} proposals of {desk.actor} wait for a person; no more may: ask one to look"
+        )
+
+
 def _propose(desk: Desk, fingerprint: str, words: Sequence[str], reason: str) -> Document:
+    _check_open(desk)
     event = make_event(now(), desk.actor, fingerprint, "propose", shlex.join(words), reason)
     with ledger.opened(desk.settings.ledger, desk.store) as book:
         book.append([event])

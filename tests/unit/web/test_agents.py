@@ -28,7 +28,7 @@ from dlq.operations.plans import PlanWanted, show_plan, why_not_apply
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
 from dlq.replay.plan import Wanted
-from dlq.web.agents import LARGEST, MOST_ROWS, PROPOSING, READING, cut, fence, make_server
+from dlq.web.agents import LARGEST, MOST_ROWS, PLAYBOOK, PROPOSING, READING, cut, fence, make_server
 
 FAILURE, OTHER = "ab" * 8, "cd" * 8
 CANARIES = ("ann.secret@example.com", "4111 1111 1111 1111", "ghp_" + "k3" * 18)
@@ -152,6 +152,15 @@ def test_what_an_agent_reads_at_every_turn_is_short(desk: Desk) -> None:
     reading = {tool.name for tool in tools if tool.annotations.read_only_hint}
     assert reading == {tool.__name__ for tool in READING}
     assert not [tool.name for tool in tools if tool.annotations.destructive_hint]
+
+
+def test_the_playbook_is_a_resource_and_stands_in_the_documentation(desk: Desk) -> None:
+    [told] = talk(desk, lambda client: client.read_resource(PLAYBOOK)).contents
+    assert told.text.startswith("---\nname: dead-letters\ndescription: ")
+    assert told.text in Path(__file__).parents[3].joinpath("docs/agents.md").read_text()
+    assert all(
+        f"`{name}`" in told.text for name in ("overview", "failure", "letters", "letter", "plan_status")
+    )
 
 
 def test_no_letter_can_know_the_line_that_ends_its_text(desk: Desk) -> None:
@@ -295,6 +304,12 @@ def test_a_plan_is_proposed_for_a_person_and_no_broker_is_asked(desk: Desk) -> N
     assert "an agent made it: a person has to run" in str(why_not_apply(desk, told["plan"]))
     states = data(call(desk, "plan_status", plan=told["plan"])[1])["states"]
     assert (states["planned"], sum(states.values())) == (9, 9)
+
+
+def test_a_plan_of_no_letters_is_no_proposal_and_leaves_no_file(desk: Desk) -> None:
+    failed, text = call(desk, "propose_plan", reason="x", failure=FAILURE, cause="expired")
+    assert (failed, "no letter would go" in text) == (True, True)
+    assert desk.store.list("plans/") == []
 
 
 def test_a_proposal_is_a_command_that_waits_and_changes_nothing(desk: Desk) -> None:

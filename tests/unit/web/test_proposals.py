@@ -12,13 +12,16 @@ from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.core.clock import now
+from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
 from dlq.operations import proposals
 from dlq.operations.desk import Desk
 from dlq.operations.failures import note_failure
-from dlq.operations.proposals import propose_dismissal, propose_note
+from dlq.operations.plans import PlanWanted
+from dlq.operations.proposals import propose_dismissal, propose_note, propose_plan
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
+from dlq.replay.plan import Wanted
 
 FAILURE, OTHER = "aa" * 16, "bb" * 16
 PAGE = f"/failures/{FAILURE}"
@@ -30,7 +33,11 @@ AGENT = name_agent("claude", "ann@host")
 def browser(serve: Serve) -> Browser:
     """Behind a proxy: ada may triage, eve may not."""
     roles = {"read": ["*"], "triage": ["ada"]}
-    return serve(enter=False, serve={"proxies": ["127.0.0.1"], "roles": roles})
+    brokers = {"shop": {"kind": "rabbitmq", "url": "amqp://u@127.0.0.1:1/"}}
+    sources = {"orders": {"broker": "shop", "queue": "orders.dlq"}}
+    return serve(
+        enter=False, serve={"proxies": ["127.0.0.1"], "roles": roles}, brokers=brokers, sources=sources
+    )
 
 
 @pytest.fixture
@@ -148,3 +155,18 @@ def test_a_proposal_of_another_failure_is_none_of_this(browser: Browser, agent: 
     assert carry_out(browser, proposal["proposal"]) == 409
     assert carry_out(browser, "no-such") == 409
     assert said(agent) == []
+
+
+def test_an_agent_has_as_many_open_proposals_as_a_person_can_look_at(browser: Browser, agent: Desk) -> None:
+    asked = [propose_note(agent, FAILURE, f"look {number}") for number in range(19)]
+    ids = [f"{number:x}" * 32 for number in range(1, 5)]
+    propose_plan(agent, PlanWanted(ids, how=Wanted(reason="mended", to="queue:orders")))
+    for propose in (
+        lambda: propose_note(agent, FAILURE, "x"),
+        lambda: propose_dismissal(agent, FAILURE, "x"),
+    ):
+        with pytest.raises(UsageError, match=f"20 proposals of {AGENT} wait for a person"):
+            propose()
+    propose_note(replace(agent, name=name_agent("another", "ann@host")), FAILURE, "look")
+    assert carry_out(browser, asked[0]["proposal"]) == 303
+    propose_note(agent, FAILURE, "look once more")
