@@ -141,20 +141,20 @@ class Agent:
                 await self.call(told["tool"], **told["arguments"])
         return found
 
-    async def answer(self) -> dict[str, tuple[str, str]]:
+    async def answer(self) -> dict[str, tuple[str | None, str | None]]:
         """Record id -> (cause, advice) of every letter."""
         await self.call("overview")
         await self.call("incidents")
         for failure in (await self.call("failures"))["failures"]:
             if isinstance(failure, dict):
                 await self.call("failure", fingerprint=failure["fingerprint"])
-        told: dict[str, tuple[str, str]] = {}
+        told: dict[str, tuple[str | None, str | None]] = {}
         after = ""
         while after is not None:
             page = await self.call("letters", after=after)
             for one in page["letters"]:
                 letter = await self.call("letter", record_id=one["record_id"])
-                told[one["record_id"]] = (letter["cause"], letter["advice"])
+                told[one["record_id"]] = (letter.get("cause"), letter.get("advice"))
             after = page["last"]
         return told
 
@@ -171,7 +171,7 @@ def _orders_in(found: Any) -> Iterator[str]:
             yield from _orders_in(value)
 
 
-async def sit(folder: Path) -> tuple[Agent, dict[str, tuple[str, str]]]:
+async def sit(folder: Path) -> tuple[Agent, dict[str, tuple[str | None, str | None]]]:
     """One agent's exam, by standard input and output as in life."""
     server = StdioServerParameters(command=DLQ[0], args=[*DLQ[1:], "mcp"], cwd=str(folder))
     async with Client(server) as client:
