@@ -7,14 +7,15 @@ goes back to the byte, order and duplicates of headers among it.
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.kafka.header_texts import bytes_of, shown_name, texts_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
-from dlq.connectors.kafka.times import times_of, why_gone, why_not_kept
+from dlq.connectors.kafka.times import Times, times_of, why_gone, why_not_kept
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Inside, Keep, Restart, mend_text, restart, restart_by_names, taken_away
 from dlq.core.kafka_headers import (
@@ -209,7 +210,8 @@ def _why_not_there(record: Record, target: Target, mirrored: Collection[str]) ->
     )
 
 
-class Told(NamedTuple):
+@dataclass(frozen=True)
+class Told:
     """What a cluster tells of a topic that is to be sent to."""
 
     settings: Mapping[str, str] | None = None
@@ -223,6 +225,11 @@ class Told(NamedTuple):
     def is_compacted(self) -> bool:
         """Whether a newer value replaces an older one of its key."""
         return "compact" in (self.settings or {}).get("cleanup.policy", "")
+
+    @cached_property
+    def times(self) -> Times:
+        """What it does with records by their own time."""
+        return times_of(self.settings)
 
 
 def preview(letter: Outgoing, told: Told) -> SendPreview:
@@ -259,7 +266,7 @@ def _harm(topic: str, told: Told) -> str | None:
         )
     if told.is_compacted:
         return f"{topic} is compacted: an old value would replace a newer one of its key"
-    return why_gone(topic, times_of(told.settings))
+    return why_gone(topic, told.times)
 
 
 _ALWAYS = str(2**63 - 1)
@@ -283,7 +290,7 @@ def _warnings(record: Record, target: Target, told: Told) -> Iterator[str]:
     if pointer != "resolved":
         yield f"sent without its headers and time: {pointer}"
     now = time.time() * 1000
-    if why := why_not_kept(target.name, times_of(told.settings), _published(record), now):
+    if why := why_not_kept(target.name, told.times, _published(record), now):
         yield f"sent with the time of the replay: {why}"
     if told.retries and _has_retried(record, target):
         narrow = " or ".join(f"topic:{name}" for name in told.retries)
