@@ -164,11 +164,13 @@ class _Tally:
 class _Candidate:
     """A letter on its way into the plan: its record, its replay, and what the verdict advises."""
 
-    __slots__ = ("advice", "letter", "record", "wrapped")
+    __slots__ = ("advice", "has_hint", "letter", "record", "wrapped")
 
     def __init__(self, record: Record, advice: str | None, letter: Letter, wrapped: str | None) -> None:
         """`wrapped`: why it is not unwrapped, though that is wanted."""
         self.record, self.advice, self.letter, self.wrapped = record, advice, letter, wrapped
+        self.has_hint: bool | None = None
+        """Of a deadline in its body; None: nobody has looked."""
 
 
 class _Planner:
@@ -241,7 +243,9 @@ class _Planner:
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
         refused = [c.letter.key for c in candidates if states.get(c.letter.key) == "refused"]
         self._back = came_back.find_among(self._store, refused, 0) if refused else set()
-        for candidate in candidates:
+        hints = deadlines.with_hints([c.record.body for c in candidates])
+        for candidate, has_hint in zip(candidates, hints, strict=True):
+            candidate.has_hint = has_hint
             reason = self._left_out(candidate, states.get(candidate.letter.key), wanted)
             if reason is not None:
                 self._tally.left_out[reason] += 1
@@ -404,7 +408,8 @@ class _Planner:
             self._tally.warn(f"left out as risky: {memory}; --unwrap leaves it: {candidate.wrapped} (--edit)")
             return "risky"
         remembered: dict[Any, str] = {"letter": f"{memory} (--unwrap or --edit changes it)"} if memory else {}
-        unless_named = {**preview.unless_named, **self._deadlines(record, preview, wanted), **remembered}
+        late = self._deadlines(candidate, record, preview, wanted)
+        unless_named = {**preview.unless_named, **late, **remembered}
         unnamed = wanted.why_unnamed(unless_named, record.record_id) if unless_named else None
         if unnamed is not None:
             self._tally.warn(f"left out as risky: {unnamed}")
@@ -415,10 +420,13 @@ class _Planner:
             self._tally.private.add(planfile.printed(letter.target))
         return None
 
-    def _deadlines(self, record: Record, preview: SendPreview, wanted: Wanted) -> Mapping[Any, str]:
+    def _deadlines(
+        self, candidate: _Candidate, record: Record, preview: SendPreview, wanted: Wanted
+    ) -> Mapping[Any, str]:
         """Why a letter goes back only if it is named: its own deadline has passed. What else its deadlines
-        mean is a warning."""
-        for deadline in deadlines.deadlines(record, preview.stripped):
+        mean is a warning. `record`: as it is sent."""
+        has_hint = candidate.has_hint if record is candidate.record else None
+        for deadline in deadlines.deadlines(record, preview.stripped, has_hint):
             said = deadlines.in_words(deadline, self._moment)
             is_late = deadline.is_known and deadlines.is_late(deadline, self._moment)
             if said and is_late and not wanted.names(record.record_id):
