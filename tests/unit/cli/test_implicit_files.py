@@ -13,7 +13,7 @@ from dlq.connectors.credentials import password_of
 from dlq.connectors.whose import why_foreign
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Ledger
-from dlq.operations.profile_run import _tell_alarm
+from dlq.operations.programs import tell_program
 
 SOMEBODY = 12_345
 TEXT = "archive = 'a'\n"
@@ -119,7 +119,7 @@ def test_a_program_that_is_named_relatively_is_run_from_one_s_own_folder_alone(h
     with pytest.raises(ConfigError, match=r"ledger\.password_command: \./pass is not run: others can write"):
         password_of("ledger", ledger)
     with pytest.raises((ConfigError, UsageError), match=r"\./pass is not run"):
-        _tell_alarm(("./pass",), {}, "30s", None)
+        tell_program(("./pass",), {}, 30)
 
 
 def test_python_imports_nothing_from_the_folder_where_it_is_started(home: Path) -> None:
