@@ -24,7 +24,7 @@ from dlq.analyzers.groups.relations import EVERY
 from dlq.analyzers.judging import JUDGED, ROW_GROUP, Part
 from dlq.analyzers.plain import Compared, compare, take_censuses, write
 from dlq.archive import analyses, parquet
-from dlq.archive.analyses import SLOTS, VERDICTS, Analysis
+from dlq.archive.analyses import IN_FILES, SLOTS, VERDICTS, Analysis
 from dlq.archive.manifests import Manifest
 from dlq.core.interpreter import rare_garbage_collection
 
@@ -253,7 +253,7 @@ def _write(asked: Asked, last: Analysis, kept: Sequence[Part], group: _Group, co
         if changed is None and rows >= ROW_GROUP:
             taken_over.append(name)
         elif changed is None or len(changed) < ROW_GROUP:
-            anew.append(_table(asked, name, VERDICTS) if changed is None else changed)
+            anew.append(_table(asked, name, IN_FILES) if changed is None else changed)
         else:
             write(asked, "verdicts", changed, number)
     if letters != sum(m.rows for m in _segments(asked, {stem for part in kept for stem in part.stems})):
@@ -312,7 +312,7 @@ def _replace_rows(
     names = _identities(look)
     if not group.new.isdisjoint(names):
         raise _TooMany
-    table = _table(asked, name, VERDICTS)
+    table = _table(asked, name, IN_FILES)
     table = _move(table, names, moved, slots)
     return len(look), table.filter(pa.array([one not in group.concluded for one in names], pa.bool_()))
 

@@ -28,7 +28,7 @@ from dlq.analyzers.letters import Group, read
 from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, judge_letters
 from dlq.analyzers.rules.frameworks import find_coordinator
 from dlq.analyzers.rules.rocketmq import Stored, read_stored, role, unique_key
-from dlq.archive.analyses import VERDICTS
+from dlq.archive.analyses import BESIDE, VERDICTS
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
 from dlq.core.brokers import kinds
@@ -69,7 +69,10 @@ _COPIED = (
     "record_id", "source", "broker", "broker_kind", "broker_node", "dead_letter_queue", "message_id", "key",
     "body_sha256", "body_size", "published_at", "dead_at", "captured_at",
 )  # fmt: skip
-JUDGED = pa.schema([*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_ADVICE, *_FURTHER, _KEYS])
+_STEM = BESIDE.field("stem")
+JUDGED = pa.schema(
+    [*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_ADVICE, *_FURTHER, _KEYS, _STEM]
+)
 """A letter after step 1."""
 
 
@@ -194,9 +197,9 @@ def _judge_share(files: _Files, terms: Terms, share: Sequence[Share], folder: st
     name = f"{folder}/{uuid4().hex}.parquet"
     tallies = [_NOTHING]
     judge = judge_letters(terms.facts)
-    groups = (group for one in share for group in _groups(files, one))
+    groups = ((group, one.stem) for one in share for group in _groups(files, one))
     with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
-        for table in _gathered(_judged(group, terms, judge) for group in groups):
+        for table in _gathered(_judged(*group, terms, judge) for group in groups):
             writer.write_table(table)
             tallies.append(_tally(table))
     kinds, transactions, suppressed, broken, times = zip(*tallies, strict=True)
@@ -260,7 +263,7 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 _Judge = Callable[[Letter], tuple[Verdict, str | None]]
 
 
-def _judged(group: Group, terms: Terms, judge: _Judge) -> pa.Table:
+def _judged(group: Group, stem: str, terms: Terms, judge: _Judge) -> pa.Table:
     found = [judge(letter) for letter in group.letters]
     pairs = list(zip(group.letters, found, strict=True))
     by_itself = [verdict for verdict, _ in found]
@@ -269,7 +272,8 @@ def _judged(group: Group, terms: Terms, judge: _Judge) -> pa.Table:
     copied = [group.table[name].cast(SEGMENT.field(name).type) for name in _COPIED]
     columns = [*_columns(by_itself, _BY_ITSELF), *_columns(advice, _ADVICE), *_columns(further, _FURTHER)]
     keys = [_keys(*one) for one in zip(group.letters, by_itself, further, strict=True)]
-    return pa.Table.from_arrays([*copied, *columns, pa.array(keys, _KEYS.type)], schema=JUDGED)
+    beside = [pa.array(keys, _KEYS.type), pa.repeat(stem, len(pairs))]
+    return pa.Table.from_arrays([*copied, *columns, *beside], schema=JUDGED)
 
 
 def _columns(found: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:

@@ -15,15 +15,15 @@ from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.groups.relations import CENSUSES
 from dlq.analyzers.judging import JUDGED, ROW_GROUP
 from dlq.analyzers.rules.rocketmq import Stored
-from dlq.archive.analyses import KEPT, TABLES, VERDICTS
+from dlq.archive.analyses import IN_FILES, KEPT, TABLES, VERDICTS
 
 FROM_FILES = tuple(name for name in Judged._fields if name in JUDGED.names)
 """Columns of judged letters that make a `Judged`."""
 COUNTED = tuple({"record_id", "dead_at", "published_at"}.union(*(
     (*census.common, *census.known) for census in CENSUSES)))  # fmt: skip
 """Those by which letters are counted."""
-SAID = tuple(name for name in VERDICTS.names if name in JUDGED.names)
-"""Those that are a verdict's."""
+SAID = tuple(name for name in IN_FILES.names if name in JUDGED.names)
+"""Those that files of verdicts hold."""
 
 
 def read_letters(table: pa.Table) -> list[Judged]:
@@ -79,7 +79,7 @@ def verdicts(changed: pa.Table, counted: Sequence[Sequence[Alike]], said: Said) 
             at = changed.column_names.index(census.column)
             column = pc.coalesce(changed[census.column], of_alike)
             changed = changed.set_column(at, census.column, column)
-    return changed.select(VERDICTS.names).cast(VERDICTS)
+    return changed.select(IN_FILES.names).cast(IN_FILES)
 
 
 def _columns_of(alike: Iterable[Alike], table: pa.Table, census: Census) -> list[pa.Array]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dlq.archive import manifests, parquet
 from dlq.archive.manifests import Manifest
 from dlq.archive.names import check_inside
-from dlq.archive.schema import FORMAT_VERSION
+from dlq.archive.schema import FORMAT_VERSION, SEGMENT
 from dlq.archive.store import LocalStore, Store, build
 from dlq.core import documents
 from dlq.core.errors import ArchiveError
@@ -58,6 +58,21 @@ VERDICTS = pa.schema(
         ("advice_reason", _S),
     ]
 )
+BESIDE = pa.schema(
+    [
+        ("stem", _S),
+        *(
+            SEGMENT.field(name)
+            for name in (
+                "broker_kind", "dead_letter_queue", "message_id", "key", "published_at", "dead_at",
+                "captured_at", "body_size",
+            )
+        ),
+    ]
+)  # fmt: skip
+"""What files of verdicts hold beside these, so that who looks at many letters needs no segment (`brief`):
+columns of the record, and in which segment it lay. An older version did not write it."""
+IN_FILES = pa.schema([*VERDICTS, *BESIDE])
 INCIDENTS = pa.schema(
     [
         ("incident_id", _S),

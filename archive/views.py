@@ -24,7 +24,7 @@ from weakref import finalize
 import duckdb
 import pyarrow as pa
 
-from dlq.archive import analyses, manifests, scratch, user_sql
+from dlq.archive import analyses, brief, manifests, scratch, user_sql
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
@@ -146,7 +146,8 @@ def _fill(
     with user_sql.guarded(connection):
         _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
         _records(connection, segments)
-        _check_rows(connection, dict(zip(segments, committed, strict=True)))
+        named = dict(zip(segments, committed, strict=True))
+        _check_rows(connection, named)
         for name, schema in analyses.TABLES.items():
             _table(connection, name, schema, tables[name])
         if before:
@@ -155,7 +156,10 @@ def _fill(
         _audit(connection, audit)
         _judged(connection, chosen.analysis if chosen else None)
         left = {files[m.stem]: out for m in committed if (out := _taken_out(m, queued)) is not None}
-        _letters(connection, _still_queued(connection, left))
+        still_queued = _still_queued(connection, left)
+        _letters(connection, still_queued)
+        verdicts = _parquet(tables["verdicts"]) if tables["verdicts"] else None
+        brief.make(connection, brief.Files(named, verdicts, chosen.analysis if chosen else ""), still_queued)
         _lock(connection, [*segments, *former, *chain.from_iterable(tables.values())])
 
 
@@ -326,15 +330,16 @@ def _letter_column(name: str) -> str:
 
 
 def _letters(connection: duckdb.DuckDBPyConnection, still_queued: str) -> None:
+    connection.execute("""
+        CREATE TEMP VIEW _states AS
+        SELECT record_id, arg_max(state, updated_at) AS replay_state FROM replays GROUP BY record_id""")
     connection.execute(f"""
         CREATE TEMP VIEW _placed AS
         SELECT {", ".join(map(_letter_column, LETTER_COLUMNS[:-1]))}, {still_queued} AS still_queued,
                r.segment_file, r.segment_row
         FROM _stored r
         LEFT JOIN _judged v ON v.record_id = r.record_id AND v.source = r.source
-        LEFT JOIN (
-            SELECT record_id, arg_max(state, updated_at) AS replay_state FROM replays GROUP BY record_id
-        ) p ON p.record_id = r.record_id""")
+        LEFT JOIN _states p ON p.record_id = r.record_id""")
     connection.execute(f"CREATE TEMP VIEW letters AS SELECT {_quoted(LETTER_COLUMNS)} FROM _placed")
     connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")
 
