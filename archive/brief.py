@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dlq.archive import analyses
 from dlq.archive.manifests import Manifest
+from dlq.archive.user_sql import guarded
 from dlq.core.text import sql_literal
 
 _OF_BOTH = ("origin_exchange", "origin_routing_key")
@@ -36,6 +37,16 @@ _SUMS = """
            sum(body_size) AS body_bytes, min(record_id) AS example,
            count(*) FILTER (still_queued) AS still_queued
     FROM _brief GROUP BY ALL"""
+_MINUTES = """
+    CREATE TEMP TABLE IF NOT EXISTS _minutes AS
+    SELECT cause, date_trunc('minute', dead_at) AS minute, count(*) AS letters FROM _brief
+    WHERE dead_at IS NOT NULL AND NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY ALL"""
+_TOLD = """
+    CREATE TEMP TABLE IF NOT EXISTS _told AS
+    SELECT source, record_id, cause, proof, also_possible, advice, exception_class, exception_message,
+           exception_family, outer_exception, origin
+    FROM verdicts WHERE record_id IN (SELECT example FROM _sums WHERE fingerprint IS NOT NULL)"""
+_MADE = {"_sums": _SUMS, "_minutes": _MINUTES, "_told": _TOLD}
 
 
 class Files(NamedTuple):
@@ -55,9 +66,8 @@ def make(connection: duckdb.DuckDBPyConnection, files: Files, still_queued: str)
         return
     connection.register("_no_brief", analyses.IN_FILES.empty_table())
     names = ", ".join(("stem", *_OF_FILES))
-    connection.execute(
-        f"CREATE TEMP VIEW _kept AS SELECT {names} FROM (FROM _no_brief UNION ALL BY NAME FROM {files.verdicts})"
-    )
+    every = f"(FROM _no_brief UNION ALL BY NAME FROM {files.verdicts})"
+    connection.execute(f"CREATE TEMP VIEW _kept AS SELECT {names} FROM {every}")
     lies = _find_whole(connection, files.segments)
     connection.register("_lies", pa.table([[*lies], [*lies.values()]], _LIES))
     rest = files.segments.keys() - set(lies.values())
@@ -70,11 +80,11 @@ def make(connection: duckdb.DuckDBPyConnection, files: Files, still_queued: str)
         {f"UNION ALL {others} WHERE segment_file IN ({_listed(rest)})" if rest else ""}""")
 
 
-def _find_whole(
-    connection: duckdb.DuckDBPyConnection, segments: Mapping[str, Manifest]
-) -> Mapping[str, str]:
+def _find_whole(connection: duckdb.DuckDBPyConnection, segments: Mapping[str, Manifest]) -> Mapping[str, str]:
     """Stem -> the file in which all its letters of then lie: that segment, or what it was compacted into."""
-    counts = connection.execute("SELECT stem, count(*) FROM _kept WHERE stem IS NOT NULL GROUP BY 1").fetchall()
+    counts = connection.execute(
+        "SELECT stem, count(*) FROM _kept WHERE stem IS NOT NULL GROUP BY 1"
+    ).fetchall()
     kept = dict(counts)
     return {
         stem: file
@@ -93,7 +103,18 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table `_sums`, unless it is there: letters that are alike in all that is counted, a row each.
+    """Make these tables, unless they are there: `_sums`, letters that are alike in all that is counted, a row
+    each; `_minutes`, how many died in each; `_told`, the verdicts of examples.
+
+    A judged record without a cause is evidence beside a letter, such as a copy of a half message: no letter.
     `died`: a broker that counts seconds says when the second began: the letter died at its end, or before it
     was captured."""
-    connection.execute(_SUMS)
+    with guarded(connection):
+        for sql in _MADE.values():
+            connection.execute(sql)
+
+
+def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
+    """Other letters are looked at from now on."""
+    for table in _MADE:
+        connection.execute(f"DROP TABLE IF EXISTS {table}")

@@ -26,7 +26,7 @@ def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
         raise UsageError(
             f"{prefix!r} is no record id; give 8 or more of its hex digits, as dlq ls shows them"
         )
-    return _only(connection, "records", "record_id", wanted, "no letter has the id {}; dlq ls lists them")
+    return _only(connection, "_brief", "record_id", wanted, "no letter has the id {}; dlq ls lists them")
 
 
 def incident(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
@@ -38,7 +38,7 @@ def incident(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
 def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
     """The fingerprint that begins so. Raises UsageError when none does, or several."""
     missing = "no letter has the fingerprint {}; dlq report lists failures"
-    return _only(connection, "letters", "fingerprint", prefix, missing)
+    return _only(connection, "_brief", "fingerprint", prefix, missing)
 
 
 def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:

@@ -52,6 +52,7 @@ LETTER_COLUMNS = (
 _OF_CHOSEN = "SEMI JOIN _chosen USING (source, record_id)"
 _NARROWED: Mapping[str, str] = {
     "_stored": _OF_CHOSEN,
+    "_brief": _OF_CHOSEN,
     "verdicts": _OF_CHOSEN,
     "verdicts_before": _OF_CHOSEN,
     "incidents": "SEMI JOIN verdicts USING (incident_id)",
@@ -299,6 +300,7 @@ def narrow(connection: duckdb.DuckDBPyConnection, checked: str) -> None:
         connection.execute(
             f"CREATE TEMP TABLE _chosen AS SELECT source, record_id FROM letters WHERE {checked}"
         )
+        brief.forget_sums(connection)
         found = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
         for (name,) in found:
             if rest := _NARROWED.get(name):
@@ -344,10 +346,35 @@ def _letters(connection: duckdb.DuckDBPyConnection, still_queued: str) -> None:
     connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")
 
 
-def newest(columns: Iterable[str], checked: str, limit: int) -> str:
-    """SQL for the letters that fulfil the `checked` condition, the last dead first; `limit` 0 is no limit."""
+def newest(
+    connection: duckdb.DuckDBPyConnection, columns: Collection[str], checked: str, limit: int = 0
+) -> user_sql.Rows:
+    """The letters that fulfil the `checked` condition, the last dead first; `limit` 0 is no limit. Raises as
+    `user_sql.run`."""
+    looked_at = "_brief" if is_brief(connection, checked, columns) else "_placed"
+    if limit and looked_at == "_placed" and is_brief(connection, checked):
+        checked = on_page(first_page(connection, limit, checked))
     end = f"LIMIT {limit}" if limit else ""
-    return f"SELECT {_quoted(columns)} FROM _placed WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}"
+    sql = f"SELECT {_quoted(columns)} FROM {looked_at} WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}"
+    return user_sql.run(connection, sql)
+
+
+def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
+    """How many letters fulfil the `checked` condition. Raises as `user_sql.run`."""
+    looked_at = "_brief" if is_brief(connection, checked) else "letters"
+    (found,) = next(user_sql.run(connection, f"SELECT count(*) FROM {looked_at} WHERE {checked}").rows)
+    return int(found)
+
+
+def is_brief(connection: duckdb.DuckDBPyConnection, checked: str, columns: Collection[str] = ()) -> bool:
+    """Whether `archive.brief` has these columns, and those that a `checked` condition is about."""
+    if not {*brief.COLUMNS}.issuperset(columns):
+        return False
+    try:
+        connection.execute(f"DESCRIBE SELECT 1 FROM _brief WHERE {checked}")
+    except duckdb.Error:
+        return False  # another column, or a mistake, of which who asks is told
+    return True
 
 
 class Position(NamedTuple):
@@ -374,11 +401,8 @@ def _before(column: str, moment: str | None, rest: str) -> str:
 
 
 def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str = "(true)") -> _Page:
-    """The `limit` last dead of the letters that fulfil a `checked` condition over the columns of Position.
-
-    The records alone say which these are, so that only they need their verdicts: with a million letters
-    that is half the time.
-    """
+    """The `limit` last dead of the letters that fulfil a `checked` condition over the columns of
+    `archive.brief`, so that no other letter is read."""
     return _page(connection, f"WHERE {checked} ORDER BY {_NEWEST_FIRST} LIMIT {limit}")
 
 
@@ -390,7 +414,7 @@ def page_of(connection: duckdb.DuckDBPyConnection, record_id: str) -> _Page:
 def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> _Page:
     page: dict[str, set[str]] = {}
     for file, record_id in user_sql.run(
-        connection, f"SELECT segment_file, record_id FROM _stored {rest}"
+        connection, f"SELECT segment_file, record_id FROM _brief {rest}"
     ).rows:
         page.setdefault(file, set()).add(record_id)
     return page

@@ -66,17 +66,19 @@ def measure(folder: str, arguments: list[str]) -> float:
 def generate(store: Store, letters: int, failures: int = 60) -> str:
     """An archive with an analysis of so many failures; returns the id of one of its letters."""
     chance = np.random.default_rng(1)
+    kinds = _failures(chance, failures)
     verdicts, stems = [], []
     for place, start in enumerate(range(0, letters, ROWS)):
         ids = [hashlib.sha256(b"%d" % n).hexdigest()[:32] for n in range(start, min(letters, start + ROWS))]
         stem = f"20261121T000000-{place:06d}"
         name = f"segments/source=orders/date=2026-11-21/{stem}.parquet"
-        store.put(name, _parquet(_segment(ids, start, chance)))
+        segment = _segment(ids, start, chance)
+        store.put(name, _parquet(segment))
         manifests.write(
             store,
             manifests.Manifest(stem, "p", "orders", "copy", name, len(ids), digest_of_ids(ids), CREATED),
         )
-        verdicts.append(_verdicts(ids, chance, failures))
+        verdicts.append(_verdicts(segment, stem, kinds[chance.integers(failures, size=len(ids))]))
         stems.append(stem)
     table = pa.concat_tables(verdicts)
     file = "analyses/20261121T010000/verdicts/part-0.parquet"
@@ -100,6 +102,8 @@ def _filled(wanted: pa.Schema, rows: int, columns: dict[str, object]) -> pa.Tabl
         value = columns.get(field.name)
         if value is None:
             return pa.nulls(rows, field.type)
+        if isinstance(value, pa.ChunkedArray):
+            return value.combine_chunks()
         return pa.array([value] * rows if isinstance(value, str | int) else value, field.type)
 
     return pa.Table.from_arrays([column(field) for field in wanted], schema=wanted)
@@ -120,18 +124,28 @@ def _segment(ids: list[str], start: int, chance: np.random.Generator) -> pa.Tabl
     return _filled(schema.SEGMENT, len(ids), columns)
 
 
-def _verdicts(ids: list[str], chance: np.random.Generator, failures: int) -> pa.Table:
-    many = len(ids)
+def _failures(chance: np.random.Generator, failures: int) -> np.ndarray:
+    """Fingerprint, cause, class and advice of each: letters of one share them."""
+    advice = ["replay", "check_first", "fix_first", "never"]
+    columns = [
+        np.array([f"{n:016x}" for n in range(failures)]),
+        chance.choice(CAUSES, failures, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05]),
+        chance.choice(CLASSES, failures),
+        chance.choice(advice, failures),
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _verdicts(segment: pa.Table, stem: str, kinds: np.ndarray) -> pa.Table:
+    fingerprint, cause, exception, advice = kinds.T
     columns: dict[str, object] = {
-        "source": "orders", "record_id": ids,
-        "cause": chance.choice(CAUSES, many, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05]),
+        "source": "orders", "record_id": segment["record_id"].to_pylist(), "cause": cause,
         "mechanism": "framework", "rule": "spring-amqp", "evidence": "x-exception-message", "attempts": 3,
-        "origin": "orders", "origin_kind": "queue", "exception_class": chance.choice(CLASSES, many),
-        "exception_message": "stock is negative",
-        "fingerprint": chance.choice([f"{n:016x}" for n in range(failures)], many),
-        "advice": chance.choice(["replay", "check_first", "fix_first", "never"], many), "laps": 0,
+        "origin": "orders", "origin_kind": "queue", "exception_class": exception, "stem": stem,
+        "exception_message": "stock is negative", "fingerprint": fingerprint, "advice": advice, "laps": 0,
+        **{name: segment[name] for name in analyses.BESIDE.names if name != "stem"},
     }  # fmt: skip
-    return _filled(analyses.VERDICTS, many, columns)
+    return _filled(analyses.IN_FILES, len(segment), columns)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.core.record import COLUMNS
 from dlq.core.suggestions import suggest
-from dlq.core.text import sql_literal
 from dlq.core.units import human_bytes
 from dlq.operations.desk import Desk
 from dlq.operations.owners import describe_owners_of
@@ -35,6 +34,10 @@ if TYPE_CHECKING:
 
 _LARGEST = 256 * 2**20
 """Bytes that a body may unpack to: what grows beyond is an attack or damage."""
+
+
+_FIRST = 1_000
+"""Of all letters that are listed, how many are sought by themselves."""
 
 
 class LettersWanted(NamedTuple):
@@ -64,23 +67,17 @@ class Letters:
 
     def count(self) -> int:
         """How many letters the selection has, on all pages."""
-        return _count(self.connection, self.condition)
+        return views.count(self.connection, self.condition)
 
 
 def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
     """One page of the letters that are selected. Raises UsageError for a condition, column or key that is
     none."""
     connection = open_views(desk)
-    selection, limit = wanted.selection, wanted.limit
-    behind = "(true)" if wanted.after is None else views.condition_behind(_read_key(wanted.after))
-    page = views.first_page(connection, limit + 1, behind) if limit and selection.is_all else None
-    condition = user_sql.condition(selection.condition(desk, connection))
-    chosen = f"{condition} AND {behind}" if page is None else views.on_page(page)
-    columns = [*wanted.columns, *(Position._fields if limit else ())]
-    found = user_sql.run(connection, views.newest(columns, chosen, limit + 1 if limit else 0))
-    letters = Letters(wanted.columns, found.rows, connection, condition)
-    if limit:
-        letters.rows = _read_page(letters, found.rows, limit)
+    condition = user_sql.condition(wanted.selection.condition(desk, connection))
+    letters = Letters(wanted.columns, iter(()), connection, condition)
+    found = _find(letters, wanted.after, (wanted.limit or _FIRST) + 1)
+    letters.rows = _read_page(letters, found, wanted.limit) if wanted.limit else _read_all(letters, found)
     return letters
 
 
@@ -88,12 +85,22 @@ def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> 
     """How many letters are named by id, else selected. Raises UsageError for a condition that is none."""
     with closing(open_views(desk)) as connection:
         condition = user_sql.condition(choose(desk, connection, ids, selection))
-        return _count(connection, condition)
+        return views.count(connection, condition)
 
 
-def _count(connection: "duckdb.DuckDBPyConnection", checked: str) -> int:
-    (count,) = next(user_sql.run(connection, f"SELECT count(*) FROM letters WHERE {checked}").rows)
-    return int(count)
+def _find(letters: Letters, after: str | None, limit: int = 0) -> Iterator[tuple[Any, ...]]:
+    """Its rows behind this key, each with a key of its own."""
+    behind = "(true)" if after is None else views.condition_behind(_read_key(after))
+    columns = [*letters.columns, *Position._fields]
+    return views.newest(letters.connection, columns, f"{letters.condition} AND {behind}", limit).rows
+
+
+def _read_all(letters: Letters, first: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The first ones are there before all are sorted."""
+    yield from list(_read_page(letters, first, _FIRST))
+    if letters.is_more:
+        letters.is_more = False
+        yield from (row[: len(letters.columns)] for row in _find(letters, letters.last))
 
 
 def _read_page(letters: Letters, rows: Iterator[tuple[Any, ...]], limit: int) -> Iterator[tuple[Any, ...]]:
@@ -138,20 +145,20 @@ def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained
     what to do next; with `explained` which rules looked at it, what each saw, and what follows. Raises
     UsageError for none or several."""
     with closing(open_views(desk)) as connection:
-        found = letter.gather(connection, prefix)
-        record_id = found["record_id"]
+        record_id = short_ids.record_id(connection, prefix)
+        lies = views.on_page(views.page_of(connection, record_id))
+        found = letter.gather(connection, record_id, lies)
         found = found if masker is None else {**masker.document(found), "masked": True}
         if explained:
-            steps = {"explain": _explain(desk, connection, found, record_id)}
+            steps = {"explain": _explain(desk, connection, found, lies)}
             found |= steps if masker is None else masker.document(steps)
     return found | {"owners": describe_owners_of(found, desk.settings)}
 
 
 def _explain(
-    desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document, record_id: str
+    desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document, lies: str
 ) -> list[Document]:
-    where = f"record_id = {sql_literal(record_id)}"
-    row = next(views.segment_rows(connection, where, ["record_id"])).to_pylist()[0]
+    row = next(views.segment_rows(connection, lies, ["record_id"])).to_pylist()[0]
     place = Place(row["record_id"], row["stem"], row["row"])
     (record,) = Loader(desk.store, COLUMNS).records([place])
     return explain.gather(found, record, topology.facts(desk.store, desk.settings))

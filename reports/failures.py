@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlq.analyzers.rules.exceptions import template
+from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.causes import cause_in_words
 from dlq.core.clock import from_iso, iso
@@ -24,28 +25,22 @@ COLUMNS = (
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
 the first of them died; `origins` all queues in which they did; `until`, `note`, `changed_by` and `changed_at`
 as `core.failures.Life` has them."""
-_LATEST = """CASE WHEN epoch_us(dead_at) % 1000000 = 0
-    THEN greatest(dead_at, least(dead_at + INTERVAL 999999 MICROSECONDS, captured_at)) ELSE dead_at END"""
-"""A broker that counts seconds says when the second began: the letter died at its end, or before it was
-captured."""
-_DIED = f"max(coalesce({_LATEST}, published_at, captured_at))"
-# A judged record without a cause is evidence beside a letter, no letter.
-_COUNTS = "replay_state IS DISTINCT FROM 'dismissed' AND NOT (cause IS NULL AND rule IS NOT NULL)"
+_COUNTS = "replay_state IS DISTINCT FROM 'dismissed' AND is_letter"
 _WAITS = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"
 _SQL = f"""
     WITH found AS (
-        SELECT fingerprint, count(*) AS letters, count(*) FILTER ({_WAITS}) AS waiting,
-               min(dead_at) AS first, max(dead_at) AS last, {_DIED} AS died,
-               min(dead_at) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
+        SELECT fingerprint, sum(letters)::BIGINT AS letters,
+               coalesce(sum(letters) FILTER ({_WAITS}), 0)::BIGINT AS waiting,
+               min(first) AS first, max(last) AS last, max(died) AS died,
+               min(first) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
                list_sort(list(DISTINCT origin) FILTER (origin IS NOT NULL)) AS origins,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
-               min(record_id) AS example, arg_min(source, record_id) AS lies_in,
-               bool_or(proof = 'likely') AS likely
-        FROM letters
+               min(example) AS example, arg_min(source, example) AS lies_in, bool_or(likely) AS likely
+        FROM _sums
         WHERE fingerprint IS NOT NULL AND {_COUNTS} GROUP BY 1)
     SELECT found.*, v.cause, if(likely, 'likely', v.proof) AS proof, v.advice, v.exception_class,
            v.exception_message, v.outer_exception, v.origin
-    FROM found JOIN _judged v ON v.record_id = found.example AND v.source = found.lies_in"""
+    FROM found JOIN _told v ON v.record_id = found.example AND v.source = found.lies_in"""
 
 
 def states(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> Mapping[str, State]:
@@ -57,8 +52,9 @@ def lives(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now:
     """Fingerprint -> the life of that failure, of those that somebody spoke of."""
     said_of = by_fingerprint(events)
     sql = f"""
-        SELECT fingerprint, count(*), epoch_us({_DIED}) FROM letters
+        SELECT fingerprint, sum(letters)::BIGINT, epoch_us(max(died)) FROM _sums
         WHERE fingerprint IN (SELECT unnest(?)) AND {_COUNTS} GROUP BY 1"""
+    brief.sum_up(connection)
     found = run(connection, sql, [list(said_of)]).rows if said_of else ()
     deaths = {fingerprint: Deaths(letters, died) for fingerprint, letters, died in found}
     return {one: life(said, deaths.get(one, Deaths()), now) for one, said in said_of.items()}
@@ -66,8 +62,9 @@ def lives(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now:
 
 def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]:
     """Source -> when the first of its letters died that wait, in microseconds since the epoch."""
+    brief.sum_up(connection)
     sql = f"""
-        SELECT source, epoch_us(min(dead_at)) FROM letters
+        SELECT source, epoch_us(min(first)) FROM _sums
         WHERE {_WAITS} AND {_COUNTS} GROUP BY 1"""
     return {source: died for source, died in run(connection, sql).rows if died is not None}
 
@@ -76,6 +73,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now
     """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
     one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says
     when it died was alive when it was published; of one that says neither, the capture is what is known."""
+    brief.sum_up(connection)
     known = {row["fingerprint"]: row for row in run(connection, _SQL).objects()}
     said_of = by_fingerprint(events)
     rows = [_row(one, known.get(one, {}), said_of.get(one, ()), now) for one in {**known, **said_of}]

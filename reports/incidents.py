@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.documents import Document
 from dlq.core.failures import ORDER, State
@@ -22,23 +23,25 @@ _NEW, _RESOLVED = ORDER.index("new"), ORDER.index("resolved")
 _SQL = f"""
     WITH lives AS (SELECT unnest(?::VARCHAR[]) AS fingerprint, unnest(?::INTEGER[]) AS rank),
     hit AS (
-        SELECT incident_id, count(*)::BIGINT AS size, count(DISTINCT fingerprint)::BIGINT AS failures,
-               coalesce(bool_or(dead_at IS NOT NULL
-                   OR record_id IN (SELECT record_id FROM client_log)), false) AS dated,
+        SELECT incident_id, sum(letters)::BIGINT AS size, count(DISTINCT fingerprint)::BIGINT AS failures,
+               bool_or(undated < letters) OR incident_id IN (
+                   SELECT incident_id FROM _brief WHERE incident_id IS NOT NULL
+                   AND record_id IN (SELECT record_id FROM client_log WHERE record_id IS NOT NULL)) AS dated,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
-               count(*) FILTER (coalesce(replay_state, 'planned') IN ('planned', 'returned', 'refused'))
+               coalesce(sum(letters) FILTER (
+                   coalesce(replay_state, 'planned') IN ('planned', 'returned', 'refused')), 0)::BIGINT
                    AS waiting,
                coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services,
                min(coalesce(rank, {_NEW})) AS rank
-        FROM letters LEFT JOIN lives USING (fingerprint) WHERE incident_id IS NOT NULL GROUP BY 1),
+        FROM _sums LEFT JOIN lives USING (fingerprint) WHERE incident_id IS NOT NULL GROUP BY 1),
     failures AS (
-        SELECT incident_id, count(*) AS letters, min(record_id) AS example
-        FROM letters WHERE incident_id IS NOT NULL GROUP BY incident_id, fingerprint),
+        SELECT incident_id, sum(letters) AS letters, min(example) AS example
+        FROM _sums WHERE incident_id IS NOT NULL GROUP BY incident_id, fingerprint),
     most AS (
         SELECT incident_id, arg_max(example, row(letters, example)) AS example FROM failures GROUP BY 1),
     told AS (
         SELECT DISTINCT ON (record_id) record_id, cause, proof, origin, exception_class, exception_message
-        FROM verdicts WHERE record_id IN (SELECT example FROM most) ORDER BY record_id, source)
+        FROM _told WHERE record_id IN (SELECT example FROM most) ORDER BY record_id, source)
     SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id, dated), told.* EXCLUDE (record_id),
            hit.dated AND i.start IS NOT NULL AND i."end" IS NOT NULL AS dated
     FROM incidents i JOIN hit ON hit.incident_id = i.incident_id
@@ -55,6 +58,7 @@ def gather(
     are all resolved or snoozed. `most` 0: all. `states`: how failures stand that somebody spoke of;
     `state` of an incident is that of its failures which needs a person first."""
     ranks = [ORDER.index(state) for state in states.values()]
+    brief.sum_up(connection)
     found = run(connection, _SQL + (f" LIMIT {most}" if most else ""), [list(states), ranks])
     return [{**row, "state": ORDER[row.pop("rank")]} for row in found.objects()]
 

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlq.archive import short_ids
 from dlq.archive.user_sql import list_objects
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.documents import Document
@@ -19,15 +18,14 @@ if TYPE_CHECKING:
 _LISTED = 20
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
-    """The letter that `prefix` (8 or more of its id's digits) addresses: its columns, what belongs to it, and
-    what to do next. `body` and `raw_properties` are base64. Raises UsageError for none or several."""
-    record_id = short_ids.record_id(connection, prefix)
-    sql = """
-        SELECT * EXCLUDE (body, raw_properties), base64(body) AS body_base64,
+def gather(connection: "duckdb.DuckDBPyConnection", record_id: str, lies: str) -> Document:
+    """The letter of this id: its columns, what belongs to it, and what to do next. `body` and
+    `raw_properties` are base64. `lies`: where, as a condition (`views.on_page`)."""
+    sql = f"""
+        SELECT * EXCLUDE (body, raw_properties, segment_file, segment_row), base64(body) AS body_base64,
                base64(raw_properties) AS raw_properties_base64
-        FROM letters WHERE record_id = ?"""
-    letter = list_objects(connection, sql, [record_id])[0]  # an export that was imported here lies here twice
+        FROM _placed WHERE {lies}"""
+    letter = list_objects(connection, sql)[0]  # an export that was imported here lies here twice
     letter |= {
         "cause_meaning": CAUSES.get(letter["cause"] or ""),
         "advice_meaning": ADVICE.get(letter["advice"] or ""),
@@ -45,7 +43,7 @@ def _duplicates(connection: "duckdb.DuckDBPyConnection", record_id: str, group: 
     if group is None:
         return []
     sql = f"""
-        SELECT record_id, source, dead_at, replay_state FROM letters
+        SELECT record_id, source, dead_at, replay_state FROM _brief
         WHERE duplicate_group = ? AND record_id <> ? ORDER BY dead_at LIMIT {_LISTED}"""
     return list_objects(connection, sql, [group, record_id])
 

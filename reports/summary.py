@@ -1,7 +1,7 @@
 """The numbers of a report, as one JSON-able document: every format renders this and nothing else.
 
-DuckDB counts, over the views; no letter is loaded into Python. One pass groups the letters into a
-small table of facts, from which the rest is summed up.
+DuckDB counts, over the views; no letter is loaded into Python. One pass groups the letters (`archive.brief`)
+into a small table of facts, from which the rest is summed up.
 """
 
 import shlex
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlq.archive import brief
 from dlq.archive.analyses import Analysis
 from dlq.archive.user_sql import list_objects, run
 from dlq.core.causes import ADVICE, CAUSES, cause_in_words
@@ -111,19 +112,12 @@ TOP = 10
 _WAITING = "'none', 'planned', 'returned', 'refused'"
 """States of letters that did not go back and may still."""
 _FACTS = """
-    CREATE OR REPLACE TEMP TABLE facts AS
-    SELECT source, broker_kind, coalesce(cause, 'no_verdict') AS cause,
-           coalesce(advice, 'no_verdict') AS advice, fingerprint,
-           coalesce(proof = 'likely', false) AS likely,
-           coalesce(replay_state, 'none') AS replay_state,
-           time_bucket(to_seconds({step}), dead_at, {origin}) AS bucket, count(*) AS letters,
-           min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
-           sum(body_size) AS body_bytes, min(record_id) AS example,
-           count(*) FILTER (still_queued) AS still_queued
-    FROM letters WHERE NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY ALL"""
-# A judged record without a cause is evidence beside a letter (the copies of a half message, say), no letter.
+    CREATE OR REPLACE TEMP VIEW facts AS
+    SELECT * REPLACE (coalesce(cause, 'no_verdict') AS cause, coalesce(advice, 'no_verdict') AS advice,
+                      coalesce(replay_state, 'none') AS replay_state)
+    FROM _sums WHERE is_letter"""
 _SPAN = """
-    SELECT count(*), epoch(min(dead_at)), epoch(max(dead_at)) FROM records"""
+    SELECT coalesce(sum(letters), 0)::BIGINT, epoch(min(first)), epoch(max(last)) FROM _sums"""
 _CAUSES = """
     SELECT cause, sum(letters)::BIGINT AS letters,
            coalesce(sum(letters) FILTER (likely), 0)::BIGINT AS likely, min(first) AS first,
@@ -166,7 +160,7 @@ _FINGERPRINTS = f"""
     SELECT top.* EXCLUDE (lies_in, place, likely), v.cause, if(likely, 'likely', v.proof) AS proof,
            v.also_possible, v.advice, v.exception_class, v.exception_message,
            v.exception_family, v.outer_exception, v.origin
-    FROM top JOIN _judged v ON v.record_id = top.example AND v.source = top.lies_in
+    FROM top JOIN _told v ON v.record_id = top.example AND v.source = top.lies_in
     ORDER BY place, letters DESC, top.fingerprint"""
 _LIVES = """
     CREATE OR REPLACE TEMP TABLE lives AS
@@ -200,7 +194,7 @@ _HOW_MANY = """
            (SELECT epoch(min(first) FILTER (replay_state NOT IN ('confirmed', 'dismissed'))) FROM facts)
                AS oldest
     FROM incidents
-    WHERE incident_id IN (SELECT incident_id FROM letters WHERE replay_state IS DISTINCT FROM 'dismissed')"""
+    WHERE incident_id IN (SELECT incident_id FROM _sums WHERE replay_state IS DISTINCT FROM 'dismissed')"""
 _LISTS: Mapping[str, str] = {
     "causes": _CAUSES,
     "sources": _SOURCES,
@@ -225,9 +219,9 @@ def gather(
     `oldest` when the first of those died that did not go back, and are not dismissed (in `counts`: its age);
     Times are ISO 8601, UTC.
     """
+    brief.sum_up(connection)
     (total, first, last) = next(run(connection, _SPAN).rows)
-    step = timeline.step_seconds(first, last)
-    list(run(connection, _FACTS.format(step=step, origin=timeline.ORIGIN)).rows)
+    list(run(connection, _FACTS).rows)
     told = [[row[name] for row in lives] for name in ("fingerprint", "state", "owner")]
     list(run(connection, _LIVES, told).rows)
     document: Document = {
@@ -238,7 +232,7 @@ def gather(
         "last": None if last is None else iso(int(last * 1_000_000)),
         **{name: list_objects(connection, sql) for name, sql in _LISTS.items()},
         "incidents": incidents.gather(connection, TOP, {row["fingerprint"]: row["state"] for row in lives}),
-        "timeline": timeline.gather(connection, first, last, step),
+        "timeline": timeline.gather(connection, first, last),
         "client_log": analysis.extra.get("client_log") if analysis else None,
     }
     judged = list_objects(connection, _JUDGED)

@@ -18,9 +18,10 @@ _MOST_STEPS = 60
 ORIGIN = "timestamptz '2000-01-03 00:00:00+00'"
 """A Monday, so that weeks begin where people expect it."""
 _ORIGIN_EPOCH = 946_857_600
-_SQL = """
-    SELECT epoch(bucket)::BIGINT AS start, cause, sum(letters)::BIGINT AS letters FROM facts
-    WHERE bucket IS NOT NULL GROUP BY ALL ORDER BY ALL"""
+_SQL = f"""
+    SELECT epoch(time_bucket(to_seconds(?), minute, {ORIGIN}))::BIGINT AS start,
+           coalesce(cause, 'no_verdict') AS cause, sum(letters)::BIGINT AS letters FROM _minutes
+    GROUP BY ALL ORDER BY ALL"""
 
 
 def step_seconds(first: float | None, last: float | None) -> int:
@@ -30,11 +31,12 @@ def step_seconds(first: float | None, last: float | None) -> int:
 
 
 def gather(
-    connection: "duckdb.DuckDBPyConnection", first: float | None, last: float | None, step: int
+    connection: "duckdb.DuckDBPyConnection", first: float | None, last: float | None
 ) -> dict[str, Any]:
     """`{step_seconds, buckets: [{start, letters, causes: {cause: n}}]}`; empty steps are there, with 0."""
+    step = step_seconds(first, last)
     found: dict[int, dict[str, int]] = {}
-    for start, cause, letters in run(connection, _SQL).rows:
+    for start, cause, letters in run(connection, _SQL, [step]).rows:
         found.setdefault(start, {})[cause] = letters
     starts: Sequence[int] = ()
     if first is not None and last is not None:
@@ -49,11 +51,11 @@ def gather(
 def count_deaths(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[dict[str, Any]]:
     """`[{start, letters, share}]` of one failure, `share` of the most in any step; steps with none are left
     out."""
-    span = "SELECT epoch(min(dead_at)), epoch(max(dead_at)) FROM letters WHERE fingerprint = ?"
+    span = "SELECT epoch(min(dead_at)), epoch(max(dead_at)) FROM _brief WHERE fingerprint = ?"
     ((first, last),) = run(connection, span, [fingerprint]).rows
     sql = f"""
         SELECT time_bucket(to_seconds({step_seconds(first, last)}), dead_at, {ORIGIN}) AS start, count(*)
-        FROM letters WHERE fingerprint = ? AND dead_at IS NOT NULL GROUP BY ALL ORDER BY ALL"""
+        FROM _brief WHERE fingerprint = ? AND dead_at IS NOT NULL GROUP BY ALL ORDER BY ALL"""
     found = list(run(connection, sql, [fingerprint]).rows)
     most = max((letters for _start, letters in found), default=1)
     return [{"start": start, "letters": letters, "share": letters / most} for start, letters in found]
