@@ -31,15 +31,16 @@ _SUMS = """
            replay_state, coalesce(proof = 'likely', false) AS likely,
            NOT (cause IS NULL AND rule IS NOT NULL) AS is_letter, count(*) AS letters,
            min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
-           max(coalesce(CASE WHEN epoch_us(dead_at) % 1000000 = 0
-               THEN greatest(dead_at, least(dead_at + INTERVAL 999999 MICROSECONDS, captured_at))
-               ELSE dead_at END, published_at, captured_at)) AS died,
+           max(CASE WHEN dead_at IS NULL THEN epoch_us(coalesce(published_at, captured_at))
+               WHEN epoch_us(dead_at) % 1000000 = 0
+               THEN greatest(epoch_us(dead_at), least(epoch_us(dead_at) + 999999, epoch_us(captured_at)))
+               ELSE epoch_us(dead_at) END) AS died,
            sum(body_size) AS body_bytes, min(record_id) AS example,
            count(*) FILTER (still_queued) AS still_queued
     FROM _brief GROUP BY ALL"""
 _MINUTES = """
     CREATE TEMP TABLE IF NOT EXISTS _minutes AS
-    SELECT cause, date_trunc('minute', dead_at) AS minute, count(*) AS letters FROM _brief
+    SELECT cause, floor(epoch(dead_at) / 60)::BIGINT AS minute, count(*) AS letters FROM _brief
     WHERE dead_at IS NOT NULL AND NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY ALL"""
 _TOLD = """
     CREATE TEMP TABLE IF NOT EXISTS _told AS

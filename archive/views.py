@@ -288,6 +288,11 @@ def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> Non
         ORDER BY 1""")
 
 
+def say(connection: duckdb.DuckDBPyConnection, audit: pa.Table) -> None:
+    """Let the view `audit` show what people said by now."""
+    _given(connection, "_said", audit)
+
+
 def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None) -> None:
     """Verdicts with the `analysis` that they are from."""
     told = "NULL" if analysis is None else sql_literal(analysis)

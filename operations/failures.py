@@ -15,7 +15,7 @@ from dlq.operations.connecting import warn_of_ledger
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
 from dlq.replay import ledger
-from dlq.reports.failures import COLUMNS, Row, alike, find, gather
+from dlq.reports.failures import COLUMNS, Row, alike, find, find_all, gather, tell
 
 _LONGEST = 2_000
 _OF_OTHERS = ("fingerprint", "state", "owner", "waiting", "letters", "cause", "origins")
@@ -28,6 +28,17 @@ def list_failures(desk: Desk, states: Collection[str] = (), owner: str | None = 
     that is none."""
     check_states(states)
     return choose_failures(_gather(desk), states, owner)
+
+
+def find_failures(desk: Desk) -> list[Row]:
+    """All failures, as if nobody had spoken of any: what `tell_failures` begins with."""
+    with closing(open_views(desk)) as connection:
+        return find_all(connection)
+
+
+def tell_failures(desk: Desk, found: Sequence[Row]) -> list[Row]:
+    """All failures as `list_failures` has them; of those that nobody spoke of nothing is worked out anew."""
+    return tell(found, _read_events(desk), now())
 
 
 def check_states(states: Collection[str]) -> None:

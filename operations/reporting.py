@@ -29,7 +29,7 @@ def make_report(desk: Desk, wanted: ReportWanted) -> Document:
     opened = desk.views if selection.is_all and wanted.compare is None else None
     return report.make(
         desk.store,
-        read_replays(desk),
+        None if opened else read_replays(desk),
         desk.settings.mask if wanted.mask else None,
         wanted.compare,
         wanted.with_letters,

@@ -46,12 +46,14 @@ def open_views(
 ) -> "duckdb.DuckDBPyConnection":
     """A read-only connection over the archive and the ledger. The view `audit` has who made plans only
     `with_plans`, each of which is a file to read. `memory` is for those who are many."""
-    from dlq.archive.views import MEMORY, connect
+    from dlq.archive.views import MEMORY, connect, say
     from dlq.replay import planfile, still_queued
 
-    if desk.views is not None:
-        return desk.views
     plans = planfile.list_makers(desk.store) if with_plans else ()
+    if desk.views is not None:
+        if with_plans:
+            say(desk.views, _make_audit([*read_events(desk), *plans]))
+        return desk.views
     known = read_replays(desk)  # first: it warns of a password in the clear
     queued = still_queued.find_queued(desk.store, desk.settings)
     said = _make_audit([*read_events(desk), *plans])

@@ -7,7 +7,7 @@ from dlq.analyzers.rules.exceptions import template
 from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.causes import cause_in_words
-from dlq.core.clock import from_iso, iso
+from dlq.core.clock import iso
 from dlq.core.failures import ORDER, Deaths, Event, Life, State, by_fingerprint, life
 from dlq.core.suggestions import find_by_prefix
 from dlq.core.text import list_names
@@ -52,7 +52,7 @@ def lives(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now:
     """Fingerprint -> the life of that failure, of those that somebody spoke of."""
     said_of = by_fingerprint(events)
     sql = f"""
-        SELECT fingerprint, sum(letters)::BIGINT, epoch_us(max(died)) FROM _sums
+        SELECT fingerprint, sum(letters)::BIGINT, max(died) FROM _sums
         WHERE fingerprint IN (SELECT unnest(?)) AND {_COUNTS} GROUP BY 1"""
     brief.sum_up(connection)
     found = run(connection, sql, [list(said_of)]).rows if said_of else ()
@@ -73,16 +73,27 @@ def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now
     """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
     one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says
     when it died was alive when it was published; of one that says neither, the capture is what is known."""
+    return tell(find_all(connection), events, now)
+
+
+def find_all(connection: "duckdb.DuckDBPyConnection") -> list[Row]:
+    """Every failure that has letters, as if nobody had spoken of any."""
     brief.sum_up(connection)
-    known = {row["fingerprint"]: row for row in run(connection, _SQL).objects()}
+    return [_row(row["fingerprint"], row, (), 0) for row in run(connection, _SQL).objects()]
+
+
+def tell(found: Sequence[Row], events: Sequence[Event], now: int) -> list[Row]:
+    """`gather` of what `find_all` found: those that somebody spoke of are told anew."""
+    known = {row["fingerprint"]: row for row in found}
     said_of = by_fingerprint(events)
-    rows = [_row(one, known.get(one, {}), said_of.get(one, ()), now) for one in {**known, **said_of}]
+    told = {one: _row(one, known.get(one, {}), said, now) for one, said in said_of.items()}
+    rows = {**known, **told}.values()
     return sorted(rows, key=lambda row: (ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]))
 
 
 def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now: int) -> Row:
     letters = seen.get("letters", 0)
-    stands = life(events, Deaths(letters, from_iso(seen.get("died") or "")), now)
+    stands = life(events, Deaths(letters, seen.get("died")), now)
     told = {
         **seen,
         **stands._asdict(),
@@ -94,7 +105,7 @@ def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now
         "changed_by": stands.actor,
         "changed_at": None if stands.changed_at is None else iso(stands.changed_at),
     }
-    more = {"broker_kinds": seen.get("broker_kinds", []), "events": events}
+    more = {"broker_kinds": seen.get("broker_kinds", []), "events": events, "died": seen.get("died")}
     return {**{name: told.get(name) for name in COLUMNS}, **more}
 
 

@@ -17,7 +17,7 @@ from dlq.core.errors import NoLetters, UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Mask, Settings
 from dlq.core.suggestions import find_by_prefix, suggest
-from dlq.core.text import json_for_terminal, sql_literal
+from dlq.core.text import json_for_terminal
 from dlq.reports import compare, failures, owners, retention, sample, summary
 from dlq.reports.files import write_text
 from dlq.reports.masking import Masker
@@ -76,15 +76,12 @@ def make(
         document = summary.gather(connection, analysis, lives)
         document["retention"] = retention.gather(connection, store)
         document["owners"] = owners.gather(connection, settings or Settings())
+        asleep = [row["fingerprint"] for row in lives if row["state"] == "snoozed"]
+        document["alarming"] = summary.count_awake(connection, asleep) if asleep else document["counts"]
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         letters = sample.gather(connection, masker, _named(document)) if with_letters else None
     document["losses"] = [loss.as_json() for loss in losses.open_ones(store)]
-    document["alarming"] = document["counts"]
-    if asleep := [row["fingerprint"] for row in lives if row["state"] == "snoozed"]:
-        with views.connect(store, replays) as connection:
-            views.narrow(connection, _awake(asleep, part.condition(connection) if part else None))
-            document["alarming"] = summary.gather(connection, analysis, lives)["counts"]
     if part is not None:
         _tell(document, part)
     if masker is not None:
@@ -96,12 +93,6 @@ def _named(document: Document) -> set[str]:
     """The letters that a reader of the report may look for."""
     firsts = {row["first_record_id"] for row in document["incidents"]}
     return {*firsts, *(row["example"] for row in document["fingerprints"])} - {None}
-
-
-def _awake(asleep: Sequence[str], chosen: str | None) -> str:
-    names = ", ".join(map(sql_literal, asleep))
-    awake = f"(coalesce(fingerprint NOT IN ({names}), true) OR replay_state IN ('sending', 'in_doubt'))"
-    return f"{awake} AND ({user_sql.condition(chosen)}\n)"
 
 
 def _tell(document: Document, part: Narrowing) -> None:

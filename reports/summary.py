@@ -16,6 +16,7 @@ from dlq.core.causes import ADVICE, CAUSES, cause_in_words
 from dlq.core.clock import iso, now
 from dlq.core.documents import Document
 from dlq.core.failures import ORDER
+from dlq.core.text import sql_literal
 from dlq.reports import incidents, timeline
 from dlq.reports.incidents import next_step
 from dlq.reports.thresholds import STATES
@@ -111,13 +112,15 @@ def _look_at_the_top(fingerprints: Sequence[Document]) -> list[dict[str, str]]:
 TOP = 10
 _WAITING = "'none', 'planned', 'returned', 'refused'"
 """States of letters that did not go back and may still."""
+_EVERY = "true"
 _FACTS = """
     CREATE OR REPLACE TEMP VIEW facts AS
     SELECT * REPLACE (coalesce(cause, 'no_verdict') AS cause, coalesce(advice, 'no_verdict') AS advice,
                       coalesce(replay_state, 'none') AS replay_state)
-    FROM _sums WHERE is_letter"""
+    FROM _sums WHERE is_letter AND {only}"""
 _SPAN = """
-    SELECT coalesce(sum(letters), 0)::BIGINT, epoch(min(first)), epoch(max(last)) FROM _sums"""
+    SELECT coalesce(sum(letters), 0)::BIGINT, epoch(min(first)), epoch(max(last))
+    FROM _sums WHERE {only}"""
 _CAUSES = """
     SELECT cause, sum(letters)::BIGINT AS letters,
            coalesce(sum(letters) FILTER (likely), 0)::BIGINT AS likely, min(first) AS first,
@@ -173,7 +176,7 @@ _BY_STATE = """
 _DUPLICATES = """
     SELECT duplicate_kind AS kind, count(DISTINCT duplicate_group)::BIGINT AS groups,
            count(*)::BIGINT AS letters
-    FROM verdicts WHERE duplicate_kind IS NOT NULL GROUP BY 1 ORDER BY letters DESC, 1"""
+    FROM _brief WHERE duplicate_kind IS NOT NULL AND {only} GROUP BY 1 ORDER BY letters DESC, 1"""
 _TRANSACTIONS = """
     SELECT state, count(*)::BIGINT AS transactions, sum(coalesce(copies, 1))::BIGINT AS copies,
            max(checks) AS checks, min(first_seen) AS first, max(last_seen) AS last
@@ -194,7 +197,8 @@ _HOW_MANY = """
            (SELECT epoch(min(first) FILTER (replay_state NOT IN ('confirmed', 'dismissed'))) FROM facts)
                AS oldest
     FROM incidents
-    WHERE incident_id IN (SELECT incident_id FROM _sums WHERE replay_state IS DISTINCT FROM 'dismissed')"""
+    WHERE incident_id IN (
+        SELECT incident_id FROM _sums WHERE replay_state IS DISTINCT FROM 'dismissed' AND {only})"""
 _LISTS: Mapping[str, str] = {
     "causes": _CAUSES,
     "sources": _SOURCES,
@@ -202,7 +206,6 @@ _LISTS: Mapping[str, str] = {
     "advice": _ADVICE,
     "replay_states": _REPLAY_STATES,
     "fingerprints": _FINGERPRINTS,
-    "duplicates": _DUPLICATES,
     "transactions": _TRANSACTIONS,
 }
 
@@ -220,8 +223,8 @@ def gather(
     Times are ISO 8601, UTC.
     """
     brief.sum_up(connection)
-    (total, first, last) = next(run(connection, _SPAN).rows)
-    list(run(connection, _FACTS).rows)
+    (total, first, last) = next(run(connection, _SPAN.format(only=_EVERY)).rows)
+    list(run(connection, _FACTS.format(only=_EVERY)).rows)
     told = [[row[name] for row in lives] for name in ("fingerprint", "state", "owner")]
     list(run(connection, _LIVES, told).rows)
     document: Document = {
@@ -231,11 +234,11 @@ def gather(
         "first": None if first is None else iso(int(first * 1_000_000)),
         "last": None if last is None else iso(int(last * 1_000_000)),
         **{name: list_objects(connection, sql) for name, sql in _LISTS.items()},
+        "duplicates": list_objects(connection, _DUPLICATES.format(only=_EVERY)),
         "incidents": incidents.gather(connection, TOP, {row["fingerprint"]: row["state"] for row in lives}),
         "timeline": timeline.gather(connection, first, last),
         "client_log": analysis.extra.get("client_log") if analysis else None,
     }
-    judged = list_objects(connection, _JUDGED)
     document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     for row in document["causes"]:
@@ -243,13 +246,44 @@ def gather(
         if row["likely"]:
             row["meaning"] += f" ({row['likely']:,} of them likely, not proven)"
     _explain(document["advice"], "advice", ADVICE, total)
-    how_many = list_objects(connection, _HOW_MANY)[0]
-    document["undated"], oldest = how_many.pop("undated"), how_many.pop("oldest")
-    document["oldest"] = None if oldest is None else iso(int(oldest * 1_000_000))
-    how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
-    document["counts"] = {**_counts(document, judged), **how_many, **list_objects(connection, _BY_STATE)[0]}
-    document["next"] = _next_steps(document, _total(judged, "advice", "waiting"))
+    counted = _count(connection, total)
+    document |= {"undated": counted.undated, "oldest": counted.oldest, "counts": counted.counts}
+    document["next"] = _next_steps(document, counted.waiting)
     return document
+
+
+def count_awake(connection: "duckdb.DuckDBPyConnection", asleep: Sequence[str]) -> Document:
+    """The `counts` of what `gather` was asked last, without letters of these failures, but for those in
+    doubt."""
+    names = ", ".join(map(sql_literal, asleep))
+    only = f"(coalesce(fingerprint NOT IN ({names}), true) OR replay_state IN ('sending', 'in_doubt'))"
+    ((total, *_),) = run(connection, _SPAN.format(only=only)).rows
+    list(run(connection, _FACTS.format(only=only)).rows)
+    return _count(connection, total, only).counts
+
+
+class _Counted(NamedTuple):
+    counts: Document
+    waiting: Mapping[str, int]
+    """Letters that wait by advice."""
+    undated: int
+    oldest: str | None
+
+
+def _count(connection: "duckdb.DuckDBPyConnection", total: int, only: str = _EVERY) -> _Counted:
+    """Of the facts; `total`: of the letters where none is judged to be one."""
+    judged, states = (list_objects(connection, sql) for sql in (_JUDGED, _REPLAY_STATES))
+    duplicates = list_objects(connection, _DUPLICATES.format(only=only))
+    how_many = list_objects(connection, _HOW_MANY.format(only=only))[0]
+    undated, oldest = how_many.pop("undated"), how_many.pop("oldest")
+    how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
+    counts = _counts(sum(row["letters"] for row in states) or total, judged, states, duplicates)
+    return _Counted(
+        {**counts, **how_many, **list_objects(connection, _BY_STATE)[0]},
+        _total(judged, "advice", "waiting"),
+        undated,
+        None if oldest is None else iso(int(oldest * 1_000_000)),
+    )
 
 
 def _explain(rows: list[Document], name: str, meanings: Mapping[str, str], total: int) -> None:
@@ -265,11 +299,13 @@ def _total(rows: Sequence[Document], name: str, number: str) -> Mapping[str, int
     return total
 
 
-def _counts(document: Document, judged: Sequence[Document]) -> dict[str, int]:
+def _counts(
+    letters: int, judged: Sequence[Document], states: Sequence[Document], duplicates: Sequence[Document]
+) -> dict[str, int]:
     """What a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
     by_cause, by_advice = (_total(judged, name, "letters") for name in ("cause", "advice"))
-    by_state = {row["replay_state"]: row["letters"] for row in document["replay_states"]}
-    total = document["letters"] - by_state.get("dismissed", 0)
+    by_state = {row["replay_state"]: row["letters"] for row in states}
+    total = letters - by_state.get("dismissed", 0)
     return {
         "total": total,
         "open": total - by_state.get("confirmed", 0),
@@ -277,5 +313,5 @@ def _counts(document: Document, judged: Sequence[Document]) -> dict[str, int]:
         **{cause: by_cause.get(cause, 0) for cause in CAUSES},
         **{advice: by_advice.get(advice, 0) for advice in ADVICE},
         **{state: by_state.get(state, 0) for state in STATES},
-        "duplicates": sum(row["letters"] for row in document["duplicates"] if row["groups"]),
+        "duplicates": sum(row["letters"] for row in duplicates if row["groups"]),
     }

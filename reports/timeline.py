@@ -19,7 +19,7 @@ ORIGIN = "timestamptz '2000-01-03 00:00:00+00'"
 """A Monday, so that weeks begin where people expect it."""
 _ORIGIN_EPOCH = 946_857_600
 _SQL = f"""
-    SELECT epoch(time_bucket(to_seconds(?), minute, {ORIGIN}))::BIGINT AS start,
+    SELECT epoch(time_bucket(to_seconds(?), to_timestamp(minute * 60), {ORIGIN}))::BIGINT AS start,
            coalesce(cause, 'no_verdict') AS cause, sum(letters)::BIGINT AS letters FROM _minutes
     GROUP BY ALL ORDER BY ALL"""
 

@@ -16,7 +16,7 @@ from dlq.archive.store import LocalStore
 from dlq.core.errors import DlqError, TookTooLong, UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
-from dlq.replay.ledger import location
+from dlq.replay.ledger import location, version
 from dlq.reports.masking import Masker
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _Kept:
 
 def _open_views(desk: Desk) -> "duckdb.DuckDBPyConnection":
     """Views whose conditions may also use `masked(text)`: a text as pages show it."""
-    connection, masker = open_views(desk, with_plans=True, memory=_MEMORY), Masker(desk.settings.mask)
+    connection, masker = open_views(desk, memory=_MEMORY), Masker(desk.settings.mask)
 
     def mask(text: str) -> str:
         return str(masker.document({"exception_message": text})["exception_message"])
@@ -89,6 +89,12 @@ class _Moment(NamedTuple):
     manifests: Hashable
     analysis: str | None
     ledger: Hashable
+    replays: Hashable
+
+    @property
+    def letters(self) -> Hashable:
+        """What of it is about letters: what people say of failures and plans is not."""
+        return self.manifests, self.analysis, self.replays
 
 
 class Look:
@@ -104,8 +110,13 @@ class Look:
         self._changes = 0
         """By this page, of which the next look has to tell."""
         self._looking = threading.Lock()
+        self._last_ledger: tuple[Hashable, Hashable] | None = None
+        """As it was looked at last, and the version of its replays."""
+        self._letters: Hashable = None
+        """Of the last moment."""
         self._idle: duckdb.DuckDBPyConnection | None = None
-        self._kept: dict[Hashable, tuple[Any]] = {}
+        self._kept: dict[Hashable, tuple[Any, bool]] = {}
+        """Name -> what was made, and whether of letters alone."""
         self._making: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
         self._long: defaultdict[Hashable, _Long] = defaultdict(_Long)
         self._seats = threading.BoundedSemaphore(_AT_ONCE)
@@ -148,15 +159,16 @@ class Look:
                 watch.cancel()
                 self._give_back(moment, connection)
 
-    def keep(self, name: Hashable, make: Callable[[Desk], _T]) -> _T:
+    def keep(self, name: Hashable, make: Callable[[Desk], _T], of_letters: bool = False) -> _T:
         """What `make` makes of the archive, made once while it stays as it is; whoever asks for the same
-        meanwhile waits for it, and nobody else does."""
+        meanwhile waits for it, and nobody else does. `of_letters`: whatever people say of failures and plans
+        changes nothing of it."""
         moment = self._look()
         with self._lock:
             making = self._making[moment, name]
         try:
             with making:
-                return self._find_or_make(moment, name, make)
+                return self._find_or_make(moment, name, make, of_letters)
         finally:  # who waits has it; of what cannot be made, anybody's words, nothing stays
             with self._lock:
                 self._making.pop((moment, name), None)
@@ -188,23 +200,25 @@ class Look:
             # Earlier where this page has changed something meanwhile.
             long.until = min(long.until, now + _RESTS * (now - began))
 
-    def _find_or_make(self, moment: _Moment, name: Hashable, make: Callable[[Desk], _T]) -> _T:
+    def _find_or_make(
+        self, moment: _Moment, name: Hashable, make: Callable[[Desk], _T], of_letters: bool
+    ) -> _T:
         with self._lock:
             known = self._kept.get(name) if moment is self._moment else None
         if known is not None:
             return cast(_T, known[0])
         with self.open() as desk:
             made = make(desk)
-        self._put(moment, name, made)
+        self._put(moment, name, made, of_letters)
         return made
 
-    def _put(self, moment: _Moment, name: Hashable, made: Any) -> None:
+    def _put(self, moment: _Moment, name: Hashable, made: Any, of_letters: bool) -> None:
         """What was made of an archive that has changed since is nobody's any more."""
         with self._lock:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             if moment is self._moment:
-                self._kept[name] = (made,)
+                self._kept[name] = (made, of_letters)
 
     def _take(self) -> "tuple[_Moment, duckdb.DuckDBPyConnection]":
         moment = self._look()
@@ -215,7 +229,7 @@ class Look:
     def _give_back(self, moment: _Moment, connection: "duckdb.DuckDBPyConnection") -> None:
         """One waits for the next who looks; more would only hold memory."""
         with self._lock:
-            if self._idle is None and moment is self._moment:
+            if self._idle is None and moment.letters == self._letters:
                 self._idle = connection
                 return
         connection.close()
@@ -244,10 +258,17 @@ class Look:
                 if changes != self._changes:
                     continue
                 if self._moment is None or found != self._moment:
-                    self._moment, self._idle = found, None
-                    self._kept.clear()
+                    self._forget_all_but(found)
                 self._looked_at = at
                 return self._moment
+
+    def _forget_all_but(self, found: _Moment) -> None:
+        """What is of letters stays where they are the same."""
+        if found.letters != self._letters:
+            self._letters, self._idle = found.letters, None
+            self._kept.clear()
+        self._kept = {name: each for name, each in self._kept.items() if each[1]}
+        self._moment = found
 
     def _read_moment(self) -> _Moment:
         store = self._desk.store
@@ -258,7 +279,16 @@ class Look:
                 manifests.append(os.stat(os.path.join(store.location, "manifests")).st_mtime_ns)
         else:
             manifests.append(int(time.monotonic() / _FAR_SECONDS))
-        return _Moment(tuple(manifests), known[-1] if known else None, self._read_ledger())
+        ledger, before = self._read_ledger(), self._last_ledger
+        if before is None or before[0] != ledger:
+            self._last_ledger = before = (ledger, self._read_replays())
+        return _Moment(tuple(manifests), known[-1] if known else None, *before)
+
+    def _read_replays(self) -> Hashable:
+        """None where the ledger is out of reach, which who looks is told."""
+        with suppress(DlqError):
+            return version(self._desk.settings.ledger, self._desk.store)
+        return None
 
     def _read_ledger(self) -> Hashable:
         settings, store = self._desk.settings.ledger, self._desk.store

@@ -11,6 +11,7 @@ from dlq.archive.store import Store
 from dlq.connectors import given
 from dlq.core.errors import Busy, UsageError
 from dlq.core.failures import Event
+from dlq.core.interpreter import rare_garbage_collection
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
 from dlq.replay.ledger import file, location
@@ -140,13 +141,20 @@ def events(settings: LedgerSettings, store: Store) -> list[Event]:
         return [] if ledger is None else ledger.events()
 
 
+def version(settings: LedgerSettings, store: Store) -> tuple[int, ...]:
+    """`Ledger.version`; nothing when there is no ledger. Raises as `opened_if_any`."""
+    with opened_if_any(settings, store) as ledger:
+        return () if ledger is None else ledger.version()
+
+
 def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
     """The ledger as a table with the schema REPLAYS; None when nothing was ever replayed. Raises as
     `opened_if_any`."""
     with opened_if_any(settings, store) as ledger:
         if ledger is None:
             return None
-        return pa.Table.from_batches([_batch(chunk) for chunk in ledger.rows()], schema=REPLAYS)
+        with rare_garbage_collection():
+            return pa.Table.from_batches([_batch(chunk) for chunk in ledger.rows()], schema=REPLAYS)
 
 
 def _batch(columns: tuple[Sequence[object], ...]) -> pa.RecordBatch:

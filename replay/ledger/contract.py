@@ -108,6 +108,10 @@ class Ledger(Protocol):
         """Take dismissals back, as if they had never been; returns how many there were."""
         ...
 
+    def version(self) -> tuple[int, ...]:
+        """Another one after each change of a replay's state; what people say changes nothing of it."""
+        ...
+
     def events(self) -> list[Event]:
         """What people said of failures, in the order in which it was written."""
         ...

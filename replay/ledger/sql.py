@@ -317,6 +317,8 @@ _LATEST = 253_402_300_799_999_999
 _CHUNK = 2_000
 """SQLite takes 32,766 values in a statement, and a new row has eleven."""
 _CHUNK_OF_ROWS = 50_000
+_MANY = 2**31 - 1
+"""Times count by what is left of them: a billion rows add up to a number that a database has."""
 
 
 class _SomeAreKnownError(Exception):
@@ -490,6 +492,13 @@ class SqlLedger:
             return sum(_changed(done, len(some)) for some, done in found)
 
         return self._database.run(work)
+
+    def version(self) -> tuple[int, ...]:
+        """How many rows there are, and when they changed."""
+        changed = (sa.func.max(_C.updated_at), sa.func.sum(_C.updated_at % _MANY))
+        wanted = sa.select(sa.func.count(), *changed).select_from(TABLE)
+        (row,) = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
+        return tuple(int(part or 0) for part in row)
 
     def events(self) -> list[Event]:
         """One query, by number."""

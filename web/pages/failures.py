@@ -42,7 +42,9 @@ def list_page(ask: Ask) -> Response:
 
 def list_every(ask: Ask) -> list[words.Row]:
     """All failures, what needs a person first."""
-    return ask.console.look.keep("failures", operations.list_failures)
+    look = ask.console.look
+    found = look.keep("found failures", operations.find_failures, of_letters=True)
+    return look.keep("failures", lambda desk: operations.tell_failures(desk, found))
 
 
 class _Seen(NamedTuple):

@@ -64,8 +64,10 @@ def list_page(ask: Ask) -> Response:
     after = ask.query.get("after") or None
     selection, look = choosing.select(chosen, sees_all=ask.sees_all), ask.console.look
     named = selection.options()
-    page = look.keep(("letters", after, named), lambda desk: _read_page(ask, desk, selection, after))
-    count = look.keep(("count", named), lambda desk: count_letters(desk, selection))
+    page = look.keep(
+        ("letters", after, named), lambda desk: _read_page(ask, desk, selection, after), of_letters=True
+    )
+    count = look.keep(("count", named), lambda desk: count_letters(desk, selection), of_letters=True)
     following = make_address("/letters", **chosen, after=page.last) if page.last else ""
     return ask.page(
         "letters",

@@ -149,7 +149,7 @@ def test_a_page_is_the_last_dead_letters_and_where_they_lie(store: LocalStore) -
     page = views.first_page(connection, 2)
 
     assert sorted(page.values(), key=min) == [{letter(2).record_id}, {letter(3).record_id}]
-    found = user_sql.run(connection, views.newest(["record_id"], views.on_page(page), 0))
+    found = views.newest(connection, ["record_id"], views.on_page(page))
     assert [row[0] for row in found.rows] == [letter(3).record_id, letter(2).record_id]
 
 
