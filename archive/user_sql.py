@@ -86,9 +86,14 @@ def _stream(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
             yield tuple(_plain(value) for value in row)
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
 def _plain(value: Any) -> Any:
     """A DuckDB value as JSON knows it. Times become ISO 8601 in UTC; bytes become text, with `\\xNN`
     for what is not UTF-8."""
+    if type(value) in _PLAIN:  # most are
+        return value
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -27,9 +27,10 @@ import pyarrow as pa
 from dlq.archive import analyses, brief, manifests, scratch, user_sql
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
-from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
+from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT, to_records
 from dlq.archive.store import HELD, Store
 from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.record import Record
 from dlq.core.text import for_terminal, sql_literal
 
 LS_COLUMNS = (
@@ -356,9 +357,12 @@ def newest(
 ) -> user_sql.Rows:
     """The letters that fulfil the `checked` condition, the last dead first; `limit` 0 is no limit. Raises as
     `user_sql.run`."""
-    looked_at = "_brief" if is_brief(connection, checked, columns) else "_placed"
-    if limit and looked_at == "_placed" and is_brief(connection, checked):
-        checked = on_page(first_page(connection, limit, checked))
+    looked_at = "_brief" if {*brief.COLUMNS}.issuperset(columns) else "_placed"
+    if not is_brief(connection, checked):
+        looked_at = "_placed"
+    elif limit:
+        checked = f"{checked} AND {_not_behind(connection, limit, checked)}"
+        checked = on_page(first_page(connection, limit, checked)) if looked_at == "_placed" else checked
     end = f"LIMIT {limit}" if limit else ""
     sql = f"SELECT {_quoted(columns)} FROM {looked_at} WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}"
     return user_sql.run(connection, sql)
@@ -371,14 +375,22 @@ def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
     return int(found)
 
 
-def is_brief(connection: duckdb.DuckDBPyConnection, checked: str, columns: Collection[str] = ()) -> bool:
-    """Whether `archive.brief` has these columns, and those that a `checked` condition is about."""
-    if not {*brief.COLUMNS}.issuperset(columns):
-        return False
-    try:
-        connection.execute(f"DESCRIBE SELECT 1 FROM _brief WHERE {checked}")
-    except duckdb.Error:
-        return False  # another column, or a mistake, of which who asks is told
+def _not_behind(connection: duckdb.DuckDBPyConnection, limit: int, checked: str) -> str:
+    """A condition that the last dead of these letters fulfil, so many or more: one column tells, so that of
+    all others only theirs are read."""
+    times = f"SELECT dead_at FROM _brief WHERE {checked} ORDER BY 1 DESC NULLS LAST LIMIT {limit}"
+    sql = f"SELECT count(dead_at), epoch_us(min(dead_at)) FROM ({times})"
+    ((found, cut),) = user_sql.run(connection, sql).rows
+    return "(true)" if found < limit else f"dead_at >= make_timestamptz({cut})"
+
+
+def is_brief(connection: duckdb.DuckDBPyConnection, checked: str) -> bool:
+    """Whether `archive.brief` has the columns that a `checked` condition is about."""
+    with user_sql.guarded(connection):
+        try:
+            connection.execute(f"DESCRIBE SELECT 1 FROM _brief WHERE {checked}")
+        except (duckdb.BinderException, duckdb.CatalogException):
+            return False  # another column, or a mistake, of which who asks is told
     return True
 
 
@@ -429,6 +441,14 @@ def on_page(page: _Page) -> str:
     """A condition that only the letters of a page fulfil."""
     files, ids = (", ".join(map(sql_literal, sorted(each))) for each in (page, set().union(*page.values())))
     return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if page else "(false)"
+
+
+def read_records(connection: duckdb.DuckDBPyConnection, lies: str) -> Iterator[Record]:
+    """The records of a page, as its condition `lies` says (`on_page`)."""
+    with user_sql.guarded(connection):
+        sql = f"SELECT {_quoted(SEGMENT.names)} FROM _stored WHERE {lies}"
+        table = connection.sql(sql).to_arrow_reader(_BATCH_ROWS).read_all()
+    return to_records(table.cast(SEGMENT))
 
 
 def segment_rows(

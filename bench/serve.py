@@ -1,4 +1,5 @@
-"""First paint of pages over a million letters in 10,000 failures, beside 200 plans, by Chromium:
+"""Pages over a million letters in 10,000 failures, beside 200 plans: the processor time of the server for each
+address, cold, again, and after a note; then the first paint by Chromium:
 bench/serve.py [LETTERS [FAILURES [PLANS]]]."""
 
 import os
@@ -37,6 +38,7 @@ PAGES = (
     "/plans", "/incidents", "/audit",
 )  # fmt: skip
 TARGETS = {"/": 300, "/letters": 500}
+FAILURE = f"/failures/{7:016x}"
 MEMORY = 600
 """MiB."""
 
@@ -56,7 +58,7 @@ def main(size: Size) -> int:
         store = open_store(os.path.join(folder, "archive"))
         first = generate(store, size.letters, size.failures)
         make_plans(store, size.plans)
-        (folder / "dlq.toml").write_text('archive = "./archive"\n')
+        (folder / "dlq.toml").write_text('archive = "./archive"\n[serve.roles]\ntriage = ["*"]\n')
         print(f"{size.letters:,} letters, {size.failures:,} failures, {size.plans:,} plans")
         return measure(folder, f"/letters/{first}")
 
@@ -64,10 +66,10 @@ def main(size: Size) -> int:
 def measure(folder: Path, letter: str) -> int:
     """The pages of this archive; 1 where a target is missed."""
     with serving(folder) as server, chromium() as page:
-        begun = time.perf_counter()
-        server.enter().get("/")
-        print(f"the first page of a cold server {time.perf_counter() - begun:.1f} s")
+        server.enter()
         page.call("Page.navigate", url=server.address)
+        for path in (*PAGES, letter, FAILURE, "/books"):
+            ask(server, path)
         base = f"http://127.0.0.1:{server.port}"
         missed = [path for path in (*PAGES, letter) if not show(server, page, base, path)]
         process = psutil.Process(server.process.pid)
@@ -124,6 +126,22 @@ def _write(store: Store, number: int, letters: list[Letter]) -> Header:
         header = replace(header, digest=draft.digest(header))
         draft.commit(store, header)
     return header
+
+
+def ask(server: Server, path: str) -> None:
+    """Print what a page costs the server the first time, again, and when somebody has written a note."""
+    first, again = spend(server, path), spend(server, path)
+    server.post(f"{FAILURE}/note", {"text": "seen"}, "/audit")
+    noted = spend(server, path)
+    print(f"{path[:40]:<42} first {first:6.0f}, again {again:6.0f}, noted {noted:6.0f} ms", flush=True)
+
+
+def spend(server: Server, path: str) -> float:
+    """Milliseconds of a processor that the server takes for a page."""
+    process = psutil.Process(server.process.pid)
+    before = sum(process.cpu_times()[:2])
+    server.get(path)
+    return float(1000 * (sum(process.cpu_times()[:2]) - before))
 
 
 def show(server: Server, page: Page, base: str, path: str) -> bool:

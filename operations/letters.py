@@ -15,15 +15,12 @@ from dlq.core.clock import from_iso, now
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
-from dlq.core.record import COLUMNS
 from dlq.core.suggestions import suggest
 from dlq.core.units import human_bytes
 from dlq.operations.desk import Desk
 from dlq.operations.owners import describe_owners_of
 from dlq.operations.selecting import EVERY, Selection, choose
 from dlq.operations.views import open_views, read_events
-from dlq.replay.letters import Place
-from dlq.replay.load import Loader
 from dlq.reports import explain, letter, unpacking
 from dlq.reports.body import LARGEST, Preview, preview, preview_document
 from dlq.reports.failures import states
@@ -158,9 +155,7 @@ def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained
 def _explain(
     desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document, lies: str
 ) -> list[Document]:
-    row = next(views.segment_rows(connection, lies, ["record_id"])).to_pylist()[0]
-    place = Place(row["record_id"], row["stem"], row["row"])
-    (record,) = Loader(desk.store, COLUMNS).records([place])
+    record = next(views.read_records(connection, lies))
     return explain.gather(found, record, topology.facts(desk.store, desk.settings))
 
 

@@ -73,7 +73,9 @@ def list_plans(desk: Desk) -> Plans:
         if book is not None:
             book.expire()
         headers = sorted(_headers(desk, damaged), key=lambda header: header.created_at)
-        return Plans([_row(desk, book, header) for header in headers if header.letters], damaged)
+        own = book.counts_of_all() if book else {}
+        rows = [_row(desk, book, one, own.get(one.plan, {})) for one in headers if one.letters]
+        return Plans(rows, damaged)
 
 
 def count_sent(desk: Desk, letters: dict[str, int]) -> Iterator[tuple[str, Mapping[str, int]]]:
@@ -98,8 +100,8 @@ def _headers(desk: Desk, damaged: list[DlqError]) -> Iterator[Header]:
             damaged.append(error)
 
 
-def _row(desk: Desk, book: Ledger | None, header: Header) -> Document:
-    states = status.counts(desk.store, book, header)
+def _row(desk: Desk, book: Ledger | None, header: Header, own: Mapping[State, int]) -> Document:
+    states = status.counts(desk.store, book, header, own)
     return {
         "plan": header.plan,
         "created_at": header.created_at,

@@ -14,12 +14,16 @@ from dlq.replay.states import MAY_SEND_AGAIN, STATES, State
 _CHUNK = 5_000
 
 
-def counts(store: Store, ledger: Ledger | None, header: Header) -> dict[State, int]:
-    """State -> letters of the plan. A letter that another plan sent is in that replay's state.
+def counts(
+    store: Store, ledger: Ledger | None, header: Header, own: Mapping[State, int] | None = None
+) -> dict[State, int]:
+    """State -> letters of the plan. A letter that another plan sent is in that replay's state. `own`: what
+    `Ledger.counts` says of it, where that is known.
 
     Without a ledger nothing was ever sent. Raises ArchiveError for counts that cannot be.
     """
-    known = _by_plan_or_key(store, ledger, header) if ledger else {}
+    own = ledger.counts(header.plan) if ledger and own is None else own
+    known = _by_plan_or_key(store, ledger, header, own or {}) if ledger else {}
     found: dict[State, int] = {state: known.get(state, 0) for state in STATES}
     if max(found.values()) > header.letters:
         raise ArchiveError(f"the ledger counts more replays of plan {header.plan} than it has letters")
@@ -39,8 +43,9 @@ def has_ended(store: Store, ledger: Ledger, header: Header) -> bool:
     return len(ledger.states(first)) == len(first) and is_over(counts(store, ledger, header))
 
 
-def _by_plan_or_key(store: Store, ledger: Ledger, header: Header) -> Mapping[State, int]:
-    own = ledger.counts(header.plan)
+def _by_plan_or_key(
+    store: Store, ledger: Ledger, header: Header, own: Mapping[State, int]
+) -> Mapping[State, int]:
     if sum(own.values()) == header.letters:
         return own
     tally: Counter[State] = Counter()

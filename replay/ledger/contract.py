@@ -84,6 +84,10 @@ class Ledger(Protocol):
         """How many replays of `plan` are in each state; those that another plan sent are not among them."""
         ...
 
+    def counts_of_all(self) -> Mapping[str, Mapping[State, int]]:
+        """`counts` of every plan that has replays."""
+        ...
+
     def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
         """A plan's replays in one state, in the order of the plan; or the last so many of them."""
         ...

@@ -458,6 +458,14 @@ class SqlLedger:
         rows = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
         return {row[0]: row[1] for row in rows}
 
+    def counts_of_all(self) -> Mapping[str, Mapping[State, int]]:
+        """All in one query: none for each plan, which would look at all rows."""
+        wanted = sa.select(_C.plan, _C.state, sa.func.count()).group_by(_C.plan, _C.state)
+        found: dict[str, dict[State, int]] = {}
+        for row in self._database.run(lambda connection: _rows(connection, wanted), reading=True):
+            found.setdefault(row[0], {})[row[1]] = row[2]
+        return found
+
     def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
         """All in memory: as many as are in that state, or `last`."""
         columns = [TABLE.c[name] for name in Entry._fields]

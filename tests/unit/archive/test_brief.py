@@ -1,0 +1,101 @@
+"""Letters in brief are the letters, whatever became of them since they were judged."""
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from support.archives import MINUTE, letter, write_segment
+
+from dlq.analyzers.analysis import analyze
+from dlq.archive import brief, manifests, views
+from dlq.archive.manifests import Manifest
+from dlq.archive.schema import REPLAYS
+from dlq.archive.store import LocalStore, Store
+from dlq.core.configuration import parse
+from dlq.core.record import Record
+
+_COLUMNS = ", ".join(brief.COLUMNS)
+_OF_LETTERS = """
+    SELECT source, cause, fingerprint, replay_state, count(*), min(dead_at), max(dead_at), min(record_id),
+           sum(body_size), count(*) FILTER (still_queued) FROM letters GROUP BY 1, 2, 3, 4"""
+_OF_SUMS = """
+    SELECT source, cause, fingerprint, replay_state, sum(letters), min(first), max(last), min(example),
+           sum(body_bytes), sum(still_queued) FROM _sums GROUP BY 1, 2, 3, 4"""
+
+
+def _failing(number: int, source: str = "orders") -> Record:
+    place = number % 3
+    text = f"com.shop.StockException: no stock\n\tat com.shop.Stock{place}.take(Stock.java:{place})"
+    headers = {"x-exception-stacktrace": text, "x-first-death-reason": "rejected"}
+    return letter(number, source=source, headers=headers, body=b"x" * number, captured_at=99 * MINUTE)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Judged: p-0, p-1 and p-2 of orders, and q-0, which came by a file. Then p-1 and p-2 were written again
+    as one, retention removed two letters of p-0, and r-0 was pulled."""
+    store = LocalStore(str(tmp_path / "archive"))
+    for stem, numbers in {"p-0": range(1, 9), "p-1": range(9, 12), "p-2": range(12, 15)}.items():
+        write_segment(store, stem, [_failing(n) for n in numbers])
+    write_segment(store, "q-0", [_failing(n, "file") for n in (1, 2, 30)])
+    analyze(store, parse({}, {}), engine="plain")
+    _write_again(store, "p-3", [_failing(n) for n in range(9, 15)], ("p-1", "p-2"))
+    _write_again(store, "p-4", [_failing(n) for n in range(3, 9)], ("p-0",), purged=2)
+    write_segment(store, "r-0", [_failing(n) for n in (40, 41)])
+    return store
+
+
+def _write_again(
+    store: Store, stem: str, letters: list[Record], replaced: tuple[str, ...], purged: int = 0
+) -> None:
+    write_segment(store, stem, letters)
+    known = vars(manifests.load(store, manifests.name_of(stem)))
+    manifests.write(store, Manifest(**{**known, "replaces": replaced, "purged": purged}))
+
+
+def _look(store: Store) -> duckdb.DuckDBPyConnection:
+    states = {4: "confirmed", 10: "dismissed", 30: "in_doubt", 40: "confirmed"}
+    rows = [
+        {"record_id": letter(n).record_id, "state": state, "key": str(n), "plan": "p", "updated_at": n}
+        for n, state in states.items()
+    ]
+    queued = {"p-0": (), "p-1": {letter(11).record_id}, "r-0": {letter(41).record_id}}
+    return views.connect(store, pa.Table.from_pylist(rows, REPLAYS), queued=queued)
+
+
+def test_letters_in_brief_are_the_letters(store: LocalStore) -> None:
+    look, ordered = _look(store), "ORDER BY source, record_id"
+    whole = look.execute(f"SELECT {_COLUMNS} FROM letters {ordered}").fetchall()
+
+    assert look.execute(f"SELECT {_COLUMNS} FROM _brief {ordered}").fetchall() == whole
+    assert len(whole) == 17
+
+
+def test_what_a_segment_holds_whole_is_read_of_verdicts_alone(store: LocalStore) -> None:
+    found = _look(store).execute("SELECT DISTINCT stem FROM _lies").fetchall()
+
+    assert {stem for (stem,) in found} == {"p-1", "p-2", "p-3", "q-0"}
+
+
+def test_sums_are_those_of_all_letters(store: LocalStore) -> None:
+    look = _look(store)
+    brief.sum_up(look)
+
+    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+
+
+@pytest.mark.parametrize("limit", [1, 3, 40])
+@pytest.mark.parametrize("columns", ["record_id, source", "record_id, source, failure_text"])
+@pytest.mark.parametrize("where", ["(true)", "(cause IS NOT NULL)", "(failure_text IS NULL)"])
+def test_the_newest_are_the_same_by_whatever_way(
+    store: LocalStore, limit: int, columns: str, where: str
+) -> None:
+    look = _look(store)
+    sql = f"""
+        SELECT {columns} FROM letters WHERE {where}
+        ORDER BY dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source LIMIT {limit}"""
+
+    found = views.newest(look, columns.split(", "), where, limit)
+
+    assert list(found.rows) == look.execute(sql).fetchall()
