@@ -119,8 +119,8 @@ def list_came_back(desk: Desk, plan: str, judge: bool = True) -> list[dict[str, 
             return []
         pages = [views.page_of(connection, record_id) for record_id in ids]
         page = {file: set().union(*(one.get(file, ()) for one in pages)) for file in set().union(*pages)}
-        sql = views.newest(_BACK, views.on_page(page), _MOST_BACK)
-        return list(map(_describe_back, run(connection, sql).rows))
+        found = views.newest(connection, _BACK, views.on_page(page), _MOST_BACK)
+        return list(map(_describe_back, found.rows))
 
 
 def _describe_back(row: Sequence[Any]) -> dict[str, Any]:

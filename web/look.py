@@ -260,7 +260,7 @@ class Look:
                 if self._moment is None or found != self._moment:
                     self._forget_all_but(found)
                 self._looked_at = at
-                return self._moment
+                return self._moment or found
 
     def _forget_all_but(self, found: _Moment) -> None:
         """What is of letters stays where they are the same."""

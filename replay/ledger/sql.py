@@ -503,8 +503,8 @@ class SqlLedger:
 
     def version(self) -> tuple[int, ...]:
         """How many rows there are, and when they changed."""
-        changed = (sa.func.max(_C.updated_at), sa.func.sum(_C.updated_at % _MANY))
-        wanted = sa.select(sa.func.count(), *changed).select_from(TABLE)
+        times = sa.cast(sa.func.sum(_C.updated_at % _MANY), sa.BigInteger)
+        wanted: Any = sa.select(sa.func.count(_C.key), sa.func.max(_C.updated_at), times)
         (row,) = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
         return tuple(int(part or 0) for part in row)
 
