@@ -28,7 +28,6 @@ from support.brokers.activemq.sending import outgoing, published
 from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.bodies import readable
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.amqp10 import message
 from dlq.connectors.base import Outgoing, Target
@@ -125,18 +124,6 @@ def test_each_kind_of_message_is_archived_once_and_goes_back_byte_for_byte(place
         assert (now.content_type, now.user_id, now.durable) == (was.content_type, was.user_id, True)
     assert (back[0].priority, back[0].annotations["x-opt-mine"]) == (7, SEVEN)
     assert back[0].annotations["dlq_replay_of"] == own[0].record_id
-
-
-def test_columns_show_the_message_and_not_its_encoding(place: Place) -> None:
-    died(place, place.queue, *[Message(durable=True, **each) for each in BODIES])
-    own = of(place, place.drain("DLQ"))
-    assert [r.body for r in own[:2]] == [b'{"order": {"id": 5}}', "wört".encode()]
-    assert (own[0].body_size, own[0].content_type) == (20, "application/json")
-    assert (own[0].origin, own[0].dead_letter_queue) == (place.queue, "DLQ")
-    assert (own[0].physical_id or "").isdecimal()
-    shown = [readable(r.body, r.properties) for r in own]
-    assert [one and one[0] for one in shown[:4]] == [None, None, 42, None]
-    assert (shown[5] or ("",))[0] == {"list": [1, str(SEVEN)]}
 
 
 def test_a_letter_is_called_as_its_sender_called_it_whichever_protocol_shows_it(

@@ -118,13 +118,6 @@ def test_where_the_settings_never_give_up_a_reject_is_the_usual_cause(stomp: Pla
     assert (found.cause, found.proof, found.also_possible) == ("poison_ack", "likely", ("moved",))
 
 
-def test_names_of_smallrye_are_read_as_they_come_back(stomp: Place) -> None:
-    stomp.send(b"x", dead_letter_exception_class_name="com.shop.NoStock", dead_letter_reason="no stock")
-    [letter] = stomp.drain()
-    verdict = judge(letter, Facts())
-    assert (verdict.cause, verdict.exception_class) == ("application_error", "com.shop.NoStock")
-
-
 def test_what_an_operator_moved_to_a_queue_of_his_own_did_not_die(stomp: Place) -> None:
     parked = f"parked.{stomp.queue}"
     make(stomp, parked)

@@ -5,7 +5,6 @@ import re
 import time
 
 import pytest
-from support.analyzers.activemq_texts import TEXTS
 from support.brokers.activemq.fixtures import Place, on_classic
 from support.waiting import PATIENCE
 
@@ -120,26 +119,6 @@ def test_what_was_moved_out_of_the_dead_letter_queue_did_not_die_there(stomp: Pl
     [letter] = stomp.drain(parked)
     assert judge(dead, Facts()).cause == "poison_ack"
     assert judge(letter, Facts()).cause == "unknown"
-
-
-def test_names_of_smallrye_are_read_as_they_come_back(stomp: Place) -> None:
-    told = {
-        "dead_letter_exception_class_name": "com.shop.Wrapper",
-        "dead_letter_reason": "wrapped",
-        "dead_letter_cause_class_name": "com.shop.NoStock",
-        "dead_letter_cause": "no stock",
-    }
-    stomp.send(b"x", **told)
-    [letter] = stomp.drain()
-    verdict = judge(letter, Facts())
-    assert (verdict.cause, verdict.exception_class) == ("application_error", "com.shop.NoStock")
-
-
-def test_texts_that_cannot_be_provoked_come_back_as_the_rules_read_them(stomp: Place) -> None:
-    given = {**stomp.destination(), "persistent": "true", "original-destination": "/queue/orders"}
-    frames = [encode("SEND", {**given, "dlqDeliveryFailureCause": text}, b"x") for text, _ in TEXTS]
-    stomp.send_frames(frames)
-    assert [r.failure_text for r in stomp.drain()] == [text for text, _ in TEXTS]
 
 
 def test_a_stale_cause_stays_on_a_letter_that_died_again(stomp: Place) -> None:

@@ -7,13 +7,12 @@ import pytest
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
 from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, certificate, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of
-from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.base import Search, SendRequest, Target
-from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
+from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 
 pytestmark = pytest.mark.activemq
 
@@ -48,41 +47,12 @@ def test_without_known_types_properties_are_text_and_the_plan_says_so(stomp: Pla
 
 
 @on_classic
-def test_markers_by_openwire_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> None:
-    stomp.send(*[b"%d" % n for n in range(650)], tenant="a", timestamp="1700000000000")
-    typed = by_openwire(stomp)
-    letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
-    answers, before = run_of(typed, stomp.queue, letters[:620])
-    assert [sent.number for sent in answers] == [*range(620)]
-    found = typed.connector.find(Search(stomp.queue, letters, 0, before)).shown
-    assert [found[n] for n in range(650)] == ["sent"] * 620 + ["not_sent"] * 30
-    typed.connector.forget(SendRequest(stomp.queue))
-    assert set(typed.connector.find(Search(stomp.queue, letters, 0, before)).shown.values()) == {"unknown"}
-    back = stomp.drain(f"{stomp.queue}.back")
-    assert [r.body for r in back] == [letter.record.body for letter in letters[:620]]
-    told = {(r.persistent, r.headers["tenant"], r.headers["timestamp"]) for r in back}
-    assert told == {(True, "a", "1700000000000")}
-
-
-@on_classic
 def test_a_large_body_comes_back_whole(stomp: Place) -> None:
     body = bytes(range(256)) * 40_000
     stomp.send(body)
     typed, back = by_openwire(stomp), f"{stomp.queue}.back"
     published(typed, stomp.queue, outgoing(typed.drain(), Target("queue", back)))
     assert [r.body == body for r in stomp.drain(back)] == [True]
-
-
-@on_classic
-def test_a_topic_gets_its_letter(stomp: Place) -> None:
-    stomp.send(b"a")
-    typed = by_openwire(stomp)
-    link, topic = stomp.link(), f"{stomp.queue}.topic"
-    link.request("SUBSCRIBE", {"destination": f"/topic/{topic}", "id": link.token})
-    published(typed, stomp.queue, outgoing(typed.drain(), Target("topic", topic)))
-    link.ping()
-    assert [frame.body for frame in link.receive(PATIENCE)] == [b"a"]
-    link.close()
 
 
 @on_artemis
@@ -187,17 +157,6 @@ def test_letters_are_read_by_tls_where_the_user_may_and_what_he_may_not_is_said(
         blind.drain("forbidden")
 
 
-def test_a_wrong_password_is_access_denied_and_shown_nowhere(
-    guarded: ActiveMq, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = by_openwire(place_on(guarded)).settings
-    assert settings.password_env is not None
-    monkeypatch.setenv(settings.password_env, "wr0ng")
-    with pytest.raises(AccessDenied, match=r"check user and password") as caught:
-        OpenWireSender(settings)
-    assert "wr0ng" not in str(caught.value)
-
-
 @on_classic
 def test_an_address_of_another_broker_is_refused_before_anything_is_sent(stomp: Place) -> None:
     with ActiveMq(stomp.broker.version) as other:
@@ -217,13 +176,6 @@ def test_doctor_says_where_replays_go_or_why_they_would_not(stomp: Place) -> Non
     said = ActiveMQConnector(nowhere).inspect(source)
     assert "pulls and replays" not in said.facts
     assert any(warning.startswith("Nothing would be pulled or sent: ") for warning in said.warnings)
-
-
-@on_classic
-def test_the_port_of_another_protocol_is_said(stomp: Place) -> None:
-    settings = replace(stomp.settings, openwire_url=f"tcp://127.0.0.1:{stomp.broker.stomp}")
-    with pytest.raises(BrokerError, match=r"is this (its|the OpenWire) port"):
-        OpenWireSender(settings)
 
 
 @pytest.mark.parametrize(

@@ -99,16 +99,6 @@ def test_only_the_letter_that_the_broker_cannot_store_is_refused(stomp: Place) -
     assert len(stomp.drain(back.name)) == 39
 
 
-@on_artemis
-def test_a_second_publish_of_the_same_letters_changes_nothing(stomp: Place) -> None:
-    here, back = by_openwire(stomp), Target("queue", f"{stomp.queue}.back")
-    letters = outgoing([letter(n, broker_kind="artemis", body=b"%d" % n) for n in range(3)], back)
-    for detail in (None, "the broker had taken this replay before (duplicate id)"):
-        said = [(s.outcome, s.detail) for s in published(here, stomp.queue, letters)]
-        assert said == [("confirmed", detail)] * 3
-    assert len(stomp.drain(back.name)) == 3
-
-
 def changed(place: Place, **changes: object) -> Place:
     """The same place by other settings."""
     settings = replace(place.settings, **changes)

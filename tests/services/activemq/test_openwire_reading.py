@@ -158,27 +158,6 @@ def test_a_letter_says_when_it_died_and_one_that_was_only_sent_here_does_not(sto
     assert [r.dead_at for r in by_openwire(stomp).drain()] == [None]
 
 
-@on_classic
-def test_many_letters_are_taken_in_order_and_what_is_not_durable_comes_again(stomp: Place) -> None:
-    here = by_openwire(stomp)
-    bodies = [b"%d" % n for n in range(7000)]
-    stomp.send(*bodies)
-    reading = here.connector.read(here.request("drain"))
-    taken: list[bytes] = []
-    for batch in reading.batches():
-        taken += [r.body for r in batch.records]
-        if batch.position >= 3000:
-            break
-        reading.acknowledge(batch.position)
-    settled = reading.settled_position()
-    reading.close()
-    assert 0 < settled < len(taken)
-    rest, _, again = here.pull("drain")
-    assert [r.body for r in rest] == bodies[settled:]
-    assert (again.complete, {r.redelivered for r in rest}) == (True, {False})
-    assert here.drain() == []
-
-
 def drained(place: Place) -> tuple[list[bytes], int]:
     """What came, and how many of them the broker has said to have let go, before the connection ended."""
     reading = place.connector.read(place.request("drain"))

@@ -165,14 +165,6 @@ def test_letters_that_a_drain_does_not_remove_are_known_when_they_come_again(
     assert depth(stomp) == letters
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_letters_that_a_drain_removes_are_settled(stomp: Place, tmp_path: Path, way: str) -> None:
-    make(stomp)
-    place = WAYS[way](stomp)
-    found = pull(LocalStore(tmp_path), place.connector, place.request().source, PullOptions("drain"))
-    assert (found.captured, found.acknowledged, found.partial) == (3, 3, False)
-
-
 @pytest.mark.parametrize(
     ("traits", "said"),
     [

@@ -59,23 +59,6 @@ def test_large_letters_come_whole(stomp: Place) -> None:
 
 
 @on_all
-def test_a_limit_leaves_the_rest_and_its_order(stomp: Place) -> None:
-    stomp.send(*[b"%d" % n for n in range(50)])
-    assert [r.body for r in stomp.drain(limit=20)] == [b"%d" % n for n in range(20)]
-    assert [r.body for r in stomp.drain()] == [b"%d" % n for n in range(20, 50)]
-
-
-@on_all
-def test_ids_are_the_same_in_every_delivery(stomp: Place) -> None:
-    stomp.send(*[b"%d" % n for n in range(30)], header="h")
-    looked = stomp.pull("copy", force=True)[0]
-    again = stomp.pull("copy", force=True)[0]
-    taken = stomp.drain()
-    assert len({r.record_id for r in taken}) == 30
-    assert {r.record_id for r in looked} == {r.record_id for r in again} == {r.record_id for r in taken}
-
-
-@on_all
 def test_a_queue_that_is_not_there_is_said(stomp: Place) -> None:
     with pytest.raises(NotFound, match=r"no queue 'no\.such\.queue'"):
         stomp.connector.read(stomp.request(queue="no.such.queue"))
@@ -209,31 +192,12 @@ def test_dead_letters_say_where_and_why_they_died(stomp: Place) -> None:
 
 
 @on_artemis
-def test_an_expired_letter_of_artemis_says_when(stomp: Place) -> None:
-    stomp.send(b"late", expires="1000")
-    stomp.drain()  # a consumer brings the broker to look
-    [record] = [r for r in stomp.drain("ExpiryQueue") if r.origin == stomp.queue]
-    assert (record.origin, record.broker_kind) == (stomp.queue, "artemis")
-    assert record.headers["_AMQ_ACTUAL_EXPIRY"]
-    assert record.message_id == record.headers["_AMQ_ORIG_MESSAGE_ID"]
-
-
-@on_artemis
 def test_a_letter_of_artemis_that_no_queue_took_names_an_empty_queue(stomp: Place) -> None:
     address = f"noroute.{stomp.queue}"
     stomp.send_frames([encode("SEND", {"destination": address, "persistent": "true"}, b"x")])
     [record] = [r for r in stomp.drain("DLQ") if r.origin == address]
     assert record.headers["_AMQ_ORIG_QUEUE"] == ""
     assert judge(record, Facts()).cause == "unroutable"
-
-
-@on_artemis
-def test_a_letter_that_an_amqp_client_rejected_says_on_artemis_only_where_it_died(stomp: Place) -> None:
-    rejected = "2"
-    stomp.send(b"x")
-    stomp.java("ActiveMqReject.java", stomp.queue, rejected)
-    [record] = [r for r in stomp.drain("DLQ") if r.origin == stomp.queue]
-    assert judge(record, Facts()).rule == "artemis-dead-letter"
 
 
 @on_artemis

@@ -10,16 +10,15 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
-from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic, settings_of
-from support.brokers.activemq.sending import outgoing, place_on, published, run_of
+from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic
+from support.brokers.activemq.sending import outgoing, place_on, published
 from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.bodies import readable
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
-from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.stomp import encode, headers_of
-from dlq.connectors.base import Outgoing, Search, SendRequest, Target
+from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.core.errors import AccessDenied
 from dlq.core.record import Record
 
@@ -37,23 +36,6 @@ def test_letters_go_back_once_without_what_would_shadow_the_next_death(stomp: Pl
     assert [r.headers["dlq_replay_id"] for r in back] == [o.provenance["dlq_replay_id"] for o in letters]
     assert (back[0].headers["tenant"], back[0].priority, back[0].persistent) == ("a:b\nc", 7, True)
     assert not set(own) & set(back[0].headers)
-
-
-@on_all
-def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> None:
-    stomp.send(*[b"%d" % n for n in range(150)])
-    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
-    _, before = run_of(stomp, stomp.queue, letters[:120])
-    found = stomp.connector.find(Search(stomp.queue, letters, 0, before)).shown
-    assert [found[n] for n in range(150)] == ["sent"] * 120 + ["not_sent"] * 30
-    queue = f"dlq.replay.{stomp.queue}"
-    asking = Queues(settings_of(stomp.broker), stomp.connector.kind)
-    assert queue in (asking.names() or [])
-    stomp.connector.forget(SendRequest(stomp.queue))
-    assert queue not in (asking.names() or [])
-    asking.close()
-    forgotten = stomp.connector.find(Search(stomp.queue, letters, 0, before)).shown
-    assert set(forgotten.values()) == {"unknown"}, "proof that was taken away proves nothing"
 
 
 @on_classic

@@ -27,7 +27,7 @@ from dlq.connectors.kafka.cluster import Place
 from dlq.connectors.kafka.connector import KafkaConnector
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
 from dlq.connectors.kafka.link import Link
-from dlq.core.errors import AccessDenied, ConfigError, DlqError, NotFound, Unreachable
+from dlq.core.errors import AccessDenied, DlqError, NotFound, Unreachable
 
 pytestmark = pytest.mark.kafka
 SECRETS = ("GOOD", PASSWORD), ("BAD", "s3cret-of-none")
@@ -148,11 +148,6 @@ def test_a_certificate_is_checked(guarded: Kafka) -> None:
     assert bodies(connector(url, ca_file=str(guarded.ca))) == [b"letter"]
     with pytest.raises(AccessDenied, match=r"certificate verify failed.*ca_file"):
         bodies(connector(url, timeout="2s"))
-
-
-def test_a_certificate_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"brokers\.shop"):
-        bodies(connector("kafka+ssl://127.0.0.1:1", ca_file=str(tmp_path / "none.pem")))
 
 
 REFUSED: list[tuple[dict[str, str], type[DlqError], str]] = [

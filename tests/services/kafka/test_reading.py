@@ -1,9 +1,8 @@
 """What lies in a topic of dead letters is read to the byte, once, and what is gone is said."""
 
 import gzip
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,12 @@ from dlq.archive import losses
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, ReadRequest, Target
-from dlq.connectors.interchange.format import line_of, parse_line, record_of
 from dlq.connectors.kafka import fetch
 from dlq.connectors.kafka.cluster import Place
 from dlq.connectors.kafka.link import Link
 from dlq.connectors.kafka.raw_record import RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.core.errors import BrokerError
-from dlq.core.keys import key_reader
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.kafka
@@ -76,19 +73,6 @@ def test_the_time_of_appending_is_told_from_that_of_the_producer(kafka: KafkaPla
     assert record.properties["timestampType"] == "LogAppendTime"
 
 
-def test_export_then_import_is_the_identity_for_a_tombstone_too(kafka: KafkaPlace) -> None:
-    kafka.driver.create_topic(kafka.dead)
-    kafka.driver.send_all(kafka.dead, [(None, b"k", ODD), (b"", None, ())])
-    for record in kafka.read().records:
-        line = parse_line(json.dumps(line_of(record)))
-        again = record_of(line, "s", "shop", "1", key_reader("message_id"))
-        kept: Mapping[str, object] = again._asdict()
-        lost = ("captured_at", "pull_id", "mode")
-        assert {n: v for n, v in kept.items() if n not in lost} == {
-            n: v for n, v in record._asdict().items() if n not in lost
-        }
-
-
 def test_aborted_letters_never_died_and_an_open_transaction_holds_back_what_it_hides(
     kafka: KafkaPlace,
 ) -> None:
@@ -117,17 +101,6 @@ def test_aborted_letters_never_died_and_an_open_transaction_holds_back_what_it_h
     rest = kafka.read(seen.checkpoint)
     assert [record.body for record in rest.records] == [b"open", b"behind"]
     assert rest.complete
-
-
-def test_a_drain_goes_on_where_the_last_one_ended_and_a_copy_shows_all(kafka: KafkaPlace) -> None:
-    kafka.driver.create_topic(kafka.dead, partitions=2)
-    for partition in (0, 1):
-        kafka.driver.send(kafka.dead, b"old", partition=partition)
-    first = kafka.read()
-    kafka.driver.send(kafka.dead, b"new", partition=1)
-
-    assert [record.body for record in kafka.read(first.checkpoint).records] == [b"new"]
-    assert len(kafka.read(first.checkpoint, mode="copy").records) == 3
 
 
 def test_what_retention_took_is_a_gap_only_where_it_was_never_read(kafka: KafkaPlace) -> None:

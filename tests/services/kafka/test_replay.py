@@ -14,7 +14,7 @@ from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.kafka.letters import dead, outgoing, sent
 from support.sending_contract import new_plan
 
-from dlq.connectors.base import Outgoing, Search, Target
+from dlq.connectors.base import Search, Target
 from dlq.connectors.kafka import find
 from dlq.core.clock import now
 
@@ -29,44 +29,10 @@ def test_a_key_goes_where_javas_partitioner_puts_it(kafka: KafkaPlace) -> None:
     assert [found[key] for key in keys] == [2, 0, 1, 1], "as Java's clients do, murmur2"
 
 
-def test_a_letter_goes_back_to_the_partition_it_died_in(kafka: KafkaPlace) -> None:
-    kafka.driver.create_topic(kafka.topic, partitions=3)
-    headers = [
-        ("kafka_dlt-original-topic", kafka.topic.encode()),
-        ("kafka_dlt-original-partition", b"\0\0\0\0"),
-    ]
-    sent(kafka.connector, [outgoing(0, kafka.topic, "p", dead(0, b"k1", headers, origin=kafka.topic))])
-    assert kafka.driver.end(kafka.topic, 0) == 1
-
-
-def test_a_time_is_kept_only_where_retention_allows_it(kafka: KafkaPlace) -> None:
-    kafka.driver.create_topic(kafka.topic, retention_ms=-1)
-    kafka.driver.create_topic(f"{kafka.topic}-short", retention_ms=60_000)
-    for topic in (kafka.topic, f"{kafka.topic}-short"):
-        sent(kafka.connector, [outgoing(0, topic, "p", dead(0, published_at=1_600_000_000_000_000))])
-    assert kafka.driver.records(kafka.topic, 1)[0].timestamp()[1] == 1_600_000_000_000
-    assert kafka.driver.records(f"{kafka.topic}-short", 1)[0].timestamp()[1] > 1_700_000_000_000
-
-
 @pytest.fixture
 def nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request is under way that a broker may still store, so nobody need wait for that."""
     monkeypatch.setattr(find, "_SETTLED", 0.0)
-
-
-@pytest.mark.usefixtures("nothing_on_its_way")
-def test_what_is_not_in_the_log_since_the_bounds_was_not_sent(kafka: KafkaPlace) -> None:
-    kafka.driver.create_topic(kafka.topic, partitions=2)
-    kafka.driver.send(kafka.topic, b"before", partition=0)
-    connector, target, plan = kafka.connector, Target("topic", kafka.topic), new_plan()
-    before, since = connector.bounds([target]), now()
-    there, absent = outgoing(0, kafka.topic, plan), outgoing(1, kafka.topic, plan)
-    sent(connector, [there])
-
-    assert connector.find(Search(plan, [there, absent], since, before)).shown == {0: "sent", 1: "not_sent"}
-    without_bounds = connector.find(Search(plan, [there, absent], since))
-    assert without_bounds.shown == {0: "sent", 1: "unknown"}
-    assert without_bounds.doubts
 
 
 @pytest.mark.usefixtures("nothing_on_its_way")
@@ -123,20 +89,6 @@ def test_a_copy_of_a_letter_in_an_aborted_transaction_is_not_the_letter(kafka: K
     kafka.driver.wait_for_markers(kafka.topic)
     found = kafka.connector.find(Search(plan, letters, since, before)).shown
     assert found == {0: "not_sent", 1: "sent"}
-
-
-def test_a_target_that_is_compacted_is_to_be_named(kafka: KafkaPlace) -> None:
-    for topic, policy in ((kafka.topic, "delete"), (kafka.dead, "compact")):
-        kafka.driver.create_topic(topic, cleanup_policy=policy)
-    record = dead(0, b"k")
-
-    def to_name(topic: str) -> str | None:
-        return kafka.connector.preview(Outgoing(0, record, Target("topic", topic), {})).unless_named.get(
-            "target"
-        )
-
-    assert to_name(kafka.topic) is None
-    assert "is compacted" in str(to_name(kafka.dead))
 
 
 def without_its_start(kafka: KafkaPlace) -> str:

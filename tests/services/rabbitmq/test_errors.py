@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.brokers.rabbitmq.broker import free_ports
 from support.brokers.rabbitmq.fixtures import (
     KINDS,
     Rabbit,
@@ -59,12 +58,6 @@ def test_a_missing_virtual_host_is_not_found(rabbit: Rabbit) -> None:
     assert "nowhere" in str(error)
 
 
-def test_a_missing_queue_is_not_found(rabbit: Rabbit) -> None:
-    error = refused(rabbit.broker(), "no-such-queue")
-    assert isinstance(error, NotFound)
-    assert "no-such-queue" in str(error)
-
-
 def test_an_exclusive_queue_of_another_connection_is_access_denied(rabbit: Rabbit) -> None:
     rabbit.channel.queue_declare("mine", exclusive=True)
     error = refused(rabbit.broker(), "mine")
@@ -91,21 +84,6 @@ def test_a_missing_right_to_read_is_access_denied(rabbit: Rabbit, monkeypatch: p
         assert set(seen.harm) == {"copy", "drain"}
 
 
-def test_a_port_that_nobody_listens_on_is_unreachable(rabbit: Rabbit) -> None:
-    [port] = free_ports(1)
-    error = refused(rabbit.broker(url=f"amqp://guest@127.0.0.1:{port}/"))
-    assert isinstance(error, Unreachable)
-    assert str(port) in str(error)
-
-
-def test_the_second_host_of_a_list_is_tried(rabbit: Rabbit) -> None:
-    [port] = free_ports(1)
-    broker = rabbit.broker()
-    both = replace(broker, url=broker.url.replace("@", f"@127.0.0.1:{port},"))
-    queue = rabbit.queue()
-    assert letters(RabbitConnector(both).read(request(queue))) == []
-
-
 def test_a_queue_that_is_deleted_in_mid_reading_ends_it(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     rabbit.fill(queue, 300)
@@ -116,12 +94,6 @@ def test_a_queue_that_is_deleted_in_mid_reading_ends_it(rabbit: Rabbit) -> None:
     with pytest.raises((ConnectionLost, NotFound)):
         list(scan)
     reading.close()
-
-
-def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
-    with pytest.raises(ConfigError) as caught:
-        RabbitConnector(RabbitBroker("shop", "rabbitmq", "amqp://dlq:hunter2@rabbit.example/"))
-    assert "hunter2" not in str(caught.value)
 
 
 @on_private_nodes

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import cache
 
-import pika
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -189,30 +188,6 @@ def test_duplicate_headers_stay_as_the_broker_stores_them(rabbit: Rabbit) -> Non
     assert record.headers == {"k": "1"}
 
 
-def test_odd_values_are_shown_without_being_changed(rabbit: Rabbit) -> None:
-    queue = rabbit.queue("classic")
-    content = (
-        header(b"a-milliseconds", b"T" + struct.pack(">Q", 1_700_000_000_123))
-        + header(b"b-half", b"d" + struct.pack(">d", 0.5))
-        + header(b"c-binary", sized(b"S", b"\xff\0"))
-    )
-    publish_raw(rabbit, queue, [(b"\x20\0" + _u32(len(content)) + content, b"\0\xff")])
-    [record] = capture(rabbit, queue)
-    assert record.raw_properties == b"\x20\0" + _u32(len(content)) + content
-    assert record.headers["a-milliseconds"] == "2023-11-14T22:13:20.123000Z"
-    assert record.headers["b-half"] == "0.5"
-    assert record.headers["c-binary"] == "\\xff\0"
-    assert record.body == b"\0\xff"
-
-
-def test_header_blocks_nearly_as_large_as_a_frame_are_captured(rabbit: Rabbit) -> None:
-    queue = rabbit.queue("classic")
-    content = header(b"stack", sized(b"S", b"x" * 130_000))
-    publish_raw(rabbit, queue, [(b"\x20\0" + _u32(len(content)) + content, b"")])
-    [record] = capture(rabbit, queue)
-    assert len(record.headers["stack"]) == 130_000
-
-
 @on_private_nodes
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
 def test_header_blocks_larger_than_a_frame_that_others_agreed_on_are_captured(
@@ -270,17 +245,3 @@ def test_a_message_without_an_id_is_called_as_its_framework_calls_it(rabbit: Rab
     rabbit.wait_for(queue, 4)
     found = [(record.message_id, record.key) for record in capture(rabbit, queue)]
     assert found == [("t-1", "t-1"), ("d-1", "d-1"), ("m-1", "m-1"), (None, None)]
-
-
-def test_the_properties_keep_their_names_and_values(rabbit: Rabbit) -> None:
-    queue = rabbit.queue("classic")
-    known = pika.BasicProperties(
-        content_type="text/plain", content_encoding="gzip", delivery_mode=1, priority=7, correlation_id="c",
-        reply_to="r", message_id="m", timestamp=1_700_000_000, type="t", app_id="a", cluster_id="k",
-    )  # fmt: skip
-    rabbit.channel.basic_publish("", queue, b"", known, mandatory=True)
-    rabbit.wait_for(queue, 1)
-    [record] = capture(rabbit, queue)
-    assert record.properties == {name: str(value) for name, value in vars(known).items() if value is not None}
-    assert (record.published_at, record.priority, record.persistent) == (1_700_000_000_000_000, 7, False)
-    assert (record.content_type, record.content_encoding) == ("text/plain", "gzip")

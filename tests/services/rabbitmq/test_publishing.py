@@ -98,23 +98,6 @@ def test_a_body_that_is_too_large_is_refused_and_harms_no_other(rabbit: Rabbit) 
     rabbit.wait_for(queue, 6)
 
 
-def test_no_more_than_the_window_is_taken_ahead_of_the_answers(rabbit: Rabbit) -> None:
-    queue = rabbit.queue()
-    taken = 0
-
-    def letters() -> Iterator[Outgoing]:
-        nonlocal taken
-        for number in range(500):
-            taken += 1
-            yield letter(number, to_queue(queue))
-
-    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 20)
-    for answered, _ in enumerate(publisher.publish(letters())):
-        assert taken - answered <= 20 + 20  # one window in flight, one answered and being handed over
-    publisher.close()
-    assert taken == 500
-
-
 @on_private_nodes
 def test_the_consumers_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> None:
     channel = rabbit.channel
@@ -210,32 +193,6 @@ def test_an_exchange_that_is_deleted_meanwhile_leaves_in_doubt_only_what_was_in_
     arrived = Counter(replay_ids(rabbit, queue))
     assert set(arrived.values()) == {1}, "nothing is sent twice"
     assert {f"id-{n}" for n, outcome in outcomes.items() if outcome == "confirmed"} <= set(arrived)
-
-
-@on_private_nodes
-def test_a_forbidden_key_is_refused_alone_and_what_was_behind_it_goes(rabbit: Rabbit) -> None:
-    queue, offending = rabbit.queue(), forbidden_topic(rabbit)
-    letters = [letter(n, offending if n == 20 else to_queue(queue)) for n in range(60)]
-    letters[5] = letter(5, Target("exchange", "topics", "allowed.key"))
-    answers, error = until_it_ends(RabbitPublisher(rabbit.broker(), new_plan(), 100), iter(letters))
-    assert error is None
-    outcomes = {answer.number: answer.outcome for answer in answers}
-    assert len(answers) == len(outcomes) == 60, "each is answered once"
-    assert [n for n in outcomes if outcomes[n] == "refused"] == [20]
-    assert {outcomes[n] for n in range(21, 60)} == {"confirmed"}
-    rabbit.wait_for(queue, 58)
-
-
-@pytest.mark.parametrize(("seconds", "alone"), [(60.0, 100), (0.0, 1)])
-def test_keys_are_tried_one_by_one_for_a_while_only(
-    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch, seconds: float, alone: int
-) -> None:
-    """Each takes a round trip, which may be long."""
-    monkeypatch.setattr("dlq.connectors.rabbitmq.publisher._TRYING_SECONDS", seconds)
-    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100)
-    letters = [letter(n, Target("exchange", "topics", f"key.{n % 300}")) for n in range(600)]
-    assert [*map(publisher.goes_alone, letters)] == [True] * alone + [False] * (600 - alone)
-    publisher.close()
 
 
 @on_private_nodes

@@ -5,16 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
-from urllib.parse import urlsplit
 
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes
 from support.brokers.rabbitmq.letters import letter, new_plan, record, settled_depth, to_queue, until_it_ends
-from support.servers.cutter import Cutter
 
 from dlq.connectors.base import Outgoing
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.core.errors import ConnectionLost
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -61,23 +58,6 @@ def test_an_alarm_that_ends_in_time_costs_nothing(rabbit: Rabbit) -> None:
     sent, error = until_it_ends(publisher, letters())
     assert (Counter(answer.outcome for answer in sent), error) == ({"confirmed": 2000}, None)
     rabbit.wait_for(queue, 2000)
-
-
-@pytest.mark.parametrize("direction", ["requests", "answers"])
-def test_a_cut_connection_leaves_at_most_one_window_in_doubt(rabbit: Rabbit, direction: str) -> None:
-    queue = rabbit.queue()
-    url = urlsplit(rabbit.url)
-    with Cutter(f"{url.hostname}:{url.port}") as cutter:
-        setattr(cutter, direction, 200_000 if direction == "requests" else 1_500)
-        broker = rabbit.broker(url=f"amqp://{url.username}@{cutter.address}{url.path}")
-        publisher = RabbitPublisher(broker, new_plan(), 100)
-        sent, error = until_it_ends(publisher, (letter(n, to_queue(queue)) for n in count()))
-    assert isinstance(error, ConnectionLost)
-    outcomes = Counter(answer.outcome for answer in sent)
-    assert 0 < outcomes["in_doubt"] <= 100
-    depth = settled_depth(rabbit, queue)
-    assert outcomes["confirmed"] <= depth <= outcomes["confirmed"] + outcomes["in_doubt"]
-    assert len({answer.number for answer in sent}) == len(sent) == max(answer.number for answer in sent) + 1
 
 
 @on_private_nodes

@@ -15,7 +15,6 @@ from support.brokers.rabbitmq.fixtures import (
     Rabbit,
     on_private_nodes,
     on_rabbitmq_3,
-    on_rabbitmq_4,
     request,
 )
 from support.connector_contract import Place, ReadingContract, drained, first_letters, letters
@@ -120,20 +119,6 @@ def test_letters_that_a_gone_consumer_held_are_waited_for(rabbit: Rabbit) -> Non
 
 
 @each_kind
-def test_a_copy_gives_all_back_once(rabbit: Rabbit, kind: str) -> None:
-    queue = rabbit.queue(kind)
-    rabbit.fill(queue, 2000)
-    assert [record.body for record in copy(rabbit, queue)] == [b"letter %d" % i for i in range(2000)]
-    rabbit.wait_for(queue, 2000)
-    back = rabbit.take(queue, 2000)
-    assert [body for _, _, body in back] == [b"letter %d" % i for i in range(2000)]
-    assert all(method.redelivered for method, _, _ in back)
-    if kind == "quorum":
-        failed, acquired = {counts(properties.headers) for _, properties, _ in back}.pop()
-        assert (failed, acquired) == ((0, 1) if rabbit.version >= (4, 3) else (1, 0))
-
-
-@each_kind
 def test_a_copy_over_many_windows_gives_all_back_in_order(rabbit: Rabbit, kind: str) -> None:
     queue = rabbit.queue(kind)
     rabbit.fill(queue, 20_000, b"%d")
@@ -142,13 +127,6 @@ def test_a_copy_over_many_windows_gives_all_back_in_order(rabbit: Rabbit, kind: 
     reading.close()
     rabbit.wait_for(queue, 20_000)
     assert [body for _, _, body in rabbit.take(queue, 20_000)] == [b"%d" % i for i in range(20_000)]
-
-
-def test_letters_keep_their_ids_however_often_they_are_delivered(rabbit: Rabbit) -> None:
-    queue = rabbit.dead_letters(5, "quorum")
-    first, second = ({record.record_id for record in copy(rabbit, queue)} for _ in range(2))
-    assert first == second
-    assert len(first) == 5
 
 
 def test_a_dead_letter_says_where_it_came_from(rabbit: Rabbit) -> None:
@@ -185,12 +163,6 @@ def test_a_copy_of_a_quorum_queue_without_limit_says_that_it_reorders(rabbit: Ra
     reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy"))
     reading.close()
     assert ("back of the queue" in reading.notes[0]) == (rabbit.version < (4, 3))
-
-
-@on_rabbitmq_4
-def test_the_default_limit_of_rabbitmq_4_refuses_a_copy(rabbit: Rabbit) -> None:
-    with pytest.raises(HarmRefused, match="after 20"):
-        RabbitConnector(rabbit.broker()).read(request(rabbit.queue("quorum"), "copy"))
 
 
 def test_other_consumers_end_the_reading_incomplete(rabbit: Rabbit) -> None:
@@ -385,12 +357,3 @@ def test_letters_near_their_delivery_limit_are_taken_one_at_a_time(rabbit: Rabbi
         queue
     )
     reading.close()
-
-
-def test_a_drain_that_one_failure_could_kill_is_refused(rabbit: Rabbit) -> None:
-    queue = rabbit.queue("quorum", x_delivery_limit=1)
-    rabbit.fill(queue, 2)
-    connector = RabbitConnector(rabbit.broker())
-    with pytest.raises(HarmRefused, match="delivery limit of 1 leaves no room"):
-        connector.read(request(queue))
-    assert len(drain(rabbit, queue, force=True)) == 2

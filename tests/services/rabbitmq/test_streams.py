@@ -15,7 +15,7 @@ from support.brokers.rabbitmq.fixtures import (
 from support.connector_contract import first_letters
 
 from dlq.archive.store import LocalStore
-from dlq.capture.pull import PullOptions, PullResult, pull
+from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.amqp10.message import is_block
 from dlq.connectors.base import Gap
 from dlq.connectors.rabbitmq.connector import RabbitConnector
@@ -188,22 +188,3 @@ def test_doctor_says_what_can_be_done_with_it(rabbit: Rabbit) -> None:
     rabbit.wait_for_statistics(queue)
     seen = RabbitConnector(rabbit.broker()).inspect(Source("s", "shop", queue=queue))
     assert (seen.facts["queue type"], seen.changes["copy"], [*seen.harm]) == ("stream", "nothing", ["drain"])
-
-
-@on_private_nodes
-def test_pulls_go_on_where_the_last_one_ended(rabbit: Rabbit, tmp_path: Path) -> None:
-    queue = rabbit.queue("stream")
-    store, source = LocalStore(str(tmp_path)), Source("log", "shop", queue=queue)
-
-    def pulled() -> PullResult:
-        return pull(store, RabbitConnector(rabbit.broker()), source, PullOptions("copy"))
-
-    rabbit.fill(queue, 10)
-    first = pulled()
-    rabbit.fill(queue, 4)
-    second, third = pulled(), pulled()
-    assert [(r.captured, r.recaptured, r.left, r.partial) for r in (first, second, third)] == [
-        (10, 0, 0, False),
-        (4, 0, 0, False),
-        (0, 0, 0, False),
-    ]

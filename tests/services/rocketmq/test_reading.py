@@ -48,25 +48,6 @@ def test_a_compressed_body_is_kept_compressed_and_its_key_is_read(rocket: Rocket
     assert (record.flags, record.content_encoding, record.key) == (1, "deflate", "17")
 
 
-def test_a_retried_letter_tells_its_origin_not_its_retry_topic(rocket: Rocket) -> None:
-    rocket.driver.send(rocket.topic, b"x", {"UNIQ_KEY": unique_key()})
-    rocket.driver.send_back(rocket.driver.newest(rocket.topic)[0], rocket.group, delay=1)
-    (retried,) = rocket.driver.newest(f"%RETRY%{rocket.group}")
-    rocket.driver.send_back(retried, rocket.group, delay=1, maximum=1)
-    rocket.driver.newest(rocket.dead)
-    (record,) = rocket.read().records
-    assert (record.origin, record.attempts) == (rocket.topic, 2)
-
-
-def test_a_pop_consumers_letter_tells_its_origin(rocket: Rocket) -> None:
-    retry = f"%RETRY%{rocket.group}_{rocket.topic}"
-    rocket.driver.send(retry, b"p", {"UNIQ_KEY": unique_key()})
-    rocket.driver.send_back(rocket.driver.newest(retry)[0], rocket.group)
-    rocket.driver.newest(rocket.dead)
-    (record,) = rocket.read().records
-    assert record.origin == rocket.topic
-
-
 def fill(rocket: Rocket, count: int, size: int = 100) -> None:
     rocket.driver.create_topic(rocket.dead)
     body = os.urandom(size)
@@ -109,15 +90,6 @@ def test_a_topic_that_is_deleted_in_mid_pull_has_nothing_left_and_is_read_anew(
     assert archive.pull("s").captured == 0
 
 
-def test_many_letters_come_once_each_in_offset_order(rocket: Rocket) -> None:
-    fill(rocket, 2500)
-    seen = rocket.read(batch_rows=400)
-    assert [record.offset for record in seen.records] == list(range(2500))
-    assert len({record.properties["n"] for record in seen.records}) == 2500
-    assert max(len(batch.records) for batch in seen.batches) == 400
-    assert [batch.position for batch in seen.batches][-1] == seen.snapshot == 2500
-
-
 def test_cold_data_and_large_messages_come_whole_too(rocket: Rocket) -> None:
     fill(rocket, 150, size=60_000)
     rocket.driver.set("accessMessageInMemoryMaxRatio", 0)
@@ -129,25 +101,6 @@ def test_cold_data_and_large_messages_come_whole_too(rocket: Rocket) -> None:
     assert all(sum(record.body_size for record in batch.records) <= 500_000 for batch in seen.batches)
 
 
-def test_a_drain_goes_on_at_its_checkpoint(rocket: Rocket) -> None:
-    fill(rocket, 50)
-    first = rocket.read(limit=20)
-    assert len(first.records) == 20
-    assert first.reached == {f"{rocket.dead}@broker-a:0": 20}
-    rest = rocket.read(resume=first.checkpoint)
-    assert [record.offset for record in rest.records] == list(range(20, 50))
-    assert rocket.read(resume=rest.checkpoint).records == []
-
-
-def test_letters_that_come_after_the_snapshot_wait_for_the_next_pull(rocket: Rocket) -> None:
-    fill(rocket, 10)
-    reading = rocket.connector.read(rocket.request())
-    rocket.driver.send(rocket.dead, b"late")
-    eventually(lambda: rocket.driver.end(rocket.dead) == 11)
-    assert sum(len(batch.records) for batch in reading.batches()) == reading.snapshot == 10
-    reading.close()
-
-
 def test_a_letter_has_the_same_id_whichever_way_it_is_read(rocket: Rocket) -> None:
     fill(rocket, 100)
     pulled = rocket.read().records
@@ -157,22 +110,6 @@ def test_a_letter_has_the_same_id_whichever_way_it_is_read(rocket: Rocket) -> No
     )
     assert [record.record_id for record in seen.records] == [record.record_id for record in pulled]
     assert [record.raw_properties for record in seen.records] == [record.raw_properties for record in pulled]
-
-
-def test_a_write_only_topic_goes_on_at_its_checkpoint(rocket: Rocket) -> None:
-    fill(rocket, 100)
-    rocket.driver.create_topic(rocket.dead, permission=2)
-    seen = rocket.read(resume={f"{rocket.dead}@broker-a:0": 90})
-    assert [record.offset for record in seen.records] == list(range(90, 100))
-
-
-def test_every_queue_of_a_widened_topic_is_read(rocket: Rocket) -> None:
-    rocket.driver.create_topic(rocket.dead, queues=3)
-    for queue in range(3):
-        rocket.driver.send(rocket.dead, b"x", {"UNIQ_KEY": unique_key()}, e=queue)
-        eventually(lambda queue=queue: rocket.driver.end(rocket.dead, queue))
-    seen = eventually(lambda: (found := rocket.read()).snapshot == 3 and found)
-    assert [record.queue_id for record in seen.records] == [0, 1, 2]
 
 
 def test_queues_that_may_be_written_to_but_not_read_from_are_read_by_their_index(rocket: Rocket) -> None:
@@ -190,17 +127,6 @@ def test_a_pattern_finds_its_groups(rocket: Rocket) -> None:
         rocket.driver.dead_letter(rocket.topic, f"{rocket.group}-{suffix}", b"x")
     seen = rocket.read(source=rocket.request(group=f"{rocket.group}-*").source)
     assert [record.origin_group for record in seen.records] == [f"{rocket.group}-a", f"{rocket.group}-b"]
-
-
-def test_a_queue_that_begins_anew_is_said_and_read_from_its_start(rocket: Rocket) -> None:
-    fill(rocket, 5)
-    place = f"{rocket.dead}@broker-a:0"
-    seen = rocket.read(resume={place: 40})
-    assert [gap[:3] for batch in seen.batches for gap in batch.gaps] == [(place, 40, None)]
-    assert [record.offset for record in seen.records] == list(range(5))
-    assert any("begun anew" in note for note in seen.notes)
-    again = rocket.read(resume={place: 40, **seen.checkpoint})
-    assert (again.records, [batch.gaps for batch in again.batches]) == ([], [])
 
 
 def test_a_queue_that_may_not_be_pulled_is_known_by_its_last_letter_too(rocket: Rocket) -> None:
@@ -247,11 +173,3 @@ def test_a_broker_that_was_read_before_and_is_gone_makes_the_reading_incomplete(
     seen = rocket.read(resume={f"{rocket.dead}@broker-z:0": 3})
     assert not seen.complete
     assert any("broker-z" in note for note in seen.notes)
-
-
-def test_a_letter_put_there_by_hand_has_no_origin(rocket: Rocket) -> None:
-    rocket.driver.create_topic(rocket.dead)
-    rocket.driver.send(rocket.dead, b"x")
-    rocket.driver.newest(rocket.dead)
-    (record,) = rocket.read().records
-    assert (record.origin, record.keys, record.body) == (None, [], b"x")

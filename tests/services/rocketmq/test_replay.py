@@ -148,19 +148,6 @@ def test_a_broker_whose_limit_is_smaller_than_a_batch_gets_letters_alone(rocket:
     assert len(rocket.driver.messages(rocket.topic)) == 41
 
 
-def test_a_letter_that_is_too_large_is_refused_by_name_and_the_rest_goes(rocket: Rocket) -> None:
-    small = dead(rocket)
-    records = [small] * 20 + [small._replace(body=b"x" * (4 * 2**20 + 1))] + [small] * 20
-    sent = {one.number: one for one in replay(rocket, records, "origin")}
-    assert {n: one.outcome for n, one in sent.items()} == {
-        **dict.fromkeys(range(41), "confirmed"),
-        20: "refused",
-    }
-    assert sent[20].detail == (
-        "its body of 4194305 bytes is more than maxMessageSize = 4194304 there; raise it in broker.conf"
-    )
-
-
 @pytest.mark.parametrize("sys_flag", [0x1, 0x301])
 def test_a_compressed_body_goes_back_as_it_was_stored(rocket: Rocket, sys_flag: int) -> None:
     stored = zlib.compress(b"compress me" * 1000)
@@ -172,30 +159,11 @@ def test_a_compressed_body_goes_back_as_it_was_stored(rocket: Rocket, sys_flag: 
     assert (again.body, again.sys_flag, again.flag) == (stored, sys_flag, 7)
 
 
-def test_a_topic_that_is_gone_is_refused_and_not_created(rocket: Rocket) -> None:
-    record = dead(rocket)
-    (sent,) = replay(rocket, [record], "topic:no-such-topic")
-    assert sent.outcome == "refused"
-    assert "no-such-topic" in str(sent.detail)
-    assert rocket.driver.end("no-such-topic") == 0
-
-
 def test_what_the_broker_refuses_is_refused_with_its_words(rocket: Rocket) -> None:
     """It adds properties of its own, by which these become too many."""
     record = dead(rocket)._replace(raw_properties=None, properties={"big": "v" * 32_600})
     (sent,) = replay(rocket, [record], "origin")
     assert (sent.outcome, "code 13" in str(sent.detail)) == ("refused", True)
-
-
-def test_many_letters_in_flight_arrive_once_each(rocket: Rocket) -> None:
-    record = dead(rocket)
-    records = [record._replace(properties={"n": str(i)}, raw_properties=None) for i in range(3000)]
-    sent = replay(rocket, records, "origin", window=256)
-    assert {s.outcome for s in sent} == {"confirmed"}
-    assert sorted(s.number for s in sent) == list(range(3000))
-    eventually(lambda: rocket.driver.end(rocket.topic) == 3001)
-    found = [parse_properties(m.properties).get("n") for m in rocket.driver.messages(rocket.topic)]
-    assert sorted(int(n) for n in found if n) == list(range(3000))
 
 
 def test_letters_with_one_sharding_key_keep_their_order(rocket: Rocket) -> None:
@@ -214,21 +182,6 @@ def test_letters_with_one_sharding_key_keep_their_order(rocket: Rocket) -> None:
         ]
         numbers = [int(m["n"]) for m in messages]
         assert numbers == sorted(numbers)
-
-
-def test_replays_in_doubt_are_found_or_proven_absent(rocket: Rocket) -> None:
-    record = dead(rocket)
-    target = Target("topic", rocket.topic)
-    before, started = rocket.connector.bounds([target]), now()
-    sent, absent = (Outgoing(i, record, target, provenance(i + 7 * now())) for i in range(2))
-    publisher = rocket.connector.publisher(SendRequest("plan", 1))
-    assert [s.outcome for s in publisher.publish(iter([sent]))] == ["confirmed"]
-    publisher.close()
-    found = rocket.connector.find(Search("plan", [sent, absent], started, before)).shown
-    assert found == {0: "sent", 1: "not_sent"}
-    without_bounds = rocket.connector.find(Search("plan", [sent, absent], started))
-    assert without_bounds.shown == {0: "sent", 1: "unknown"}
-    assert any("nothing says where" in why for why in without_bounds.doubts)
 
 
 def test_absence_is_not_proven_for_what_was_sent_before_the_bounds(rocket: Rocket) -> None:
@@ -308,18 +261,3 @@ def test_a_compressed_half_message_is_not_resumed_where_that_damages_it(rocket: 
     record = discarded(rocket)._replace(flags=1)
     (sent,) = replay(rocket, [record], "resume")
     assert sent.outcome == ("refused" if rocket.cluster.version.startswith("4") else "confirmed")
-
-
-def test_the_consumers_of_a_group_is_the_group(rocket: Rocket) -> None:
-    target = Target("group", rocket.group)
-    rocket.driver.read_retries(rocket.group)
-    eventually(lambda: rocket.connector.consumers([target]) == {target: [f"group {rocket.group}"]})
-
-
-def test_doctor_shows_depth_and_retention(rocket: Rocket) -> None:
-    dead(rocket)
-    inspection = rocket.connector.inspect(rocket.request().source)
-    assert (inspection.version, inspection.depth) == (rocket.cluster.version, 1)
-    left = inspection.facts["oldest letter is deleted in"]
-    assert left == {f"{rocket.dead}@broker-a:0": "2d 23h"} or "3d" in str(left)
-    assert inspection.harm == {}
