@@ -91,7 +91,6 @@ SLOW = (
     "tests/unit/cli/commands/test_failures.py",
     "tests/unit/cli/test_hostile_letters.py",
     "tests/unit/cli/test_memory.py",
-    "tests/unit/connectors/activemq/test_hostile_sending.py",
     "tests/unit/replay/test_apply_together.py",
     "tests/unit/replay/test_marks.py",
     "tests/unit/replay/test_model.py",

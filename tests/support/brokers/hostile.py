@@ -10,7 +10,8 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors.activemq.openwire import greeting
+from dlq.connectors.activemq.openwire import Letter, Writer, destination, greeting, properties
+from dlq.connectors.activemq.openwire_messages import TEXT
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.values import NULL, boolean, described_value, sequence, string, ubyte, uint, ushort
 from dlq.connectors.rabbitmq.amqp.frames import FrameReader, encode_method
@@ -204,6 +205,16 @@ def openwire_command(kind: int, rest: bytes, answers: int | None = None) -> byte
 
 
 OPENWIRE_CONNECT, OPENWIRE_CONSUME = 3, 5
+_PLACE = destination("queue", "q")
+
+
+def openwire_dispatch(body: bytes) -> bytes:
+    """A message as ActiveMQ gives it to a consumer."""
+    sent = Writer("ID:a-1-2-3:1").message(Letter(_PLACE, TEXT, body, properties({}, {}), 0), None)
+    head = struct.calcsize(">iB")
+    who = struct.pack(">BBBH12sqq", 1, 122, 1, 12, b"ID:a-1-2-3:1", 1, 1)
+    command = b"\x15\0\0\0\0\0" + who + _PLACE + b"\1" + sent[head - 1 : head] + sent[head:] + bytes(4)
+    return struct.pack(">i", len(command)) + command
 
 
 def openwire(harm: Harm, when: int) -> Callable[[socket.socket], None]:

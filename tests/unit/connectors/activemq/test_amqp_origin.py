@@ -38,11 +38,6 @@ def test_the_broker_s_word_wins() -> None:
     assert headers == {"_AMQ_ORIG_ADDRESS": "orders", "a": "1"}
 
 
-def test_a_property_cannot_pose_as_an_annotation_by_its_other_name() -> None:
-    headers = shown({"x-opt-ORIG-ADDRESS": "orders"}, {"x-opt-ORIG-ADDRESS": "payments"})
-    assert headers["_AMQ_ORIG_ADDRESS"] == "orders"
-
-
 def test_a_sender_s_property_is_edited_by_the_name_that_is_shown() -> None:
     before = block({"x-opt-ORIG-QUEUE": "orders"}, {"_AMQ_ORIG_ADDRESS": "payments"})
     after = edit_headers(before, lambda name: name == "property _AMQ_ORIG_ADDRESS", {})

@@ -6,7 +6,7 @@ import pytest
 
 from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.artemis_browse import Browsed
-from dlq.connectors.activemq.openwire_messages import MAP, TEXT, Dispatch, Message, Structure
+from dlq.connectors.activemq.openwire_messages import MAP, Dispatch, Message, Structure
 from dlq.connectors.activemq.openwire_messages import PRODUCER_ID as PRODUCER
 from dlq.connectors.activemq.stomp import Frame
 from dlq.core.record import NOTHING
@@ -64,12 +64,6 @@ def test_a_letter_of_an_openwire_client_is_found_by_its_own_id() -> None:
     found = browsed(shown(1, ONE_ENTRY)._replace(message_id=name))
     assert why_lossy(found, frame(83, "__HDR_MESSAGE_ID:ID\\chost-1-2-3\\c1\\c1\\c1\\c7")) is None
     assert why_lossy(found, frame(1)) == UNKNOWN
-
-
-def test_a_text_keeps_the_body_that_stomp_shows() -> None:
-    found = browsed(shown(1, b"\0\0\0\1x", TEXT))
-    assert found.complete(frame(1)).body == b"garbage"
-    assert (found.complete(frame(1)).properties or {})["class"] == "text"
 
 
 def test_a_letter_that_came_later_is_judged_by_what_stomp_shows() -> None:

@@ -1,6 +1,5 @@
 """OpenWire: what is sent, byte for byte, and answers whole, byte by byte, cut off, or of something else."""
 
-import contextlib
 import socket
 import struct
 import threading
@@ -8,8 +7,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.rows import each_row
 
 from dlq.connectors.activemq import openwire
@@ -57,14 +54,6 @@ def test_receipts_and_refusals_are_told_and_the_rest_is_left_out() -> None:
     assert read(STREAM) == ANSWERS
 
 
-def test_answers_byte_by_byte_are_the_answers_of_one_piece() -> None:
-    assert read(*[STREAM[i : i + 1] for i in range(len(STREAM))]) == ANSWERS
-
-
-def test_half_an_answer_is_kept_for_later() -> None:
-    assert read(STREAM + framed(30, b"", answers=4)[:-1], b"\4") == [*ANSWERS, Answer(4, None)]
-
-
 def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
     reader = Reader()
     reader.feed(GREETING[:-1])
@@ -89,12 +78,6 @@ def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
 def test_what_is_no_openwire_ends_the_connection(data: bytes) -> None:
     with pytest.raises(ConnectionLost):
         read(data)
-
-
-@given(st.binary(max_size=200), st.booleans())
-def test_any_bytes_give_answers_or_the_end_of_the_connection(data: bytes, after_greeting: bool) -> None:
-    with contextlib.suppress(ConnectionLost):
-        read(GREETING + data if after_greeting else data)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ from dlq.connectors.activemq.openwire_messages import (
     BYTES,
     CLASSES,
     MAP,
-    OBJECT,
     PACKED,
-    STREAM,
     TEXT,
     Cursor,
     Dispatch,
@@ -37,7 +35,6 @@ from dlq.connectors.activemq.openwire_messages import (
     stream_of,
 )  # fmt: skip
 from dlq.connectors.activemq.openwire_records import frame_of
-from dlq.connectors.activemq.stomp import headers_of
 from dlq.core.errors import ConnectionLost
 
 PLACE = openwire.destination("queue", "orders")
@@ -89,28 +86,6 @@ def test_what_is_sent_is_what_is_read(kind: int) -> None:
     assert b"hello" not in found.marshalled
 
 
-def test_it_is_shown_as_the_broker_shows_it_to_stomp_clients() -> None:
-    shown = frame_of(dispatch(frame(letter())))
-    assert headers_of(shown.head) == {
-        "destination": "/queue/orders", "message-id": "ID:a-1-2-3:1:1:1:1", "correlation-id": "c",
-        "expires": "0", "priority": "8", "reply-to": "/queue/orders",
-        "timestamp": "1700000000000", "type": "order",
-        "persistent": "true", "note": "a:b", "amount": "7",
-    }  # fmt: skip
-    assert shown.properties == {
-        "class": "text", "JMSXGroupID": "g", "JMSXGroupSeq": "3", "type of amount": "int",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_messages_in_pieces_are_the_messages_of_one_piece(step: int) -> None:
-    data = openwire.greeting() + stream(frame(letter())) + stream(frame(letter(MAP), 2))
-    reader = Reader()
-    for at in range(0, len(data), step):
-        assert reader.feed(data[at : at + step]) == []
-    assert [(one.consumer, one.kind) for one in reader.dispatched] == [(1, TEXT), (2, MAP)]
-
-
 def test_every_message_that_breaks_off_is_said() -> None:
     whole = frame(letter())
     for end in range(6, len(whole)):
@@ -119,13 +94,6 @@ def test_every_message_that_breaks_off_is_said() -> None:
         except UnreadableError as error:
             said = str(error)
         assert "breaks off" in (said or ""), end
-
-
-def test_a_message_that_is_none_ends_the_connection() -> None:
-    reader = Reader()
-    reader.feed(openwire.greeting())
-    with pytest.raises(ConnectionLost, match="a message that is not understood"):
-        reader.feed(stream(frame(letter())[:40]))
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
@@ -325,10 +293,3 @@ def test_a_range_holds_no_letter_that_stays_and_no_id_twice(names: str, expected
 
 def test_ranges_are_pages() -> None:
     assert [len(row) for row in ranges([b"%d" % n for n in range(450)])] == [200, 200, 50]
-
-
-def test_a_map_of_java_is_json() -> None:
-    found = readable(b"\0\0\0\1\0\1k\7" + struct.pack(">d", 2.5), {"class": "map"})
-    assert found is not None
-    assert json.dumps(found[0]) == '{"k": 2.5}'
-    assert {OBJECT, STREAM} < set(CLASSES)

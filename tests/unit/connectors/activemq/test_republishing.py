@@ -99,11 +99,6 @@ def test_a_group_goes_back_where_jolokia_or_artemis_told_it() -> None:
     assert sent(letter(kind="artemis", headers={"_AMQ_GROUP_ID": "h"}))[0]["JMSXGroupID"] == "h"
 
 
-def test_artemis_gets_a_duplicate_id_of_our_own() -> None:
-    headers, _ = sent(letter(kind="artemis", headers={"_AMQ_DUPL_ID": "the producer's"}))
-    assert (headers["_AMQ_DUPL_ID"], headers["destination-type"]) == ("dlq:id", "ANYCAST")
-
-
 @pytest.mark.parametrize(
     ("record", "words"),
     [
@@ -139,10 +134,6 @@ def test_an_edit_that_the_type_of_a_property_cannot_hold_is_refused_by_name(
 
 def test_by_openwire_a_text_with_nul_goes_back() -> None:
     assert preview(Outgoing(0, letter(flags=FLAG_INNER_NUL), ORDERS, {}, False), typed=True).problem is None
-
-
-def test_a_header_just_below_the_limit_is_none() -> None:
-    assert previewed(letter(headers={"note": "x" * 10_200})).problem is None
 
 
 @pytest.mark.parametrize("length", [{}, {"content-length": "1"}])

@@ -1,14 +1,11 @@
 """STOMP frames: whole, byte by byte, with trailing bytes, and with texts that try to forge."""
 
-import contextlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, escape, headers_of, text_of, unescape
-from dlq.core.errors import ConnectionLost
 
 TOKEN = "f00dfeed"
 
@@ -34,19 +31,6 @@ def test_a_message_is_certain_once_another_frame_follows() -> None:
     frames = reader.feed(RECEIPT)
     assert [(f.command, f.body) for f in frames] == [(b"MESSAGE", b"one"), (b"RECEIPT", b"")]
     assert not reader.unfinished_bytes
-
-
-def test_frames_byte_by_byte_are_the_frames_of_one_piece() -> None:
-    stream = message(b"a\0b", length=True) + b"\n\n" + message(b"x\0y") + message(b"") + RECEIPT
-    assert read(*[stream[i : i + 1] for i in range(len(stream))]) == read(stream)
-    assert [f.body for f in read(stream)] == [b"a\0b", b"x\0y", b"", b""]
-
-
-def test_a_partial_frame_behind_the_last_one_is_kept_for_later() -> None:
-    reader = FrameReader(TOKEN)
-    whole, half = message(b"one"), message(b"two")[:-5]
-    assert [f.body for f in reader.feed(whole + half)] == [b"one"]
-    assert [f.body for f in reader.feed(message(b"two")[-5:] + RECEIPT)] == [b"two", b""]
 
 
 @pytest.mark.parametrize(
@@ -88,11 +72,6 @@ def test_an_error_is_read_at_once_and_from_the_last_bytes_of_a_dead_connection()
     assert reader.last_error() == "no such\nuser"
 
 
-def test_what_is_no_stomp_is_refused() -> None:
-    with pytest.raises(ConnectionLost):
-        read(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
 def test_a_newline_in_a_value_forges_no_header() -> None:
     cause = "java.lang.Throwable: a\noriginal-destination:/queue/evil\r\\x:"
     head = encode("SEND", {"dlqDeliveryFailureCause": cause}).partition(b"\n")[2].partition(b"\n\n")[0]
@@ -127,15 +106,6 @@ def test_any_bodies_in_any_pieces_come_out_as_they_went_in(
     frames = read(*[stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)])
     assert [f.body for f in frames if f.command == b"MESSAGE"] == [body for body, _ in items]
     assert [f.inner_nul for f in frames[:-1]] == [b"\0" in body and not length for body, length in items]
-
-
-@given(st.binary(max_size=200))
-def test_rubbish_ends_in_frames_or_one_error(rubbish: bytes) -> None:
-    with contextlib.suppress(ConnectionLost):
-        assert all(
-            frame.command in (b"MESSAGE", b"RECEIPT", b"ERROR", b"CONNECTED")
-            for frame in read(rubbish, RECEIPT)
-        )
 
 
 @each_row("step", [1, 7, 10_000])

@@ -9,7 +9,6 @@ import pytest
 from support.rows import each_row
 
 from dlq.connectors.amqp10 import message, values
-from dlq.connectors.amqp10.frames import AMQP_HEADER, OPEN, SASL_HEADER, FrameReader, frame
 from dlq.connectors.amqp10.message import Parts
 from dlq.connectors.amqp10.values import Value, described_value, mapping, sequence, string, symbol, uint
 from dlq.connectors.rabbitmq.amqp10_records import (
@@ -170,7 +169,7 @@ def test_hostile_values_take_neither_memory_nor_the_stack() -> None:
 def test_no_change_of_some_bytes_of_a_message_is_anything_but_a_value_error() -> None:
     sound = HEADER + HOP + ANNOTATIONS + BARE + data(b"hello") + FOOTER
     chance = random.Random(1)
-    for _ in range(3000):
+    for _ in range(600):
         octets = bytearray(sound)
         octets[chance.randrange(len(octets))] = chance.choice((0, 0x7F, 0x80, 0xFF, chance.randrange(256)))
         with contextlib.suppress(ValueError):
@@ -210,16 +209,6 @@ def test_an_encoded_body_is_readable() -> None:
     assert readable(b"\xff", {"type": "amqp-1.0"}) == (None, "an encoded AMQP 1.0 section")
     assert readable(body, {}) is None
     assert message.parts(b"") == Parts([], [], {}, [])
-
-
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_frames_are_the_same_however_the_bytes_are_cut(size: int) -> None:
-    opening = frame(OPEN, [string("name"), values.NULL, uint(5)])
-    stream = SASL_HEADER + frame(0x44, [values.ubyte(0)], kind=1) + AMQP_HEADER + opening + opening
-    reader = FrameReader()
-    found = [one for at in range(0, len(stream), size) for one in reader.feed(stream[at : at + size])]
-    assert [(one.code, one.fields) for one in found] == [(0x44, [0]), *[(OPEN, ["name", None, 5])] * 2]
-    assert found[1].field(1, "default") == found[1].field(7, "default") == "default"
 
 
 @each_row("value", [b"\xa1\x02hi", b"\xa0\x02\xff\x00", b"\xb1\x00\x00\x00\x02hi", b"\xb0\x00\x00\x00\x01x"])

@@ -7,8 +7,7 @@ import pytest
 from support.rows import each_row
 
 from dlq.archive.schema import to_records, to_table
-from dlq.connectors.interchange.format import line_of, parse_line, record_of
-from dlq.core.clock import from_iso
+from dlq.connectors.interchange.format import parse_line, record_of
 from dlq.core.errors import UsageError
 from dlq.core.keys import key_reader
 from dlq.core.record import Record
@@ -134,11 +133,3 @@ def test_a_business_key_in_a_body_may_hold_a_lone_surrogate() -> None:
     read = key_reader("json:$.id")
     assert read(None, {}, {}, rb'{"id": "\ud800"}') == r"\ud800"
     assert read(None, {}, {}, rb'{"id": ["\ud800"]}') == r'["\ud800"]'
-
-
-def test_what_an_archive_gives_back_makes_the_same_record() -> None:
-    last = from_iso("9999-12-31T23:59:59.999999Z")
-    record = archived("rocketmq", headers={"reconsumeTimes": 16}, dead_at="9999-12-31T23:59:59.999999Z")
-    again = record_of(parse_line(json.dumps(line_of(record))), "orders", "shop", "2", key_reader(None))
-    assert again == record
-    assert again.dead_at == last

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ from dlq.connectors.kafka.letters import Original, letters_of
 from dlq.connectors.kafka.raw_record import RawRecord, decode
 from dlq.connectors.kafka.records import record_maker
 from dlq.core.columns import Columns, Constant, Maps
-from dlq.core.identity import content_id, frame
 from dlq.core.record import Record
 
 SPRING = [
@@ -127,31 +125,3 @@ def test_what_all_letters_share_is_made_once() -> None:
     assert {type(values) for values in columns["headers"].columns.values()} == {Constant}
     for name in ("message_id", "origin", "origin_group", "queue_id", "published_at", "flags"):
         assert isinstance(columns[name], Constant), name
-
-
-def test_a_letter_says_where_it_died_though_each_died_elsewhere() -> None:
-    offset = ("kafka_dlt-original-offset", b"\0\0\0\0\0\0\0\x08")
-    elsewhere = [offset if name == offset[0] else (name, value) for name, value in SPRING]
-    batch = made(
-        [message(1), message(2, headers=elsewhere), message(3, headers=CONNECT), message(4, headers=[])]
-    )
-    assert [record.message_id for record in batch] == ["orders-1@7", "orders-1@8", None, None]
-    assert [record.origin for record in batch] == ["orders", "orders", "bills", None]
-    assert [record.origin_group for record in batch] == ["pay", "pay", None, None]
-    assert [record.published_at for record in batch] == [
-        1_760_936_591_360_000, 1_760_936_591_360_000, 1_795_000_000_003_000, None
-    ]  # fmt: skip
-    assert [record.dead_at for record in batch] == [
-        1_795_000_000_001_000, 1_795_000_000_002_000, None, 1_795_000_000_004_000
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("told", [SPRING, [], [("a", b"1"), ("a", None), ("\udcff", b"\xff")]])
-def test_an_id_is_that_of_place_block_and_body(told: list[tuple[str, bytes | None]]) -> None:
-    batch = made([message(1, headers=told), message(2, headers=told, key=None, value=None)])
-    start = frame(b"s\0cluster\0id1\0dlt")
-    for record in batch:
-        assert record.raw_properties is not None
-        assert decode(record.raw_properties).headers == told
-        place, digest = b"0:%d" % (record.offset or 0), bytes.fromhex(record.body_sha256)
-        assert record.record_id == content_id(place, record.raw_properties, digest, after=start)

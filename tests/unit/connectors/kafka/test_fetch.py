@@ -116,22 +116,6 @@ def test_an_answer_that_is_too_long_is_refused_before_it_is_read(rest: bytes) ->
         link.close()
 
 
-def test_an_answer_that_drips_comes_to_an_end() -> None:
-    def drip(peer: socket.socket) -> None:
-        peer.sendall(struct.pack(">i", 2**20))
-        while True:
-            peer.sendall(b"x")
-            time.sleep(0.05)
-
-    with Server(drip) as server:
-        host, _, port = server.address.rpartition(":")
-        link, began = Link(host, int(port), Access(0.2)), time.monotonic()
-        with pytest.raises(BrokerError, match="does not come to an end"):
-            link.ask(1, 4, b"")
-        assert time.monotonic() - began < SOON
-        link.close()
-
-
 def batch(records: bytes, count: int = 2**31 - 1, codec: int = 0) -> bytes:
     fields = (0, 49 + len(records), 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, count)
     return answer(struct.pack(">qiibIhiqqqhii", *fields) + records)
@@ -196,11 +180,6 @@ def test_headers_are_counted_whatever_their_length(monkeypatch: pytest.MonkeyPat
     for records in (in_batches(0, a_record(500, b"\0\1"), 3), in_batches(0, a_record(1001, b"\0\1"), 1)):
         with pytest.raises(Unreadable, match="more than 1000 headers"):
             headers_in(records)
-
-
-def test_who_answers_another_login_gets_no_proof() -> None:
-    with pytest.raises(ValueError, match="another login"):
-        scram_proof("sha256", "pencil", "n=user,r=mine", "r=yours,s=AA==,i=1")
 
 
 def answer(records: bytes) -> bytes:

@@ -125,9 +125,10 @@ LIES: Mapping[str, Mapping[int, Answer]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_cluster_that_lies_is_an_error_of_ours_or_believed(lie: str) -> None:
     with Server(kafka(LIES[lie])) as server:
+        cluster = connected(server)
         for ask in ASK.values():
             with suppress(BrokerError):
-                ask(connected(server))
+                ask(cluster)
 
 
 @pytest.mark.parametrize("lie", [*LIES][:3])

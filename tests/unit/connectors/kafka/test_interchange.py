@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.interchange.format import line_of, parse_line, record_of
+from dlq.connectors.interchange.format import parse_line, record_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, RawRecord, decode
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
@@ -65,11 +65,3 @@ def test_bytes_are_read_from_base64_and_what_is_none_is_said_in_words() -> None:
     assert (raw.key, list(raw.headers)) == (b"\xff\0", [("binary", b"\xff\0")])
     with pytest.raises(UsageError, match="no base64"):
         imported({"binary": "base64:?"})
-
-
-def test_an_export_brings_the_letter_back_as_it_was() -> None:
-    letter = imported(SPRING, {"partition": 1, "offset": 7, "timestamp": STORED, "key": "k1"}, body_text="é")
-    again = record_of(
-        parse_line(json.dumps(line_of(letter))), "elsewhere", "other", "9", lambda *_: "another key"
-    )
-    assert again._replace(source=letter.source) == letter

@@ -1,12 +1,10 @@
 """A line that no export wrote brings its headers with the types that JSON and AMQP both know."""
 
-import json
 from typing import Any
 
 import pytest
 from support.analyzers.letters import imported
 
-from dlq.connectors.interchange.format import line_of
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.typed import named_fields
 from dlq.connectors.rabbitmq.republishing import block_to_send
@@ -29,15 +27,6 @@ def test_types_of_json_go_out_as_types_of_amqp() -> None:
     record = foreign(headers={**TYPES, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]})
     assert kinds_sent(record) == KINDS
     assert (record.deaths[0].queue, record.headers["a"], record.headers["d"]) == ("orders", "true", "null")
-
-
-def test_it_stays_the_same_letter_when_it_is_exported_and_imported_again() -> None:
-    record = foreign(
-        headers=TYPES, message_id="m-1", properties={"content_type": "text/plain", "priority": 3}
-    )
-    again = imported(json.loads(json.dumps(line_of(record))))
-    assert again._replace(captured_at=None) == record._replace(captured_at=None)
-    assert kinds_sent(again) == KINDS
 
 
 @pytest.mark.parametrize(

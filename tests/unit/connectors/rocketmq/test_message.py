@@ -51,13 +51,6 @@ def test_decode_is_the_inverse_of_encode(written: list[StoredMessage]) -> None:
     assert list(decode(b"".join(map(encode, written)))) == written
 
 
-@pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])
-def test_hosts_of_both_families_are_read(sys_flag: int) -> None:
-    born, stored = V6 if sys_flag & 0x10 else V4, V6 if sys_flag & 0x20 else V4
-    message = PLAIN._replace(sys_flag=sys_flag, born_host=born, store_host=stored)
-    assert list(decode(encode(message))) == [message]
-
-
 def test_a_filler_is_skipped() -> None:
     filler = struct.pack(">iI", 20, 0xCBD43194) + bytes(12)
     assert list(decode(encode(PLAIN) + filler + encode(PLAIN))) == [PLAIN, PLAIN]

@@ -1,7 +1,5 @@
 """Messages as RocketMQ's client prints them; the first is one of a public log of 4.x."""
 
-import time
-
 import pytest
 
 from dlq.connectors.interchange.format import check_document, fit, record_of
@@ -37,35 +35,6 @@ def why(found: Printed) -> str:
     assert not others
     assert not found.letters
     return reason
-
-
-def test_a_real_print_gives_the_message_without_what_its_reader_added() -> None:
-    found = messages(f"ConsumeMessageThread_13 Receive New Messages: [{REAL}]\n")
-
-    ((line, letter),) = found.letters
-    assert (line, found.unread) == (1, [])
-    assert (letter["topic"], letter["body_text"]) == ("TopicTest", "Hello RocketMQ 453")
-    assert letter["properties"] == {
-        "UNIQ_KEY": "76FBC10A4DDC60E53B9394E3457A01C5",
-        "WAIT": "true",
-        "TAGS": "TagA",
-    }
-    assert letter["headers"]["bornHost"] == "172.27.80.1:61263"
-
-
-def test_a_dead_letter_becomes_a_record_with_origin_group_and_attempts() -> None:
-    text = printed("{RETRY_TOPIC=orders-topic, UNIQ_KEY=A1, ORIGIN_MESSAGE_ID=B2}").replace(
-        "Times=0", "Times=16"
-    )
-    ((_, letter),) = messages(text.replace("MessageExt [", "MessageExt [brokerName=broker-a, ")).letters
-    record = record_of(check_document(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
-
-    assert (record.dead_letter_queue, record.origin, record.origin_group) == (
-        "%DLQ%orders",
-        "orders-topic",
-        "orders",
-    )
-    assert (record.attempts, record.message_id, record.body) == (16, "A1", b"H")
 
 
 def test_bytes_below_zero_are_those_above_127_and_a_packed_body_was_printed_unpacked() -> None:
@@ -143,21 +112,3 @@ def test_a_number_beyond_its_column_stays_in_the_headers_alone() -> None:
     record = record_of(check_document(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
     assert record.attempts is None
     assert record.headers["reconsumeTimes"] == "99999999999999999999"
-
-
-UNITS = (
-    "MessageExt [queueId=", HEAD, f"{HEAD}Message{{topic='t', flag=0, properties={{", "}, body=[1, ",
-    ", body=[", "body=1]]", ", ", "A=1, ", "=", "{", "\n", ",\n ", " ", "1", "MSGID: A ", REAL,
-    OLD + " BODY: ",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize(
-    "before", ["", "MessageExt [queueId=", printed("{")[:-45], printed("{}", "[1, 2")[:-25]]
-)
-def test_no_print_runs_away(before: str, unit: str) -> None:
-    text = before + unit * (65_536 // len(unit))
-    start = time.process_time()
-    messages(text)
-    assert time.process_time() - start < 1.0

@@ -1,14 +1,13 @@
 """RocketMQ's frames: every sample is fed whole, byte by byte, and with trailing bytes."""
 
 import base64
-import contextlib
 import hashlib
 import hmac
 import json
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rows import each_row
 
@@ -104,18 +103,6 @@ def test_damaged_frames_are_protocol_errors(data: bytes) -> None:
         list(FrameReader().feed(data))
 
 
-def test_a_frame_over_the_limit_is_refused_before_it_is_buffered() -> None:
-    with pytest.raises(ProtocolError):
-        list(FrameReader(max_frame=100).feed(struct.pack(">i", 101)))
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_give_frames_or_a_protocol_error(data: bytes) -> None:
-    reader = FrameReader(max_frame=200)
-    with contextlib.suppress(ProtocolError):
-        assert all(isinstance(frame, Frame) for frame in reader.feed(data))
-
-
 @given(st.binary(max_size=100), st.sampled_from([0, 1]))
 def test_any_header_gives_a_frame_or_a_protocol_error(header: bytes, kind: int) -> None:
     try:
@@ -149,6 +136,7 @@ def test_what_is_no_document_is_a_value_error(text: str) -> None:
         lenient_json.loads(text)
 
 
+@settings(max_examples=30, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

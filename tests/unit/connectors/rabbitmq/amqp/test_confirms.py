@@ -31,12 +31,6 @@ def test_a_multiple_answer_is_for_all_that_are_open_up_to_its_tag() -> None:
     assert len(confirms) == 0
 
 
-def test_an_answer_that_comes_twice_is_for_nobody() -> None:
-    confirms = in_flight(2)
-    confirms.take_answer(1, False)
-    assert confirms.take_answer(1, False) == confirms.take_answer(9, False) == []
-
-
 def test_a_return_belongs_to_its_own_letter_even_when_another_is_answered_first() -> None:
     confirms = in_flight(3)
     confirms.take_return(returned_content(2), ID)
@@ -45,20 +39,6 @@ def test_a_return_belongs_to_its_own_letter_even_when_another_is_answered_first(
         (Open(2, "id-2", "shop"), True),
         (Open(3, "id-3", "shop"), False),
     ]
-
-
-def test_a_return_of_something_unknown_harms_nobody() -> None:
-    confirms = in_flight(1)
-    confirms.take_return(EMPTY, ID)
-    confirms.take_return(returned_content(7), ID)
-    assert confirms.take_answer(1, True) == [(Open(1, "id-1", "shop"), False)]
-
-
-def test_giving_up_names_all_that_are_open_in_order() -> None:
-    confirms = in_flight(4)
-    confirms.take_answer(2, False)
-    assert [entry.number for entry in confirms.give_up()] == [1, 3, 4]
-    assert len(confirms) == 0
 
 
 @given(

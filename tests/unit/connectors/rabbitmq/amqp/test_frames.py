@@ -3,14 +3,11 @@
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pika import spec
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, Delivery, FrameError, FrameReader, encode_method
 from dlq.connectors.rabbitmq.records import history, record_maker
-from dlq.core.identity import content_id
 from dlq.core.record import Death, Record
 from dlq.core.settings import Source
 
@@ -29,22 +26,8 @@ def content(block: bytes, body: bytes, piece: int = 7) -> bytes:
     return header + b"".join(frame(3, body[i : i + piece]) for i in range(0, len(body), piece))
 
 
-BODIES = [b"", b"x", b"seven..", b"longer than one frame", bytes(range(256))]
 BLOCK = b"\0\0" + bytes(200_000)
 """More than fits a frame: a content header may be longer."""
-
-
-@given(st.lists(st.integers(1, 40), max_size=60))
-def test_deliveries_are_the_same_however_the_bytes_are_cut(sizes: list[int]) -> None:
-    stream = b"".join(
-        frame(1, deliver(tag)) + content(b"\0\0", body) + HEARTBEAT for tag, body in enumerate(BODIES, 1)
-    )
-    reader, at = FrameReader(), 0
-    for size in [*sizes, len(stream)]:
-        reader.feed(stream[at : at + size])
-        at += size
-    expected = [Delivery(deliver(tag), b"\0\0", body) for tag, body in enumerate(BODIES, 1)]
-    assert reader.deliveries == expected
 
 
 def test_only_a_content_header_may_be_longer_than_a_frame() -> None:
@@ -68,41 +51,9 @@ def test_other_methods_are_decoded_and_kept_in_order() -> None:
     assert reader.methods[1][1].reply_text == "NOT_FOUND"
 
 
-def test_a_frame_that_does_not_end_where_it_says_is_an_error() -> None:
-    with pytest.raises(FrameError):
-        FrameReader().feed(frame(1, deliver(1))[:-1] + b"\0\0")
-
-
 def record(block: bytes = b"\0\0", body: bytes = b"", method: bytes = b"") -> Record:
     request = ReadRequest(Source("orders", "shop", queue="orders.dlq"), "copy", "pull-1")
     return record_maker(request, "4.3.6")([Delivery(method or deliver(1), block, body)])[0]
-
-
-def test_every_value_of_a_record_lands_in_its_own_field() -> None:
-    made = record(body=b"body", method=deliver(9, redelivered=True))._asdict()
-    assert made.pop("captured_at") > 0
-    assert len(made.pop("record_id")) == 32
-    assert len(made.pop("body_sha256")) == 64
-    given_values = {name: value for name, value in made.items() if value not in (None, (), {})}
-    assert given_values == {
-        "source": "orders", "broker": "shop", "broker_kind": "rabbitmq", "dead_letter_queue": "orders.dlq",
-        "broker_version": "4.3.6", "exchange": "shop", "routing_key": "order", "redelivered": True,
-        "raw_properties": b"\0\0", "body": b"body", "body_size": 4, "pull_id": "pull-1", "mode": "copy",
-    }  # fmt: skip
-
-
-def test_the_id_depends_on_the_content_and_not_on_the_delivery() -> None:
-    first = record(body=b"a")
-    assert record(body=b"a", method=deliver(2, redelivered=True)).record_id == first.record_id
-    assert record(body=b"b").record_id != first.record_id
-    assert record(body=b"a", method=deliver(1, key=b"other")).record_id != first.record_id
-    assert record(b"\x00\x80\x01m", b"a").record_id != first.record_id
-
-
-def test_the_id_is_that_of_all_its_parts() -> None:
-    made = record(body=b"a")
-    parts = (b"orders", b"orders.dlq", b"shop", b"order", b"\0\0", made.body_sha256.encode())
-    assert made.record_id == content_id(*parts)
 
 
 def test_a_damaged_property_block_is_kept_as_it_is() -> None:

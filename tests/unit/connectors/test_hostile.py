@@ -1,0 +1,186 @@
+"""The contract of what means harm over all drivers: as they connect, read and send."""
+
+import socket
+import struct
+from collections.abc import Callable, Mapping
+
+import pytest
+from support.analyzers.letters import record
+from support.brokers.hostile import (
+    OPENWIRE_CONNECT,
+    OPENWIRE_CONSUME,
+    amqp,
+    amqp10,
+    openwire,
+    openwire_command,
+    openwire_dispatch,
+    remoting,
+    remoting_frame,
+    stomp,
+)
+from support.hostile_contract import Behaviour, Harm, HostileContract, Meeting
+
+from dlq.connectors import open_connector
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.senders import StompSender
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.session import Login, Session
+from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
+from dlq.connectors.kafka.link import Access, Link
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.core.errors import BrokerError, DlqError
+from dlq.core.settings import Broker, Source
+from dlq.core.units import seconds
+
+Named = Callable[[str, str], Broker]
+"""A broker at host:port with a time-out."""
+
+
+def rabbitmq(address: str, timeout: str) -> Broker:
+    return RabbitBroker("b", "rabbitmq", f"amqp://u@{address}", password_env="HOSTILE", timeout=timeout)
+
+
+def activemq(scheme: str) -> Named:
+    return lambda address, timeout: ActiveMQBroker("b", "activemq", f"{scheme}://{address}", timeout=timeout)
+
+
+def rocketmq(address: str, timeout: str) -> Broker:
+    return RocketBroker("b", "rocketmq", f"rocketmq://{address}", timeout=timeout)
+
+
+def reading(named: Named, **place: str) -> Callable[..., object]:
+    def read(address: str, timeout: str) -> None:
+        connector = open_connector(named(address, timeout))
+        for _ in connector.read(ReadRequest(Source("s", "b", **place), "drain", "p")).batches():
+            pass
+
+    return read
+
+
+def sending(named: Named, kind: str, target: Target) -> Callable[..., object]:
+    def send(address: str, timeout: str) -> None:
+        letter = record(broker_kind=kind, body=b"x")
+        publisher = open_connector(named(address, timeout)).publisher(SendRequest("p"))
+        for _ in publisher.publish(iter([Outgoing(0, letter, target, {"dlq_replay_id": "k"})])):
+            pass
+
+    return send
+
+
+def send_by_stomp(address: str, timeout: str) -> None:
+    sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{address}", timeout=timeout))
+    while True:
+        sender.request("SEND", {"destination": "/queue/q"}, b"x")
+
+
+def session(address: str, timeout: str) -> Session:
+    host, port = address.split(":")
+    login = Login("u", "p", "h", 60, {}, seconds(timeout), seconds(timeout) / 5)
+    return Session(socket.create_connection((host, int(port)), 5), login, refuse)
+
+
+def refuse(condition: str, words: str) -> DlqError:
+    return BrokerError(f"{condition} {words}")
+
+
+def read_amqp10(address: str, timeout: str) -> None:
+    reader = session(address, timeout)
+    link = reader.attach(frames.RECEIVER, "q")
+    reader.ask(link, 2)
+    reader.wait_until(lambda: link.is_answered)
+
+
+def send_amqp10(address: str, timeout: str) -> None:
+    sender = session(address, timeout)
+    sender.send(sender.attach(frames.SENDER, "q"), b"x")
+    sender.wait_until(lambda: bool(sender.outcomes()))
+
+
+def ask_kafka(address: str, timeout: str) -> None:
+    host, port = address.split(":")
+    Link(host, int(port), Access(seconds(timeout))).ask(1, 4, b"")
+
+
+def when_asked(harm: Harm) -> Behaviour:
+    """Of whatever protocol: it says nothing before."""
+
+    def behave(peer: socket.socket) -> None:
+        peer.recv(2**16)
+        harm(peer)
+
+    return behave
+
+
+BY_AMQP = {"endless": struct.pack(">BHI", 3, 1, 2**32 - 1)}
+LETTER = b"MESSAGE\nsubscription:TOKEN\nmessage-id:1\ndestination:/queue/q\ncontent-length:65536\n\n"
+BY_OPENWIRE = {"endless": b"\x7f\xff\xff\xff", "unasked": openwire_dispatch(b"x" * 2**16)}
+BY_AMQP10 = {"endless": b"\xff\xff\xff\xff", "unasked": frames.transfer(0, 0, b"x" * 2**15, False, True)}
+BY_REMOTING = {"endless": b"\x7f\xff\xff\xff", "nothing": remoting_frame(2**30, {}, b"")}
+MIB = struct.pack(">i", 2**20)
+QUEUE, TOPIC = Target("queue", "q"), Target("topic", "t")
+
+
+def rocket(*codes: int) -> Callable[[Harm], Behaviour]:
+    """Harm in the place of an answer to these; the broker that it names is the server itself."""
+
+    def at(harm: Harm) -> Behaviour:
+        def behave(peer: socket.socket) -> None:
+            host, port = peer.getsockname()
+            remoting(dict.fromkeys(codes, harm), [f"{host}:{port}"])(peer)
+
+        return behave
+
+    return at
+
+
+MEETINGS: Mapping[str, Meeting] = {
+    "rabbitmq greets": Meeting(
+        lambda harm: amqp(harm, "Start"), reading(rabbitmq, queue="q"), nothing=HEARTBEAT,
+        begun=struct.pack(">BHI", 1, 0, 2**16), **BY_AMQP,
+    ),
+    "rabbitmq gives": Meeting(
+        lambda harm: amqp(harm, "Basic.Consume"), reading(rabbitmq, queue="q"), waits=False, **BY_AMQP
+    ),
+    "rabbitmq takes": Meeting(
+        lambda harm: amqp(harm, "Basic.Publish"), sending(rabbitmq, "rabbitmq", QUEUE), waits=False, **BY_AMQP
+    ),
+    "activemq greets by stomp": Meeting(
+        lambda harm: stomp(harm, "CONNECT"), reading(activemq("stomp"), queue="q"), nothing=b"\n",
+        endless=b"ERROR\nmessage:x\n\ny", begun=b"CONNECTED\nversion:",
+    ),
+    "activemq takes by stomp": Meeting(
+        lambda harm: stomp(harm, "SEND"), send_by_stomp, waits=False,
+        unasked=LETTER + b"x" * 2**16 + b"\0\n",
+    ),
+    "activemq greets by openwire": Meeting(
+        lambda harm: openwire(harm, OPENWIRE_CONNECT), reading(activemq("tcp"), queue="q"),
+        nothing=openwire_command(10, b""), begun=MIB, **BY_OPENWIRE,
+    ),
+    "activemq gives by openwire": Meeting(
+        lambda harm: openwire(harm, OPENWIRE_CONSUME), reading(activemq("tcp"), queue="q"),
+        endless=BY_OPENWIRE["endless"],
+    ),
+    "amqp 1.0 greets": Meeting(lambda harm: amqp10(harm, frames.OPEN), read_amqp10, **BY_AMQP10),
+    "amqp 1.0 gives": Meeting(
+        lambda harm: amqp10(harm, frames.FLOW), read_amqp10, nothing=frames.HEARTBEAT,
+        begun=struct.pack(">I", 60_000), **BY_AMQP10,
+    ),
+    "amqp 1.0 takes": Meeting(
+        lambda harm: amqp10(harm, frames.TRANSFER), send_amqp10, nothing=frames.HEARTBEAT, **BY_AMQP10
+    ),
+    "rocketmq names": Meeting(rocket(106), reading(rocketmq, group="g"), begun=MIB, **BY_REMOTING),
+    "rocketmq gives": Meeting(rocket(11), reading(rocketmq, group="g"), begun=MIB, **BY_REMOTING),
+    "rocketmq takes": Meeting(
+        rocket(310, 320), sending(rocketmq, "rocketmq", TOPIC), begun=MIB, **BY_REMOTING
+    ),
+    "kafka answers": Meeting(when_asked, ask_kafka, begun=MIB, endless=b"\x7f\xff\xff\xff"),
+}  # fmt: skip
+
+
+class TestDrivers(HostileContract):
+    @pytest.fixture(params=MEETINGS)
+    def meeting(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Meeting:
+        monkeypatch.setenv("HOSTILE", "s3cret")
+        return MEETINGS[request.param]
