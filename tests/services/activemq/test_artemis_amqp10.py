@@ -1,11 +1,9 @@
 """What came to Artemis by AMQP 1.0 is read by it, as it is, and goes back by it, as it was."""
 
-import json
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,11 +22,10 @@ from proton import (
 )
 from support.brokers.activemq.amqp import connected, died, encoded, received
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
-from support.brokers.activemq.sending import outgoing, published
+from support.brokers.activemq.sending import outgoing, published, sent_back
 from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.amqp10 import message
 from dlq.connectors.base import Outgoing, Target
 from dlq.core.record import Record
@@ -67,18 +64,10 @@ def of_each_kind() -> list[Message]:
 @pytest.fixture
 def place(stomp: Place) -> Iterator[Place]:
     """A queue of this test's own, at an address of its name."""
-    make_queue(stomp, stomp.queue)
+    stomp.make_queue()
     one = by_openwire(stomp)
     yield one
     one.connector.close()
-
-
-def make_queue(place: Place, queue: str, address: str = "", routing: str = "ANYCAST") -> None:
-    management = Management(place.settings)
-    settings = {"name": queue, "address": address or queue, "routing-type": routing, "durable": True}
-    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "createQueue"}
-    management._ask(asked, json.dumps([json.dumps(settings), True]))
-    management.close()
 
 
 def of(place: Place, records: list[Record]) -> list[Record]:
@@ -140,8 +129,7 @@ def test_a_letter_is_called_as_its_sender_called_it_whichever_protocol_shows_it(
 def test_a_letter_dies_again_with_what_its_replay_left_on_it(place: Place) -> None:
     died(place, place.queue, Message(body="x", durable=True, ttl=3600))
     [record] = of(place, place.drain("DLQ"))
-    [letter] = outgoing([record], Target("queue", place.queue))
-    assert [s.outcome for s in published(place, place.queue, [letter])] == ["confirmed"]
+    sent_back(place, [record], Target("queue", place.queue))
     died(place, place.queue)
     with connected(place) as connection:
         receiver = connection.create_receiver(place.queue)
@@ -168,11 +156,7 @@ def test_a_limit_counts_both_kinds(place: Place) -> None:
 
 def test_a_subscription_gets_back_what_died_in_it(place: Place) -> None:
     news, sub = f"{place.queue}.news", f"{place.queue}.sub"
-    management = Management(place.settings)
-    settings = {"name": sub, "address": news, "routing-type": "MULTICAST", "durable": True}
-    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "createQueue"}
-    management._ask(asked, json.dumps([json.dumps(settings), True]))
-    management.close()
+    place.make_queue(sub, news, "MULTICAST")
     with connected(place) as connection:
         connection.create_sender(news).send(Message(body=b"x", durable=True))
         receiver = connection.create_receiver(f"{news}::{sub}")
@@ -181,7 +165,7 @@ def test_a_subscription_gets_back_what_died_in_it(place: Place) -> None:
     [record] = [r for r in place.drain("DLQ") if r.headers.get("_AMQ_ORIG_QUEUE") == sub]
     target = place.connector.target_of(record, "origin")
     assert target == Target("queue", f"{news}::{sub}")
-    assert [s.outcome for s in published(place, news, outgoing([record], target))] == ["confirmed"]
+    sent_back(place, [record], target, news)
     assert [bytes(one.body) for one in received(place, f"{news}::{sub}", 1)] == [b"x"]
 
 
@@ -193,15 +177,12 @@ def test_without_amqp_what_was_read_by_it_stays_and_says_why(place: Place, stomp
 
 
 def test_an_amqp_url_is_enough(stomp: Place) -> None:
-    make_queue(stomp, stomp.queue)
-    settings = replace(stomp.settings, amqp_url=f"amqp://127.0.0.1:{stomp.broker.amqp}")
-    place = replace(stomp, settings=settings, connector=ActiveMQConnector(settings))
+    stomp.make_queue()
+    place = stomp.by(amqp_url=f"amqp://127.0.0.1:{stomp.broker.amqp}")
     died(place, place.queue, Message(body=b"x", durable=True, properties={"id": SEVEN}))
     [record] = of(place, place.drain("DLQ"))
     assert record.headers["id"] == str(SEVEN)
-    assert [
-        s.outcome for s in published(place, place.queue, outgoing([record], Target("queue", place.queue)))
-    ] == ["confirmed"]
+    sent_back(place, [record], Target("queue", place.queue))
     assert received(place, place.queue, 1)[0].properties == {"id": SEVEN}
     place.connector.close()
 
@@ -274,9 +255,9 @@ def test_each_kind_of_target_is_reached_by_amqp(
     )
     [record] = of(place, place.drain("DLQ"))
     for queue in ("own", "other"):
-        make_queue(place, f"{place.queue}.{queue}", f"{place.queue}.address", routing)
+        place.make_queue(f"{place.queue}.{queue}", f"{place.queue}.address", routing)
     target = Target(*name.format(q=place.queue).split(":", 1))
-    assert [s.outcome for s in published(place, place.queue, outgoing([record], target))] == ["confirmed"]
+    sent_back(place, [record], target)
     there = [queue for queue in ("own", "other") if place.drain(f"{place.queue}.{queue}")]
     assert there == queues
 
@@ -292,15 +273,14 @@ def test_an_expired_letter_says_when_it_died_and_goes_back_without_its_expiry(pl
     while not own and time.monotonic() < deadline:
         own = of(place, place.drain("ExpiryQueue"))
     assert own[0].dead_at is not None
-    letters = outgoing(own, Target("queue", place.queue))
-    assert [s.outcome for s in published(place, place.queue, letters)] == ["confirmed"]
+    sent_back(place, own, Target("queue", place.queue))
     [back] = received(place, place.queue, 1)
     assert (back.expiry_time, back.ttl) == (0, 0)
 
 
 def test_only_letters_to_an_address_that_may_not_be_written_to_are_refused(place: Place) -> None:
     back, forbidden = Target("queue", f"{place.queue}.back"), Target("queue", f"forbidden.{place.queue}")
-    make_queue(place, back.name)
+    place.make_queue(back.name)
     died(place, place.queue, *[Message(body=b"%d" % n, inferred=True, durable=True) for n in range(9)])
     letters = outgoing(of(place, place.drain("DLQ")), back)
     letters = [one._replace(target=forbidden) if one.number % 3 == 1 else one for one in letters]

@@ -1,25 +1,15 @@
 """What a real Artemis leaves on letters of several ways proves what the rules say that it proves."""
 
-import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from support.brokers.activemq.fixtures import Place, on_artemis
 
 from dlq.analyzers.rules import Facts, Verdict, judge
 from dlq.connectors.activemq import artemis
-from dlq.connectors.activemq.artemis import Management
 from dlq.core.clock import now
 
 pytestmark = [pytest.mark.activemq, on_artemis]
-
-
-def do(place: Place, resource: str, operation: str, *arguments: Any) -> None:
-    management = Management(place.settings)
-    asked = {"_AMQ_ResourceName": resource, "_AMQ_OperationName": operation}
-    management._ask(asked, json.dumps(arguments))
-    management.close()
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +58,7 @@ def test_an_expired_letter_in_the_place_of_the_expired_is_proven(stomp: Place) -
 def test_an_older_expiry_is_no_cause(stomp: Place) -> None:
     stomp.send(b"late", expires="1000")
     stomp.drain()
-    do(stomp, "queue.ExpiryQueue", "retryMessages", f"_AMQ_ORIG_ADDRESS = '{stomp.queue}'")
+    stomp.manage("retryMessages", f"_AMQ_ORIG_ADDRESS = '{stomp.queue}'", resource="queue.ExpiryQueue")
     reject(stomp)
     found = verdict_of(stomp, stomp.queue)
     assert (found.cause, found.proof, found.stale_evidence) == ("redelivery_exhausted", "likely", True)
@@ -77,30 +67,25 @@ def test_an_older_expiry_is_no_cause(stomp: Place) -> None:
 def test_what_a_divert_put_there_did_not_die(stomp: Place) -> None:
     name = f"{stomp.queue}.divert"
     divert = {"name": name, "address": stomp.queue, "forwarding-address": "DLQ", "exclusive": True}
-    do(stomp, "broker", "createDivert", json.dumps(divert))
+    stomp.manage("createDivert", divert)
     stomp.send(b"x")
     found = verdict_of(stomp, stomp.queue)
-    do(stomp, "broker", "destroyDivert", name)
+    stomp.manage("destroyDivert", name)
     assert (found.cause, found.proof, found.origin) == ("unknown", None, stomp.queue)
     assert name in (found.evidence or "")
 
 
 def test_what_an_operator_moved_is_among_the_possible(stomp: Place) -> None:
     stomp.send(b"x")
-    do(stomp, f"queue.{stomp.queue}", "sendMessagesToDeadLetterAddress", "")
+    stomp.manage("sendMessagesToDeadLetterAddress", "", resource=f"queue.{stomp.queue}")
     found = verdict_of(replace(stomp), stomp.queue)
     assert (found.cause, "moved" in found.also_possible) == ("redelivery_exhausted", True)
 
 
-def make(place: Place, queue: str) -> None:
-    settings = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
-    do(place, "broker", "createQueue", json.dumps(settings), True)
-
-
 def test_the_broker_counts_what_it_killed_so_that_a_move_is_known(stomp: Place) -> None:
-    make(stomp, stomp.queue)
+    stomp.make_queue(stomp.queue)
     stomp.send(b"x")
-    do(stomp, f"queue.{stomp.queue}", "moveMessages", "", "DLQ")
+    stomp.manage("moveMessages", "", "DLQ", resource=f"queue.{stomp.queue}")
     found = verdict_of(stomp, stomp.queue)
     assert (found.cause, found.rule) == ("unknown", "artemis-moved")
     stomp.send(b"x")
@@ -109,9 +94,9 @@ def test_the_broker_counts_what_it_killed_so_that_a_move_is_known(stomp: Place) 
 
 
 def test_where_the_settings_never_give_up_a_reject_is_the_usual_cause(stomp: Place) -> None:
-    make(stomp, stomp.queue)
+    stomp.make_queue(stomp.queue)
     endless = {"deadLetterAddress": "DLQ", "expiryAddress": "ExpiryQueue", "maxDeliveryAttempts": -1}
-    do(stomp, "broker", "addAddressSettings", stomp.queue, json.dumps(endless))
+    stomp.manage("addAddressSettings", stomp.queue, endless)
     stomp.send(b"x")
     reject(stomp)
     found = verdict_of(stomp, stomp.queue)
@@ -120,11 +105,11 @@ def test_where_the_settings_never_give_up_a_reject_is_the_usual_cause(stomp: Pla
 
 def test_what_an_operator_moved_to_a_queue_of_his_own_did_not_die(stomp: Place) -> None:
     parked = f"parked.{stomp.queue}"
-    make(stomp, parked)
-    make(stomp, stomp.queue)
+    stomp.make_queue(parked)
+    stomp.make_queue(stomp.queue)
     stomp.send(b"x")
     reject(stomp)
     stomp.send(b"x")
-    do(stomp, f"queue.{stomp.queue}", "moveMessages", "", parked)
+    stomp.manage("moveMessages", "", parked, resource=f"queue.{stomp.queue}")
     assert verdict_of(stomp, stomp.queue, parked).cause == "unknown"
     assert verdict_of(stomp, stomp.queue).cause == "redelivery_exhausted"

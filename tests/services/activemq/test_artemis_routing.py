@@ -1,9 +1,7 @@
 """On Artemis a letter goes to the queue that is meant, by its type of routing, confirmed when there."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from support.archives import letter
@@ -15,19 +13,6 @@ from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.activemq
-
-
-def do(place: Place, operation: str, *arguments: Any) -> None:
-    """An operation of the broker's management."""
-    management = Management(place.settings)
-    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-    management._ask(asked, json.dumps(arguments))
-    management.close()
-
-
-def make_queue(place: Place, address: str, queue: str, routing: str) -> None:
-    settings = {"name": queue, "address": address, "routing-type": routing, "durable": True}
-    do(place, "createQueue", json.dumps(settings), True)
 
 
 def dead(address: str = "", queue: str = "", routing: str = "") -> Callable[[int], Record]:
@@ -63,7 +48,7 @@ def sender(stomp: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
 def test_a_letter_of_a_subscription_reaches_its_queue_alone(sender: Place, routing: str) -> None:
     news, own, other = sender.queue, f"{sender.queue}.own", f"{sender.queue}.other"
     for queue in (own, other):
-        make_queue(sender, news, queue, "MULTICAST")
+        sender.make_queue(queue, news, "MULTICAST")
     make = dead(news, own, routing)
     target = sender.connector.target_of(make(0), "origin")
     assert target == Target("queue", f"{news}::{own}")
@@ -76,7 +61,7 @@ def test_a_letter_of_a_subscription_reaches_its_queue_alone(sender: Place, routi
 def test_a_subscription_with_its_address_own_name_is_reached_alone(sender: Place) -> None:
     news, other = sender.queue, f"{sender.queue}.other"
     for queue in (news, other):
-        make_queue(sender, news, queue, "MULTICAST")
+        sender.make_queue(queue, news, "MULTICAST")
     make = dead(news, news, "0")
     target = sender.connector.target_of(make(0), "origin")
     assert target is not None
@@ -91,7 +76,7 @@ def test_a_queue_is_reached_by_its_name_whatever_its_address_and_type(
     sender: Place, routing: str, name: str
 ) -> None:
     address, queue = f"{sender.queue}.address", f"{sender.queue}.q"
-    make_queue(sender, address, queue, routing)
+    sender.make_queue(queue, address, routing)
     target = Target("queue", name.format(queue=queue, address=address))
     assert {s.outcome for s in published(sender, queue, to(target))} == {"confirmed"}
     assert len(sender.drain(queue)) == 3
@@ -106,7 +91,7 @@ def test_a_topic_reaches_each_subscription_and_without_any_it_is_returned(sender
     assert "has no queue of a subscription" in (nobody[0].detail or "")
     queues = [f"{sender.queue}.{n}" for n in range(2)]
     for queue in queues:
-        make_queue(sender, news.name, queue, "MULTICAST")
+        sender.make_queue(queue, news.name, "MULTICAST")
     assert set(sender.connector.consumers([news])[news]) == set(queues)
     assert {s.outcome for s in published(sender, sender.queue, to(news))} == {"confirmed"}
     assert [len(sender.drain(queue)) for queue in queues] == [3, 3]
@@ -123,7 +108,7 @@ def test_a_new_queue_is_made_by_its_first_letter(sender: Place) -> None:
 @on_artemis
 def test_where_nothing_would_arrive_is_known_before_anything_is_sent(stomp: Place) -> None:
     address = stomp.queue
-    make_queue(stomp, address, f"{address}.sub", "MULTICAST")
+    stomp.make_queue(f"{address}.sub", address, "MULTICAST")
     gone, wrong = Target("queue", f"{address}::gone"), Target("queue", address)
     found = stomp.connector.missing_targets([gone, wrong, Target("topic", address)])
     assert found == {
@@ -135,9 +120,9 @@ def test_where_nothing_would_arrive_is_known_before_anything_is_sent(stomp: Plac
 @on_artemis
 def test_what_a_full_address_drops_is_not_confirmed_and_not_proven_by_a_marker(sender: Place) -> None:
     full = Target("queue", f"full.{sender.queue}")
-    make_queue(sender, full.name, full.name, "ANYCAST")
+    sender.make_queue(full.name, full.name, "ANYCAST")
     settings = {"addressFullMessagePolicy": "DROP", "maxSizeBytes": 2000, "pageSizeBytes": 1000}
-    do(sender, "addAddressSettings", full.name, json.dumps(settings))
+    sender.manage("addAddressSettings", full.name, settings)
     preview = sender.connector.preview(Outgoing(0, dead()(0), full, {}))
     assert "drops what comes while it is full" in preview.unless_named["target"]
     letters = to(full, lambda n: dead()(n)._replace(body=bytes(1500), body_size=1500), 20)
@@ -158,14 +143,14 @@ def test_what_a_full_address_drops_is_not_confirmed_and_not_proven_by_a_marker(s
 @on_artemis
 def test_a_growing_count_of_unrouted_messages_confirms_nothing(stomp: Place) -> None:
     news, sub = stomp.queue, f"{stomp.queue}.sub"
-    make_queue(stomp, news, sub, "MULTICAST")
+    stomp.make_queue(sub, news, "MULTICAST")
     target, letters = Target("topic", news), to(Target("topic", news))
     before = stomp.connector.bounds([target])
     publisher = stomp.connector.publisher(SendRequest(news, 1000))
 
     def while_the_subscription_goes() -> Iterator[Outgoing]:
         yield letters[0]
-        do(stomp, "destroyQueue", sub, True)
+        stomp.manage("destroyQueue", sub, True)
         yield from letters[1:]
 
     said = list(publisher.publish(while_the_subscription_goes()))
@@ -180,7 +165,7 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
     stomp: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     news, sub = stomp.queue, f"{stomp.queue}.sub"
-    make_queue(stomp, news, sub, "MULTICAST")
+    stomp.make_queue(sub, news, "MULTICAST")
     monkeypatch.setattr(Management, "_ask", lambda *_: None)
     told, untold = dead(news, sub, "0"), dead(news, sub)
     target = Target("queue", f"{news}::{sub}")
@@ -188,7 +173,7 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
     assert known.unless_named == {}
     assert any("confirmed means that a letter is committed" in warning for warning in known.warnings)
     assert (
-        "tells the routing type"
+        "names the routing type"
         in stomp.connector.preview(Outgoing(0, untold(0), target, {})).unless_named["target"]
     )
     for letters in (to(target, told), to(target._replace(kind="topic"), untold)):
@@ -203,8 +188,8 @@ def test_the_topology_says_after_how_many_attempts_an_address_lets_die(
     stomp: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dlq.connectors.activemq.artemis.MOST_ASKED", 10_000)  # many tests share it
-    make_queue(stomp, stomp.queue, stomp.queue, "ANYCAST")
-    do(stomp, "addAddressSettings", stomp.queue, json.dumps({"maxDeliveryAttempts": 3}))
+    stomp.make_queue(stomp.queue, stomp.queue, "ANYCAST")
+    stomp.manage("addAddressSettings", stomp.queue, {"maxDeliveryAttempts": 3})
     management = Management(stomp.settings)
     assert management.ways_of_the_dead()["max_delivery_attempts"][stomp.queue] == 3
     management.close()
@@ -213,8 +198,8 @@ def test_the_topology_says_after_how_many_attempts_an_address_lets_die(
 @on_artemis
 def test_no_target_is_made_of_a_diverts_name(stomp: Place) -> None:
     divert = {"name": f"{stomp.queue}.divert", "address": stomp.queue, "forwarding-address": "DLQ"}
-    do(stomp, "createDivert", json.dumps(divert))
+    stomp.manage("createDivert", divert)
     diverted = dead(stomp.queue, divert["name"], "1")(0)
     assert stomp.connector.target_of(diverted, "origin") is None
     assert stomp.connector.target_of(diverted, "queue:here") == Target("queue", "here")
-    do(stomp, "destroyDivert", divert["name"])
+    stomp.manage("destroyDivert", divert["name"])

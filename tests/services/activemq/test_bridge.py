@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 from services.activemq.test_causes import refuse
-from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
-from support.brokers.activemq.fixtures import WAYS, Place, settings_of
-from support.brokers.activemq.sending import outgoing, published, run_of
+from support.brokers.activemq.broker import CLASSIC, broker_of
+from support.brokers.activemq.fixtures import WAYS, Place
+from support.brokers.activemq.sending import outgoing, place_on, published, run_of
 from support.waiting import eventually
 
-from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.base import Search, Target
 from dlq.core.settings import Source
@@ -18,16 +17,11 @@ from dlq.core.settings import Source
 pytestmark = pytest.mark.activemq
 
 
-def place_on(broker: ActiveMq) -> Place:
-    settings = replace(settings_of(broker), jolokia_details=True)
-    return Place(broker, settings, ActiveMQConnector(settings), "orders")
-
-
 @pytest.fixture
 def bridged() -> Iterator[tuple[Place, Place]]:
     """Two brokers; the first forwards what consumers of the second want."""
     with broker_of(CLASSIC[0]) as far, broker_of(CLASSIC[0], f"bridge={far.openwire}") as near:
-        yield place_on(near), place_on(far)
+        yield tuple(replace(place_on(one).by(jolokia_details=True), queue="orders") for one in (near, far))
 
 
 def test_a_letter_that_crossed_a_bridge_names_its_origin_and_goes_back_to_where_it_died(

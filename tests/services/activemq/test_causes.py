@@ -9,7 +9,6 @@ from support.brokers.activemq.fixtures import Place, on_classic
 from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import Facts, judge
-from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_consumer import ack_id
 from dlq.core.record import Record
@@ -110,12 +109,10 @@ def test_what_was_moved_out_of_the_dead_letter_queue_did_not_die_there(stomp: Pl
     parked = f"parked.{stomp.queue}"
     stomp.send(b"x")
     refuse(stomp, stomp.queue)
-    jolokia = Jolokia(stomp.settings, artemis=False)
-    move = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
-    asked = {"type": "exec", "mbean": jolokia._mbean(DLQ), "operation": move}
     [dead] = letters_of(stomp, stomp.queue)
     selector = f"JMSMessageID = '{dead.message_id}'"
-    jolokia._ask({**asked, "arguments": [selector, parked]})
+    move = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
+    stomp.execute(move, selector, parked, queue=DLQ)
     [letter] = stomp.drain(parked)
     assert judge(dead, Facts()).cause == "poison_ack"
     assert judge(letter, Facts()).cause == "unknown"

@@ -1,6 +1,5 @@
 """Two nodes of an Artemis cluster: what is sent to one goes to where its consumers are."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +9,6 @@ from support.brokers.activemq.sending import outgoing, place_on, run_of
 from support.waiting import eventually
 
 from dlq.connectors.activemq import artemis_routing
-from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.base import Search, Target
 from dlq.core.settings import Source
 
@@ -24,16 +22,8 @@ def nodes() -> Iterator[tuple[Place, Place]]:
         here, there = place_on(first), place_on(second)
         eventually(lambda: here.connector._queues.bridges() and there.connector._queues.bridges())
         for place in (here, there):
-            make(place, TARGET.name)
+            place.make_queue(TARGET.name)
         yield here, there
-
-
-def make(place: Place, name: str) -> None:
-    management = Management(place.settings)
-    queue = {"name": name, "address": name, "routing-type": "ANYCAST"}
-    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "createQueue"}
-    management._ask(asked, json.dumps([json.dumps(queue), True]))
-    management.close()
 
 
 def test_what_goes_to_a_consumer_of_another_node_is_confirmed_and_found(nodes: tuple[Place, Place]) -> None:

@@ -14,7 +14,6 @@ from dlq.archive.store import LocalStore
 from dlq.capture.attempt import Tally
 from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
 from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Source
@@ -27,8 +26,7 @@ def _purge(place: Place, queue: str) -> None:
     if place.broker.artemis:
         Management(place.settings).empty(queue)
     else:
-        jolokia = Jolokia(place.settings, artemis=False)
-        jolokia._ask({"type": "exec", "mbean": jolokia._mbean(queue), "operation": "purge", "arguments": []})
+        place.execute("purge", queue=queue)
 
 
 def _delete(place: Place, queue: str) -> None:
@@ -110,8 +108,7 @@ def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
 
 @on_artemis
 def test_letters_that_amqp_reads_are_gone_with_their_queue(stomp: Place, tmp_path: Path) -> None:
-    settings = replace(stomp.settings, amqp_url=f"amqp://127.0.0.1:{stomp.broker.amqp}")
-    place = replace(stomp, settings=settings, connector=ActiveMQConnector(settings))
+    place = stomp.by(amqp_url=f"amqp://127.0.0.1:{stomp.broker.amqp}")
     letters = [Message(body=b"%d" % n, durable=True, properties={"n": n}) for n in range(3000)]
     place.send(b"make the queue")
     place.drain()

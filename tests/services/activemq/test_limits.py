@@ -1,6 +1,5 @@
 """Targets on Artemis that would drop a letter, or end with a connection, are known before it is sent."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -8,38 +7,20 @@ import pytest
 from support.archives import letter
 from support.brokers.activemq.fixtures import Place, on_artemis
 
-from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Limits, Outgoing, Target
 
 pytestmark = [pytest.mark.activemq, on_artemis]
 
 
-def do(place: Place, operation: str, *arguments: Any) -> None:
-    management = Management(place.settings)
-    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-    management._ask(asked, json.dumps(arguments))
-    management.close()
-
-
-def queue(place: Place, name: str, **more: Any) -> Target:
-    settings = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
-    do(place, "createQueue", json.dumps(settings), True)
-    return Target("queue", name)
-
-
 def test_a_ring_drops_its_oldest(stomp: Place) -> None:
-    target = queue(stomp, f"{stomp.queue}.ring", **{"ring-size": 5})
+    target = stomp.make_queue(f"{stomp.queue}.ring", ring_size=5)
     stomp.send(b"1", b"2", b"3", queue=target.name)
     found = stomp.connector.limits([target])[target]
     assert (found.letters, found.why) == (
         2,
         f"queue {target.name} holds 3 letters and is a ring of 5: each one more drops its oldest",
     )
-
-
-def settings(place: Place, address: str, **settings: Any) -> None:
-    do(place, "addAddressSettings", address, json.dumps(settings))
 
 
 def risk(place: Place, target: Target) -> str | None:
@@ -52,7 +33,7 @@ def risk(place: Place, target: Target) -> str | None:
 def test_a_queue_that_keeps_the_newest_of_each_key_has_to_be_named(
     stomp: Place, trait: dict[str, Any]
 ) -> None:
-    target = queue(stomp, f"{stomp.queue}.latest", **trait)
+    target = stomp.make_queue(f"{stomp.queue}.latest", **trait)
     assert "keeps the newest message of each key alone (last-value)" in (risk(stomp, target) or "")
     full = target._replace(name=f"{target.name}::{target.name}")
     assert "keeps the newest message" in (risk(stomp, full) or "")
@@ -70,18 +51,20 @@ def test_a_queue_that_its_first_letter_makes_has_to_be_named_by_its_address_sett
     stomp: Place, setting: dict[str, Any], said: str
 ) -> None:
     name = f"{stomp.queue}.unmade"
-    settings(stomp, name, **setting)
+    stomp.manage("addAddressSettings", name, setting)
     assert said in (risk(stomp, Target("queue", name)) or "")
 
 
 @pytest.mark.parametrize("place", ["", "nobody.reads"])
 def test_a_target_that_drops_what_dies_has_to_be_named(stomp: Place, place: str) -> None:
-    target = queue(stomp, f"{stomp.queue}.mortal")
+    target = stomp.make_queue(f"{stomp.queue}.mortal")
     if place:
-        do(stomp, "createAddress", place, "ANYCAST")
-    settings(stomp, target.name, deadLetterAddress=place)
+        stomp.manage("createAddress", place, "ANYCAST")
+    stomp.manage("addAddressSettings", target.name, {"deadLetterAddress": place})
     assert "what fails there again is dropped" in (risk(stomp, target) or "")
-    settings(stomp, target.name, deadLetterAddress=place, autoCreateDeadLetterResources=True)
+    stomp.manage(
+        "addAddressSettings", target.name, {"deadLetterAddress": place, "autoCreateDeadLetterResources": True}
+    )
     again = replace(stomp, connector=ActiveMQConnector(stomp.settings))
     assert (risk(again, target) is None) == bool(place)
 
@@ -90,7 +73,7 @@ def test_an_address_of_which_one_subscription_keeps_the_newest_has_to_be_named(s
     address = f"{stomp.queue}.news"
     for name, more in {"all": {}, "latest": {"last-value": True}, "some": {"ring-size": 5}}.items():
         made = {"name": f"{address}.{name}", "address": address, "routing-type": "MULTICAST", **more}
-        do(stomp, "createQueue", json.dumps(made), True)
+        stomp.manage("createQueue", made, True)
     topic = Target("topic", address)
     assert "keeps the newest message" in (risk(stomp, topic) or "")
     assert stomp.connector.limits([topic])[topic].letters == 5
@@ -100,17 +83,17 @@ def test_an_address_of_which_one_subscription_keeps_the_newest_has_to_be_named(s
 
 def test_a_ring_that_its_first_letter_makes_has_room_for_what_its_address_settings_say(stomp: Place) -> None:
     target = Target("queue", f"{stomp.queue}.unmade")
-    settings(stomp, target.name, defaultRingSize=7)
+    stomp.manage("addAddressSettings", target.name, {"defaultRingSize": 7})
     assert stomp.connector.limits([target])[target].letters == 7
 
 
 def test_a_divert_that_takes_letters_elsewhere_is_named(stomp: Place) -> None:
-    target = queue(stomp, f"{stomp.queue}.watched")
+    target = stomp.make_queue(f"{stomp.queue}.watched")
     divert = {"name": f"{stomp.queue}.audit", "address": target.name, "forwarding-address": "audit"}
-    do(stomp, "createDivert", json.dumps(divert))
+    stomp.manage("createDivert", divert)
     one = Outgoing(0, letter(0, broker_kind="artemis"), target, {"dlq_replay_id": "r"})
     said = stomp.connector.preview(one).warnings
-    do(stomp, "destroyDivert", divert["name"])
+    stomp.manage("destroyDivert", divert["name"])
     assert f"a divert, {divert['name']}, takes what comes to {target.name} to audit" in said
 
 
@@ -124,13 +107,8 @@ def test_what_nobody_tells_of_a_target_is_said(stomp: Place, monkeypatch: pytest
 
 def test_an_address_that_drops_what_is_too_much(stomp: Place) -> None:
     name = f"{stomp.queue}.full"
-    do(
-        stomp,
-        "addAddressSettings",
-        name,
-        json.dumps({"addressFullMessagePolicy": "DROP", "maxSizeMessages": 4}),
-    )
-    target = queue(stomp, name)
+    stomp.manage("addAddressSettings", name, {"addressFullMessagePolicy": "DROP", "maxSizeMessages": 4})
+    target = stomp.make_queue(name)
     stomp.send(b"1", b"2", b"3", queue=target.name)
     found = stomp.connector.limits([target])[target]
     assert found.letters == 1
@@ -138,11 +116,11 @@ def test_an_address_that_drops_what_is_too_much(stomp: Place) -> None:
 
 
 def test_a_volatile_queue_ends_with_its_consumers(stomp: Place) -> None:
-    target = queue(stomp, f"{stomp.queue}.volatile", durable=False)
+    target = stomp.make_queue(f"{stomp.queue}.volatile", durable=False)
     assert "is temporary" in stomp.connector.limits([target])[target].temporary
 
 
 def test_an_ordinary_queue_has_room(stomp: Place) -> None:
-    target = queue(stomp, f"{stomp.queue}.orders")
+    target = stomp.make_queue(f"{stomp.queue}.orders")
     assert stomp.connector.limits([target]) == {target: Limits()}
     assert risk(stomp, target) is None

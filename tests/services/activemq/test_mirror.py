@@ -1,7 +1,6 @@
 """Another Artemis that answers in the place of the one that letters were sent to, and holds a copy of it."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from support.brokers.activemq.broker import Artemis
@@ -9,7 +8,6 @@ from support.brokers.activemq.fixtures import WAYS, Place
 from support.brokers.activemq.sending import outgoing, place_on, run_of
 from support.waiting import eventually
 
-from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Search, Target
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Source
@@ -41,6 +39,6 @@ def test_what_a_mirror_does_not_show_may_have_been_sent(pair: tuple[Place, Place
 
 def test_an_address_of_the_mirror_s_is_refused_beside_one_of_the_broker_s(pair: tuple[Place, Place]) -> None:
     broker, mirror = pair
-    mixed = replace(mirror.settings, openwire_url=f"tcp://127.0.0.1:{broker.broker.openwire}")
+    mixed = mirror.by(openwire_url=f"tcp://127.0.0.1:{broker.broker.openwire}")
     with pytest.raises(ConfigError, match="is another broker than"):
-        run_of(replace(mirror, connector=ActiveMQConnector(mixed)), "mixed", [])
+        run_of(mixed, "mixed", [])

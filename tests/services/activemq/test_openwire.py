@@ -29,7 +29,7 @@ def test_java_gets_back_what_java_sent_types_and_all(stomp: Place) -> None:
     assert len(before) == 2
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
     typed = by_openwire(stomp)
-    detailed = replace(stomp, connector=ActiveMQConnector(replace(stomp.settings, jolokia_details=True)))
+    detailed = stomp.by(jolokia_details=True)
     letters = outgoing(detailed.drain(), Target("queue", f"{stomp.queue}.back"))
     assert {sent.outcome for sent in published(typed, stomp.queue, letters)} == {"confirmed"}
     assert shown(stomp, f"{stomp.queue}.back") == before
@@ -81,8 +81,7 @@ def test_with_openwire_alone_letters_come_go_and_are_found(stomp: Place) -> None
 
 def by_openwire_alone(place: Place, **changes: object) -> Place:
     """The same place, without any address for STOMP."""
-    settings = replace(place.settings, url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
-    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
+    return place.by(url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
 
 
 @on_classic
@@ -138,21 +137,18 @@ def test_tls_takes_letters_and_an_unknown_authority_is_refused(guarded: ActiveMq
     place.send(b"a")
     letters = outgoing(place.drain(), Target("queue", "letters.tls.back"))
     by_tls, authority = f"ssl://127.0.0.1:{guarded.openwire_tls}", str(guarded.folder / "ca.pem")
-    trusting = replace(place.settings, openwire_url=by_tls, ca_file=authority)
-    assert [
-        s.outcome for s in published(replace(place, connector=ActiveMQConnector(trusting)), "tls", letters)
-    ] == ["confirmed"]
+    trusting = place.by(openwire_url=by_tls, ca_file=authority)
+    assert [s.outcome for s in published(trusting, "tls", letters)] == ["confirmed"]
     with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right"):
-        ActiveMQConnector(replace(trusting, ca_file=None)).publisher(SendRequest("tls", 10))
+        trusting.by(ca_file=None).connector.publisher(SendRequest("tls", 10))
 
 
 def test_letters_are_read_by_tls_where_the_user_may_and_what_he_may_not_is_said(guarded: ActiveMq) -> None:
     place = replace(by_openwire(place_on(guarded)), queue="letters.read")
     place.send(b"a")
     by_tls, authority = f"ssl://127.0.0.1:{guarded.openwire_tls}", str(guarded.folder / "ca.pem")
-    trusting = replace(place.settings, openwire_url=by_tls, ca_file=authority)
-    assert [r.body for r in replace(place, connector=ActiveMQConnector(trusting)).drain()] == [b"a"]
-    blind = replace(place, connector=ActiveMQConnector(replace(place.settings, jolokia_url=None)))
+    assert [r.body for r in place.by(openwire_url=by_tls, ca_file=authority).drain()] == [b"a"]
+    blind = place.by(jolokia_url=None)
     with pytest.raises(AccessDenied, match=r"not authorized to read from: queue://forbidden"):
         blind.drain("forbidden")
 

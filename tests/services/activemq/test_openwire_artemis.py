@@ -1,14 +1,11 @@
 """Artemis by STOMP and OpenWire together: each hides what the other shows."""
 
-from dataclasses import replace
-
 import pytest
 from support.archives import letter
 from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, WAYS, Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
 from dlq.connectors.activemq import artemis_browse
-from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.base import SendRequest, Target
 from dlq.core.errors import AccessDenied, Unreachable
@@ -99,12 +96,6 @@ def test_only_the_letter_that_the_broker_cannot_store_is_refused(stomp: Place) -
     assert len(stomp.drain(back.name)) == 39
 
 
-def changed(place: Place, **changes: object) -> Place:
-    """The same place by other settings."""
-    settings = replace(place.settings, **changes)
-    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
-
-
 def in_one_line(error: BaseException, *secrets: str) -> bool:
     return "\n" not in str(error) and not any(secret in str(error) for secret in secrets)
 
@@ -112,15 +103,15 @@ def in_one_line(error: BaseException, *secrets: str) -> bool:
 @on_artemis
 def test_letters_come_and_go_by_tls_and_an_unknown_authority_is_refused(stomp: Place) -> None:
     there, back = f"127.0.0.1:{stomp.broker.openwire_tls}", Target("queue", f"{stomp.queue}.back")
-    trusting = changed(stomp, openwire_url=f"ssl://{there}", ca_file=stomp.broker.ca_file)
+    trusting = stomp.by(openwire_url=f"ssl://{there}", ca_file=stomp.broker.ca_file)
     stomp.send(b"a")
     with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right") as caught:
-        changed(trusting, ca_file=None).drain()
+        trusting.by(ca_file=None).drain()
     assert in_one_line(caught.value)
     letters = trusting.drain()
     assert [(r.body, r.properties["class"]) for r in letters] == [(b"a", "bytes")]
     assert [s.outcome for s in published(trusting, stomp.queue, outgoing(letters, back))] == ["confirmed"]
-    everything = changed(trusting, url=f"stomp+tls://{stomp.broker.user}@{there}")
+    everything = trusting.by(url=f"stomp+tls://{stomp.broker.user}@{there}")
     assert [(r.body, r.properties["class"]) for r in everything.drain(back.name)] == [(b"a", "bytes")]
 
 
@@ -152,7 +143,7 @@ def test_each_right_that_is_missing_is_named_and_nothing_is_lost(
     stomp.send(b"b", queue=sealed)
     monkeypatch.setenv("READS", "reads")
     by_reader = stomp.settings.url.replace(f"{stomp.broker.user}@", "reader@")
-    reader = changed(by_openwire(stomp), url=by_reader, password_env="READS")
+    reader = by_openwire(stomp).by(url=by_reader, password_env="READS")
     refusals = {
         r"'BROWSE' .*; with openwire_url it needs the permission browse": lambda: reader.drain(sealed),
         r"'SEND' .*; .* needs <security-setting match=\"dlq\.replay\.#\">": lambda: (

@@ -11,7 +11,6 @@ from support.brokers.activemq.fixtures import WAYS, Place, on_all, on_artemis
 from support.brokers.activemq.sending import outgoing, place_on, run_of
 from support.waiting import eventually
 
-from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.stomp_consumer import ack_id
 from dlq.connectors.base import Checkpoint, Outgoing, Search, Target
 from dlq.core.errors import ConnectionLost
@@ -164,10 +163,7 @@ def test_while_another_consumer_holds_markers_nothing_is_proven(stomp: Place) ->
 
 def settings_for(place: Place, **settings: object) -> None:
     """Address settings of the markers of this place."""
-    management = Management(place.settings)
-    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "addAddressSettings"}
-    management._ask(asked, json.dumps([markers(place), json.dumps(settings)]))
-    management.close()
+    place.manage("addAddressSettings", markers(place), settings)
 
 
 @on_artemis

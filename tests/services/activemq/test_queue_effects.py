@@ -1,6 +1,5 @@
 """What a consumer's coming and going does to a queue of Artemis: refused or said before, and really so."""
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,32 +14,17 @@ from support.waiting import eventually
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused
 
 pytestmark = [pytest.mark.activemq, on_artemis]
 
 
-def do(place: Place, operation: str, *arguments: object) -> None:
-    """Something that the broker's managers may do."""
-    management = Management(place.settings)
-    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-    management._ask(asked, json.dumps(arguments))
-    management.close()
-
-
 def make(place: Place, settings: dict[str, object] | None = None, **traits: object) -> None:
     """The place's queue with these properties, and three letters in it."""
     if settings:
-        do(place, "addAddressSettings", place.queue, json.dumps(settings))
-    queue = {"name": place.queue, "address": place.queue, "routing-type": "ANYCAST"}
-    do(
-        place,
-        "createQueue",
-        json.dumps({**queue, **{name.replace("_", "-"): v for name, v in traits.items()}}),
-    )
+        place.manage("addAddressSettings", place.queue, settings)
+    place.make_queue(**traits)
     place.send(b"a", b"b", b"c")
 
 
@@ -111,18 +95,10 @@ def test_a_queue_from_which_nothing_is_removed_is_not_drained(stomp: Place) -> N
     assert depth(stomp) == 3
 
 
-def changed(place: Place, **settings: str) -> Place:
-    given = replace(place.settings, **settings)
-    return replace(place, settings=given, connector=ActiveMQConnector(given))
-
-
 def without_management(place: Place) -> Place:
     """As a user that may consume alone."""
     os.environ["READS"] = "reads"
-    settings = replace(
-        place.settings, url=place.settings.url.replace("admin@", "reader@"), password_env="READS"
-    )
-    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
+    return place.by(url=place.settings.url.replace("admin@", "reader@"), password_env="READS")
 
 
 def send_by_amqp(place: Place) -> None:
@@ -135,7 +111,7 @@ def send_by_amqp(place: Place) -> None:
 WAYS: dict[str, Callable[[Place], Place]] = {
     "stomp": lambda place: place,
     "openwire": by_openwire,
-    "amqp": lambda place: changed(place, amqp_url=f"amqp://127.0.0.1:{place.broker.amqp}"),
+    "amqp": lambda place: place.by(amqp_url=f"amqp://127.0.0.1:{place.broker.amqp}"),
     "no management": without_management,
 }
 
@@ -181,8 +157,7 @@ def test_what_harms_no_letter_is_said_and_done(stomp: Place, traits: dict[str, o
 
 def test_one_queue_of_a_pattern_that_would_be_harmed_does_not_hold_up_the_others(stomp: Place) -> None:
     replace(stomp, queue=f"{stomp.queue}.a").send(b"a", b"b", b"c")
-    fragile = {"name": f"{stomp.queue}.x", "address": f"{stomp.queue}.x", "routing-type": "ANYCAST"}
-    do(stomp, "createQueue", json.dumps({**fragile, "purge-on-no-consumers": True}))
+    stomp.make_queue(f"{stomp.queue}.x", purge_on_no_consumers=True)
     wanted = stomp.request("drain")
     wanted = replace(wanted, source=replace(wanted.source, queue=f"{stomp.queue}.*"))
     found = stomp.connector.inspect(wanted.source)

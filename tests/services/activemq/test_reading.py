@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support import connector_contract
 from support.brokers.activemq.broker import free_ports
-from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic, settings_of
+from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic
 from support.connector_contract import ReadingContract
 
 from dlq.analyzers.rules import Facts, judge
@@ -104,8 +104,7 @@ def test_a_memory_limit_stalls_no_drain(stomp: Place) -> None:
 @on_classic
 def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
     stomp.send(b"a", b"b")
-    connector = ActiveMQConnector(settings_of(stomp.broker, jolokia=False))
-    records, _, reading = replace(stomp, connector=connector).pull("drain")
+    records, _, reading = stomp.by(jolokia_url=None).pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
     assert any("not proven" in note for note in reading.notes)
 
@@ -114,8 +113,7 @@ def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
 def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp: Place) -> None:
     stomp.send(b"a", b"b")
     [dead] = free_ports(1)
-    settings = replace(stomp.settings, jolokia_url=f"http://127.0.0.1:{dead}/jolokia/")
-    place = replace(stomp, connector=ActiveMQConnector(settings))
+    place = stomp.by(jolokia_url=f"http://127.0.0.1:{dead}/jolokia/")
     why = f"not proven: brokers.legacy.jolokia_url (127.0.0.1:{dead}): Connection refused."
     seen = place.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
     assert (seen.depth, [why in warning for warning in seen.warnings].count(True)) == (None, 1)
@@ -127,10 +125,9 @@ def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp
 @on_artemis
 def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None:
     stomp.send(b"a", b"b")
-    settings = replace(stomp.settings, jolokia_url="http://127.0.0.1:1/jolokia/")
-    connector = ActiveMQConnector(settings)
-    records, _, reading = replace(stomp, connector=connector).pull("drain")
-    connector.close()
+    place = stomp.by(jolokia_url="http://127.0.0.1:1/jolokia/")
+    records, _, reading = place.pull("drain")
+    place.connector.close()
     assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
     assert any("Jolokia was not asked" in note for note in reading.notes)
 
@@ -138,11 +135,11 @@ def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None
 @on_classic
 def test_the_statistics_plugin_proves_the_end_where_there_is_no_jolokia(stomp: Place) -> None:
     stomp.send(b"a", b"b")
-    settings = replace(settings_of(stomp.broker, jolokia=False), statistics_plugin=True)
-    records, _, reading = replace(stomp, connector=ActiveMQConnector(settings)).pull("drain")
+    place = stomp.by(jolokia_url=None, statistics_plugin=True)
+    records, _, reading = place.pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
     assert not any("not proven" in note for note in reading.notes)
-    elsewhere = ActiveMQConnector(settings).inspect(Source("letters", "legacy", queue="not.there"))
+    elsewhere = place.connector.inspect(Source("letters", "legacy", queue="not.there"))
     assert any("statisticsBrokerPlugin" in warning for warning in elsewhere.warnings)
 
 

@@ -41,7 +41,7 @@ def test_letters_go_back_once_without_what_would_shadow_the_next_death(stomp: Pl
 @on_classic
 def test_texts_stay_texts_bytes_stay_bytes_and_groups_stay_groups(stomp: Place) -> None:
     send = {**stomp.destination(), "persistent": "true", "JMSXGroupID": "g"}
-    stomp = replace(stomp, connector=ActiveMQConnector(replace(stomp.settings, jolokia_details=True)))
+    stomp = stomp.by(jolokia_details=True)
     stomp.send_frames([encode("SEND", send)[:-1] + "wört".encode() + b"\0", encode("SEND", send, b"bytes")])
     target = Target("queue", f"{stomp.queue}.back")
     published(stomp, stomp.queue, outgoing(stomp.drain(), target))
@@ -137,12 +137,8 @@ def test_a_letter_whose_queue_the_broker_did_not_keep_goes_to_no_topic_unless_it
 def test_a_letter_that_was_moved_out_of_a_dead_letter_queue_does_not_go_back_there(stomp: Place) -> None:
     own, parked = f"ActiveMQ.DLQ.{stomp.queue}", f"parked.{stomp.queue}"
     stomp.send(b"a", queue=own)
-    jolokia = Jolokia(stomp.settings, artemis=False)
-    moved = {
-        "operation": "moveMatchingMessagesTo(java.lang.String,java.lang.String)",
-        "arguments": ["", parked],
-    }
-    jolokia._ask({"type": "exec", "mbean": jolokia._mbean(own), **moved})
+    move = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
+    stomp.execute(move, "", parked, queue=own)
     [record] = stomp.drain(parked)
     assert record.origin == own
     target = stomp.connector.target_of(record, "origin")

@@ -17,23 +17,17 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dlq.connectors.queue.STALLED_END", 1.0)
 
 
-def do(place: Place, operation: str) -> None:
-    """Something that the queue's managers may do."""
-    jolokia = Jolokia(place.settings, artemis=False)
-    jolokia._ask({"type": "exec", "mbean": jolokia._mbean(place.queue), "operation": operation})
-
-
 @on_classic
 def test_a_queue_that_is_paused_says_so(stomp: Place) -> None:
     stomp.send(b"a", b"b")
-    do(stomp, "pause")
+    stomp.execute("pause")
     for place in (stomp, by_openwire(stomp)):
         records, _, reading = place.pull("drain")
         assert (records, reading.complete) == ([], False)
         assert f"{stomp.queue} has 2 letter(s) and gives none: it is paused" in reading.notes
         warnings = place.connector.inspect(place.request().source).warnings
         assert f"{stomp.queue} gives nothing: it is paused." in warnings
-    do(stomp, "resume")
+    stomp.execute("resume")
     assert len(stomp.drain()) == 2
 
 

@@ -1,13 +1,11 @@
 """Letters that STOMP cannot carry or name: they stay in their queue, or are drained by what names them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.brokers.activemq.fixtures import Place, on_classic, settings_of
+from support.brokers.activemq.fixtures import Place, on_classic
 
 from dlq.connectors.activemq import queue_scan
-from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.stomp import encode
 from dlq.core.record import FLAG_INNER_NUL
 
@@ -22,7 +20,7 @@ def text(destination: Any, body: bytes, **headers: str) -> bytes:
 @on_classic
 def test_what_stomp_cannot_carry_stays_in_its_queue_and_is_listed(stomp: Place) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
-    detailed = replace(stomp, connector=ActiveMQConnector(replace(stomp.settings, jolokia_details=True)))
+    detailed = stomp.by(jolokia_details=True)
     records, left, _ = detailed.pull("drain")
     grouped = {"class": "text", "JMSXGroupID": "g", "type of amount": "int"}
     assert grouped.items() <= records[3].properties.items()
@@ -59,7 +57,7 @@ def test_jolokia_finds_letters_of_a_queue_with_a_colon_in_its_name(stomp: Place)
 @on_classic
 def test_without_jolokia_empty_texts_need_the_word_of_the_operator(stomp: Place) -> None:
     stomp.send_frames([text(stomp.destination(), b""), text(stomp.destination(), b"full")])
-    place = replace(stomp, connector=ActiveMQConnector(settings_of(stomp.broker, jolokia=False)))
+    place = stomp.by(jolokia_url=None)
     records, left, _ = place.pull("drain")
     assert ([r.body for r in records], len(left)) == ([b"full"], 1)
     assert [r.body for r in place.drain(include_empty=True)] == [b""]
@@ -71,7 +69,7 @@ def test_a_letter_that_must_stay_among_thousands_loses_and_doubles_no_other(stom
     send = {**stomp.destination(), "persistent": "true"}
     frames = [encode("SEND", send, body) for body in bodies]
     stomp.send_frames([*frames[:3200], text(stomp.destination(), b""), *frames[3200:]])
-    place = replace(stomp, connector=ActiveMQConnector(settings_of(stomp.broker, jolokia=False)))
+    place = stomp.by(jolokia_url=None)
     records, left, _ = place.pull("drain")
     assert (sorted(r.body for r in records), len(left)) == (sorted(bodies), 1)
     assert [r.body for r in records[:3200]] == bodies[:3200]
@@ -107,7 +105,7 @@ def test_a_letter_that_must_stay_stays_among_those_of_amqp_producers(stomp: Plac
     stomp.java("ActiveMqAmqp.java", stomp.queue, "a")
     stomp.send_frames([text(stomp.destination(), b"")])
     stomp.java("ActiveMqAmqp.java", stomp.queue, "b")
-    place = replace(stomp, connector=ActiveMQConnector(settings_of(stomp.broker, jolokia=False)))
+    place = stomp.by(jolokia_url=None)
     for expected in ([b"a", b"b"], []):
         records, left, _ = place.pull("drain")
         assert ([r.body[-1:] for r in records], len(left)) == (expected, 1)

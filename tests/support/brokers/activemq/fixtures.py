@@ -19,11 +19,13 @@ from support.brokers.activemq import broker as activemq_broker
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, VERSIONS, ActiveMq
 from support.servers import hostile
 
+from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.base import Mode, ReadRequest
+from dlq.connectors.base import Mode, ReadRequest, Target
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -55,6 +57,35 @@ class Place:
     settings: ActiveMQBroker
     connector: ActiveMQConnector
     queue: str
+
+    def by(self, **settings: Any) -> "Place":
+        """The same place by other settings."""
+        given = replace(self.settings, **settings)
+        return replace(self, settings=given, connector=ActiveMQConnector(given))
+
+    def manage(self, operation: str, *arguments: Any, resource: str = "broker") -> None:
+        """Something that Artemis' managers may do; settings are given as they are."""
+        management = Management(self.settings)
+        told = [json.dumps(one) if isinstance(one, dict) else one for one in arguments]
+        management._ask({"_AMQ_ResourceName": resource, "_AMQ_OperationName": operation}, json.dumps(told))
+        management.close()
+
+    def make_queue(
+        self, name: str = "", address: str = "", routing: str = "ANYCAST", **traits: Any
+    ) -> Target:
+        """A queue on Artemis, at an address of its name or of another one."""
+        name = name or self.queue
+        made = {"name": name, "address": address or name, "routing-type": routing, "durable": True}
+        more = {trait.replace("_", "-"): value for trait, value in traits.items()}
+        self.manage("createQueue", {**made, **more}, True)
+        return Target("queue", name)
+
+    def execute(self, operation: str, *arguments: str, queue: str | None = None) -> None:
+        """Something that the managers of a queue of Classic may do."""
+        jolokia = Jolokia(self.settings, artemis=False)
+        mbean = jolokia._mbean(queue or self.queue)
+        asked = {"type": "exec", "mbean": mbean, "operation": operation, "arguments": [*arguments]}
+        jolokia._ask(asked)
 
     def link(self) -> Link:
         """A bare connection."""
@@ -131,8 +162,7 @@ def settings_of(broker: ActiveMq, jolokia: bool = True) -> ActiveMQBroker:
 
 def by_openwire(place: Place, **changes: object) -> Place:
     """The same place with a connector that reads and sends by OpenWire."""
-    settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
-    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
+    return place.by(openwire_url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
 
 
 WAYS: Mapping[str, Callable[[Place], Place]] = {"stomp": lambda place: place, "openwire": by_openwire}

@@ -23,6 +23,13 @@ def published(place: Place, plan: str, letters: list[Outgoing]) -> list[Sent]:
     return run_of(place, plan, letters)[0]
 
 
+def sent_back(place: Place, records: list[Record], target: Target, plan: str = "") -> list[Outgoing]:
+    """Letters that went to a target, each of them confirmed."""
+    letters = outgoing(records, target)
+    assert {sent.outcome for sent in published(place, plan or place.queue, letters)} == {"confirmed"}
+    return letters
+
+
 def run_of(place: Place, plan: str, letters: list[Outgoing]) -> tuple[list[Sent], Checkpoint]:
     """The answers of a run, and its anchor."""
     publisher = place.connector.publisher(SendRequest(plan, 1000))
