@@ -176,17 +176,6 @@ def test_without_amqp_what_was_read_by_it_stays_and_says_why(place: Place, stomp
     assert preview.problem == "it came by AMQP 1.0, and goes back only by it: set amqp_url"
 
 
-def test_an_amqp_url_is_enough(stomp: Place) -> None:
-    stomp.make_queue()
-    place = stomp.by(amqp_url=f"amqp://127.0.0.1:{stomp.broker.amqp}")
-    died(place, place.queue, Message(body=b"x", durable=True, properties={"id": SEVEN}))
-    [record] = of(place, place.drain("DLQ"))
-    assert record.headers["id"] == str(SEVEN)
-    sent_back(place, [record], Target("queue", place.queue))
-    assert received(place, place.queue, 1)[0].properties == {"id": SEVEN}
-    place.connector.close()
-
-
 def test_by_stomp_alone_what_it_cannot_show_is_named_and_harms_no_other(place: Place, stomp: Place) -> None:
     """Once more than Artemis' max-delivery-attempts for the others, had they been in flight."""
     kinds = [{"value": SEVEN}, {"n": 1}, {"value": timestamp(1)}, {"n": 2}]

@@ -98,14 +98,6 @@ def test_a_topic_reaches_each_subscription_and_without_any_it_is_returned(sender
 
 
 @on_artemis
-def test_a_new_queue_is_made_by_its_first_letter(sender: Place) -> None:
-    target = Target("queue", f"{sender.queue}.new")
-    assert sender.connector.missing_targets([target]) == {}
-    assert {s.outcome for s in published(sender, sender.queue, to(target))} == {"confirmed"}
-    assert len(sender.drain(target.name)) == 3
-
-
-@on_artemis
 def test_where_nothing_would_arrive_is_known_before_anything_is_sent(stomp: Place) -> None:
     address = stomp.queue
     stomp.make_queue(f"{address}.sub", address, "MULTICAST")
@@ -181,18 +173,6 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
         assert {s.outcome for s in published(stomp, news, own)} == {"confirmed"}
     monkeypatch.undo()
     assert len(replace(stomp).drain(sub)) == 6
-
-
-@on_artemis
-def test_the_topology_says_after_how_many_attempts_an_address_lets_die(
-    stomp: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.artemis.MOST_ASKED", 10_000)  # many tests share it
-    stomp.make_queue(stomp.queue, stomp.queue, "ANYCAST")
-    stomp.manage("addAddressSettings", stomp.queue, {"maxDeliveryAttempts": 3})
-    management = Management(stomp.settings)
-    assert management.ways_of_the_dead()["max_delivery_attempts"][stomp.queue] == 3
-    management.close()
 
 
 @on_artemis

@@ -8,7 +8,6 @@ from support.brokers.activemq.fixtures import Place
 from support.brokers.activemq.sending import outgoing, place_on, run_of
 from support.waiting import eventually
 
-from dlq.connectors.activemq import artemis_routing
 from dlq.connectors.base import Search, Target
 from dlq.core.settings import Source
 
@@ -49,19 +48,6 @@ def test_what_goes_to_a_consumer_of_another_node_is_confirmed_and_found(nodes: t
     consumer.close()
     found = here.connector.find(Search("plan", letters, 0, {**before, **anchor})).shown
     assert found == {n: "sent" if n < 30 else "not_sent" for n in range(40)}
-
-
-def test_what_nobody_counts_in_a_cluster_is_to_be_looked_for_on_the_other_nodes(
-    nodes: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here, _ = nodes
-    here.send(b"a", queue="dead")
-    letters = outgoing(here.drain("dead"), Target("queue", "unseen"))
-    monkeypatch.setattr(artemis_routing, "_COUNTING_SECONDS", 0.1)
-    monkeypatch.setattr(artemis_routing, "_growth", lambda _before, _after: (0, 0, 0))
-    [answer] = run_of(here, "unseen", letters)[0]
-    assert answer.outcome == "in_doubt"
-    assert "look there before you say that it was not sent" in str(answer.detail)
 
 
 def test_a_drain_says_that_it_draws_letters_of_the_other_nodes(nodes: tuple[Place, Place]) -> None:

@@ -35,26 +35,6 @@ def test_java_gets_back_what_java_sent_types_and_all(stomp: Place) -> None:
     assert shown(stomp, f"{stomp.queue}.back") == before
 
 
-@on_classic
-def test_without_known_types_properties_are_text_and_the_plan_says_so(stomp: Place) -> None:
-    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
-    typed = by_openwire(stomp)
-    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
-    preview = typed.connector.preview(letters[0])
-    assert [w for w in preview.warnings if "as a string" in w and "jolokia_details" in w]
-    published(typed, stomp.queue, letters)
-    assert all("int=String:-2147483648" in each for each in shown(stomp, f"{stomp.queue}.back"))
-
-
-@on_classic
-def test_a_large_body_comes_back_whole(stomp: Place) -> None:
-    body = bytes(range(256)) * 40_000
-    stomp.send(body)
-    typed, back = by_openwire(stomp), f"{stomp.queue}.back"
-    published(typed, stomp.queue, outgoing(typed.drain(), Target("queue", back)))
-    assert [r.body == body for r in stomp.drain(back)] == [True]
-
-
 @on_artemis
 def test_artemis_is_told_that_its_letters_come_by_stomp(stomp: Place) -> None:
     with pytest.raises(ConfigError, match=r"url: this is Artemis; write it like stomp://.* as openwire_url"):

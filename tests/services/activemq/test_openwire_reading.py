@@ -101,15 +101,6 @@ def test_a_text_with_nul_is_one_letter_whichever_way_it_was_read(stomp: Place, t
 
 
 @on_classic
-def test_a_property_still_in_memory_makes_the_id_that_it_will_make_when_stored(stomp: Place) -> None:
-    stomp.send(b"x", note="wört 😀", type="😀")
-    [looked] = stomp.pull("copy")[0]
-    [taken] = by_openwire(stomp).pull("drain")[0]
-    assert (looked.record_id, looked.headers["note"]) == (taken.record_id, taken.headers["note"])
-    assert taken.headers["note"] == "wört 😀"
-
-
-@on_classic
 @pytest.mark.parametrize("levels", [17, 45])
 def test_a_property_that_nests_deeper_than_is_shown_is_drained_and_sent_again_as_it_came(
     stomp: Place, levels: int

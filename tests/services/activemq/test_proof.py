@@ -63,24 +63,6 @@ def test_markers_that_were_purged_prove_nothing(stomp: Place, way: str) -> None:
 
 
 @on_all
-def test_a_run_after_the_markers_were_purged_does_not_vouch_for_the_one_before(stomp: Place) -> None:
-    letters, before = sent_in_part(stomp)
-    stomp.drain(markers(stomp))
-    _, anchor = run_of(stomp, stomp.queue, letters[:1])
-    _, others, why = told(stomp, letters, {**before, **anchor})
-    assert others == {"unknown"}
-    assert "is not there any more" in why[0]
-
-
-@on_all
-def test_a_run_on_another_broker_is_not_looked_for_on_this_one(stomp: Place) -> None:
-    letters, before = sent_in_part(stomp)
-    elsewhere = {f"{markers(stomp)} 0123456789abcdef/0": 0}
-    assert told(stomp, letters, {**before, **elsewhere})[1] == {"unknown"}
-    assert told(stomp, letters, {})[1] == {"unknown"}, "of a plan that an earlier dlq began"
-
-
-@on_all
 def test_a_marker_that_was_taken_from_the_middle_is_noticed(stomp: Place) -> None:
     letters, before = sent_in_part(stomp)
     with holding(stomp) as (link, frames):

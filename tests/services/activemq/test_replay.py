@@ -69,16 +69,6 @@ def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stom
     assert [r for r in stomp.pull("copy", "ActiveMQ.DLQ")[0] if r.origin == origin] == []
 
 
-@on_classic
-def test_plan_and_doctor_say_what_confirmed_means(stomp: Place) -> None:
-    stomp.send(b"a", queue="ActiveMQ.DLQ")
-    [record] = stomp.drain("ActiveMQ.DLQ")
-    preview = stomp.connector.preview(Outgoing(0, record, Target("queue", stomp.queue), {}))
-    fact = stomp.connector.inspect(stomp.request(queue="ActiveMQ.DLQ").source).facts["confirmed"]
-    assert fact.startswith("the broker has committed it")
-    assert f"confirmed means: {fact}" in preview.warnings
-
-
 @on_artemis
 def test_artemis_takes_a_replay_id_only_once(stomp: Place) -> None:
     stomp.send(b"a", b"b", b"c")

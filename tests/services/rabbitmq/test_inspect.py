@@ -9,7 +9,7 @@ from support.waiting import eventually
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import topology
 from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.core.errors import AccessDenied, NotFound, Unreachable, UsageError
+from dlq.core.errors import AccessDenied, NotFound, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
 
@@ -139,13 +139,6 @@ def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbi
     assert "tag management" in RabbitConnector(broker).gauge(request(queue).source).note
 
 
-def test_a_classic_queue_can_be_copied_without_harm(rabbit: Rabbit) -> None:
-    seen = inspect(rabbit, rabbit.queue())
-    assert not seen.harm
-    assert "keep their place" in seen.changes["copy"]
-    assert "durable in the archive" in seen.changes["drain"]
-
-
 @on_private_nodes
 def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbit: Rabbit) -> None:
     channel, by_key = rabbit.channel, {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "collected"}
@@ -230,12 +223,6 @@ def test_letters_that_wait_in_their_queue_for_room_in_a_full_one_are_counted(rab
 def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:
     with pytest.raises(UsageError, match="needs management_url"):
         RabbitConnector(rabbit.broker(management_url=None)).discover()
-
-
-def test_a_virtual_host_that_is_not_there_is_not_one_without_queues(rabbit: Rabbit) -> None:
-    broker = rabbit.broker(url=f"amqp://guest@127.0.0.1:{rabbit.node.port}/nowhere")
-    with pytest.raises(Unreachable, match="knows nothing of queues/nowhere: is there such a virtual host"):
-        RabbitConnector(broker).discover()
 
 
 @on_private_nodes

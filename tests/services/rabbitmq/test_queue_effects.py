@@ -243,16 +243,6 @@ def test_a_crash_gives_back_to_a_full_queue_what_finds_room(rabbit: Rabbit, kind
     assert left(rabbit, queue, 5) == [b"c", b"d", b"e", b"f", b"g"]
 
 
-def test_a_full_queue_of_so_many_bytes_is_not_copied(rabbit: Rabbit) -> None:
-    queue = made(rabbit, x_max_length_bytes=5)
-    assert "it is nearly full and drops its oldest" in refused(rabbit, queue, "copy")
-
-
-def test_a_queue_that_is_far_from_full_is_copied(rabbit: Rabbit) -> None:
-    assert copy(rabbit, made(rabbit, x_max_length=10)) == 5
-    assert "copy" not in look(rabbit, made(rabbit, x_max_length=10)).harm
-
-
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 @pytest.mark.parametrize("end", [copy, crash])
 def test_a_queue_that_refuses_what_finds_no_room_drops_nothing(

@@ -23,7 +23,6 @@ from support.waiting import SOON, eventually
 from dlq.archive.store import LocalStore
 from dlq.capture.attempt import Tally
 from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
-from dlq.connectors.base import Reading, ReadRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
@@ -235,28 +234,6 @@ def test_drains_of_a_full_disk_cost_letters_no_delivery(
     assert rabbit.depth(queue) == 200
     done = pull(store, connector, request(queue).source, PullOptions("drain"))
     assert (done.captured, done.acknowledged, done.partial) == (200, 200, False)
-
-
-def test_letters_that_went_while_they_were_pulled_are_gone_and_not_left(
-    rabbit: Rabbit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue, store = rabbit.queue(), LocalStore(str(tmp_path))
-    rabbit.fill(queue, 9_000)
-    connector = RabbitConnector(rabbit.broker())
-    read = connector.read
-
-    def read_and_purge(asked: ReadRequest) -> Reading:
-        reading = read(asked)
-        rabbit.channel.queue_purge(queue)
-        return reading
-
-    monkeypatch.setattr(connector, "read", read_and_purge)
-    source = request(queue).source
-    done = pull(
-        store, connector, source, PullOptions("drain"), depth=lambda: proven_depth(connector.gauge(source))
-    )
-    assert (done.snapshot, done.left, done.gone > 0) == (9_000, 0, True)
-    assert done.captured + done.gone == 9_000
 
 
 def _delete(rabbit: Rabbit, queue: str) -> None:

@@ -180,11 +180,3 @@ def test_a_look_by_amqp_1_0_takes_what_0_9_1_cannot_carry_alone(rabbit: Rabbit, 
 def test_an_older_broker_is_said_to_hide_how_letters_of_a_stream_died(rabbit: Rabbit) -> None:
     reading = batches(rabbit, rabbit.queue("stream"))[1]
     assert any("shows no x-death" in note for note in reading.notes)
-
-
-@on_private_nodes
-def test_doctor_says_what_can_be_done_with_it(rabbit: Rabbit) -> None:
-    queue = rabbit.queue("stream")
-    rabbit.wait_for_statistics(queue)
-    seen = RabbitConnector(rabbit.broker()).inspect(Source("s", "shop", queue=queue))
-    assert (seen.facts["queue type"], seen.changes["copy"], [*seen.harm]) == ("stream", "nothing", ["drain"])

@@ -499,16 +499,3 @@ def test_letters_go_back_to_the_broker_that_they_came_from(two: Own) -> None:
         ]
         assert sorted(arrived) == sorted(f"{node}-{i}" for i in range(20))
     connector.close()
-
-
-def test_name_servers_and_masters_that_are_down_are_unreachable(one: Own) -> None:
-    cluster = one.cluster
-    cluster.kill("broker-a")
-    eventually(lambda: not cluster._registered())
-    connector = connector_of(cluster, timeout="2s")
-    with pytest.raises(Unreachable, match="no RocketMQ broker is registered"):
-        connector.read(one.request)
-    cluster.kill("namesrv")
-    with pytest.raises(Unreachable, match="no name server of pay answers"):
-        connector.read(one.request)
-    connector.close()

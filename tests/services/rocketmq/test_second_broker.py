@@ -110,15 +110,6 @@ def torn(cluster: RocketMQ, topic: str) -> list[StoredMessage]:
     return [one for found in on_each(cluster, lambda it: it.messages(topic)) for one in found if is_torn(one)]
 
 
-def test_a_broker_is_killed_and_started_again(rocket_pair: RocketMQ, tmp_path: Path) -> None:
-    through(
-        rocket_pair,
-        tmp_path,
-        lambda: rocket_pair.kill("broker-b"),
-        lambda _over: rocket_pair.start_node("broker-b"),
-    )
-
-
 def test_a_broker_hangs_until_both_have_given_it_up(rocket_pair: RocketMQ, tmp_path: Path) -> None:
 
     def goes_on(over: Event) -> None:
