@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from support import preloaded
@@ -18,6 +18,7 @@ from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rocketmq.fixtures import Rocket
 from support.dying import DIED
 from support.waiting import PATIENCE
+from support.wire_builders import configure, dlq
 
 from dlq.connectors.rocketmq.message import parse_properties
 from dlq.replay.marks import _NEVER_WRITTEN
@@ -28,16 +29,9 @@ each_pace = pytest.mark.parametrize(
 )
 
 
-def dlq(folder: Path, *words: str) -> Any:
-    done = preloaded.run(["-o", "json", *words], folder)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def planned(folder: Path, broker: str, source: str, kind: str, target: str, *rate: str) -> str:
     """A plan that sends imported letters to a target."""
-    table = f'[brokers.b]\n{broker}\n[sources.s]\nbroker = "b"\n{source}\n'
-    (folder / "dlq.toml").write_text(table)
+    configure(folder, broker, source)
     numbers = range(SLOW if rate else FAST)
     letters = ({"broker_kind": kind, "queue": "dead", "body_text": f"letter {n}"} for n in numbers)
     (folder / "a.jsonl").write_text("\n".join(map(json.dumps, letters)))

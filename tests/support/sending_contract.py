@@ -6,7 +6,7 @@ and a way to see what really is there.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
@@ -185,6 +185,16 @@ class Interrupted:
         return [letter for letter in self.given if letter.number in numbers]
 
 
+@contextmanager
+def shifted_clock(monkeypatch: pytest.MonkeyPatch, hours: int) -> Iterator[None]:
+    """Our clock is so many hours ahead."""
+    with monkeypatch.context() as patch:
+        real, shift = time.time_ns, hours * 3_600 * 10**9
+        patch.setattr(time, "time_ns", lambda: real() + shift)
+        patch.setattr(time, "time", lambda: (real() + shift) / 1e9)
+        yield
+
+
 class Died(Exception):
     """The process ends here."""
 
@@ -308,6 +318,23 @@ class SendingContract:
             letter.number: "sent" if letter.provenance["dlq_replay_id"] in there else place.not_found
             for letter in doubtful
         } == found
+
+    @pytest.mark.parametrize("hours", [-30, 30])
+    def test_a_clock_of_ours_that_is_wrong_while_letters_are_sent_changes_nothing(
+        self, place: SendingPlace, hours: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place.needs("find")
+        place.before_proof()
+        plan = new_plan()
+        letters = [place.outgoing(number, plan) for number in range(5)]
+        with shifted_clock(monkeypatch, hours):
+            since, publisher = now(), place.publisher(plan)
+            before = {**publisher.anchor, **place.connector.bounds([place.target])}
+            assert [answer.outcome for answer in said(publisher, iter(letters[:3]))[0]] == ["confirmed"] * 3
+            publisher.close()
+        find = lambda: place.connector.find(Search(plan, letters, since, before))  # noqa: E731
+        shown = find().shown if place.not_found == "unknown" else proven(find)
+        assert shown == dict.fromkeys(range(3), "sent") | dict.fromkeys((3, 4), place.not_found)
 
     def test_what_the_kernel_holds_when_sending_ends_in_an_outage_never_arrives(
         self, place: SendingPlace

@@ -1,16 +1,16 @@
 """What a marker that is missing proves: something only where it would still be there."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from support import shifted_clock
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import WAYS, Place, on_all, on_artemis
 from support.brokers.activemq.sending import outgoing, place_on, run_of
+from support.sending_contract import shifted_clock
 from support.waiting import eventually
 
+from dlq.connectors.activemq import statistics_plugin
 from dlq.connectors.activemq.stomp_consumer import ack_id
 from dlq.connectors.base import Checkpoint, Outgoing, Search, Target
 from dlq.core.errors import ConnectionLost
@@ -184,72 +184,13 @@ def test_a_classic_broker_that_gives_every_message_a_time_to_live_proves_what_is
             assert all(b"\nexpires:0\n" not in b"\n" + frame.head + b"\n" for frame in frames)
 
 
-_ASK = """
-import json, sys
-from support.archives import letter
-from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
-from dlq.core.settings import Source
-
-settings, queue = json.loads(sys.argv[1]), sys.argv[2]
-connector = ActiveMQConnector(ActiveMQBroker(**settings))
-kind = connector.kind
-letters = [
-    Outgoing(
-        n, letter(n, broker_kind=kind, body=b"%d" % n, body_size=3), Target("queue", queue),
-        {"dlq_replay_id": f"{queue}-{n}"},
-    )
-    for n in range(150)
-]
-publisher = connector.publisher(SendRequest(queue, 1000))
-before = {**publisher.anchor, **connector.bounds([Target("queue", queue)])}
-said = {sent.outcome for sent in publisher.publish(iter(letters[:120]))}
-publisher.close()
-found = connector.find(Search(queue, letters, 0, before)).shown
-gauge = connector.gauge(Source("s", "legacy", queue=queue))
-reading = connector.read(ReadRequest(Source("s", "legacy", queue=queue), "drain", "pull-1"))
-taken = 0
-for batch in reading.batches():
-    taken += len(batch.records)
-    reading.acknowledge(batch.position)
-reading.settled_position()
-reading.close()
-connector.close()
-print(json.dumps([sorted(said), [found[n] for n in range(150)], gauge.depth, taken, reading.complete]))
-"""
-
-
-@on_all
-@by_both_ways
-@pytest.mark.parametrize("hours", [-7, 7])
-def test_with_our_clock_hours_off_nothing_else_is_said(stomp: Place, way: str, hours: int) -> None:
-    place = WAYS[way](stomp)
-    given = ("name", "kind", "url", "openwire_url", "password_env")
-    settings = {name: getattr(place.settings, name) for name in given}
-    settings["statistics_plugin"] = not stomp.broker.artemis
-    said, found, depth, taken, complete = json.loads(
-        shifted_clock.run(hours, _ASK, json.dumps(settings), f"{stomp.queue}.back")
-    )
-    assert said == ["confirmed"]
-    assert found == ["sent"] * 120 + ["not_sent"] * 30
-    assert (taken, complete) == (120, True)
-    assert depth == 120, "its statistics plugin, or its management"
-
-
-_QUESTION = """
-import json, sys
-from dlq.connectors.activemq import statistics_plugin
-from dlq.connectors.activemq.description import ActiveMQBroker
-
-assert statistics_plugin.facts(ActiveMQBroker("legacy", "activemq", url=sys.argv[1]), "orders") is None
-"""
-
-
-def test_a_question_that_no_plugin_answers_expires_by_the_brokers_clock() -> None:
+def test_a_question_that_no_plugin_answers_expires_by_the_brokers_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with ActiveMq(CLASSIC[-1]) as broker:
         place = place_on(broker)
-        shifted_clock.run(7, _QUESTION, broker.url)
+        with shifted_clock(monkeypatch, 7):
+            assert statistics_plugin.facts(place.settings, "orders") is None
         asked = "ActiveMQ.Statistics.Destination.orders"
         place.send(b"so that the queue is there", queue=asked)
         frames = [head for head in place.pull("copy", asked)[0] if head.expires_at is not None]

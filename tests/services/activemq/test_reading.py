@@ -162,14 +162,9 @@ def test_artemis_gives_texts_of_any_content_and_keeps_what_stomp_cannot_carry(
 ) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
     carried = [
-        b"\x00\x01\x02\xff",
-        b"",
-        b"",
-        "emoji 😀 é".encode(),
-        b"nul\0in\0MESSAGE\n text",
-        b"after nul",
+        b"\x00\x01\x02\xff", b"", b"", "emoji 😀 é".encode(), b"nul\0in\0MESSAGE\n text", b"after nul",
         b"last\x1b",
-    ]
+    ]  # fmt: skip
     classes = ["map", "stream", "stream", "plain", "object"]
     modes: tuple[Mode, Mode] = ("copy", "drain")
     for mode in modes:

@@ -1,7 +1,7 @@
 """A queue that has letters and gives none says why; and a drain may take other brokers' letters."""
 
 import pytest
-from services.activemq.test_bridge import bridged  # noqa: F401
+from services.activemq.test_cluster import bridged  # noqa: F401
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, broker_of
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, settings_of
 from support.brokers.activemq.sending import place_on

@@ -26,23 +26,14 @@ def test_what_stomp_cannot_carry_stays_in_its_queue_and_is_listed(stomp: Place) 
     assert grouped.items() <= records[3].properties.items()
     assert records[0].properties == {"class": "bytes"}
     assert [r.body for r in records] == [
-        b"\x00\x01\x02\xff",
-        b"",
-        b"",
-        "emoji 😀 é".encode(),
-        b"after nul",
-        b"last\x1b",
+        b"\x00\x01\x02\xff", b"", b"", "emoji 😀 é".encode(), b"after nul", b"last\x1b",
         b"nul\0in\0MESSAGE\n text",
-    ]
+    ]  # fmt: skip
     assert [r.flags for r in records] == [None] * 6 + [FLAG_INNER_NUL]
     assert sorted(reason.split(":")[0] for reason in left) == [
-        "a message of class map",
-        "a message of class other",
-        "a message of class other",
-        "a message of class other",
-        "a message of class other",
-        "a text with NUL",
-    ]
+        "a message of class map", "a message of class other", "a message of class other",
+        "a message of class other", "a message of class other", "a text with NUL",
+    ]  # fmt: skip
     again, still, _ = stomp.pull("drain")
     assert ([r.body for r in again], len(still)) == ([b"nul\0in\0MESSAGE\n text"], 6)
 

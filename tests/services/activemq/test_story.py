@@ -20,6 +20,7 @@ from support import preloaded
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import settings_of
 from support.waiting import eventually, settled
+from support.wire_builders import dlq
 
 from dlq.connectors.activemq.jolokia import Jolokia
 
@@ -109,12 +110,6 @@ class Consumer:
     def effects(self) -> Counter[int]:
         """Message number -> how often it was processed until now."""
         return Counter(int(line) for line in self._effects.read_text().split())
-
-
-def dlq(folder: Path, *arguments: str) -> dict[str, Any]:
-    done = preloaded.run(["-o", "json", "-q", *arguments], folder)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return dict(json.loads(done.stdout))
 
 
 def rows(folder: Path, sql: str) -> list[dict[str, Any]]:

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
 )
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
@@ -39,18 +35,8 @@ def guarded(kafka_node: Kafka) -> Kafka:
     driver = Driver(kafka_node.bootstrap)
     driver.create_topic("orders-dlt")
     driver.send("orders-dlt", b"letter")
-    grant(driver, "orders-dlt", AclOperation.READ)
+    driver.grant("orders-dlt", AclOperation.READ)
     return kafka_node
-
-
-def grant(driver: Driver, topic: str, operation: AclOperation) -> None:
-    """To bob."""
-    allowed = AclBinding(
-        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*",
-        operation, AclPermissionType.ALLOW,
-    )  # fmt: skip
-    for future in driver.admin.create_acls([allowed]).values():
-        future.result(PATIENCE)
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +115,7 @@ def test_what_is_for_a_topic_that_is_forbidden_stays_behind_and_the_rest_goes(
     for topic, operations in rights.items():
         kafka.driver.create_topic(topic)
         for operation in operations:
-            grant(kafka.driver, topic, operation)
+            kafka.driver.grant(topic, operation)
     targets = [Target("topic", secret if n % 3 == 1 else kafka.topic) for n in range(60)]
     letters = [Outgoing(n, dead(n), target, provenance(n, "plan")) for n, target in enumerate(targets)]
     publisher = by_sasl(kafka.node, "bob").publisher(SendRequest("plan", 100))

@@ -5,36 +5,26 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
     ResourceType,
 )
-from support import preloaded
 from support.brokers.kafka import raw
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver, eventually
 from support.brokers.kafka.fixtures import PASSWORD, USERS, KafkaPlace, connector_of
 from support.brokers.kafka.letters import dead, outgoing, sent
 from support.waiting import PATIENCE
+from support.wire_builders import configure
+from support.wire_builders import dlq_aloud as dlq
 
 from dlq.connectors.kafka.description import KafkaSource
 from dlq.core.errors import Unreachable
 
 pytestmark = pytest.mark.kafka
 LARGE = 600_000
-
-
-def dlq(folder: Path, *words: str, code: int = 0) -> tuple[Any, str]:
-    """What it prints, and what it says beside that."""
-    done = preloaded.run(["-o", "json", *words], folder)
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout), done.stderr
 
 
 def archived(folder: Path, driver: Driver, topic: str, broker: str, large: int = LARGE) -> str:
@@ -44,10 +34,7 @@ def archived(folder: Path, driver: Driver, topic: str, broker: str, large: int =
     driver.create_topic(topic, retention_ms=-1)
     bodies = [b"x" * large if n == 50 else b"letter %d" % n for n in range(100)]
     driver.send_all(dead, [(body, b"k", ()) for body in bodies])
-    (folder / "dlq.toml").write_text(
-        f'[brokers.b]\nkind = "kafka"\n{broker}\n'
-        f'[sources.s]\nbroker = "b"\ntopic = "{dead}"\nmode = "drain"\n'
-    )
+    configure(folder, f'kind = "kafka"\n{broker}', f'topic = "{dead}"\nmode = "drain"')
     dlq(folder, "pull", "s")
     plan, _ = dlq(folder, "replay", "plan", "--any-advice", "--to", f"topic:{topic}")
     assert plan["selected"] == 100
@@ -72,15 +59,8 @@ def narrow() -> Iterator[Kafka]:
     settings."""
     with Kafka(users=USERS, acl=True, socket_request_max_bytes=400_000) as node:
         driver = Driver(node.bootstrap)
-        allowed = [
-            AclBinding(
-                ResourceType.TOPIC, "*", ResourcePatternType.LITERAL, "User:bob", "*",
-                operation, AclPermissionType.ALLOW,
-            )
-            for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS)
-        ]  # fmt: skip
-        for future in driver.admin.create_acls(allowed).values():
-            future.result(PATIENCE)
+        for right in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS):
+            driver.grant("*", right)
         yield node
 
 

@@ -1,24 +1,18 @@
 """One bad member of a pattern, or one partition, never keeps the others from being read."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
 )
-from support import preloaded
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver, eventually
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace, connector_of
 from support.brokers.seen import read_all
 from support.waiting import PATIENCE
+from support.wire_builders import dlq_aloud as dlq
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.kafka.description import KafkaSource
@@ -27,30 +21,16 @@ from dlq.core.errors import NoLeader
 pytestmark = pytest.mark.kafka
 
 
-def dlq(folder: Path, *words: str, code: int = 0) -> tuple[Any, str]:
-    """What it prints, and what it says beside that."""
-    done = preloaded.run(["-o", "json", *words], folder)
-    assert done.returncode == code, (done.stdout, done.stderr)
-    return json.loads(done.stdout), done.stderr
-
-
 @pytest.fixture
 def half_closed(kafka: KafkaPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pattern over two topics, of which bob may read one, and only see the other."""
     names = [f"half-{kafka.number}-{which}-dlt" for which in ("open", "shut")]
     rights = [(names[0], AclOperation.READ), (names[1], AclOperation.DESCRIBE)]
-    allowed = [
-        AclBinding(
-            ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:bob", "*",
-            right, AclPermissionType.ALLOW,
-        )
-        for name, right in rights
-    ]  # fmt: skip
     for name in names:
         kafka.driver.create_topic(name)
         kafka.driver.send(name, name.encode())
-    for future in kafka.driver.admin.create_acls(allowed).values():
-        future.result(PATIENCE)
+    for name, right in rights:
+        kafka.driver.grant(name, right)
     monkeypatch.setenv("BOB", PASSWORD)
     (tmp_path / "dlq.toml").write_text(
         f'[brokers.b]\nkind = "kafka"\nurl = "kafka://{kafka.node.sasl_bootstrap}"\nuser = "bob"\n'

@@ -29,14 +29,9 @@ from dlq.core.record import Record
 pytestmark = pytest.mark.kafka
 
 ODD = [
-    ("a", b"1"),
-    ("nul", None),
-    ("empty", b""),
-    ("a", b"2"),
-    ("bin", b"\xff\x00"),
-    ("", b"noname"),
+    ("a", b"1"), ("nul", None), ("empty", b""), ("a", b"2"), ("bin", b"\xff\x00"), ("", b"noname"),
     ("\u00e9", b"x"),
-]
+]  # fmt: skip
 
 
 def raw(record: Record) -> RawRecord:
@@ -273,13 +268,10 @@ def test_an_older_record_in_a_topic_that_was_made_again_is_not_taken_for_the_ori
 
 
 UNSAYABLE: list[by_hand.RawHeaders] = [
-    [(b"ok", b"0")],
-    [(b"ok", b"1"), (b"\xff\xfe", b"odd"), (b"nul", None)],
-    [(b"na\0me", b"2"), (b"empty", b"")],
-    [(b"na\0me", b"3"), (b"empty", b"")],
-    [(b"ok", b"4")],
+    [(b"ok", b"0")], [(b"ok", b"1"), (b"\xff\xfe", b"odd"), (b"nul", None)],
+    [(b"na\0me", b"2"), (b"empty", b"")], [(b"na\0me", b"3"), (b"empty", b"")], [(b"ok", b"4")],
     [(b"ok\0", b"cut, and like the others then")],
-]
+]  # fmt: skip
 COMPRESSED: dict[int, Callable[[bytes], bytes]] = {
     1: gzip.compress,
     2: lambda plain: pa.Codec("snappy").compress(plain, asbytes=True),
@@ -329,13 +321,8 @@ def test_a_letter_with_a_header_that_cannot_be_sent_is_left_out_of_a_plan(kafka:
         for record in kafka.read().records
     ]
     assert ["cannot send" in str(preview.problem) for preview in previews] == [
-        False,
-        True,
-        True,
-        True,
-        False,
-        True,
-    ]
+        False, True, True, True, False, True,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -1,6 +1,5 @@
 """Letters go back to a real Kafka once: where to, as what, and what is proven of them afterwards."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,11 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType
 from confluent_kafka.admin import NewPartitions, ResourceType
-from support import preloaded
 from support.brokers.kafka.driver import eventually
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.kafka.letters import dead, outgoing, sent
 from support.sending_contract import new_plan
+from support.wire_builders import configure, dlq
 
 from dlq.connectors.base import Search, Target
 from dlq.connectors.kafka import find
@@ -33,28 +32,6 @@ def test_a_key_goes_where_javas_partitioner_puts_it(kafka: KafkaPlace) -> None:
 def nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request is under way that a broker may still store, so nobody need wait for that."""
     monkeypatch.setattr(find, "_SETTLED", 0.0)
-
-
-@pytest.mark.usefixtures("nothing_on_its_way")
-@pytest.mark.parametrize("when", ["then", "since"])
-@pytest.mark.parametrize("hours", [-30, 30])
-def test_a_clock_of_ours_that_is_wrong_changes_nothing(
-    kafka: KafkaPlace, monkeypatch: pytest.MonkeyPatch, hours: int, when: str
-) -> None:
-    """While the letter is sent, or from then on."""
-
-    def shift(by: int) -> None:
-        monkeypatch.setattr(time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + by * 10**9)
-        monkeypatch.setattr(time, "time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + by)
-
-    kafka.driver.create_topic(kafka.topic)
-    connector, plan = kafka.connector, new_plan()
-    shift(hours * 3600 if when == "then" else 0)
-    before, since = connector.bounds([Target("topic", kafka.topic)]), now()
-    there, absent = outgoing(0, kafka.topic, plan), outgoing(1, kafka.topic, plan)
-    sent(connector, [there])
-    shift(hours * 3600 if when == "since" else 0)
-    assert connector.find(Search(plan, [there, absent], since, before)).shown == {0: "sent", 1: "not_sent"}
 
 
 @pytest.mark.usefixtures("nothing_on_its_way")
@@ -166,17 +143,9 @@ def test_every_group_that_reads_the_target_is_named(kafka: KafkaPlace) -> None:
     assert (audit.receiver, audit.waiting, audit.consumers) == (f"group audit-{kafka.number}", 1, 0)
 
 
-def dlq(folder: Path, *words: str, code: int = 0) -> Any:
-    done = preloaded.run(["-o", "json", *words], folder)
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout)
-
-
 def configured(folder: Path, kafka: KafkaPlace, topic: str, timeout: str = "30s") -> None:
-    (folder / "dlq.toml").write_text(
-        f'[brokers.b]\nkind = "kafka"\nurl = "{kafka.node.url}"\ntimeout = "{timeout}"\n'
-        f'[sources.s]\nbroker = "b"\ntopic = "{topic}"\nmode = "drain"\n'
-    )
+    broker = f'kind = "kafka"\nurl = "{kafka.node.url}"\ntimeout = "{timeout}"'
+    configure(folder, broker, f'topic = "{topic}"\nmode = "drain"')
 
 
 def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: Path) -> None:

@@ -75,14 +75,6 @@ def keys(some: list[Letter]) -> set[str]:
     return {one.key for one in some}
 
 
-def test_a_claim_belongs_to_one(config: Settings, store: LocalStore, ledger: Ledger) -> None:
-    some = letters(100)
-    with opened(config.ledger, store) as other:
-        assert ledger.claim("a", some[:60]) == keys(some[:60])
-        assert other.claim("a", some[40:]) == keys(some[60:])
-        assert other.claim("b", some) == set()
-
-
 def test_hosts_that_speak_of_one_failure_at_once_lose_nothing(config: Settings, store: LocalStore) -> None:
     """Each host has an archive and a connection of its own; the store is what they share."""
     subject = f"f{time.time_ns()}"
@@ -102,21 +94,6 @@ def test_hosts_that_speak_of_one_failure_at_once_lose_nothing(config: Settings, 
         book.append(told["a"])
         found = [event for event in book.events() if event.subject == subject]
     assert {who: [one for one in found if one.actor == who] for who in told} == told
-
-
-def test_what_became_of_it_is_kept(ledger: Ledger) -> None:
-    some = letters(4)
-    ledger.claim("kept", some)
-    states = ("confirmed", "returned", "in_doubt", "planned")
-    ledger.record_results([Result(one.key, state, "why") for one, state in zip(some, states, strict=True)])
-    assert dict(ledger.states([one.key for one in some])) == dict(
-        zip((one.key for one in some), states, strict=True)
-    )
-    assert ledger.resolve([some[2].key], "held", "word") == 1
-    assert ledger.resolve([some[0].key], "planned", "word") == 0
-    assert ledger.counts("kept") == {"confirmed": 1, "returned": 1, "held": 1, "planned": 1}
-    assert ledger.claim("other", some) == {some[1].key, some[3].key}
-    assert [entry.detail for entry in ledger.entries("kept", "held")] == ["word"]
 
 
 def test_a_dismissal_is_kept_until_it_is_taken_back(ledger: Ledger) -> None:

@@ -74,12 +74,6 @@ def test_letters_come_and_go_by_amqp_1_0_over_tls(rabbit: Rabbit) -> None:
     assert {one.body for one in back} == {b"0", b"1", b"2", many_frames.body}
 
 
-def test_a_certificate_that_nobody_vouches_for_is_said(rabbit: Rabbit) -> None:
-    with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right") as caught:
-        open_session(rabbit.by_tls(ca_file=None))
-    assert "\n" not in str(caught.value)
-
-
 def test_a_limit_of_connections_which_the_broker_does_not_tell_is_guessed(rabbit: Rabbit) -> None:
     rabbit.node.api("PUT", "vhost-limits", rabbit.vhost, "max-connections", value=1)
     with pytest.raises(Unreachable, match=r"a limit of connections, or .*\? The broker's log says it"):

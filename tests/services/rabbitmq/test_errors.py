@@ -23,7 +23,6 @@ from dlq.core.errors import (
     DlqError,
     NotFound,
     PoisonMessage,
-    Unreachable,
 )
 
 
@@ -71,10 +70,8 @@ def test_a_missing_right_to_read_is_access_denied(rabbit: Rabbit, monkeypatch: p
     rabbit.publish(queue, [b"x"])
     rabbit.wait_for(queue, 1)
     monkeypatch.setenv("READER", "secret-word")
-    rabbit.node.api("PUT", "users", "reader", password="secret-word", tags="")
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, "reader", configure="^$", write="^$", read="^other$")
-    broker = rabbit.broker(password_env="READER", management_url=None)
-    broker = replace(broker, url=broker.url.replace("guest@", "reader@"))
+    rights, changes = "^$ ^$ ^other$", {"password_env": "READER", "management_url": None}
+    broker = rabbit.by_user("reader", "secret-word", rights=rights, **changes)
     with pytest.raises(AccessDenied, match="reader"):
         letters(RabbitConnector(broker).read(request(queue)))
     if rabbit.version < (4, 3):  # since then even looking needs a right
@@ -94,18 +91,6 @@ def test_a_queue_that_is_deleted_in_mid_reading_ends_it(rabbit: Rabbit) -> None:
     with pytest.raises((ConnectionLost, NotFound)):
         list(scan)
     reading.close()
-
-
-@on_private_nodes
-def test_tls_works_with_its_ca_and_is_unreachable_without(rabbit: Rabbit) -> None:
-    queue, broker = rabbit.queue(), rabbit.by_tls()
-    error = refused(replace(broker, ca_file=None), queue)
-    assert isinstance(error, Unreachable)
-    assert "TLS" in str(error)
-    assert "ca_file" in str(error)
-    trusting = RabbitConnector(broker)
-    assert letters(trusting.read(request(queue))) == []
-    assert trusting.inspect(request(queue).source).depth == 0
 
 
 def test_a_ca_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -131,9 +131,7 @@ def test_a_management_api_that_does_not_answer_is_said_and_does_not_stop(rabbit:
 @on_private_nodes
 def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
-    rabbit.node.api("PUT", "users", "untagged", password="guest", tags="")
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, "untagged", configure=".*", write=".*", read=".*")
-    broker = rabbit.broker(url=rabbit.broker().url.replace("guest@", "untagged@"))
+    broker = rabbit.by_user("untagged")
     seen = RabbitConnector(broker).inspect(request(queue).source)
     assert any("HTTP 401" in warning and "tag management" in warning for warning in seen.warnings)
     assert "tag management" in RabbitConnector(broker).gauge(request(queue).source).note

@@ -1,19 +1,17 @@
 """A letter that died in a subscriber's queue of MQTT comes back to it as the message that it was."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
-from support import preloaded
 from support.brokers.rabbitmq.broker import PLUGINS, Node, free_ports
 from support.brokers.rabbitmq.fixtures import VERSIONS, why_missing
 from support.brokers.rabbitmq.install import install
 from support.brokers.rabbitmq.mqtt import Client, Published
 from support.waiting import PATIENCE
+from support.wire_builders import configure, dlq
 
 pytestmark = pytest.mark.rabbitmq
 TOPIC = "sensors/kitchen/temperature"
@@ -36,19 +34,10 @@ def mqtt(request: pytest.FixtureRequest) -> Iterator[tuple[Node, int]]:
         yield node, port
 
 
-def dlq(folder: Path, *words: str) -> Any:
-    done = preloaded.run(["-o", "json", *words], folder)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def configured(folder: Path, node: Node) -> None:
     (folder / "password").write_text("guest")
-    (folder / "dlq.toml").write_text(
-        f'[brokers.b]\nkind = "rabbitmq"\nurl = "amqp://guest@127.0.0.1:{node.port}/%2F"\n'
-        f'password_file = "password"\nmanagement_url = "{node.http}"\n'
-        '[sources.s]\nbroker = "b"\nqueue = "mqtt.dlq"\nmode = "drain"\n'
-    )
+    broker = f'kind = "rabbitmq"\nurl = "amqp://guest@127.0.0.1:{node.port}/%2F"\npassword_file = "password"'
+    configure(folder, f'{broker}\nmanagement_url = "{node.http}"', 'queue = "mqtt.dlq"\nmode = "drain"')
 
 
 def policy(node: Node, queue: str, method: str = "PUT") -> None:

@@ -43,15 +43,10 @@ def made(rabbit: Rabbit, kind: str = "classic", bodies: list[bytes] = BODIES, **
 def reader(rabbit: Rabbit, management: str | None = None, configure: str = "^$") -> RabbitBroker:
     """As a user who may read and, unless more is said, no more; `management` is a wrong name of the API's
     path."""
-    rabbit.node.api("PUT", "users", "reader", password="first", tags="")
-    vhost = unquote(urlsplit(rabbit.url).path[1:])
-    rights = {"configure": configure, "write": "^amq.default$", "read": ".*"}
-    rabbit.node.api("PUT", "permissions", vhost, "reader", **rights)
     os.environ["DLQ_TEST_READER"] = "first"
-    url = urlsplit(rabbit.broker().url)
-    address = f"{url.scheme}://reader@{url.netloc.rpartition('@')[2]}{url.path}"
     wrong = f"{rabbit.node.http}/{management}" if management else None
-    return rabbit.broker(url=address, password_env="DLQ_TEST_READER", management_url=wrong)
+    rights, changes = f"{configure} ^amq.default$ .*", {"password_env": "DLQ_TEST_READER"}
+    return rabbit.by_user("reader", "first", rights=rights, management_url=wrong, **changes)
 
 
 def look(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:

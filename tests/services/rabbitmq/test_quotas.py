@@ -38,11 +38,9 @@ def limited(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> Limited:
     queue = rabbit.queue()
     rabbit.publish(queue, [b"x"])
     rabbit.wait_for(queue, 1)
-    rabbit.node.api("PUT", "users", "limited", password="secret", tags="")
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, "limited", configure=".*", write=".*", read=".*")
     monkeypatch.setenv(_SECRET, "secret")
-    broker = rabbit.broker(password_env=_SECRET, management_url=None)
-    return Limited(rabbit, queue, replace(broker, url=broker.url.replace("guest@", "limited@")))
+    broker = rabbit.by_user("limited", "secret", password_env=_SECRET, management_url=None)
+    return Limited(rabbit, queue, broker)
 
 
 def read(connector: RabbitConnector, queue: str) -> int:

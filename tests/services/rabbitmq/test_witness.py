@@ -1,6 +1,5 @@
 """The proof of a replay that a real RabbitMQ keeps: what it shows, and that it goes."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -9,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import shifted_clock
+from support import wire_builders
 from support.brokers.rabbitmq.broker import Node
 from support.brokers.rabbitmq.fixtures import (
     A_QUEUE_IS_DURABLE_AFTER,
@@ -188,53 +189,6 @@ def test_a_witness_proves_nothing_where_nothing_tells_of_its_node(rabbit: Rabbit
     assert RabbitConnector(without).find(Search(plan, letters, now())).shown == {1: "unknown", 2: "unknown"}
 
 
-_PROGRAM = """
-import json, sys
-from dlq.connectors.base import Search
-from support.brokers.rabbitmq.letters import letter, to_queue
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.witness import WitnessedPublisher
-from dlq.core.clock import now
-
-settings, plan, queue, sends, since = json.loads(sys.argv[1])
-broker = RabbitBroker(**settings)
-letters = [letter(number, to_queue(queue)) for number in range(5)]
-if sends:
-    publisher = WitnessedPublisher(broker, plan, 10)
-    assert {answer.outcome for answer in publisher.publish(iter(letters[:3]))} == {"confirmed"}
-    publisher.close()
-    print(json.dumps(now()))
-else:
-    print(json.dumps(list(RabbitConnector(broker).find(Search(plan, letters, since)).shown.values())))
-"""
-
-
-@on_private_nodes
-@pytest.mark.parametrize("sent_at", [-7, 7])
-@pytest.mark.parametrize("asked_at", [-7, 7])
-def test_our_clock_has_no_say_in_a_proof(rabbit: Rabbit, sent_at: int, asked_at: int) -> None:
-    """Whatever it says when letters are sent, and when the broker is asked: also where the node restarts."""
-    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
-    given = ("name", "kind", "url", "management_url", "password_env")
-    settings = {name: getattr(broker, name) for name in given}
-
-    def told(hours: int, sends: bool, since: int = 0) -> Any:
-        arguments = json.dumps([settings, plan, queue, sends, since])
-        return json.loads(shifted_clock.run(hours, _PROGRAM, arguments))
-
-    wait_until_the_node_is_no_newcomer(rabbit)
-    since = told(sent_at, True)
-    assert told(asked_at, False, since) == ["sent"] * 3 + ["not_sent"] * 2
-    if sent_at == asked_at:
-        return
-    rabbit.node.kill()
-    rabbit.node.start()
-    rabbit.channel = rabbit.connect()
-    wait_until_the_node_is_no_newcomer(rabbit)
-    assert told(asked_at, False, since) == ["unknown"] * 5
-
-
 def purge(rabbit: Rabbit, plan: str) -> None:
     rabbit.channel.queue_purge(queue_of(plan))
 
@@ -358,10 +312,8 @@ def test_a_witness_that_the_user_may_not_delete_is_told_of(
     queue, plan = rabbit.queue(), new_plan()
     until_it_ends(WitnessedPublisher(rabbit.broker(), plan, 1), iter([letter(1, to_queue(queue))]))
     monkeypatch.setenv("SENDER", "secret-word")
-    rabbit.node.api("PUT", "users", "sender", password="secret-word", tags="")
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, "sender", configure="^$", write=".*", read=".*")
-    sender = rabbit.broker(password_env="SENDER", management_url=None)
-    sender = replace(sender, url=sender.url.replace("guest@", "sender@"))
+    rights, changes = "^$ .* .*", {"password_env": "SENDER", "management_url": None}
+    sender = rabbit.by_user("sender", "secret-word", rights=rights, **changes)
     with pytest.raises(AccessDenied, match="sender"):
         RabbitConnector(sender).forget(SendRequest(plan, witness=True))
     assert rabbit.depth(queue_of(plan)) == 2, "an anchor and a letter"
@@ -390,10 +342,9 @@ def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Ra
 def test_auto_leaves_a_witness_where_the_user_may(
     rabbit: Rabbit, configure: str, write: str, read: str, lacks: list[str]
 ) -> None:
-    rabbit.node.api("PUT", "users", "sender", password="guest", tags="monitoring")
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, "sender", configure=configure, write=write, read=read)
-    url = rabbit.broker().url.replace("guest@", "sender@")
-    connector, queue = RabbitConnector(rabbit.broker(url=url, witness="auto")), rabbit.queue()
+    rights = f"{configure} {write} {read}"
+    broker = rabbit.by_user("sender", tags="monitoring", rights=rights, witness="auto")
+    connector, queue = RabbitConnector(broker), rabbit.queue()
     rabbit.wait_for_statistics(queue)
     said = " ".join(connector.check_witness())
     assert ("the user may not" in said) == bool(lacks)
@@ -407,10 +358,7 @@ def test_auto_leaves_a_witness_where_the_user_may(
 @on_private_nodes
 def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Rabbit) -> None:
     def asked_by(tags: str) -> RabbitConnector:
-        rabbit.node.api("PUT", "users", "asker", password="guest", tags=tags)
-        rabbit.node.api("PUT", "permissions", rabbit.vhost, "asker", configure=".*", write=".*", read=".*")
-        url = rabbit.broker().url.replace("guest@", "asker@")
-        return RabbitConnector(rabbit.broker(url=url, witness=True))
+        return RabbitConnector(rabbit.by_user("asker", tags=tags, witness=True))
 
     queue = rabbit.queue()
     seeing, blind = asked_by("monitoring"), RabbitConnector(rabbit.broker(management_url=None, witness=True))
@@ -428,3 +376,46 @@ def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Ra
     for one, why in ((blind, "without management_url"), (manager, "of nodes the tag monitoring")):
         found = one.find(Search(plan, letters, since=1))
         assert (found.shown, why in found.doubts[0]) == ({0: "unknown"}, True)
+
+
+NUMBERS = range(12)
+AT = datetime(2026, 11, 2, 3, 12, 9, tzinfo=UTC)
+TRACE = "java.lang.NullPointerException: boom\n\tat shop.Billing.charge(Billing.java:3)"
+
+
+def fill(rabbit: Rabbit, queue: str, died_at: datetime) -> None:
+    """Letters whose death the broker tells in whole seconds."""
+    death = {
+        "queue": "orders", "reason": "rejected", "exchange": "", "routing-keys": ["orders"], "count": 1,
+        "time": died_at,
+    }  # fmt: skip
+    headers = {"x-death": [death], "x-exception-message": "boom", "x-exception-stacktrace": TRACE}
+    for number in NUMBERS:
+        rabbit.publish(queue, [b"order %d" % number], message_id=f"m{number}", headers=headers)
+    rabbit.wait_for(queue, len(NUMBERS))
+
+
+def test_a_message_that_was_sent_goes_once_whichever_of_its_letters_died_first(
+    rabbit: Rabbit, tmp_path: Path
+) -> None:
+    dead, work, broker = rabbit.queue(), rabbit.queue(), rabbit.broker()
+    (tmp_path / "dlq.toml").write_text(
+        f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{broker.password_env}"\n'
+        f'[sources.orders]\nbroker = "shop"\nqueue = "{dead}"\nmode = "drain"\n'
+    )
+
+    dlq = partial(wire_builders.dlq, tmp_path)
+
+    def planned(died_at: datetime) -> Any:
+        fill(rabbit, dead, died_at)
+        assert dlq("pull")["sources"][0]["captured"] == len(NUMBERS)
+        return dlq("replay", "plan", "--fixed", "--to", f"queue:{work}")
+
+    dlq("replay", "apply", planned(AT)["plan"])
+    assert rabbit.depth(work) == len(NUMBERS)
+    again = planned(AT)
+    assert (again["selected"], again["left_out"]) == (0, {"replayed": len(NUMBERS), "never": len(NUMBERS)})
+    before = planned(AT.replace(second=8))
+    assert (before["selected"], before["left_out"]["twin_sent"]) == (0, len(NUMBERS))
+    named = dlq("query", f"select min(record_id) as id from letters where dead_at < '{AT}'")[0]["id"]
+    assert dlq("replay", "plan", named, "--to", f"queue:{work}")["selected"] == 1

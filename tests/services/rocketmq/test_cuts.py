@@ -42,37 +42,6 @@ def numbered(record: Record, count: int) -> list[Record]:
     return [record._replace(properties={"n": str(i)}, raw_properties=None) for i in range(count)]
 
 
-def test_after_a_thousand_cut_connections_every_letter_has_arrived_once(
-    rocket: Rocket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = dead(rocket)
-    random, target = Random(1), Target("topic", rocket.topic)
-    before = rocket.connector.bounds([target])
-    waiting = outgoing(numbered(record, 2000), target)
-    doubtful: dict[int, Outgoing] = {}
-    with Cutter(rocket.cluster.addresses["broker-a"]) as cutter, monkeypatch.context() as patch:
-        patch.setattr(
-            rocket.connector._cluster, "masters", lambda refresh=False: {"broker-a": cutter.address}
-        )
-        for _cut in range(1000):
-            cutter.requests, cutter.answers = random.choice(
-                [(300, 10**9), (700, 10**9), (10**9, 150), (10**9, 0)]
-            )
-            sent = one_try(rocket, waiting[:2])
-            doubtful |= {
-                letter.number: letter for letter, s in zip(waiting, sent, strict=False) if s == "in_doubt"
-            }
-            waiting = waiting[len(sent) :]
-    assert len(doubtful) > 500
-    found = rocket.connector.find(Search("plan", list(doubtful.values()), now(), before)).shown
-    assert set(found.values()) == {"sent", "not_sent"}
-    again = waiting + [letter for number, letter in doubtful.items() if found[number] == "not_sent"]
-    assert set(one_try(rocket, again)) == {"confirmed"}
-    eventually(lambda: rocket.driver.end(rocket.topic) >= 2001)
-    numbers = [parse_properties(m.properties).get("n") for m in rocket.driver.messages(rocket.topic)]
-    assert sorted(int(n) for n in numbers if n) == list(range(2000))
-
-
 def one_try(rocket: Rocket, letters: list[Outgoing]) -> list[str]:
     """The outcomes of those that were taken, by number."""
     publisher = rocket.connector.publisher(SendRequest("plan", 64))

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import preloaded
+from support import wire_builders
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import QUICK
 from support.waiting import eventually
+from support.wire_builders import dlq_aloud as dlq
 
 from dlq.connectors.base import Outgoing, Search, Target
 from dlq.core.clock import now
@@ -19,13 +20,6 @@ from dlq.core.provenance import REPLAY_ID
 
 pytestmark = pytest.mark.rocketmq
 LARGE = 600_000
-
-
-def dlq(folder: Path, *words: str, code: int = 0) -> tuple[Any, str]:
-    """What it prints, and what it says beside that."""
-    done = preloaded.run(["-o", "json", *words], folder)
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout), done.stderr
 
 
 def archived(folder: Path, cluster: RocketMQ, driver: Driver, group: str, topic: str, large: int) -> None:
@@ -44,10 +38,8 @@ def archived(folder: Path, cluster: RocketMQ, driver: Driver, group: str, topic:
 
 
 def configure(folder: Path, cluster: RocketMQ, group: str) -> None:
-    (folder / "dlq.toml").write_text(
-        f'[brokers.b]\nkind = "rocketmq"\nurl = "{cluster.url}"\n'
-        f'[sources.s]\nbroker = "b"\ngroup = "{group}"\nmode = "drain"\n'
-    )
+    broker = f'kind = "rocketmq"\nurl = "{cluster.url}"'
+    wire_builders.configure(folder, broker, f'group = "{group}"\nmode = "drain"')
 
 
 def planned(folder: Path, topic: str, *more: str) -> str:
@@ -123,3 +115,38 @@ def test_a_letter_with_which_the_connection_ends_twice_is_refused_and_the_others
     assert "the connection ended both times that it was sent" in said
     eventually(lambda: driver.end("orders") == 99)
     driver.close()
+
+
+def planned_to(folder: Path, rocket: Rocket, group: str, to: str) -> Any:
+    """A plan of the dead letters of a group."""
+    configure(folder, rocket.cluster, group)
+    dlq(folder, "pull")
+    return dlq(folder, "replay", "plan", "--any-advice", "--to", to)[0]
+
+
+@pytest.mark.parametrize("generated", ["4f8c1d0e-9a53-4f0a-9e6b-0d7c5b1f2a%02d", "console-consumer-%d"])
+def test_a_group_with_a_generated_name_is_left_out_unless_a_target_is_named(
+    rocket: Rocket, tmp_path: Path, generated: str
+) -> None:
+    group = generated % (rocket.number + 10)
+    rocket.driver.dead_letter(rocket.topic, group, b"x")
+    rocket.driver.read_retries(group)
+    plan = planned_to(tmp_path, rocket, group, "group")
+    assert (plan["selected"], plan["left_out"]) == (0, {"temporary": 1})
+    named = planned_to(tmp_path, rocket, group, f"topic:{rocket.topic}")
+    assert named["selected"] == 1
+
+
+def test_a_group_that_consumes_in_broadcast_mode_is_left_out_with_the_reason(
+    rocket: Rocket, tmp_path: Path
+) -> None:
+    rocket.driver.dead_letter(rocket.topic, rocket.group, b"x")
+    rocket.driver.read_retries(rocket.group)
+    target = Target("group", rocket.group)
+    rocket.driver.consume(rocket.group, rocket.topic)
+    assert rocket.connector.limits([target]) == {}, "each message goes to one client"
+    rocket.driver.consume(rocket.group, rocket.topic, "BROADCASTING")
+    eventually(lambda: rocket.connector.limits([target]))
+    plan = planned_to(tmp_path, rocket, rocket.group, "group")
+    assert (plan["selected"], plan["left_out"]) == (0, {"temporary": 1})
+    assert any("consumes in broadcast mode" in warning for warning in plan["warnings"])

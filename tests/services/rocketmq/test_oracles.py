@@ -81,18 +81,8 @@ def test_mqadmin_finds_what_we_sent_back_and_shows_its_body(rocket: Rocket) -> N
     assert sent.outcome == "confirmed"
     eventually(lambda: rocket.driver.end(rocket.topic) == 2)
     arguments = (
-        "printMsgByQueue",
-        "-t",
-        rocket.topic,
-        "-a",
-        "broker-a",
-        "-i",
-        "0",
-        "-p",
-        "true",
-        "-d",
-        "true",
-    )
+        "printMsgByQueue", "-t", rocket.topic, "-a", "broker-a", "-i", "0", "-p", "true", "-d", "true",
+    )  # fmt: skip
     printed = eventually(
         lambda: (text := rocket.cluster.admin(*arguments)).count("seen by mqadmin") == 2 and text
     )

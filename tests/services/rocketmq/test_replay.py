@@ -1,8 +1,7 @@
 """Sending letters back into real RocketMQ brokers, and knowing whether they arrived."""
 
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from support.brokers.rocketmq.driver import unique_key
@@ -119,16 +118,12 @@ def test_letters_that_go_together_keep_what_is_their_own(rocket: Rocket) -> None
     assert outcomes == {n: "refused" if n == 7 else "confirmed" for n in range(300)}
     arrived = {
         int(properties["n"]): (
-            message.topic,
-            message.body,
-            message.sys_flag,
-            message.flag,
-            properties["user"],
+            message.topic, message.body, message.sys_flag, message.flag, properties["user"],
         )
         for topic in (rocket.topic, name)
         for message in rocket.driver.messages(topic)
         if "n" in (properties := {"user": "", **parse_properties(message.properties)})
-    }
+    }  # fmt: skip
     assert arrived == {
         n: (one.origin, one.body, one.flags, n, one.properties.get("user", ""))
         for n, one in enumerate(records)
@@ -189,33 +184,6 @@ def test_absence_is_not_proven_for_what_was_sent_before_the_bounds(rocket: Rocke
     absent = Outgoing(0, dead(rocket), target, provenance(3 * now()))
     sent_at, before = now(), rocket.connector.bounds([target])
     assert rocket.connector.find(Search("plan", [absent], sent_at, before)).shown == {0: "unknown"}
-
-
-@pytest.mark.parametrize("when", ["then", "since"])
-@pytest.mark.parametrize("hours", [-30, 30])
-def test_a_clock_of_ours_that_is_wrong_changes_nothing(
-    rocket: Rocket, monkeypatch: pytest.MonkeyPatch, hours: int, when: str
-) -> None:
-    """While the letter is sent, or from then on."""
-    right, wrong = time.time_ns, lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + hours * 3_600 * 10**9
-    clocks = {"then": (wrong, right), "since": (right, wrong)}[when]
-    record, target = dead(rocket), Target("topic", rocket.topic)
-
-    def set_clock(clock: Callable[[], int]) -> None:
-        monkeypatch.setattr(time, "time_ns", clock)
-        monkeypatch.setattr(time, "time", lambda: clock() / 1e9)
-
-    set_clock(clocks[0])
-    before, started = rocket.connector.bounds([target]), now()
-    sent, absent = (Outgoing(i, record, target, provenance(i + 7 * now())) for i in range(2))
-    publisher = rocket.connector.publisher(SendRequest("plan", 1))
-    assert [s.outcome for s in publisher.publish(iter([sent]))] == ["confirmed"]
-    publisher.close()
-    set_clock(clocks[1])
-    found = rocket.connector.find(Search("plan", [sent, absent], started, before)).shown
-    assert found == {0: "sent", 1: "not_sent"}
-    left = rocket.connector.inspect(rocket.request().source).facts["oldest letter is deleted in"]
-    assert left == {f"{rocket.dead}@broker-a:0": "2d 23h"} or "3d" in str(left)
 
 
 def discarded(rocket: Rocket, body: bytes = b"money", **properties: str) -> Record:

@@ -81,12 +81,8 @@ def test_every_way_into_a_dead_letter_topic_and_every_duplicate_is_told_apart(
     for row in found:
         kinds.setdefault(row[0], set()).add(row[2])
     duplicates = (
-        "redelivery_or_rebalance",
-        "producer_resend",
-        "business_resend",
-        "several_groups",
-        "double_commit",
-    )
+        "redelivery_or_rebalance", "producer_resend", "business_resend", "several_groups", "double_commit",
+    )  # fmt: skip
     assert {name: kinds[name] for name in duplicates} == {name: {name} for name in duplicates}
     assert [row[2] for row in found if row[0] == "replay" and row[6] != returned] == ["replay_returned"]
     assert {row[4] for row in found if row[0] != "none"} == {rocket.topic}

@@ -15,17 +15,9 @@ from support.waiting import eventually
 ATTACK = '<script>window.pwned=1</script>"\'><img src=x onerror="window.pwned=1">\u202e{{7*7}}'
 VIEWS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
 LISTS = (
-    "/",
-    "/failures",
-    "/letters",
-    "/incidents",
-    "/plans",
-    "/transactions",
-    "/books",
-    "/audit",
-    "/plans/new",
+    "/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/books", "/audit", "/plans/new",
     "/pull",
-)
+)  # fmt: skip
 HOSTILE = {
     "broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": ATTACK, "message_id": ATTACK,
     "headers": {"x-exception-message": ATTACK, "x-exception-fqcn": ATTACK, ATTACK: ATTACK,

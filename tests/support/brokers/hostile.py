@@ -187,13 +187,8 @@ def remoting_frame(opaque: int, fields: Mapping[str, str], body: Any, code: int 
     """An answer."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     said = {
-        "code": code,
-        "opaque": opaque,
-        "flag": 1,
-        "version": 409,
-        "language": "JAVA",
-        "extFields": fields,
-    }
+        "code": code, "opaque": opaque, "flag": 1, "version": 409, "language": "JAVA", "extFields": fields,
+    }  # fmt: skip
     header = json.dumps(said).encode()
     return struct.pack(">iI", 4 + len(header) + len(content), len(header)) + header + content
 

@@ -70,13 +70,10 @@ def of_kafka(address: str) -> None:
 @pytest.mark.parametrize(
     ("connect", "named_by"),
     [
-        (by_stomp, "brokers.shop.url"),
-        (by_openwire, "brokers.shop.url"),
-        (of_rocketmq, "brokers.shop.url"),
-        (of_kafka, "named by url"),
-        (of_rabbitmq, ""),
+        (by_stomp, "brokers.shop.url"), (by_openwire, "brokers.shop.url"),
+        (of_rocketmq, "brokers.shop.url"), (of_kafka, "named by url"), (of_rabbitmq, ""),
     ],
-)
+)  # fmt: skip
 def test_a_web_servers_port_is_named_with_who_named_it(
     address: str, connect: Callable[[str], None], named_by: str
 ) -> None:
@@ -99,18 +96,12 @@ def test_an_address_that_a_name_server_named_is_said_to_be_its_word(address: str
 @each_row(
     ("first", "name"),
     [
-        (HTTP, "HTTP"),
-        (b"AMQP\0\0\x09\x01", "AMQP"),
-        (b"\0\0\1\x40\x01ActiveMQ\0\0\0\x0c", "OpenWire"),
-        (b"ERROR\nmessage:no", "STOMP"),
-        (b"SSH-2.0-OpenSSH", "SSH"),
-        (b"\x15\x03\x03\0\x02\x02\x46", "TLS"),
-        (b"\0\0\0\x10", None),
-        (b"", None),
-        (of_length(1213486160), "HTTP"),
-        (of_length(-1), None),
+        (HTTP, "HTTP"), (b"AMQP\0\0\x09\x01", "AMQP"), (b"\0\0\1\x40\x01ActiveMQ\0\0\0\x0c", "OpenWire"),
+        (b"ERROR\nmessage:no", "STOMP"), (b"SSH-2.0-OpenSSH", "SSH"),
+        (b"\x15\x03\x03\0\x02\x02\x46", "TLS"), (b"\0\0\0\x10", None), (b"", None),
+        (of_length(1213486160), "HTTP"), (of_length(-1), None),
     ],
-)
+)  # fmt: skip
 def test_a_protocol_is_known_by_its_first_bytes(first: bytes, name: str | None) -> None:
     assert name_protocol(first) == name
 

@@ -15,11 +15,13 @@ from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
-from dlq.connectors import given, open_connector
+from dlq.connectors import file, given, open_connector
+from dlq.connectors.base import ReadRequest
 from dlq.connectors.external_stores import stores
 from dlq.core.brokers import kind_of
-from dlq.core.errors import ConfigError
-from dlq.core.settings import Evidence, Ledger
+from dlq.core.errors import ConfigError, UsageError
+from dlq.core.settings import Evidence, Ledger, Source
+from dlq.replay import edits
 from dlq.replay.ledger import open_ledger
 
 URLS = {
@@ -151,3 +153,18 @@ def test_a_small_file_is_small(tmp_path: Path) -> None:
     with pytest.raises(given.NotOrdinaryError) as found:
         given.text(tmp_path / "large")
     assert found.value.strerror == "it has more than 16 MiB"
+
+
+def imported(path: str) -> object:
+    return list(file.FileReading(path, ReadRequest(Source("s", "b"), "copy", "p"), None).batches())
+
+
+@pytest.mark.parametrize("read", [imported, edits.read])
+def test_a_line_that_is_too_long_for_any_letter_ends_the_command(
+    read: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "_LONGEST", 2**20)
+    (tmp_path / "endless").write_bytes(bytes(2**20 + 1))
+
+    with pytest.raises(UsageError, match="endless: line of more than 1 MiB: this is no file of letters"):
+        read(str(tmp_path / "endless"))

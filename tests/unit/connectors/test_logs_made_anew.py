@@ -10,16 +10,12 @@ RESUME = {"orders": 8, **mark_letter("orders", 6, "a letter")}
 @pytest.mark.parametrize(
     ("first", "end", "there", "another"),
     [
-        (0, 8, {6: "a letter"}, False),
-        (6, 8, {6: "a letter"}, False),
-        (0, 8, {6: "another"}, True),
-        (0, 900, {6: "another"}, True),
-        (0, 8, {}, False),
-        (7, 900, {6: "another"}, False),
+        (0, 8, {6: "a letter"}, False), (6, 8, {6: "a letter"}, False), (0, 8, {6: "another"}, True),
+        (0, 900, {6: "another"}, True), (0, 8, {}, False), (7, 900, {6: "another"}, False),
         (0, 6, {6: "another"}, False),
     ],
     ids=["the same", "the first", "another", "grown past", "not shown", "taken by retention", "shorter"],
-)
+)  # fmt: skip
 def test_only_another_letter_in_its_place_shows_another_log(
     first: int, end: int, there: dict[int, str], another: bool
 ) -> None:

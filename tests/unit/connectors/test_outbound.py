@@ -1,14 +1,19 @@
-"""Who takes a little of a letter now and then holds nobody for ever, by whatever protocol it is sent."""
+"""Connections that go nowhere: who takes little, whom the kernel gave up, who was stopped for too long."""
 
+import errno
+import signal
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from support.brokers.hostile import amqp10, openwire, openwire_command, stomp
 from support.servers.hostile import Server
-from support.waiting import SOON
+from support.waiting import PATIENCE, SOON
 
 from dlq.connectors import outbound
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -17,6 +22,7 @@ from dlq.connectors.activemq.stomp_connection import Link as StompLink
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.session import Login, Session
 from dlq.connectors.links import LinkLostError
+from dlq.connectors.rabbitmq.amqp.link import Link as AmqpLink
 from dlq.connectors.rocketmq.connection import Access
 from dlq.connectors.rocketmq.connection import Link as RocketLink
 from dlq.core.errors import BrokerError, DlqError
@@ -94,3 +100,88 @@ def test_a_slow_line_has_a_second_for_each_16_kib() -> None:
             began = time.monotonic()
             outbound.send_all(sending, bytes(size), 1.0)
             assert time.monotonic() - began < SOON
+
+
+class GivenUp(socket.socket):
+    """Its peer has acknowledged nothing for too long: the error comes once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._errors = [TimeoutError("timed out"), TimeoutError(errno.ETIMEDOUT, "Connection timed out")]
+
+    def recv(self, _most: int, _flags: int = 0) -> bytes:
+        if self._errors:
+            raise self._errors.pop(0)
+        return b""
+
+
+READ: dict[type[Any], Callable[[Any], object]] = {
+    AmqpLink: lambda link: link.receive(0.001),
+    Session: lambda session: session.turn(0.001),
+    StompLink: lambda link: link._read(0.001),
+    OpenWireConnection: lambda connection: connection._read(0.001),
+    RocketLink: lambda link: link._read(0.001),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_a_connection_that_the_kernel_gave_up_has_timed_out(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = object.__new__(kind)
+    seconds = dict.fromkeys(("_last_sent", "heartbeat", "_beat_seconds", "_timeout", "timeout"), 1e6)
+    for name, value in {"_socket": GivenUp(), "_inbox": [], **seconds}.items():
+        monkeypatch.setattr(link, name, value, raising=False)
+    monkeypatch.setattr(kind, "_check_silence", lambda _link: None, raising=False)
+    monkeypatch.setattr(kind, "_lost", lambda _link, why: LinkLostError(str(why)), raising=False)
+    assert not READ[kind](link)
+    with pytest.raises(LinkLostError, match="timed out"):
+        READ[kind](link)
+
+
+SECONDS = 4.0
+ARMED = f"""
+import sys
+from dlq.connectors.outbound import DeadMansSwitch
+switch = DeadMansSwitch({SECONDS})
+"""
+TELLS = """
+print("here", flush=True)
+sys.stdin.readline()
+print("here", flush=True)
+"""
+
+
+@contextmanager
+def telling(program: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that says that it is here, and again for each line."""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "here\n"
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels have no such timers")
+def test_a_process_that_is_stopped_never_goes_on() -> None:
+    with telling(ARMED + TELLS) as running:
+        running.send_signal(signal.SIGSTOP)
+        assert running.wait(PATIENCE) == -signal.SIGKILL, "while it was stopped, not when it went on"
+
+
+def test_a_process_that_runs_lives() -> None:
+    with telling(ARMED + TELLS) as running:
+        time.sleep(2 * SECONDS)
+        assert running.communicate("\n")[0] == "here\n"
+
+
+def test_one_that_is_disarmed_may_be_stopped_for_as_long_as_anybody_likes() -> None:
+    with telling(ARMED + "switch.disarm()" + TELLS) as running:
+        running.send_signal(signal.SIGSTOP)
+        time.sleep(2 * SECONDS)
+        assert running.poll() is None
+        running.send_signal(signal.SIGCONT)
+        assert running.communicate("\n")[0] == "here\n"

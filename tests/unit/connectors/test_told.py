@@ -58,16 +58,9 @@ BLOCK = edit(b"\x00\x00", set_headers={"tenant": "a"})
         (told_by_rabbitmq, {"raw_properties": BLOCK}, {"raw_properties": b"no block"}, False),
     ],
     ids=[
-        "an original that is gone",
-        "another original",
-        "another pointer",
-        "what STOMP hides, or shows otherwise",
-        "a delivery's own",
-        "another body",
-        "another property",
-        "another class",
-        "a count of deliveries",
-        "damage",
+        "an original that is gone", "another original", "another pointer",
+        "what STOMP hides, or shows otherwise", "a delivery's own", "another body", "another property",
+        "another class", "a count of deliveries", "damage",
     ],
 )  # fmt: skip
 def test_a_letter_is_known_however_it_was_read_and_another_is_not(

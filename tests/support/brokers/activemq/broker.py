@@ -225,12 +225,9 @@ class ActiveMq:
         """Start a client program beside this file with the broker's own client jars, on Artemis with those of
         Classic, unless the program is for Artemis; `log` gets its log."""
         given = {
-            "ow": self.openwire,
-            "amqp": self.amqp,
-            "user": self.user,
-            "password": self.password,
+            "ow": self.openwire, "amqp": self.amqp, "user": self.user, "password": self.password,
             **properties,
-        }
+        }  # fmt: skip
         settings = [f"-D{name}={value}" for name, value in given.items()]
         own = self.home / "lib" if self.artemis else self.home
         jars = install(CLASSIC[0]) if self.artemis and not source.startswith("Artemis") else own

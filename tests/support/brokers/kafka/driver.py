@@ -16,12 +16,16 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
 )
 from support.waiting import PATIENCE
@@ -52,6 +56,15 @@ class Driver:
         self.admin = AdminClient(self.settings)
         ours = {"partitioner": "murmur2_random", "allow.auto.create.topics": False}
         self._producer = Producer({**self.settings, **ours})
+
+    def grant(self, topic: str, right: AclOperation) -> None:
+        """To bob."""
+        allowed = AclBinding(
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*", right,
+            AclPermissionType.ALLOW,
+        )  # fmt: skip
+        for future in self.admin.create_acls([allowed]).values():
+            future.result(PATIENCE)
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: object) -> None:
         """`settings` with _ for each dot; returns when every partition has a leader."""
@@ -161,12 +174,8 @@ class Driver:
         """What lies in a partition from its log start; waits until there are `count`."""
         level = "read_committed" if committed else "read_uncommitted"
         consumer = Consumer({
-            **self.settings,
-            "group.id": "tests",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "isolation.level": level,
-            "enable.partition.eof": True,
+            **self.settings, "group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error",
+            "isolation.level": level, "enable.partition.eof": True,
         })  # fmt: skip
         consumer.assign([TopicPartition(topic, partition, self.start(topic, partition))])
         found: list[Message] = []

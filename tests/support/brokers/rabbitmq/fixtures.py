@@ -104,6 +104,16 @@ class Rabbit:
         }
         return RabbitBroker(**{**settings, **changes})
 
+    def by_user(
+        self, name: str, password: str = "guest", tags: str = "", rights: str = ".* .* .*", **changes: Any
+    ) -> RabbitBroker:
+        """The same as a user who may configure, write and read what the three patterns say."""
+        self.node.api("PUT", "users", name, password=password, tags=tags)
+        may = dict(zip(("configure", "write", "read"), rights.split(), strict=True))
+        self.node.api("PUT", "permissions", self.vhost, name, **may)
+        url = urlsplit(self.url)
+        return self.broker(url=f"amqp://{name}@{url.hostname}:{url.port or 5672}{url.path}", **changes)
+
     def by_tls(self, **changes: Any) -> RabbitBroker:
         """The same by TLS."""
         url = urlsplit(self.url)

@@ -103,15 +103,10 @@ class RocketMQ:
     def _configure(self, node: str, extra: Mapping[str, object]) -> None:
         host, port = self.namespace.address, next(PORTS)
         own = {
-            "brokerName": node,
-            "namesrvAddr": self.name_server,
-            "brokerIP1": host,
-            "brokerIP2": host,
-            "bindAddress": host,
-            "listenPort": port,
-            "haListenPort": port + 1,
+            "brokerName": node, "namesrvAddr": self.name_server, "brokerIP1": host, "brokerIP2": host,
+            "bindAddress": host, "listenPort": port, "haListenPort": port + 1,
             "storePathRootDir": self.folder / node,
-        }
+        }  # fmt: skip
         lines = [f"{key}={value}\n" for key, value in {**_CONFIGURATION, **own, **extra}.items()]
         (self.folder / f"{node}.conf").write_text("".join(lines))
         self.addresses[node] = f"{host}:{port}"

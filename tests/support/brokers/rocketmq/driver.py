@@ -100,12 +100,9 @@ class Driver:
         """What a push consumer says of itself every 30 seconds, on this connection."""
         subscription = {"topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
         consumer = {
-            "groupName": group,
-            "consumeType": "CONSUME_PASSIVELY",
-            "messageModel": mode,
-            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-            "subscriptionDataSet": [subscription],
-        }
+            "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": mode,
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription],
+        }  # fmt: skip
         said = {"clientID": f"test@{group}", "producerDataSet": [], "consumerDataSet": [consumer]}
         self.ok(AdminCode.HEARTBEAT, {}, json.dumps(said).encode())
 
@@ -120,19 +117,9 @@ class Driver:
 
     def send_fields(self, topic: str, properties: Mapping[str, str], **changed: object) -> dict[str, object]:
         fields = {
-            "a": "tests",
-            "b": topic,
-            "c": "TBW102",
-            "d": 4,
-            "e": 0,
-            "f": 0,
-            "g": int(time.time() * 1000),
-            "h": 0,
-            "i": encode_properties(properties).decode(),
-            "j": 0,
-            "k": False,
-            "m": False,
-        }
+            "a": "tests", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": int(time.time() * 1000),
+            "h": 0, "i": encode_properties(properties).decode(), "j": 0, "k": False, "m": False,
+        }  # fmt: skip
         return {**fields, **changed}
 
     def send(
@@ -190,13 +177,9 @@ class Driver:
     ) -> Frame:
         """What a consumer does with a message it failed on; delay -1: to the dead letters at once."""
         fields = {
-            "offset": message.commit_log_offset,
-            "group": group,
-            "delayLevel": delay,
-            "originTopic": message.topic,
-            "originMsgId": _where_it_lies(message),
-            "unitMode": False,
-        }
+            "offset": message.commit_log_offset, "group": group, "delayLevel": delay,
+            "originTopic": message.topic, "originMsgId": _where_it_lies(message), "unitMode": False,
+        }  # fmt: skip
         return self.ok(
             AdminCode.SEND_BACK, {**fields, **({} if maximum is None else {"maxReconsumeTimes": maximum})}
         )
@@ -227,14 +210,10 @@ class Driver:
     def finish(self, half: "Half", commit: bool) -> None:
         """The second phase, on the copy that `half` names."""
         fields = {
-            "producerGroup": "tx-producers",
-            "tranStateTableOffset": half.offset,
-            "commitLogOffset": half.position,
-            "commitOrRollback": 8 if commit else 12,
-            "fromTransactionCheck": False,
-            "msgId": half.key,
-            "transactionId": half.key,
-        }
+            "producerGroup": "tx-producers", "tranStateTableOffset": half.offset,
+            "commitLogOffset": half.position, "commitOrRollback": 8 if commit else 12,
+            "fromTransactionCheck": False, "msgId": half.key, "transactionId": half.key,
+        }  # fmt: skip
         self.ok(AdminCode.END_TRANSACTION, fields)
 
     def finish_at_once(self, half: "Half", commit: bool) -> None:

@@ -32,26 +32,13 @@ def test_ttl_and_absolute_expiry_time_go_and_all_else_stays(wide: bool) -> None:
     "message",
     [
         b"\x00Sp\xc0\x02\x01A" + ANNOTATIONS + b"\x00SsE" + BODY,
-        HEADER.replace(b"p\x00\x00\x01\x2c", b"@").replace(b"\x08", b"\x04") + BODY,
-        BODY,
-        b"",
-        b"plain bytes",
-        HEADER[:-1],
-        properties(EXPIRY)[:-20],
-        b"\x00Ss\xd0\x00",
-        bytes(range(256)),
+        HEADER.replace(b"p\x00\x00\x01\x2c", b"@").replace(b"\x08", b"\x04") + BODY, BODY, b"",
+        b"plain bytes", HEADER[:-1], properties(EXPIRY)[:-20], b"\x00Ss\xd0\x00", bytes(range(256)),
     ],
     ids=[
-        "shorter lists",
-        "nulls",
-        "a body alone",
-        "nothing",
-        "no AMQP",
-        "cut",
-        "cut lists",
-        "cut sizes",
+        "shorter lists", "nulls", "a body alone", "nothing", "no AMQP", "cut", "cut lists", "cut sizes",
         "noise",
     ],
-)
+)  # fmt: skip
 def test_what_has_no_expiry_or_is_no_amqp_message_stays_as_it_is(message: bytes) -> None:
     assert without_expiry(message) == message

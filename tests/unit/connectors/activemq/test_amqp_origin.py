@@ -8,12 +8,9 @@ from dlq.connectors.amqp10.values import described_value, mapping, string, symbo
 
 ANNOTATIONS, PROPERTIES, DATA = 0x72, 0x74, b"\x00\x53\x75\xa0\x01x"
 NAMES = [
-    "_AMQ_ORIG_ADDRESS",
-    "_AMQ_ORIG_QUEUE",
-    "_AMQ_ORIG_MESSAGE_ID",
-    "_AMQ_ORIG_ROUTING_TYPE",
+    "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "_AMQ_ORIG_ROUTING_TYPE",
     "_AMQ_ACTUAL_EXPIRY",
-]
+]  # fmt: skip
 
 
 def block(annotations: dict[str, str], properties: dict[str, str]) -> bytes:

@@ -20,13 +20,9 @@ from dlq.connectors.base import Target
 
 TARGET = Target("queue", "a::q")
 ANSWERS: Mapping[str, Any] = {
-    "address": "a",
-    "routingType": "ANYCAST",
-    "unRoutedMessageCount": 0,
-    "routedMessageCount": 0,
-    "messagesAdded": 0,
-    "uptimeMillis": 10**6,
-}
+    "address": "a", "routingType": "ANYCAST", "unRoutedMessageCount": 0, "routedMessageCount": 0,
+    "messagesAdded": 0, "uptimeMillis": 10**6,
+}  # fmt: skip
 
 
 class Told(Management):

@@ -36,15 +36,11 @@ def test_a_message_is_certain_once_another_frame_follows() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"a\0MESSAGE\nsubscription:guess\n\nphantom",
-        b"a\0\nMESSAGE\ndestination:/queue/x\n\nphantom\0\n",
-        b"a\0\nRECEIPT\nreceipt-id:guess-1\n\n",
-        b"a\0\nERROR\nmessage:boo\n\n",
-        b"a\0MESSAGE\nno end of headers",
-        b"a\0\n",
-        b"\0\0\0",
+        b"a\0MESSAGE\nsubscription:guess\n\nphantom", b"a\0\nMESSAGE\ndestination:/queue/x\n\nphantom\0\n",
+        b"a\0\nRECEIPT\nreceipt-id:guess-1\n\n", b"a\0\nERROR\nmessage:boo\n\n",
+        b"a\0MESSAGE\nno end of headers", b"a\0\n", b"\0\0\0",
     ],
-)
+)  # fmt: skip
 def test_a_text_with_a_nul_comes_whole_and_flagged_and_forges_nothing(text: bytes) -> None:
     frames = read(message(text) + message(b"next") + RECEIPT)
     assert [(f.command, f.body, f.inner_nul) for f in frames] == [

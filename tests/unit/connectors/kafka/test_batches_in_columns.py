@@ -31,17 +31,9 @@ NAMES = [
     "wolverine-kafka-retry-source", "original-destination",
 ]  # fmt: skip
 VALUES = [
-    None,
-    b"",
-    b"1",
-    b"orders",
-    b"dlt",
-    b"\xff",
-    b"\0\0\0\0\0\0\0\7",
-    b"kafka://topic/orders",
-    b"9" * 30,
+    None, b"", b"1", b"orders", b"dlt", b"\xff", b"\0\0\0\0\0\0\0\7", b"kafka://topic/orders", b"9" * 30,
     b"100 %b",
-]
+]  # fmt: skip
 
 
 def message(number: int, **changes: Any) -> Message:

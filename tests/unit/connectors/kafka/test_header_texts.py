@@ -7,17 +7,12 @@ from dlq.connectors.kafka.header_texts import bytes_of, edit, text_of, texts_of
 from dlq.connectors.kafka.raw_record import Headers, RawRecord, decode, encode
 
 VALUES: list[tuple[bytes | None, str]] = [
-    (b"plain", "plain"),
-    ("é 世".encode(), "é 世"),
-    (b"java.lang.X: no\n\tat a.b(C.java:1)\r\n", "java.lang.X: no\n\tat a.b(C.java:1)\r\n"),
-    (b"", ""),
-    (None, ""),
-    (b"\xff\x00", "base64:/wA="),
-    (b"a\x00b", "base64:YQBi"),
-    (b"\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
-    (b"\x07\x1b[2J", "base64:BxtbMko="),
+    (b"plain", "plain"), ("é 世".encode(), "é 世"),
+    (b"java.lang.X: no\n\tat a.b(C.java:1)\r\n", "java.lang.X: no\n\tat a.b(C.java:1)\r\n"), (b"", ""),
+    (None, ""), (b"\xff\x00", "base64:/wA="), (b"a\x00b", "base64:YQBi"),
+    (b"\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"), (b"\x07\x1b[2J", "base64:BxtbMko="),
     (b"base64:/wA=", "base64:YmFzZTY0Oi93QT0="),
-]
+]  # fmt: skip
 
 
 @each_row(("value", "text"), VALUES)

@@ -198,13 +198,10 @@ def test_of_an_address_that_is_named_later_nobody_says_that_it_got_nothing(
 @pytest.mark.parametrize(
     ("changes", "is_known"),
     [
-        ({}, True),
-        ({"hosts": ()}, False),
-        ({"url": "kafka+ssl://b1.example:9093"}, False),
-        ({"mechanism": "SCRAM-SHA-512"}, False),
-        ({"user": None, "password_env": None}, False),
+        ({}, True), ({"hosts": ()}, False), ({"url": "kafka+ssl://b1.example:9093"}, False),
+        ({"mechanism": "SCRAM-SHA-512"}, False), ({"user": None, "password_env": None}, False),
     ],
-)
+)  # fmt: skip
 def test_hosts_keeps_the_password_from_all_but_those_that_are_named_later_without_tls_to_a_plain_login(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], is_known: bool
 ) -> None:

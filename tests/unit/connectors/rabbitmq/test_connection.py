@@ -138,16 +138,12 @@ def test_texts_of_the_broker_cannot_steer_the_terminal() -> None:
 @each_row(
     ("kind", "argument", "policy", "version", "limit"),
     [
-        ("classic", 5, None, "4.3.6", None),
-        ("quorum", None, None, "3.10.8", None),
-        ("quorum", None, None, "4.0.5", 20),
-        ("quorum", 5, 3, "3.10.8", 3),
-        ("quorum", 5, 9, "4.3.6", 5),
-        ("quorum", -1, None, "4.3.6", None),
-        ("quorum", -1, 7, "4.3.6", 7),
+        ("classic", 5, None, "4.3.6", None), ("quorum", None, None, "3.10.8", None),
+        ("quorum", None, None, "4.0.5", 20), ("quorum", 5, 3, "3.10.8", 3), ("quorum", 5, 9, "4.3.6", 5),
+        ("quorum", -1, None, "4.3.6", None), ("quorum", -1, 7, "4.3.6", 7),
         ("quorum", -1, None, "3.10.8", -1),
     ],
-)
+)  # fmt: skip
 def test_the_delivery_limit_in_force(
     kind: str, argument: int | None, policy: int | None, version: str, limit: int | None
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
+from dlq.connectors.rabbitmq.consumption import _acknowledged
 from dlq.connectors.rabbitmq.discovery import places
 from dlq.connectors.rabbitmq.patterns import matches
 
@@ -108,3 +109,14 @@ def test_a_name_like_a_pattern_is_written_so_that_it_means_itself_alone(name: st
     (place,) = places([queue(name)], [])
     written = str(place.source["queue"])
     assert [one for one in (name, "x.dlq", "orders.dlq", "a*.dlq") if matches(one, written)] == [name]
+
+
+ODD = [None, "x", [1], {"a": 1}, -1, 1e300, True, "\x1b[2J"]
+
+
+@each_row("odd", ODD, ids=repr)
+def test_what_is_no_count_counts_nothing(odd: Any) -> None:
+    assert _acknowledged({"q": {"messages": 1, "message_stats": {"ack": odd, "get_no_ack": 2}}}) == {"q": 2}
+    counts = dict.fromkeys(("messages", "consumers", "head_message_timestamp"), odd)
+    [found] = places([{"name": "orders.dlq", **counts}], [])
+    assert (found.depth, found.consumers, found.oldest) == (None, None, None)

@@ -145,13 +145,10 @@ def closed(code: int, connection: bool) -> bytes:
 @pytest.mark.parametrize(
     ("code", "connection", "outcome"),
     [
-        (501, True, "refused"),
-        (502, True, "refused"),
-        (505, True, "refused"),
-        (406, False, "refused"),
+        (501, True, "refused"), (502, True, "refused"), (505, True, "refused"), (406, False, "refused"),
         (541, False, "in_doubt"),
     ],
-)
+)  # fmt: skip
 def test_what_ends_its_channel_or_connection_alone_is_refused_where_nothing_of_it_was_routed(
     code: int, connection: bool, outcome: str, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,13 +8,9 @@ import pytest
 from dlq.connectors.rabbitmq.prints import management
 
 DEATH = {
-    "count": 2,
-    "exchange": "shop",
-    "queue": "orders",
-    "reason": "rejected",
-    "routing-keys": ["order.new"],
+    "count": 2, "exchange": "shop", "queue": "orders", "reason": "rejected", "routing-keys": ["order.new"],
     "time": 1_700_000_000,
-}
+}  # fmt: skip
 
 
 def got(**values: Any) -> dict[str, Any]:
@@ -24,15 +20,9 @@ def got(**values: Any) -> dict[str, Any]:
         "headers": {"x-death": [DEATH], "x-first-death-queue": "orders"},
     }
     message = {
-        "payload_bytes": 2,
-        "redelivered": True,
-        "exchange": "dlx",
-        "routing_key": "order.new",
-        "message_count": 4,
-        "properties": properties,
-        "payload": "{}",
-        "payload_encoding": "string",
-    }
+        "payload_bytes": 2, "redelivered": True, "exchange": "dlx", "routing_key": "order.new",
+        "message_count": 4, "properties": properties, "payload": "{}", "payload_encoding": "string",
+    }  # fmt: skip
     return {name: value for name, value in (message | values).items() if value is not None}
 
 

@@ -34,15 +34,8 @@ OF_FRAMEWORKS = [
     "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\ErrorDetailsStamp",
 ]  # fmt: skip
 OF_APPLICATIONS = [
-    "tenant",
-    "trace",
-    "NServiceBus.MessageId",
-    "rbs2-msg-id",
-    "x-delay",
-    "x-deathly",
-    "cc",
-    "attempts",
-]
+    "tenant", "trace", "NServiceBus.MessageId", "rbs2-msg-id", "x-delay", "x-deathly", "cc", "attempts",
+]  # fmt: skip
 
 
 def letter(headers: Mapping[str, object] | None = None, **properties: object) -> Record:

@@ -11,15 +11,10 @@ WHOLE = Death("rejected", "orders", "shop", ("order.created", "cc"), 2, AT, "600
 
 LIST = [
     {
-        "count": 2,
-        "reason": "rejected",
-        "queue": "orders",
-        "time": "2025-11-02T03:12:09Z",
-        "exchange": "shop",
-        "routing-keys": ["order.created", "cc"],
-        "original-expiration": "60000",
+        "count": 2, "reason": "rejected", "queue": "orders", "time": "2025-11-02T03:12:09Z",
+        "exchange": "shop", "routing-keys": ["order.created", "cc"], "original-expiration": "60000",
     }
-]
+]  # fmt: skip
 JSON_TEXT = (
     '[{"count": 2, "reason": "rejected", "queue": "orders", "time": 1762053129, "exchange": "shop",'
     ' "routing-keys": ["order.created", "cc"], "original-expiration": "60000"}]'

@@ -94,12 +94,8 @@ def test_an_inner_batch_becomes_its_messages(compressed: bool) -> None:
     body, sys_flag = (zlib.compress(packed), BATCH | 0x301) if compressed else (packed, BATCH)
     first, second = expand(PLAIN._replace(body=body, sys_flag=sys_flag))
     assert (first.body, first.properties, first.flag, first.queue_offset, first.sys_flag) == (
-        b"one\0",
-        b"KEYS\x01a\x02",
-        1,
-        17,
-        0,
-    )
+        b"one\0", b"KEYS\x01a\x02", 1, 17, 0,
+    )  # fmt: skip
     assert (second.body, second.flag, second.queue_offset) == (b"", 2, 18)
     assert second.topic == PLAIN.topic
 
@@ -120,13 +116,10 @@ BIG = b"compress me " * 1000
 @pytest.mark.parametrize(
     ("sys_flag", "stored"),
     [
-        (0, BIG),
-        (0x1, zlib.compress(BIG)),
-        (0x301, zlib.compress(BIG)),
-        (0x101, lz4.frame.compress(BIG)),
+        (0, BIG), (0x1, zlib.compress(BIG)), (0x301, zlib.compress(BIG)), (0x101, lz4.frame.compress(BIG)),
         (0x201, zstandard.compress(BIG)),
     ],
-)
+)  # fmt: skip
 def test_every_compression_is_undone(sys_flag: int, stored: bytes) -> None:
     assert plain_body(stored, sys_flag) == BIG
     if sys_flag:

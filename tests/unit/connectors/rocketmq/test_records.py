@@ -47,14 +47,10 @@ def test_a_record_id_names_one_place_and_one_content() -> None:
     ids = {
         made(**changes).record_id
         for changes in (
-            {},
-            {"queue_offset": 8},
-            {"body": b"y"},
-            {"topic": "%DLQ%b"},
-            {"queue_id": 1},
+            {}, {"queue_offset": 8}, {"body": b"y"}, {"topic": "%DLQ%b"}, {"queue_id": 1},
             {"properties": b""},
         )
-    }
+    }  # fmt: skip
     assert len(ids) == 6
     assert made().record_id == made().record_id
 

@@ -165,13 +165,10 @@ def stored(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "is_brief"),
     [
-        ({}, True),
-        ({"code": 1}, False),
-        ({"flag": 0}, False),
-        ({"extFields": {"a": '"},"flag":1,"opaque":9'}}, False),
-        ({"remark": "all is well"}, False),
+        ({}, True), ({"code": 1}, False), ({"flag": 0}, False),
+        ({"extFields": {"a": '"},"flag":1,"opaque":9'}}, False), ({"remark": "all is well"}, False),
     ],
-)
+)  # fmt: skip
 def test_a_brief_reader_leaves_out_nothing_but_the_fields_of_success(
     changes: dict[str, object], is_brief: bool
 ) -> None:

@@ -89,30 +89,15 @@ def test_a_value_may_hold_what_ends_a_name() -> None:
 def test_only_what_identifies_the_message_goes_along() -> None:
     own = dict.fromkeys(
         (
-            "TRAN_MSG",
-            "DELAY",
-            "TIMER_DELAY_SEC",
-            "TIMER_OUT_MS",
-            "REAL_TOPIC",
-            "RETRY_TOPIC",
-            "ORIGIN_GROUP",
-            "WAIT",
-            "__BORNHOST",
-            "POP_CK_OFFSET",
-            "E_T",
-            "TRANS_OFFSET",
+            "TRAN_MSG", "DELAY", "TIMER_DELAY_SEC", "TIMER_OUT_MS", "REAL_TOPIC", "RETRY_TOPIC",
+            "ORIGIN_GROUP", "WAIT", "__BORNHOST", "POP_CK_OFFSET", "E_T", "TRANS_OFFSET",
         ),
         "x",
-    )
+    )  # fmt: skip
     kept = {
-        "UNIQ_KEY": "K",
-        "KEYS": "a b",
-        "TAGS": "t",
-        "__SHARDINGKEY": "s",
-        "user": "1",
-        "INSTANCE_ID": "i",
+        "UNIQ_KEY": "K", "KEYS": "a b", "TAGS": "t", "__SHARDINGKEY": "s", "user": "1", "INSTANCE_ID": "i",
         "TIMER_user": "2",
-    }
+    }  # fmt: skip
     message = sent(record(properties={**own, **kept, "dlq_replay_id": "earlier"}))
     assert message.properties == {**kept, **PROVENANCE}
     assert (message.topic, message.reconsume_limit) == ("orders", None)
@@ -153,14 +138,10 @@ def test_a_letter_without_a_unique_key_is_given_one_to_be_found_by() -> None:
 
 
 FLAGS = [
-    (0x8, b"plain", 0),
-    (0x4 | 0x1, b"\x78\x9c..", 0x1),
-    (0x101, b"\x04\x22\x4d\x18..", 0x101),
-    (0x201, b"\x28\xb5\x2f\xfd..", 0x201),
-    (0x301 | 0x10, b"\x78\x9c..", 0x301),
-    (0x1, b"edited by hand", 0),
-    (None, b"x", 0),
-]
+    (0x8, b"plain", 0), (0x4 | 0x1, b"\x78\x9c..", 0x1), (0x101, b"\x04\x22\x4d\x18..", 0x101),
+    (0x201, b"\x28\xb5\x2f\xfd..", 0x201), (0x301 | 0x10, b"\x78\x9c..", 0x301),
+    (0x1, b"edited by hand", 0), (None, b"x", 0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("flags", "body", "expected"), FLAGS)

@@ -87,20 +87,10 @@ def test_the_sizes_of_the_editor_are_those_of_the_readers() -> None:
 
 def test_all_basic_properties_are_read_by_their_amqp_names() -> None:
     values = {
-        "content_type": "text/plain",
-        "content_encoding": "gzip",
-        "delivery_mode": 2,
-        "priority": 200,
-        "correlation_id": "c",
-        "reply_to": "r",
-        "expiration": "1000",
-        "message_id": "m",
-        "timestamp": 2**63,
-        "type": "",
-        "user_id": "u",
-        "app_id": "a",
-        "cluster_id": "x",
-    }
+        "content_type": "text/plain", "content_encoding": "gzip", "delivery_mode": 2, "priority": 200,
+        "correlation_id": "c", "reply_to": "r", "expiration": "1000", "message_id": "m", "timestamp": 2**63,
+        "type": "", "user_id": "u", "app_id": "a", "cluster_id": "x",
+    }  # fmt: skip
     block = b"".join(pika.BasicProperties(**values).encode())
     assert decode(block).properties == {name: str(value) for name, value in values.items()}
 
