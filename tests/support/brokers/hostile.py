@@ -5,15 +5,12 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from pika import spec
 
 from dlq.connectors.activemq.openwire import Letter, Writer, destination, greeting, properties
 from dlq.connectors.activemq.openwire_messages import TEXT
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.values import NULL, boolean, described_value, sequence, string, ubyte, uint, ushort
 from dlq.connectors.rabbitmq.amqp.frames import FrameReader, encode_method
 
 Harm = Callable[[socket.socket], None]
@@ -250,45 +247,3 @@ class _Numbered:
 
     def recv(self, size: int) -> bytes:
         return self._peer.recv(size)
-
-
-def amqp10(
-    harm: Harm, when: int, told: Mapping[int, bytes] = MappingProxyType({})
-) -> Callable[[socket.socket], None]:
-    """A broker of AMQP 1.0; `harm` comes instead of the answer to the frame `when` (`frames.OPEN` and so on),
-    or at once (0). `told`: answers other than the usual ones."""
-    usual = {
-        frames.SASL_INIT: frames.frame(frames.SASL_OUTCOME, [ubyte(0)], kind=1) + frames.AMQP_HEADER,
-        frames.OPEN: frames.frame(frames.OPEN, [string("b"), NULL, uint(frames.MAX_FRAME)]),
-        frames.BEGIN: frames.frame(frames.BEGIN, [ushort(0), uint(0), uint(2**31 - 1), uint(2**31 - 1)]),
-        frames.CLOSE: frames.farewell(frames.CLOSE),
-        frames.DETACH: frames.detach(0),
-        **told,
-    }
-
-    def behave(peer: socket.socket) -> None:
-        reader = frames.FrameReader()
-        if when == 0:
-            peer.recv(2**16)
-            return harm(peer)
-        peer.sendall(frames.SASL_HEADER)
-        while data := peer.recv(2**16):
-            for frame in reader.feed(data):
-                if frame.code == when:
-                    return harm(peer)
-                if frame.code == frames.SASL_INIT:
-                    reader.expect(frames.AMQP_HEADER)
-                if frame.code == frames.ATTACH and frames.ATTACH not in told:
-                    peer.sendall(_attached(frame))
-                peer.sendall(usual.get(frame.code, b""))
-        return None
-
-    return behave
-
-
-def _attached(asked: frames.Frame) -> bytes:
-    role = not asked.field(2)
-    there = [asked.field(0), asked.field(1)]
-    fields = [string(there[0]), uint(there[1]), boolean(role), ubyte(0), ubyte(0)]
-    ends = [described_value(0x28, sequence([])), described_value(0x29, sequence([]))]
-    return frames.frame(frames.ATTACH, [*fields, *ends, NULL, NULL, uint(0)])

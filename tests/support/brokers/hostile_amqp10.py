@@ -1,10 +1,12 @@
-"""A broker of AMQP 1.0 that takes letters in transactions, and answers one kind of frame as it likes."""
+"""Brokers of AMQP 1.0 that take letters in transactions, and answer one kind of frame as they like."""
 
 import socket
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from support.analyzers.letters import record
+from support.brokers.hostile import Harm
 
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.values import (
@@ -49,7 +51,24 @@ class Taking:
                 what = _kind_of(frame, coordinators)
                 self.letters += what == LETTER
                 self.commits += what == COMMIT
-                peer.sendall(self._odd[what](peer, frame) if what in self._odd else usual(what, frame))
+                odd = self._odd.get(what) or self._odd.get(frame.code)
+                peer.sendall(odd(peer, frame) if odd else usual(what, frame))
+
+
+def amqp10(
+    harm: Harm, when: int, told: Mapping[int | str, bytes] = MappingProxyType({})
+) -> Callable[[socket.socket], None]:
+    """`harm` comes instead of the answer to the frame `when` (`frames.OPEN` and so on), or at once (0).
+    `told`: answers other than the usual ones."""
+
+    def behave(peer: socket.socket) -> None:
+        if when == 0:
+            peer.recv(2**16)
+            return harm(peer)
+        return Taking({**others, when: lambda peer, _frame: harm(peer) or b""})(peer)
+
+    others: dict[int | str, Odd] = {code: lambda _peer, _frame, it=said: it for code, said in told.items()}
+    return behave
 
 
 def _kind_of(frame: frames.Frame, coordinators: set[Any]) -> int | str:
@@ -73,9 +92,10 @@ def usual(what: int | str, frame: frames.Frame) -> bytes:
         frames.OPEN: frames.frame(frames.OPEN, [string("b"), NULL, uint(frames.MAX_FRAME)]),
         frames.BEGIN: frames.frame(frames.BEGIN, [ushort(0), uint(0), uint(_MUCH), uint(_MUCH)]),
         frames.CLOSE: frames.farewell(frames.CLOSE),
+        frames.DETACH: frames.detach(0),
     }
-    if frame.code == frames.ATTACH:
-        return attached(frame) + flow(frame.field(1), 0, 1000)
+    if frame.code == frames.ATTACH:  # credit is for who sends
+        return attached(frame) + (b"" if frame.field(2) else flow(frame.field(1), 0, 1000))
     if what == DECLARE:
         return became(frame, described_value(frames.DECLARED, sequence([binary(b"t")])))
     if frame.code == frames.TRANSFER and frame.field(1) is not None:

@@ -10,7 +10,6 @@ from support.brokers.hostile import (
     OPENWIRE_CONNECT,
     OPENWIRE_CONSUME,
     amqp,
-    amqp10,
     openwire,
     openwire_command,
     openwire_dispatch,
@@ -18,6 +17,7 @@ from support.brokers.hostile import (
     remoting_frame,
     stomp,
 )
+from support.brokers.hostile_amqp10 import amqp10
 from support.hostile_contract import Behaviour, Harm, HostileContract, Meeting
 
 from dlq.connectors import open_connector

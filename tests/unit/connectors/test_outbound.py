@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from support.brokers.hostile import amqp10, openwire, openwire_command, stomp
+from support.brokers.hostile import openwire, openwire_command, stomp
+from support.brokers.hostile_amqp10 import amqp10
 from support.servers.hostile import Server
 from support.waiting import PATIENCE, SOON
 

@@ -6,9 +6,9 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 
 import pytest
-from support.brokers.hostile import amqp10, flood, listen, once
+from support.brokers.hostile import flood, listen, once
 from support.brokers.hostile_amqp10 import LETTER as SENDING
-from support.brokers.hostile_amqp10 import Taking, flow
+from support.brokers.hostile_amqp10 import Taking, amqp10, flow
 from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
