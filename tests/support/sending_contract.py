@@ -121,6 +121,16 @@ def said(
     return answers, None
 
 
+def until_it_ends(
+    publisher: Publisher, letters: Iterator[Outgoing], writing: Writing = keep_no_mark
+) -> tuple[list[Sent], Exception | None]:
+    """The same of a publisher that is closed after it."""
+    try:
+        return said(publisher, letters, writing)
+    finally:
+        publisher.close()
+
+
 def published(place: SendingPlace, plan: str, letters: list[Outgoing]) -> dict[int, Sent]:
     """One answer for each letter, and no error."""
     publisher = place.publisher(plan)
@@ -328,8 +338,9 @@ class SendingContract:
         plan = new_plan()
         letters = [place.outgoing(number, plan) for number in range(5)]
         with shifted_clock(monkeypatch, hours):
-            since, publisher = now(), place.publisher(plan)
+            publisher = place.publisher(plan)
             before = {**publisher.anchor, **place.connector.bounds([place.target])}
+            since = now()
             assert [answer.outcome for answer in said(publisher, iter(letters[:3]))[0]] == ["confirmed"] * 3
             publisher.close()
         find = lambda: place.connector.find(Search(plan, letters, since, before))  # noqa: E731

@@ -14,7 +14,7 @@ from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace
 from support.brokers.kafka.letters import dead
 from support.brokers.seen import read_all
-from support.sending_contract import provenance, said
+from support.sending_contract import provenance, until_it_ends
 from support.waiting import PATIENCE
 
 from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
@@ -97,8 +97,7 @@ def test_who_may_not_write_is_refused_and_says_so(guarded: Kafka, waits: float) 
         yield Outgoing(0, dead(0), Target("topic", "orders-dlt"), provenance(0, "plan"))
 
     publisher = by_sasl(guarded, "bob").publisher(SendRequest("plan", 10))
-    answers, error = said(publisher, letters())
-    publisher.close()
+    answers, error = until_it_ends(publisher, letters())
     assert isinstance(error, AccessDenied)
     assert [answer.outcome for answer in answers] == ["refused"]
     assert "AUTHORIZATION" in str(answers[0].detail)
@@ -119,8 +118,7 @@ def test_what_is_for_a_topic_that_is_forbidden_stays_behind_and_the_rest_goes(
     targets = [Target("topic", secret if n % 3 == 1 else kafka.topic) for n in range(60)]
     letters = [Outgoing(n, dead(n), target, provenance(n, "plan")) for n, target in enumerate(targets)]
     publisher = by_sasl(kafka.node, "bob").publisher(SendRequest("plan", 100))
-    answers, error = said(publisher, iter(letters))
-    publisher.close()
+    answers, error = until_it_ends(publisher, iter(letters))
     outcomes = {answer.number: answer.outcome for answer in answers}
     assert (error, len(answers), len(outcomes)) == (None, 60, 60)
     assert outcomes[1] == "refused"

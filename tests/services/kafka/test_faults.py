@@ -9,7 +9,7 @@ import pytest
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.fixtures import KafkaPlace, connector_of
 from support.brokers.kafka.letters import outgoing, sent
-from support.sending_contract import new_plan, said
+from support.sending_contract import new_plan, until_it_ends
 
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.connectors.kafka import find
@@ -50,8 +50,7 @@ def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
 
     hasty = connector_of(failing.node, timeout="3s")
     publisher = hasty.publisher(SendRequest(plan, 50))
-    answers, error = said(publisher, given())
-    publisher.close()
+    answers, error = until_it_ends(publisher, given())
     hasty.close()
     failing.node.revive()
     assert isinstance(error, ConnectionLost)

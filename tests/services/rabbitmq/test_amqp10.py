@@ -22,7 +22,7 @@ from support.brokers.rabbitmq.letters import (
     wait_until_the_node_is_no_newcomer,
 )
 from support.connector_contract import Place, ReadingContract, drained, letters
-from support.sending_contract import Cut, SendingContract, SendingPlace, said
+from support.sending_contract import Cut, SendingContract, SendingPlace, until_it_ends
 from support.servers.cutter import Cutter
 from support.waiting import PATIENCE
 
@@ -340,8 +340,7 @@ def test_an_exchange_that_is_not_there_is_told_of_and_harms_no_other_letter(rabb
     [found] = captured(rabbit, source)
     publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
     targets = [to_queue(source), Target("exchange", "none", "k"), to_queue(source)]
-    sent, error = said(publisher, (Outgoing(n, found, t, {}) for n, t in enumerate(targets)))
-    publisher.close()
+    sent, error = until_it_ends(publisher, (Outgoing(n, found, t, {}) for n, t in enumerate(targets)))
     assert [answer.outcome for answer in sent] == ["confirmed", "returned", "confirmed"]
     assert error is None
 

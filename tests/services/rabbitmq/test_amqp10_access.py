@@ -10,7 +10,7 @@ import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, request, send_amqp_1
 from support.brokers.rabbitmq.letters import new_plan, to_queue
 from support.connector_contract import letters
-from support.sending_contract import said
+from support.sending_contract import until_it_ends
 
 from dlq.cli.app import run
 from dlq.cli.exit import ExitCode
@@ -66,8 +66,7 @@ def test_letters_come_and_go_by_amqp_1_0_over_tls(rabbit: Rabbit) -> None:
     many_frames = found[0]._replace(body=b"x" * 3_000_000, body_size=3_000_000)
     publisher = RabbitConnector(rabbit.by_tls()).publisher(SendRequest(new_plan(), 10))
     outgoing = [Outgoing(n, what, to_queue(target), {}) for n, what in enumerate([*found, many_frames])]
-    sent, error = said(publisher, iter(outgoing))
-    publisher.close()
+    sent, error = until_it_ends(publisher, iter(outgoing))
     assert ({one.number: one.outcome for one in sent}, error) == (dict.fromkeys(range(4), "confirmed"), None)
     rabbit.wait_for(target, 4)
     back = captured(rabbit.by_tls(), target)
@@ -153,8 +152,7 @@ def test_a_password_that_is_refused_in_mid_replay_is_said_and_nothing_is_known_t
     set_password(rabbit, user)
     told: list[int] = []
     letters = iter([Outgoing(n, found, to_queue(target), {}) for n in range(3)])
-    sent, error = said(publisher, letters, told.extend)
-    publisher.close()
+    sent, error = until_it_ends(publisher, letters, told.extend)
     assert isinstance(error, AccessDenied)
     assert "the user or the password is refused" in str(error)
     assert "\n" not in str(error)
@@ -194,8 +192,7 @@ def test_a_target_that_may_not_be_written_to_is_left_out_and_named_and_the_rest_
     forbidden, allowed = forbid(rabbit, user), Target("exchange", "allowed", "key")
     publisher = RabbitConnector(broker_of(rabbit, user)).publisher(SendRequest(new_plan(), 10))
     letters = [Outgoing(n, found, forbidden if n % 3 == 1 else allowed, {}) for n in range(30)]
-    sent, error = said(publisher, iter(letters))
-    publisher.close()
+    sent, error = until_it_ends(publisher, iter(letters))
     outcomes = {one.number: one.outcome for one in sent}
     assert (error, len(sent), len(outcomes)) == (None, 30, 30)
     assert outcomes.pop(1) == "refused"

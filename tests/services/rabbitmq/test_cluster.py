@@ -19,10 +19,10 @@ from support.brokers.rabbitmq.letters import (
     letter,
     new_plan,
     to_queue,
-    until_it_ends,
     wait_until_the_node_is_no_newcomer,
 )
 from support.faults import Archive, Fault, Mends
+from support.sending_contract import until_it_ends
 from support.waiting import eventually
 
 from dlq.capture.pull import PullResult, proven_depth

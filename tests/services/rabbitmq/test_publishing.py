@@ -17,8 +17,8 @@ from support.brokers.rabbitmq.letters import (
     replay_ids,
     settled_depth,
     to_queue,
-    until_it_ends,
 )
+from support.sending_contract import until_it_ends
 
 from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector

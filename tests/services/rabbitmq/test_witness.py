@@ -32,10 +32,9 @@ from support.brokers.rabbitmq.letters import (
     replay_ids,
     settled_depth,
     to_queue,
-    until_it_ends,
     wait_until_the_node_is_no_newcomer,
 )
-from support.sending_contract import proven
+from support.sending_contract import proven, until_it_ends
 from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Search, SendRequest

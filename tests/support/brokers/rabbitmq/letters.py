@@ -1,7 +1,7 @@
 """Letters for a publisher of RabbitMQ, and what a broker holds of them afterwards."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -12,7 +12,6 @@ from support.waiting import PATIENCE, eventually, settled
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.management import Management, ManagementError
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.core.errors import BrokerError
 from dlq.core.record import Record
 
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
@@ -46,21 +45,6 @@ def publish(rabbit: Rabbit, letters: Sequence[Outgoing], window: int = 1000) -> 
         publisher.close()
     assert sorted(answer.number for answer in sent) == sorted(given.number for given in letters)
     return {answer.number: answer for answer in sent}
-
-
-def until_it_ends(
-    publisher: RabbitPublisher, letters: Iterator[Outgoing]
-) -> tuple[list[Sent], Exception | None]:
-    """All answers, and what `publish` raised at the end."""
-    sent: list[Sent] = []
-    try:
-        for answer in publisher.publish(letters):
-            sent.append(answer)
-    except BrokerError as error:
-        return sent, error
-    finally:
-        publisher.close()
-    return sent, None
 
 
 def headers_of_all(rabbit: Rabbit, queue: str, take: bool = False) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from support.brokers.hostile_amqp10 import (
     usual,
 )
 from support.rows import each_row
+from support.sending_contract import until_it_ends
 from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
@@ -34,7 +35,7 @@ from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.values import NULL, binary, described_value, sequence, string, symbol
 from dlq.connectors.base import SendRequest, Sent, Target
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.errors import ConnectionLost
 
 TIMEOUT = 0.5
 """For who does nothing."""
@@ -59,16 +60,10 @@ def in_haste(address: str) -> Sender:
 
 def published(
     address: str, make: Callable[[str], Sender] = by_amqp, body: bytes = b"x"
-) -> tuple[list[Sent], DlqError | None]:
+) -> tuple[list[Sent], Exception | None]:
     """What became of some letters, and what ended the sending."""
-    publisher, became = TransactionPublisher(lambda: make(address), SendRequest("p")), list[Sent]()
-    try:
-        became.extend(publisher.publish(iter([letter(n, body) for n in range(LETTERS)])))
-    except DlqError as error:
-        return became, error
-    finally:
-        publisher.close()
-    return became, None
+    publisher = TransactionPublisher(lambda: make(address), SendRequest("p"))
+    return until_it_ends(publisher, iter([letter(n, body) for n in range(LETTERS)]))
 
 
 def silent(_peer: socket.socket, _frame: frames.Frame) -> bytes:

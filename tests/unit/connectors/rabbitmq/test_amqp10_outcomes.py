@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 from support.brokers.hostile_amqp10 import LETTER, Taking, became, letter
+from support.sending_contract import until_it_ends
 from support.servers.hostile import Server
 
 from dlq.connectors.amqp10 import frames
@@ -13,7 +14,6 @@ from dlq.connectors.base import Sent, Target
 from dlq.connectors.rabbitmq import amqp10_publisher
 from dlq.connectors.rabbitmq.amqp10_publisher import _Amqp10Publisher
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.core.errors import DlqError
 
 LETTERS = 3
 FULL, OTHER, SEVERAL = Target("queue", "full"), Target("queue", "q"), Target("exchange", "full", "k")
@@ -25,18 +25,11 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp10_publisher, "rejects_when_full", lambda _broker, queue: queue == "full")
 
 
-def published(state: bytes, target: Target) -> tuple[list[Sent], DlqError | None]:
-    sent: list[Sent] = []
+def published(state: bytes, target: Target) -> tuple[list[Sent], Exception | None]:
     with Server(Taking({LETTER: lambda _peer, frame: became(frame, state)})) as server:
         broker = RabbitBroker("b", "rabbitmq", f"amqp://u@{server.address}", password_env="HOSTILE")
         publisher = _Amqp10Publisher(broker, "plan", 1)
-        try:
-            sent += publisher.publish(letter(n)._replace(target=target) for n in range(LETTERS))
-        except DlqError as error:
-            return sent, error
-        finally:
-            publisher.close()
-    return sent, None
+        return until_it_ends(publisher, (letter(n)._replace(target=target) for n in range(LETTERS)))
 
 
 REFUSED = described_value(frames.REJECTED, sequence([NULL]))

@@ -12,6 +12,7 @@ import pytest
 from pika import spec
 from support.analyzers.letters import record
 from support.brokers.hostile import Harm, amqp, amqp_delivery, flood, once
+from support.sending_contract import until_it_ends
 from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
@@ -20,10 +21,10 @@ from dlq.connectors.rabbitmq.amqp.frames import encode_method
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.connectors.sending import WindowedPublisher
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.errors import ConnectionLost
 
 LETTERS = 5
-Publish = Callable[..., tuple[list[Sent], DlqError | None]]
+Publish = Callable[..., tuple[list[Sent], Exception | None]]
 
 
 def letters(body: bytes = b"x") -> Iterator[Outgoing]:
@@ -41,19 +42,12 @@ def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
     monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
     monkeypatch.setattr(RabbitPublisher, "goes_alone", WindowedPublisher.goes_alone)  # all are in flight
 
-    def run(harm: Harm, body: bytes = b"x") -> tuple[list[Sent], DlqError | None]:
-        sent: list[Sent] = []
+    def run(harm: Harm, body: bytes = b"x") -> tuple[list[Sent], Exception | None]:
         with Server(amqp(harm, "Basic.Publish")) as server:
             url = f"amqp://u@{server.address}"
             broker = RabbitBroker("b", "rabbitmq", url, password_env="HOSTILE", timeout=UNHURRIED)
             publisher = RabbitPublisher(broker, "plan", 100, blocked_seconds=0.5)
-            try:
-                sent += publisher.publish(letters(body))
-            except DlqError as error:
-                return sent, error
-            finally:
-                publisher.close()
-        return sent, None
+            return until_it_ends(publisher, letters(body))
 
     return run
 
