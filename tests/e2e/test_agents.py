@@ -40,11 +40,9 @@ HELLO = {
     "id": 1,
     "method": "initialize",
     "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
     },
-}
+}  # fmt: skip
 
 
 @contextmanager

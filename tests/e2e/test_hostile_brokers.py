@@ -77,24 +77,18 @@ def check(ended: Ended, words: str, codes: tuple[int, ...] = (3, 4)) -> None:
 DEEP = b"F".join([b"\0\0\0\x01\x01a"] * 15_000)
 CONSUMING: Mapping[str, tuple[Harm, str]] = {
     "a frame without its end": (once(amqp_frame(1, bytes(40))[:-1] + b"x" * 99), "does not end where"),
-    "a body of 2^63 bytes": (
-        flood(amqp_delivery(b"", 2**63), amqp_frame(3, bytes(131_000))),
-        "a message of 9223372036854775808 bytes",
-    ),
+    "a body of 2^63 bytes": (flood(amqp_delivery(b"", 2**63), amqp_frame(3, bytes(131_000))),
+     "a message of 9223372036854775808 bytes"),
     "a body longer than it says": (once(amqp_delivery(b"xxxx", 3)), "longer than its header says"),
     "a header that is cut off": (once(amqp_frame(2, b"\0\x3c\0")), "cut off"),
     "an unknown method": (once(amqp_frame(1, b"\xff\xff\xff\xff")), "cannot be read"),
-    "tables in tables": (
-        once(amqp_frame(1, b"\0\x0a\0\x0a\0\x09" + struct.pack(">I", len(DEEP)) + DEEP)),
-        "cannot be read",
-    ),
+    "tables in tables": (once(amqp_frame(1, b"\0\x0a\0\x0a\0\x09" + struct.pack(">I", len(DEEP)) + DEEP)),
+     "cannot be read"),
     "a frame of no known type": (once(amqp_frame(77, b"")), "which AMQP has not"),
     "letters for ever": (flood(b"", amqp_delivery(b"x" * 99) * 999), "more than it was asked for"),
-    "confirms for ever": (
-        flood(b"", encode_method(1, spec.Basic.Ack(1)) * 9999),
-        "more than it was asked for",
-    ),
-}
+    "confirms for ever": (flood(b"", encode_method(1, spec.Basic.Ack(1)) * 9999),
+     "more than it was asked for"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("harm", CONSUMING)
@@ -113,13 +107,10 @@ ASKED: Mapping[str, tuple[Harm, str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("harm", "when"),
-    [
-        *((harm, "Start") for harm in ASKED if harm != "no AMQP any more"),
-        *((harm, "Queue.Declare") for harm in ASKED if harm != "no AMQP"),
-    ],
-)
+@pytest.mark.parametrize(("harm", "when"), [
+    *((harm, "Start") for harm in ASKED if harm != "no AMQP any more"),
+    *((harm, "Queue.Declare") for harm in ASKED if harm != "no AMQP"),
+])  # fmt: skip
 def test_a_rabbitmq_that_means_harm_when_it_is_asked(harm: str, when: str, tmp_path: Path) -> None:
     behaviour, words = ASKED[harm]
     with Server(amqp(behaviour, when)) as server:
@@ -245,7 +236,7 @@ ROCKET: Mapping[str, tuple[Mapping[int, Any] | Callable[[], Mapping[int, Any]], 
     "settings that are none": ({26: b"fileReservedTime=much\n"}, "cannot be understood"),
     "letters that are none": ({11: pulled(b"\0\0\0\x09" * 99)}, "what is no message"),
     "a batch of millions": (lambda: {11: pulled(stored(0, batch_of_millions(), 0xC1))}, "are gone"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("harm", ROCKET)

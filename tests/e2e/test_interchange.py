@@ -8,29 +8,22 @@ from typing import Any
 
 LETTERS = [
     {
-        "broker_kind": "rabbitmq",
-        "queue": "orders.dlq",
-        "body_text": "{}",
+        "broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": "{}",
         "headers": {"x-death": [{"count": 1, "reason": "rejected", "queue": "orders"}], "odd": 1.5},
     },
     {
-        "broker_kind": "rabbitmq",
-        "queue": "orders.dlq",
-        "body_base64": "AAEC/w==",
+        "broker_kind": "rabbitmq", "queue": "orders.dlq", "body_base64": "AAEC/w==",
         "published_at": "2026-11-02T03:12:09Z",
     },
     {
-        "broker_kind": "activemq",
-        "queue": "ActiveMQ.DLQ",
+        "broker_kind": "activemq", "queue": "ActiveMQ.DLQ",
         "headers": {"message-id": "ID:a-1-2-3:1:1:1:1", "original-destination": "/queue/orders"},
     },
     {
-        "broker_kind": "rocketmq",
-        "topic": "%DLQ%pay",
-        "headers": {"reconsumeTimes": 17},
+        "broker_kind": "rocketmq", "topic": "%DLQ%pay", "headers": {"reconsumeTimes": 17},
         "properties": {"UNIQ_KEY": "7F", "KEYS": "17 o-17"},
     },
-]
+]  # fmt: skip
 CAPTURE = ("captured_at", "pull_id", "mode", "source")
 
 

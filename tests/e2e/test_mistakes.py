@@ -46,31 +46,28 @@ def test_a_wrong_configuration_is_named_in_one_line(
     assert expected in done.err
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["pull", "ordrs"], "did you mean 'orders'"),
-        (["pull", "--mode", "move"], "copy or drain"),
-        (["pull", "--max-time", "long"], "duration"),
-        (["pull", "--limit", "x"], "limit"),
-        (["nonsense"], "nonsense"),
-        (["ls", "--where", "no_such = 1"], "no_such"),
-        (["ls", "--where", "1 = 1; drop table x"], ""),
-        (["show", "12345678"], "12345678"),
-        (["query", "copy (select 1) to '/tmp/x'"], "SELECT"),
-        (["query", "select * from read_csv('/etc/passwd')"], ""),
-        (["import", "missing.jsonl"], "missing.jsonl"),
-        (["ls", "-o", "xml"], "xml"),
-        (["report", "-o", "csv"], "dlq ls -o csv"),
-        (["ls", "--columns", ""], "--columns is empty"),
-        (["ls", "--columns", ","], "unknown column ''"),
-        (["ls", "-o"], "-o needs a value"),
-        (["show"], "see dlq show --help"),
-        (["demo", "--folder", "dlq.toml"], "dlq.toml is there already"),
-        (["demo", "--folder", "/proc/x"], "--folder /proc/x: No such file or directory"),
-        (["-c", "nowhere.toml", "pull"], "nowhere.toml"),
-    ],
-)
+@pytest.mark.parametrize(("words", "expected"), [
+    (["pull", "ordrs"], "did you mean 'orders'"),
+    (["pull", "--mode", "move"], "copy or drain"),
+    (["pull", "--max-time", "long"], "duration"),
+    (["pull", "--limit", "x"], "limit"),
+    (["nonsense"], "nonsense"),
+    (["ls", "--where", "no_such = 1"], "no_such"),
+    (["ls", "--where", "1 = 1; drop table x"], ""),
+    (["show", "12345678"], "12345678"),
+    (["query", "copy (select 1) to '/tmp/x'"], "SELECT"),
+    (["query", "select * from read_csv('/etc/passwd')"], ""),
+    (["import", "missing.jsonl"], "missing.jsonl"),
+    (["ls", "-o", "xml"], "xml"),
+    (["report", "-o", "csv"], "dlq ls -o csv"),
+    (["ls", "--columns", ""], "--columns is empty"),
+    (["ls", "--columns", ","], "unknown column ''"),
+    (["ls", "-o"], "-o needs a value"),
+    (["show"], "see dlq show --help"),
+    (["demo", "--folder", "dlq.toml"], "dlq.toml is there already"),
+    (["demo", "--folder", "/proc/x"], "--folder /proc/x: No such file or directory"),
+    (["-c", "nowhere.toml", "pull"], "nowhere.toml"),
+])  # fmt: skip
 def test_a_wrong_call_is_named_in_one_line(
     dlq: Callable[..., Any], tmp_path: Path, words: list[str], expected: str
 ) -> None:
@@ -106,15 +103,12 @@ def test_a_password_variable_that_is_not_set_is_2(dlq: Callable[..., Any], tmp_p
     assert "SECRET" in done.err
 
 
-@pytest.mark.parametrize(
-    ("archive", "code", "expected"),
-    [
-        ("/proc/nowhere", 3, "cannot write analyses/ in the archive /proc/nowhere"),
-        ("a.jsonl", 2, "archive = 'a.jsonl' is no folder"),
-        ("a.jsonl/below", 3, "Not a directory"),
-        ("s3://", 2, "names no bucket"),
-    ],
-)
+@pytest.mark.parametrize(("archive", "code", "expected"), [
+    ("/proc/nowhere", 3, "cannot write analyses/ in the archive /proc/nowhere"),
+    ("a.jsonl", 2, "archive = 'a.jsonl' is no folder"),
+    ("a.jsonl/below", 3, "Not a directory"),
+    ("s3://", 2, "names no bucket"),
+])  # fmt: skip
 def test_an_archive_where_none_can_be_is_named(
     dlq: Callable[..., Any], tmp_path: Path, archive: str, code: int, expected: str
 ) -> None:

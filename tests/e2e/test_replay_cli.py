@@ -363,19 +363,16 @@ def test_nothing_to_stop_is_said(desk: Desk) -> None:
     assert (done.code, done.json["stopping"]) == (0, False)
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("replay", "apply", "nonsense"), "no plan"),
-        (("replay", "status", "nonsense"), "no plan"),
-        (("replay", "stop", "nonsense"), "no plan"),
-        (("replay", "reconcile", "nonsense"), "no plan"),
-        (("replay", "plan", "--where", "nonsens = 1"), "nonsens"),
-        (("replay", "plan", "--to", "topic:x"), "--to"),
-        (("replay", "plan", "--rate", "0"), "rate"),
-        (("replay", "plan", "--edit", "missing.jsonl"), "missing.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("words", "text"), [
+    (("replay", "apply", "nonsense"), "no plan"),
+    (("replay", "status", "nonsense"), "no plan"),
+    (("replay", "stop", "nonsense"), "no plan"),
+    (("replay", "reconcile", "nonsense"), "no plan"),
+    (("replay", "plan", "--where", "nonsens = 1"), "nonsens"),
+    (("replay", "plan", "--to", "topic:x"), "--to"),
+    (("replay", "plan", "--rate", "0"), "rate"),
+    (("replay", "plan", "--edit", "missing.jsonl"), "missing.jsonl"),
+])  # fmt: skip
 def test_mistakes_are_one_line_and_exit_2(desk: Desk, words: tuple[str, ...], text: str) -> None:
     done = desk(*words)
     assert done.code == 2

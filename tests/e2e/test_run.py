@@ -48,13 +48,9 @@ NIGHTS = (
 )  # fmt: skip
 """What goes wrong in each night. Flushes 3 to 14 are those of segment, manifest, acknowledgement, settled."""
 CODES = {
-    "none": {0},
-    "broker-away": {4},
-    "disk-full": {3},
-    "kill-9": {-9},
-    "clock-jump": {0},
+    "none": {0}, "broker-away": {4}, "disk-full": {3}, "kill-9": {-9}, "clock-jump": {0},
     "connection-cut": {0},
-}
+}  # fmt: skip
 RETENTIONS = {6: "kill-9:2", 9: "none", 12: "kill-9:5", 15: "disk-full:3", 18: "kill-9:8"}
 """Nights in which the archive is kept small as well, and what goes wrong in that."""
 

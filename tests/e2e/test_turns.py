@@ -27,13 +27,9 @@ def turns() -> ModuleType:
 
 
 WORSE = [
-    ((100, 1000, 50), False),
-    ((104, 960, 52), False),
-    ((106, 1000, 50), True),
-    ((100, 940, 50), True),
-    ((100, 1000, 53), True),
-    ((10, 9000, 5), False),
-]
+    ((100, 1000, 50), False), ((104, 960, 52), False), ((106, 1000, 50), True), ((100, 940, 50), True),
+    ((100, 1000, 53), True), ((10, 9000, 5), False),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("new", "worse"), WORSE)

@@ -28,12 +28,10 @@ ERROR = {
     "Exception": "System.Exception: no stock",
     "Message": ORDER.decode(),
     "BasicProperties": {
-        "Type": "Shop.Order, Shop",
-        "ContentType": "application/json",
-        "DeliveryMode": 2,
+        "Type": "Shop.Order, Shop", "ContentType": "application/json", "DeliveryMode": 2,
         "Headers": {"tenant": base64.b64encode(b"7").decode()},
     },
-}
+}  # fmt: skip
 TASK = {"task": "pay", "id": "1", "args": [], "kwargs": {"retries": 4}, "retries": 2}
 
 

@@ -87,12 +87,9 @@ LOSING = {
     "drops its oldest": (FULL, r"holds 4 letters and takes 5 letters \(drop-head\): each one more drops", 1),
     "has few bytes": ({"x_max_length_bytes": 26}, r"takes 26 bytes \(drop-head\): each one more drops", None),
     "has no time": ({"x_message_ttl": 0}, r"ends what nobody takes at once \(message-ttl 0\)", 0),
-    "refuses into its dead-letter queue": (
-        {**FULL, "x_overflow": "reject-publish-dlx"},
-        r"takes 5 letters \(reject-publish-dlx\): each one more is refused and dead-lettered again",
-        1,
-    ),
-}
+    "refuses into its dead-letter queue": ({**FULL, "x_overflow": "reject-publish-dlx"},
+     r"takes 5 letters \(reject-publish-dlx\): each one more is refused and dead-lettered again", 1),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("told", ["by management", "by declares"])

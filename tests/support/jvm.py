@@ -10,11 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 QUICK = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
-)
+)  # fmt: skip
 """For what lives for seconds: the second compiler takes as much CPU as the work, and never pays; to verify
 what Maven Central has given out takes a tenth of a start."""
 BROKERS = Path(__file__).resolve().parents[2] / ".brokers"

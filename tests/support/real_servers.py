@@ -21,19 +21,9 @@ from support.servers.redis_server import redis_url
 from support.servers.s3_fixtures import s3_location, s3_server
 
 __all__ = [
-    "kafka",
-    "kafka_node",
-    "rabbit",
-    "rabbit_node",
-    "redis_url",
-    "rocket",
-    "rocket_cluster",
-    "rocket_server",
-    "s3_location",
-    "s3_server",
-    "stomp",
-    "stomp_broker",
-]
+    "kafka", "kafka_node", "rabbit", "rabbit_node", "redis_url", "rocket", "rocket_cluster",
+    "rocket_server", "s3_location", "s3_server", "stomp", "stomp_broker",
+]  # fmt: skip
 
 # Fixture that starts a broker -> why that version of it cannot be started here (None: it can).
 _WHY_MISSING: dict[str, Any] = {

@@ -82,25 +82,15 @@ QUICK = (
 """Beginnings of the names of the tests that `make test` runs."""
 
 SLOW = (
-    "tests/unit/analyzers/spark",
-    "tests/unit/analyzers/test_hostile_texts.py",
-    "tests/unit/archive/test_bounded_files.py",
-    "tests/unit/archive/test_hostile_s3.py",
-    "tests/unit/archive/test_odd_documents.py",
-    "tests/unit/cli/commands/test_export.py",
-    "tests/unit/cli/commands/test_failures.py",
-    "tests/unit/cli/test_hostile_letters.py",
-    "tests/unit/cli/test_memory.py",
-    "tests/unit/replay/test_apply_together.py",
-    "tests/unit/replay/test_marks.py",
-    "tests/unit/replay/test_model.py",
-    "tests/unit/replay/test_ramp.py",
-    "tests/unit/replay/test_window.py",
-    "tests/unit/reports/test_sample.py",
-    "tests/unit/test_costs.py",
-    "tests/unit/test_scheduling.py",
-    "tests/unit/web",
-)
+    "tests/unit/analyzers/spark", "tests/unit/analyzers/test_hostile_texts.py",
+    "tests/unit/archive/test_bounded_files.py", "tests/unit/archive/test_hostile_s3.py",
+    "tests/unit/archive/test_odd_documents.py", "tests/unit/cli/commands/test_export.py",
+    "tests/unit/cli/commands/test_failures.py", "tests/unit/cli/test_hostile_letters.py",
+    "tests/unit/cli/test_memory.py", "tests/unit/replay/test_apply_together.py",
+    "tests/unit/replay/test_marks.py", "tests/unit/replay/test_model.py", "tests/unit/replay/test_ramp.py",
+    "tests/unit/replay/test_window.py", "tests/unit/reports/test_sample.py", "tests/unit/test_costs.py",
+    "tests/unit/test_scheduling.py", "tests/unit/web",
+)  # fmt: skip
 """Beginnings of the names of the tests of `tests/unit` that `make check` leaves to `make test`."""
 
 EVERY = {

@@ -228,14 +228,11 @@ def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: 
     assert any("leaves them out as risky" in warning for warning in warnings)
 
 
-@pytest.mark.parametrize(
-    ("routing", "name", "queues"),
-    [
-        ("ANYCAST", "queue:{q}.own", ["own"]),
-        ("MULTICAST", "queue:{q}.address::{q}.own", ["own"]),
-        ("MULTICAST", "topic:{q}.address", ["own", "other"]),
-    ],
-)
+@pytest.mark.parametrize(("routing", "name", "queues"), [
+    ("ANYCAST", "queue:{q}.own", ["own"]),
+    ("MULTICAST", "queue:{q}.address::{q}.own", ["own"]),
+    ("MULTICAST", "topic:{q}.address", ["own", "other"]),
+])  # fmt: skip
 def test_each_kind_of_target_is_reached_by_amqp(
     place: Place, routing: str, name: str, queues: list[str]
 ) -> None:

@@ -39,14 +39,11 @@ def test_a_queue_that_keeps_the_newest_of_each_key_has_to_be_named(
     assert "keeps the newest message" in (risk(stomp, full) or "")
 
 
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ({"defaultLastValueQueue": True}, "keeps the newest message of each key alone"),
-        ({"defaultLastValueKey": "k"}, "keeps the newest message of each key alone"),
-        ({"defaultNonDestructive": True}, "is non-destructive"),
-    ],
-)
+@pytest.mark.parametrize(("setting", "said"), [
+    ({"defaultLastValueQueue": True}, "keeps the newest message of each key alone"),
+    ({"defaultLastValueKey": "k"}, "keeps the newest message of each key alone"),
+    ({"defaultNonDestructive": True}, "is non-destructive"),
+])  # fmt: skip
 def test_a_queue_that_its_first_letter_makes_has_to_be_named_by_its_address_settings(
     stomp: Place, setting: dict[str, Any], said: str
 ) -> None:

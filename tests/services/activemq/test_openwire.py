@@ -65,13 +65,10 @@ def by_openwire_alone(place: Place, **changes: object) -> Place:
 
 
 @on_classic
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"openwire_url": "tcp://mq:61616"}, "url is of OpenWire, too; take openwire_url out"),
-        ({"statistics_plugin": True}, "statistics_plugin asks by STOMP"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"openwire_url": "tcp://mq:61616"}, "url is of OpenWire, too; take openwire_url out"),
+    ({"statistics_plugin": True}, "statistics_plugin asks by STOMP"),
+])  # fmt: skip
 def test_what_openwire_alone_has_no_use_for_is_said(
     stomp: Place, changes: dict[str, object], said: str
 ) -> None:
@@ -154,16 +151,13 @@ def test_doctor_says_where_replays_go_or_why_they_would_not(stomp: Place) -> Non
     assert any(warning.startswith("Nothing would be pulled or sent: ") for warning in said.warnings)
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("stomp://mq:61616", "write it like tcp://host:61616"),
-        ("tcp://", "write it like tcp://host:61616"),
-        ("tcp://dlq@mq:61616", "names a user; the user of url is taken"),
-        ("tcp://dlq:pw@mq:61616", "holds a password"),
-        ("tcp://mq:x", "'mq:x' is no host:port"),
-    ],
-)
+@pytest.mark.parametrize(("url", "said"), [
+    ("stomp://mq:61616", "write it like tcp://host:61616"),
+    ("tcp://", "write it like tcp://host:61616"),
+    ("tcp://dlq@mq:61616", "names a user; the user of url is taken"),
+    ("tcp://dlq:pw@mq:61616", "holds a password"),
+    ("tcp://mq:x", "'mq:x' is no host:port"),
+])  # fmt: skip
 def test_an_address_that_is_none_is_said(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"brokers.legacy.openwire_url.*{said}"):
         OpenWireSender(ActiveMQBroker("legacy", "activemq", url="stomp://mq", openwire_url=url))

@@ -116,14 +116,11 @@ WAYS: dict[str, Callable[[Place], Place]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("traits", "way"),
-    [
-        *(({"non_destructive": True}, way) for way in WAYS),
-        ({"non_destructive": True, "last_value": True}, "stomp"),
-        ({"non_destructive": True, "last_value_key": "k"}, "no management"),
-    ],
-)
+@pytest.mark.parametrize(("traits", "way"), [
+    *(({"non_destructive": True}, way) for way in WAYS),
+    ({"non_destructive": True, "last_value": True}, "stomp"),
+    ({"non_destructive": True, "last_value_key": "k"}, "no management"),
+])  # fmt: skip
 def test_letters_that_a_drain_does_not_remove_are_known_when_they_come_again(
     stomp: Place, tmp_path: Path, traits: dict[str, object], way: str
 ) -> None:
@@ -141,14 +138,11 @@ def test_letters_that_a_drain_does_not_remove_are_known_when_they_come_again(
     assert depth(stomp) == letters
 
 
-@pytest.mark.parametrize(
-    ("traits", "said"),
-    [
-        ({"exclusive": True}, "it is exclusive: while we read nobody else is given a letter"),
-        ({"max_consumers": 1}, "it allows few consumers (max-consumers)"),
-        ({"consumers_before_dispatch": 2}, "it gives nothing before more consumers are there"),
-    ],
-)
+@pytest.mark.parametrize(("traits", "said"), [
+    ({"exclusive": True}, "it is exclusive: while we read nobody else is given a letter"),
+    ({"max_consumers": 1}, "it allows few consumers (max-consumers)"),
+    ({"consumers_before_dispatch": 2}, "it gives nothing before more consumers are there"),
+])  # fmt: skip
 def test_what_harms_no_letter_is_said_and_done(stomp: Place, traits: dict[str, object], said: str) -> None:
     make(stomp, **traits)
     warnings = stomp.connector.inspect(stomp.request().source).warnings

@@ -54,21 +54,15 @@ def received(link: Link, number: int) -> list[str]:
     return sorted(headers_of(frame.head)["subscription"].rpartition("-")[2] for frame in frames)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "receivers"),
-    [
-        ("queue", "{q}", ["/queue/{q}"]),
-        ("topic", "{q}", ["/topic/{q}", "/topic/{q}"]),
-        (
-            "topic",
-            "VirtualTopic.{q}",
-            ["/queue/Consumer.a.VirtualTopic.{q}", "/queue/Consumer.b.VirtualTopic.{q}"],
-        ),
-        ("queue", "Consumer.a.VirtualTopic.{q}", ["/queue/Consumer.a.VirtualTopic.{q}"]),
-        ("queue", "{q}.one,{q}.two", ["/queue/{q}.one", "/queue/{q}.two"]),
-        ("queue", "{q}.one,topic://{q}.two", ["/queue/{q}.one", "/topic/{q}.two"]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "name", "receivers"), [
+    ("queue", "{q}", ["/queue/{q}"]),
+    ("topic", "{q}", ["/topic/{q}", "/topic/{q}"]),
+    ("topic", "VirtualTopic.{q}",
+     ["/queue/Consumer.a.VirtualTopic.{q}", "/queue/Consumer.b.VirtualTopic.{q}"]),
+    ("queue", "Consumer.a.VirtualTopic.{q}", ["/queue/Consumer.a.VirtualTopic.{q}"]),
+    ("queue", "{q}.one,{q}.two", ["/queue/{q}.one", "/queue/{q}.two"]),
+    ("queue", "{q}.one,topic://{q}.two", ["/queue/{q}.one", "/topic/{q}.two"]),
+])  # fmt: skip
 def test_a_letter_reaches_each_receiver_of_its_target_once(
     sender: Place, kind: str, name: str, receivers: list[str]
 ) -> None:

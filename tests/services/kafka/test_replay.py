@@ -191,7 +191,7 @@ TIMES: list[tuple[dict[str, object], int, str]] = [
     ({"retention_ms": 24 * HOUR}, 1, "retention.ms"),
     ({"retention_ms": HOUR, "cleanup_policy": "compact"}, 0, ""),
     ({"retention_ms": -1, "message_timestamp_before_max_ms": HOUR}, 1, "message.timestamp.before.max.ms"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("settings", "changed", "said"), TIMES)

@@ -214,15 +214,12 @@ _DIE = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
 @on_rabbitmq_3
-@pytest.mark.parametrize(
-    ("place", "when"),
-    [
-        ("attempt.commit", "before"), ("manifests.write", "before"), ("manifests.write", "after"),
-        ("attempt.commit", "after"), ("RabbitReading.acknowledge", "before"),
-        ("RabbitReading.acknowledge", "after"), ("RabbitReading.settled_position", "before"),
-        ("RabbitReading.settled_position", "after"), ("manifests.settle", "after"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("place", "when"), [
+    ("attempt.commit", "before"), ("manifests.write", "before"), ("manifests.write", "after"),
+    ("attempt.commit", "after"), ("RabbitReading.acknowledge", "before"),
+    ("RabbitReading.acknowledge", "after"), ("RabbitReading.settled_position", "before"),
+    ("RabbitReading.settled_position", "after"), ("manifests.settle", "after"),
+])  # fmt: skip
 def test_the_pull_is_killed_at_each_step(drain: Drains, place: str, when: str) -> None:
     pull = drain(1200)
     program = STEP.format(place=place, **{"before": "pass", "after": "pass", when: _DIE})

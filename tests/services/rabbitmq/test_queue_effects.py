@@ -335,10 +335,7 @@ def test_a_consumer_of_a_higher_priority_is_served_first(rabbit: Rabbit, kind: s
 
 
 @pytest.mark.parametrize("end", [copy, crash])
-@pytest.mark.parametrize(
-    "arguments",
-    [{"x_max_priority": 5}, {"x_queue_mode": "lazy"}],
-)
+@pytest.mark.parametrize("arguments", [{"x_max_priority": 5}, {"x_queue_mode": "lazy"}])
 def test_priorities_and_lazy_queues_keep_their_order(
     rabbit: Rabbit, arguments: dict[str, Any], end: Callable[..., int]
 ) -> None:

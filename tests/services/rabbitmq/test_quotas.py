@@ -61,14 +61,11 @@ def send_with_a_witness(connector: RabbitConnector, _queue: str) -> None:
 
 @on_private_nodes
 @pytest.mark.parametrize("ask", [read, inspect, send, send_with_a_witness])
-@pytest.mark.parametrize(
-    ("kind", "limit", "remedy"),
-    [
-        ("user", "max-connections", "raise its max-connections (rabbitmqctl set_user_limits)"),
-        ("user", "max-channels", "raise its max-channels (rabbitmqctl set_user_limits)"),
-        ("vhost", "max-connections", "raise its max-connections (rabbitmqctl set_vhost_limits)"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "limit", "remedy"), [
+    ("user", "max-connections", "raise its max-connections (rabbitmqctl set_user_limits)"),
+    ("user", "max-channels", "raise its max-channels (rabbitmqctl set_user_limits)"),
+    ("vhost", "max-connections", "raise its max-connections (rabbitmqctl set_vhost_limits)"),
+])  # fmt: skip
 def test_a_limit_of_the_user_or_the_virtual_host(
     limited: Limited, kind: str, limit: str, remedy: str, ask: Callable[[RabbitConnector, str], object]
 ) -> None:
@@ -109,16 +106,13 @@ def none_of(rabbit: Rabbit, setting: str) -> Iterator[None]:
 
 
 @on_rabbitmq_4
-@pytest.mark.parametrize(
-    ("setting", "ask", "remedy"),
-    [
-        ("connection_max", read, "raise connection_max of the node"),
-        ("channel_max_per_node", read, "raise channel_max_per_node of the node"),
-        ("channel_max_per_node", send_with_a_witness, "raise channel_max_per_node of the node"),
-        ("consumer_max_per_channel", read, "raise consumer_max_per_channel of the node"),
-        ("cluster_exchange_limit", send_with_a_witness, "raise cluster_exchange_limit"),
-    ],
-)
+@pytest.mark.parametrize(("setting", "ask", "remedy"), [
+    ("connection_max", read, "raise connection_max of the node"),
+    ("channel_max_per_node", read, "raise channel_max_per_node of the node"),
+    ("channel_max_per_node", send_with_a_witness, "raise channel_max_per_node of the node"),
+    ("consumer_max_per_channel", read, "raise consumer_max_per_channel of the node"),
+    ("cluster_exchange_limit", send_with_a_witness, "raise cluster_exchange_limit"),
+])  # fmt: skip
 def test_a_limit_of_the_node(
     limited: Limited, setting: str, ask: Callable[[RabbitConnector, str], object], remedy: str
 ) -> None:

@@ -328,16 +328,13 @@ def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Ra
 
 
 @on_private_nodes
-@pytest.mark.parametrize(
-    ("configure", "write", "read", "lacks"),
-    [
-        (".*", ".*", ".*", []),
-        ("^$", ".*", ".*", ["configure exchanges dlq.replay.*", "configure queues dlq.witness.*"]),
-        (".*", "^dlq.witness.*", ".*", ["write to dlq.replay.*"]),
-        (".*", "^dlq.replay.*", ".*", ["bind dlq.witness.*"]),
-        (".*", ".*", "^dlq.replay.*", ["read dlq.witness.*"]),
-    ],
-)
+@pytest.mark.parametrize(("configure", "write", "read", "lacks"), [
+    (".*", ".*", ".*", []),
+    ("^$", ".*", ".*", ["configure exchanges dlq.replay.*", "configure queues dlq.witness.*"]),
+    (".*", "^dlq.witness.*", ".*", ["write to dlq.replay.*"]),
+    (".*", "^dlq.replay.*", ".*", ["bind dlq.witness.*"]),
+    (".*", ".*", "^dlq.replay.*", ["read dlq.witness.*"]),
+])  # fmt: skip
 def test_auto_leaves_a_witness_where_the_user_may(
     rabbit: Rabbit, configure: str, write: str, read: str, lacks: list[str]
 ) -> None:

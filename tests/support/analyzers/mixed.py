@@ -224,12 +224,10 @@ TOPOLOGY: dict[str, dict[str, Any]] = {
         },
     },
     "20261118T111500-0001": {
-        "source": "orders",
-        "delivery_limits": {"payments": 2, "zero": 0},
-        "alternate_exchanges": ["unrouted"],
-        "dead_letter_exchanges": {"orders": "dlx"},
+        "source": "orders", "delivery_limits": {"payments": 2, "zero": 0},
+        "alternate_exchanges": ["unrouted"], "dead_letter_exchanges": {"orders": "dlx"},
     },
-}
+}  # fmt: skip
 
 
 def fill(store: LocalStore) -> None:

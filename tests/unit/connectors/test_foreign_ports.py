@@ -67,13 +67,10 @@ def of_kafka(address: str) -> None:
     KafkaConnector(broker).inspect(Source("s", "shop", topic="orders"))
 
 
-@pytest.mark.parametrize(
-    ("connect", "named_by"),
-    [
-        (by_stomp, "brokers.shop.url"), (by_openwire, "brokers.shop.url"),
-        (of_rocketmq, "brokers.shop.url"), (of_kafka, "named by url"), (of_rabbitmq, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("connect", "named_by"), [
+    (by_stomp, "brokers.shop.url"), (by_openwire, "brokers.shop.url"), (of_rocketmq, "brokers.shop.url"),
+    (of_kafka, "named by url"), (of_rabbitmq, ""),
+])  # fmt: skip
 def test_a_web_servers_port_is_named_with_who_named_it(
     address: str, connect: Callable[[str], None], named_by: str
 ) -> None:

@@ -25,12 +25,10 @@ from dlq.replay import edits
 from dlq.replay.ledger import open_ledger
 
 URLS = {
-    "rabbitmq": "amqps://127.0.0.1:1",
-    "activemq": "stomp+tls://127.0.0.1:1",
-    "artemis": "ssl://127.0.0.1:1",
-    "rocketmq": "rocketmq+tls://127.0.0.1:1",
+    "rabbitmq": "amqps://127.0.0.1:1", "activemq": "stomp+tls://127.0.0.1:1",
+    "artemis": "ssl://127.0.0.1:1", "rocketmq": "rocketmq+tls://127.0.0.1:1",
     "kafka": "kafka+ssl://127.0.0.1:1",
-}
+}  # fmt: skip
 PASSWORDS = """
 [brokers.shop]
 kind = "rabbitmq"
@@ -51,11 +49,9 @@ COMMANDS: dict[str, list[str]] = {
     "a password": ["-c", "passwords.toml", "doctor"],
 }
 KINDS = {
-    "pipe": "it is a pipe",
-    "socket": "it is a socket",
-    "folder": "it is a folder",
+    "pipe": "it is a pipe", "socket": "it is a socket", "folder": "it is a folder",
     "device": "it is a device",
-}
+}  # fmt: skip
 
 
 @pytest.fixture

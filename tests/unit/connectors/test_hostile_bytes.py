@@ -77,19 +77,16 @@ def test_no_change_of_some_bytes_is_anything_but_an_error_of_ours(protocol: str)
             feed(bytes(data[cut:]))
 
 
-@each_row(
-    ("protocol", "beginning", "words"),
-    [
-        ("amqp", struct.pack(">BHIB", 3, 1, 2**31, 0), "a frame of 2147483648 bytes"),
-        ("amqp", amqp_delivery(b"", 2**40), "a message of 1099511627776 bytes"),
-        ("amqp 1.0", amqp10.SASL_HEADER + struct.pack(">II", 2**31, 0), "a frame of 2147483648 bytes"),
-        ("amqp 1.0", b"AMQP\0\0\x09\x01", "does the node speak AMQP 1.0"),
-        ("openwire", struct.pack(">i", 2**31 - 1), "no OpenWire"),
-        ("remoting", struct.pack(">i", 2**31 - 1), "a frame of 2147483647 bytes"),
-        ("remoting", struct.pack(">iI", 2**24, 2**23) + bytes(2**24), "a header of"),
-        ("stomp", b"CONNECTED\n" + b"a:b\n" * 2**22, "bytes of headers"),
-    ],
-)
+@each_row(("protocol", "beginning", "words"), [
+    ("amqp", struct.pack(">BHIB", 3, 1, 2**31, 0), "a frame of 2147483648 bytes"),
+    ("amqp", amqp_delivery(b"", 2**40), "a message of 1099511627776 bytes"),
+    ("amqp 1.0", amqp10.SASL_HEADER + struct.pack(">II", 2**31, 0), "a frame of 2147483648 bytes"),
+    ("amqp 1.0", b"AMQP\0\0\x09\x01", "does the node speak AMQP 1.0"),
+    ("openwire", struct.pack(">i", 2**31 - 1), "no OpenWire"),
+    ("remoting", struct.pack(">i", 2**31 - 1), "a frame of 2147483647 bytes"),
+    ("remoting", struct.pack(">iI", 2**24, 2**23) + bytes(2**24), "a header of"),
+    ("stomp", b"CONNECTED\n" + b"a:b\n" * 2**22, "bytes of headers"),
+])  # fmt: skip
 def test_a_length_that_is_too_large_is_refused_before_it_is_read(
     protocol: str, beginning: bytes, words: str
 ) -> None:

@@ -50,21 +50,15 @@ ODD: Mapping[str, tuple[Answers, str]] = {
     "a step that is none": ({b"SCAN": b":5\r\n"}, "cannot be understood"),
     "a cursor that is none": ({b"SCAN": listed(bulk(b"x"), listed(KEY))}, "cannot be understood"),
     "a state that is none": ({b"SCAN": ONE, b"MGET": listed(b":5\r\n"), b"PTTL": b":1\r\n"}, "understood"),
-    "a life that is none": (
-        {b"SCAN": ONE, b"MGET": listed(bulk(b"x")), b"PTTL": bulk(b"x")},
-        "cannot be understood",
-    ),
-    "a life without end": (
-        {b"SCAN": ONE, b"MGET": listed(bulk(b"x")), b"PTTL": b":9223372036854775807\r\n"},
-        "cannot be understood",
-    ),
+    "a life that is none": ({b"SCAN": ONE, b"MGET": listed(bulk(b"x")), b"PTTL": bulk(b"x")},
+     "cannot be understood"),
+    "a life without end": ({b"SCAN": ONE, b"MGET": listed(bulk(b"x")), b"PTTL": b":9223372036854775807\r\n"},
+     "cannot be understood"),
     "fewer states than keys": ({b"SCAN": ONE, b"MGET": listed(), b"PTTL": b":1\r\n"}, "understood"),
-    "a state of a megabyte": (
-        {b"SCAN": ONE, b"MGET": listed(bulk(b"x" * 2**20)), b"PTTL": b":1\r\n"},
-        "cannot be understood",
-    ),
+    "a state of a megabyte": ({b"SCAN": ONE, b"MGET": listed(bulk(b"x" * 2**20)), b"PTTL": b":1\r\n"},
+     "cannot be understood"),
     "no Redis": ({b"SCAN": b"HTTP/1.1 400 Bad Request\r\n"}, "Redis failed: Protocol error"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -100,12 +100,9 @@ class Draining(RuleBasedStateMachine):
     """What a caller does with a reading, and what a broker and a network do meanwhile."""
 
     @initialize(
-        letters=st.integers(0, 40),
-        depth=st.none() | st.integers(0, 30),
-        limit=st.none() | st.integers(0, 20),
-        window=st.integers(1, 9),
-        cumulative=st.booleans(),
-    )
+        letters=st.integers(0, 40), depth=st.none() | st.integers(0, 30),
+        limit=st.none() | st.integers(0, 20), window=st.integers(1, 9), cumulative=st.booleans(),
+    )  # fmt: skip
     def begin(
         self, letters: int, depth: int | None, limit: int | None, window: int, cumulative: bool
     ) -> None:

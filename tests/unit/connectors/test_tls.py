@@ -67,13 +67,10 @@ def test_an_authority_that_is_not_trusted_is_told_nothing(kind: str, tmp_path: P
     assert not heard
 
 
-@pytest.mark.parametrize(
-    ("name", "is_trusted", "why"),
-    [
-        ("DNS:elsewhere.example", True, "IP address mismatch"),
-        ("IP:127.0.0.1", False, "self-signed certificate"),
-    ],
-)
+@pytest.mark.parametrize(("name", "is_trusted", "why"), [
+    ("DNS:elsewhere.example", True, "IP address mismatch"),
+    ("IP:127.0.0.1", False, "self-signed certificate"),
+])  # fmt: skip
 def test_kafka_says_what_a_certificate_lacks(tmp_path: Path, name: str, is_trusted: bool, why: str) -> None:
     pem, heard = certificate(tmp_path, name), bytearray()
     files = {"ca_file": str(pem)} if is_trusted else {}

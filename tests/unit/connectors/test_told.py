@@ -22,7 +22,7 @@ FOUND: dict[str, Any] = {
     "body": b"value",
     "headers": {"tenant": "a"},
     "properties": {"offset": "4", "pointer": "resolved", "key": "key"},
-}  # fmt: skip
+}
 SHOWN: dict[str, Any] = {
     "body": b"x", "headers": {"type": "mine", "note": "\ufffd\ufffd", "subscription": "1"},
     "raw_properties": b"type:mine\nnote:",

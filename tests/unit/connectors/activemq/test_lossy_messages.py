@@ -46,13 +46,10 @@ def test_without_the_right_to_manage_nothing_empty_or_odd_is_taken_and_it_is_ask
     assert (left(denied, *letters), denied.asked) == ([True, True, False], 1)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "declared", "stays"),
-    [
-        ("5", "5", False), ("7", "2", True), ("8", "4", True), ("2", "1", True), ("5", None, False),
-        ("3", None, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("encoding", "declared", "stays"), [
+    ("5", "5", False), ("7", "2", True), ("8", "4", True), ("2", "1", True), ("5", None, False),
+    ("3", None, True),
+])  # fmt: skip
 def test_an_amqp_message_says_itself_what_it_is(encoding: str, declared: str | None, stays: bool) -> None:
     own = [f"JMS_AMQP_ORIGINAL_ENCODING:{encoding}"]
     own += [f"JMS_AMQP_MA_x-opt-jms-msg-type:{declared}"] if declared else []

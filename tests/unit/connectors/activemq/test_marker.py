@@ -85,18 +85,15 @@ def test_a_queue_without_an_end_is_left(limit: str, monkeypatch: pytest.MonkeyPa
     assert (queue.shown == 1) == (limit == "_MOST_BYTES")
 
 
-@pytest.mark.parametrize(
-    ("lasting", "mortal", "named", "probes_die", "why"),
-    [
-        ({ANCHOR}, set(), set(), False, None),
-        (set(), {ANCHOR, "run/1"}, {ANCHOR}, True, None),
-        (set(), set(), set(), False, "is not there any more"),
-        ({"run/1"}, set(), {ANCHOR}, False, "is not there any more"),
-        ({ANCHOR, "run/3"}, set(), {"run/2"}, False, "from the middle"),
-        ({ANCHOR}, set(), set(), True, "a time to live"),
-        ({ANCHOR}, {"run/1"}, {ANCHOR}, False, "a time to live"),
-    ],
-)
+@pytest.mark.parametrize(("lasting", "mortal", "named", "probes_die", "why"), [
+    ({ANCHOR}, set(), set(), False, None),
+    (set(), {ANCHOR, "run/1"}, {ANCHOR}, True, None),
+    (set(), set(), set(), False, "is not there any more"),
+    ({"run/1"}, set(), {ANCHOR}, False, "is not there any more"),
+    ({ANCHOR, "run/3"}, set(), {"run/2"}, False, "from the middle"),
+    ({ANCHOR}, set(), set(), True, "a time to live"),
+    ({ANCHOR}, {"run/1"}, {ANCHOR}, False, "a time to live"),
+])  # fmt: skip
 def test_an_absence_is_proven_or_the_reason_is_said(
     lasting: set[str], mortal: set[str], named: set[str], probes_die: bool, why: str | None
 ) -> None:

@@ -21,11 +21,9 @@ from dlq.core.errors import Unreachable
 DEEP = "[" * 10_000
 ODD: list[Any] = [None, True, -1, 2**70, 1.5, "x", "9" * 5000, DEEP, [], [[]], [{}], {}, {"data": 5}, "{}"]
 ODD += [
-    '{"data": [{"name": []}]}',
-    '{"data": [5]}',
-    '[{"messageID": "x"}]',
+    '{"data": [{"name": []}]}', '{"data": [5]}', '[{"messageID": "x"}]',
     '[{"messageID": [], "userID": {}}]',
-]
+]  # fmt: skip
 ODD += ['{"maxSizeBytes": "x", "addressFullMessagePolicy": "DROP", "maxSizeMessages": []}']
 
 

@@ -62,41 +62,32 @@ def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
     assert reader.version == openwire.VERSION
 
 
-@each_row(
-    "data",
-    [
-        b"HTTP/1.1 400 Bad Request\r\n", b"ERROR\nmessage:Unknown STOMP action\n\n\0",
-        struct.pack(">i", MAX_FRAME + 1) + b"x", struct.pack(">i", 0), framed(30, b"", answers=1),
-        GREETING + framed(30, b"\0\1"), GREETING + struct.pack(">iB", 1, 31),
-        GREETING + framed(31, b"\1\1\0", answers=1),
-    ],
-)  # fmt: skip
+@each_row("data", [
+    b"HTTP/1.1 400 Bad Request\r\n", b"ERROR\nmessage:Unknown STOMP action\n\n\0",
+    struct.pack(">i", MAX_FRAME + 1) + b"x", struct.pack(">i", 0), framed(30, b"", answers=1),
+    GREETING + framed(30, b"\0\1"), GREETING + struct.pack(">iB", 1, 31),
+    GREETING + framed(31, b"\1\1\0", answers=1),
+])  # fmt: skip
 def test_what_is_no_openwire_ends_the_connection(data: bytes) -> None:
     with pytest.raises(ConnectionLost):
         read(data)
 
 
-@pytest.mark.parametrize(
-    ("text", "data"),
-    [
-        ("", b""), ("wört", "wört".encode()), ("a\0b", b"a\xc0\x80b"), ("😀", b"\xed\xa0\xbd\xed\xb8\x80"),
-        ("\ud83d", b"\xed\xa0\xbd"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "data"), [
+    ("", b""), ("wört", "wört".encode()), ("a\0b", b"a\xc0\x80b"), ("😀", b"\xed\xa0\xbd\xed\xb8\x80"),
+    ("\ud83d", b"\xed\xa0\xbd"),
+])  # fmt: skip
 def test_text_is_written_as_java_reads_it(text: str, data: bytes) -> None:
     assert openwire.modified_utf8(text) == data
 
 
-@each_row(
-    ("text", "kind", "data"),
-    [
-        ("true", "boolean", b"\1\1"), ("-1", "byte", b"\2\xff"), ("258", "short", b"\4\1\2"),
-        ("-2", "int", b"\5\xff\xff\xff\xfe"), ("1", "long", b"\6\0\0\0\0\0\0\0\1"),
-        ("-0.0", "double", b"\7\x80\0\0\0\0\0\0\0"), ("Infinity", "float", b"\x08\x7f\x80\0\0"),
-        ("x", None, b"\x09\0\1x"), ("300", "byte", b"\x09\0\x03300"), ("many", "int", b"\x09\0\4many"),
-        ("1", "decimal", b"\x09\0\x011"),
-    ],
-)  # fmt: skip
+@each_row(("text", "kind", "data"), [
+    ("true", "boolean", b"\1\1"), ("-1", "byte", b"\2\xff"), ("258", "short", b"\4\1\2"),
+    ("-2", "int", b"\5\xff\xff\xff\xfe"), ("1", "long", b"\6\0\0\0\0\0\0\0\1"),
+    ("-0.0", "double", b"\7\x80\0\0\0\0\0\0\0"), ("Infinity", "float", b"\x08\x7f\x80\0\0"),
+    ("x", None, b"\x09\0\1x"), ("300", "byte", b"\x09\0\x03300"), ("many", "int", b"\x09\0\4many"),
+    ("1", "decimal", b"\x09\0\x011"),
+])  # fmt: skip
 def test_a_property_has_its_type_where_that_holds_it_and_is_text_else(
     text: str, kind: str | None, data: bytes
 ) -> None:
@@ -157,14 +148,11 @@ def connected() -> Callable[..., OpenWireSender]:
     return connect
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        [ROLLED_BACK, FORBIDDEN],
-        [ROLLED_BACK + FORBIDDEN],
-        [ROLLED_BACK, framed(30, b"", answers=9), FORBIDDEN],
-    ],
-)
+@pytest.mark.parametrize("answers", [
+    [ROLLED_BACK, FORBIDDEN],
+    [ROLLED_BACK + FORBIDDEN],
+    [ROLLED_BACK, framed(30, b"", answers=9), FORBIDDEN],
+])  # fmt: skip
 def test_why_a_transaction_was_rolled_back_is_said_when_it_comes_later(
     connected: Callable[..., OpenWireSender], answers: list[bytes]
 ) -> None:

@@ -33,7 +33,7 @@ from dlq.connectors.activemq.openwire_messages import (
     map_of,
     readable,
     stream_of,
-)  # fmt: skip
+)
 from dlq.connectors.activemq.openwire_records import frame_of
 from dlq.core.errors import ConnectionLost
 
@@ -143,16 +143,13 @@ def test_values_have_their_type_and_java_s_text(data: bytes, value: Value, text:
     assert len(data) == 1 or not is_value(data[:-1])
 
 
-@each_row(
-    ("number", "single", "text"),
-    [
-        (0.1, True, "0.1"), (0.1, False, "0.1"), (1e-3, False, "0.001"), (9.5e-4, False, "9.5E-4"),
-        (1e7, False, "1.0E7"), (9999999.0, False, "9999999.0"), (123456.75, False, "123456.75"),
-        (16777216.0, True, "1.6777216E7"), (3.4028234663852886e38, True, "3.4028235E38"),
-        (-1e300, False, "-1.0E300"), (0.0, False, "0.0"), (-0.0, True, "-0.0"),
-        (float("nan"), False, "NaN"), (float("-inf"), True, "-Infinity"),
-    ],
-)  # fmt: skip
+@each_row(("number", "single", "text"), [
+    (0.1, True, "0.1"), (0.1, False, "0.1"), (1e-3, False, "0.001"), (9.5e-4, False, "9.5E-4"),
+    (1e7, False, "1.0E7"), (9999999.0, False, "9999999.0"), (123456.75, False, "123456.75"),
+    (16777216.0, True, "1.6777216E7"), (3.4028234663852886e38, True, "3.4028235E38"),
+    (-1e300, False, "-1.0E300"), (0.0, False, "0.0"), (-0.0, True, "-0.0"), (float("nan"), False, "NaN"),
+    (float("-inf"), True, "-Infinity"),
+])  # fmt: skip
 def test_numbers_are_written_as_java_writes_them(number: float, single: bool, text: str) -> None:
     assert java_text(Value("float" if single else "double", number, b"")) == text
 
@@ -265,13 +262,10 @@ def rows(names: str) -> Iterator[str]:
         yield b"".join(row).decode()
 
 
-@each_row(
-    ("names", "expected"),
-    [
-        ("", []), ("-", []), ("abc", ["abc"]), ("ab-c", ["ab", "c"]), ("-ab-", ["ab"]),
-        ("abab", ["ab", "ab"]), ("aab", ["a", "ab"]), ("abca", ["abc", "a"]),
-    ],
-)  # fmt: skip
+@each_row(("names", "expected"), [
+    ("", []), ("-", []), ("abc", ["abc"]), ("ab-c", ["ab", "c"]), ("-ab-", ["ab"]), ("abab", ["ab", "ab"]),
+    ("aab", ["a", "ab"]), ("abca", ["abc", "a"]),
+])  # fmt: skip
 def test_a_range_holds_no_letter_that_stays_and_no_id_twice(names: str, expected: list[str]) -> None:
     assert list(rows(names)) == expected
 

@@ -66,18 +66,15 @@ def test_bytes_are_read_where_they_are_whole(kind: str) -> None:
         assert record(artemis(json.dumps(without(ARTEMIS, "text") | mine | {"type": 4}))).body == b"\xff\x00h"
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"Text": "null"}, "null"),
-        ({"Text": None}, "Text must be text"),
-        ({"Text": "\ud800"}, "no Unicode"),
-        ({"JMSDestination": "topic://news"}, "no queue"),
-        ({"JMSMessageID": 7}, "JMSMessageID must be text"),
-        ({"StringProperties": "{a=b}"}, "StringProperties must be an object"),
-        ({"StringProperties": {"a": [1]}}, "neither text nor number"),
-    ],
-)
+@pytest.mark.parametrize(("values", "reason"), [
+    ({"Text": "null"}, "null"),
+    ({"Text": None}, "Text must be text"),
+    ({"Text": "\ud800"}, "no Unicode"),
+    ({"JMSDestination": "topic://news"}, "no queue"),
+    ({"JMSMessageID": 7}, "JMSMessageID must be text"),
+    ({"StringProperties": "{a=b}"}, "StringProperties must be an object"),
+    ({"StringProperties": {"a": [1]}}, "neither text nor number"),
+])  # fmt: skip
 def test_what_is_no_letter_of_classic_is_said_and_the_rest_is_read(
     values: dict[str, Any], reason: str
 ) -> None:
@@ -86,32 +83,26 @@ def test_what_is_no_letter_of_classic_is_said_and_the_rest_is_read(
     assert reason in found.unread[0][1]
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({}, "does not hold the body"),
-        ({"BodyLength": 400, "BodyPreview": [1] * 255}, "not whole: 255 bytes of 400"),
-        ({"BodyLength": 1, "BodyPreview": [300]}, "no array of bytes"),
-        ({"BodyLength": 1, "BodyPreview": "AQ=="}, "no array of bytes"),
-        ({"ContentMap": "{a=1}"}, "does not hold the body"),
-    ],
-)
+@pytest.mark.parametrize(("values", "reason"), [
+    ({}, "does not hold the body"),
+    ({"BodyLength": 400, "BodyPreview": [1] * 255}, "not whole: 255 bytes of 400"),
+    ({"BodyLength": 1, "BodyPreview": [300]}, "no array of bytes"),
+    ({"BodyLength": 1, "BodyPreview": "AQ=="}, "no array of bytes"),
+    ({"ContentMap": "{a=1}"}, "does not hold the body"),
+])  # fmt: skip
 def test_a_body_that_jmx_does_not_show_whole_makes_no_letter(values: dict[str, Any], reason: str) -> None:
     ((_, why),) = classic(json.dumps(without(CLASSIC, "Text") | values)).unread
     assert reason in why
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"text": "x" * 256 + ", + 12 more"}, "is cut"),
-        ({"StringProperties": {"a": "x" * 256 + ", + 3 more"}}, "is cut"),
-        ({"text": "[compressed]"}, "[compressed]"),
-        ({"largeMessage": True}, "large message"),
-        ({"messageID": None}, "messageID must be text"),
-        ({"address": 7}, "address must be text"),
-    ],
-)
+@pytest.mark.parametrize(("values", "reason"), [
+    ({"text": "x" * 256 + ", + 12 more"}, "is cut"),
+    ({"StringProperties": {"a": "x" * 256 + ", + 3 more"}}, "is cut"),
+    ({"text": "[compressed]"}, "[compressed]"),
+    ({"largeMessage": True}, "large message"),
+    ({"messageID": None}, "messageID must be text"),
+    ({"address": 7}, "address must be text"),
+])  # fmt: skip
 def test_what_artemis_cuts_or_leaves_out_makes_no_letter(values: dict[str, Any], reason: str) -> None:
     ((_, why),) = artemis(json.dumps(ARTEMIS | values)).unread
     assert reason in why

@@ -99,29 +99,23 @@ def test_a_group_goes_back_where_jolokia_or_artemis_told_it() -> None:
     assert sent(letter(kind="artemis", headers={"_AMQ_GROUP_ID": "h"}))[0]["JMSXGroupID"] == "h"
 
 
-@pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        (letter(headers={"note": "x" * 10_300}), "'note' has more than 10240 bytes"),
-        (letter(headers={"note": ":" * 5_200}), "'note' has more than 10240 bytes"),
-        (letter(headers={f"h{n}": "" for n in range(1000)}), "more than 1000 headers"),
-        (letter(flags=FLAG_INNER_NUL), "still in its queue"),
-    ],
-)
+@pytest.mark.parametrize(("record", "words"), [
+    (letter(headers={"note": "x" * 10_300}), "'note' has more than 10240 bytes"),
+    (letter(headers={"note": ":" * 5_200}), "'note' has more than 10240 bytes"),
+    (letter(headers={f"h{n}": "" for n in range(1000)}), "more than 1000 headers"),
+    (letter(flags=FLAG_INNER_NUL), "still in its queue"),
+])  # fmt: skip
 def test_what_would_close_the_connection_is_a_problem(record: Record, words: str) -> None:
     assert words in (previewed(record).problem or "")
 
 
-@each_row(
-    ("kind", "text", "holds"),
-    [
-        ("int", "5", True), ("int", "-2147483648", True), ("int", "5.0", False), ("int", "2147483648", False),
-        ("byte", "128", False), ("short", "", False), ("long", "x", False), ("double", "1.0E10", True),
-        ("double", "NaN", True), ("float", "much", False), ("float", "1e300", False),
-        ("boolean", "true", True), ("boolean", "yes", False), ("char", "é", True), ("char", "ab", False),
-        ("map", "{}", True), ("of no name that we know", "x", True), ("int", None, True),
-    ],
-)  # fmt: skip
+@each_row(("kind", "text", "holds"), [
+    ("int", "5", True), ("int", "-2147483648", True), ("int", "5.0", False), ("int", "2147483648", False),
+    ("byte", "128", False), ("short", "", False), ("long", "x", False), ("double", "1.0E10", True),
+    ("double", "NaN", True), ("float", "much", False), ("float", "1e300", False), ("boolean", "true", True),
+    ("boolean", "yes", False), ("char", "é", True), ("char", "ab", False), ("map", "{}", True),
+    ("of no name that we know", "x", True), ("int", None, True),
+])  # fmt: skip
 def test_an_edit_that_the_type_of_a_property_cannot_hold_is_refused_by_name(
     kind: str, text: str | None, holds: bool
 ) -> None:
@@ -183,20 +177,13 @@ def test_a_letter_of_unknown_origin_needs_a_target() -> None:
         target_of(lost, "exchange:x/y")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "meant", "not_meant"),
-    [
-        (
-            "ActiveMQ.DLQ.>",
-            ["ActiveMQ.DLQ.Queue.orders", "ActiveMQ.DLQ.x"],
-            ["ActiveMQ.DLQ", "ActiveMQxDLQ.x"],
-        ),
-        ("DLQ.*", ["DLQ.orders"], ["DLQ.orders.eu", "DLQ.", "XDLQ.orders"]),
-        ("DLQ.*.eu", ["DLQ.orders.eu"], ["DLQ.orders.us", "DLQ.a.b.eu"]),
-        ("DLQ.#", ["DLQ.orders.eu"], ["DLQ"]),
-        ("plain+name", ["plain+name"], ["plainname"]),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "meant", "not_meant"), [
+    ("ActiveMQ.DLQ.>", ["ActiveMQ.DLQ.Queue.orders", "ActiveMQ.DLQ.x"], ["ActiveMQ.DLQ", "ActiveMQxDLQ.x"]),
+    ("DLQ.*", ["DLQ.orders"], ["DLQ.orders.eu", "DLQ.", "XDLQ.orders"]),
+    ("DLQ.*.eu", ["DLQ.orders.eu"], ["DLQ.orders.us", "DLQ.a.b.eu"]),
+    ("DLQ.#", ["DLQ.orders.eu"], ["DLQ"]),
+    ("plain+name", ["plain+name"], ["plainname"]),
+])  # fmt: skip
 def test_patterns_are_those_of_activemq(pattern: str, meant: list[str], not_meant: list[str]) -> None:
     found = pattern_of(pattern)
     assert [name for name in meant + not_meant if found.fullmatch(name)] == meant

@@ -80,15 +80,10 @@ def acknowledged(letters: int, cumulative: bool) -> list[bytes]:
     return acknowledgements(link)
 
 
-@pytest.mark.parametrize(
-    ("letters", "acks"),
-    [
-        (1, [b"1 synced"]),
-        (2, [b"1", b"2 synced"]),
-        (201, [b"200", b"201 synced"]),
-        (450, [b"49", b"249", b"449", b"450 synced"]),
-    ],
-)
+@pytest.mark.parametrize(("letters", "acks"), [
+    (1, [b"1 synced"]), (2, [b"1", b"2 synced"]), (201, [b"200", b"201 synced"]),
+    (450, [b"49", b"249", b"449", b"450 synced"]),
+])  # fmt: skip
 def test_a_receipt_that_syncs_the_disk_covers_one_letter_alone(letters: int, acks: list[bytes]) -> None:
     assert acknowledged(letters, cumulative=True) == acks
 

@@ -139,7 +139,7 @@ ENDLESS: Mapping[str, tuple[int, Callable[[socket.socket], None], str]] = {
     "another protocol": (0, once(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does the node speak"),
     "frames of no size": (frames.OPEN, once(TINY + frames.begin_session(1)), "frames of 5 bytes"),
     "another link": (frames.ATTACH, once(attached(string("dlq-7"))), "another link"),
-}  # fmt: skip
+}
 
 
 @each_row("harm", ENDLESS)

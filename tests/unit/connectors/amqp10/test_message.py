@@ -27,15 +27,11 @@ HEADER = described_value(
 HOP = described_value(message.DELIVERY, mapping([symbol("hop") + uint(1)]))
 ANNOTATIONS = described_value(
     message.ANNOTATIONS,
-    mapping(
-        [
-            symbol("x-delivery-count") + values.long(3),
-            symbol("x-opt-mine") + _UUID,
-            symbol("x-opt-deaths") + uint(1),
-            symbol("x-exchange") + string("shop"),
-        ]
-    ),
-)
+    mapping([
+        symbol("x-delivery-count") + values.long(3), symbol("x-opt-mine") + _UUID,
+        symbol("x-opt-deaths") + uint(1), symbol("x-exchange") + string("shop"),
+    ]),
+)  # fmt: skip
 PROPERTIES = described_value(
     message.PROPERTIES, sequence([_UUID, values.binary(b"me"), values.NULL, string("subject"), string("r")])
 )
@@ -129,21 +125,18 @@ def test_values_are_shown_with_what_their_types_mean() -> None:
     }  # fmt: skip
 
 
-@each_row(
-    ("encoded", "shown"),
-    [
-        ("83000001a20d47bffa", "2026-11-24T11:19:25.050Z"),
-        ("837fffffffffffffff", 2**63 - 1),
-        ("827ff8000000000000", "nan"),
-        ("a002ff41", "\\xffA"),
-        ("73 0000d800".replace(" ", ""), "\\U0000d800"),
-        ("8422380000000000 05".replace(" ", ""), "0x2238000000000005"),
-        ("e0050350010203", [1, 2, 3]),
-        ("45", []),
-        ("c10802a1016b 5254 4041".replace(" ", ""), None),
-        ("005377a10178", {"119": "x"}),
-    ],
-)
+@each_row(("encoded", "shown"), [
+    ("83000001a20d47bffa", "2026-11-24T11:19:25.050Z"),
+    ("837fffffffffffffff", 2**63 - 1),
+    ("827ff8000000000000", "nan"),
+    ("a002ff41", "\\xffA"),
+    ("73 0000d800".replace(" ", ""), "\\U0000d800"),
+    ("8422380000000000 05".replace(" ", ""), "0x2238000000000005"),
+    ("e0050350010203", [1, 2, 3]),
+    ("45", []),
+    ("c10802a1016b 5254 4041".replace(" ", ""), None),
+    ("005377a10178", {"119": "x"}),
+])  # fmt: skip
 def test_odd_values_have_a_json_value_or_are_refused(encoded: str, shown: Any) -> None:
     octets = bytes.fromhex(encoded)
     if shown is None:
@@ -185,17 +178,14 @@ def test_a_history_is_read_whatever_stands_in_it() -> None:
     assert deaths(Value("uint", 5)) == ()
 
 
-@pytest.mark.parametrize(
-    ("value", "before", "since"),
-    [
-        (Value("double", 0.5), True, True),
-        (Value("double", float("nan")), False, True),
-        (Value("list", [Value("float", float("inf"))]), False, True),
-        (Value("decimal64", bytes(8)), False, True),
-        (Value("map", [(Value("string", "k"), Value("decimal32", bytes(4)))]), False, True),
-        (Value("uuid", bytes(16)), False, False),
-    ],
-)
+@pytest.mark.parametrize(("value", "before", "since"), [
+    (Value("double", 0.5), True, True),
+    (Value("double", float("nan")), False, True),
+    (Value("list", [Value("float", float("inf"))]), False, True),
+    (Value("decimal64", bytes(8)), False, True),
+    (Value("map", [(Value("string", "k"), Value("decimal32", bytes(4)))]), False, True),
+    (Value("uuid", bytes(16)), False, False),
+])  # fmt: skip
 def test_older_brokers_carry_no_approximate_number_over_0_9_1(
     value: Value, before: bool, since: bool
 ) -> None:

@@ -88,13 +88,10 @@ def test_an_edit_of_another_header_leaves_them_byte_for_byte(
 
 
 @both_brokers
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *((name, value) for name in ("x-odd", *ODD) for value in ("text", [1, 2, 3])),
-        ("map of described", {"price": 5}),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    *((name, value) for name in ("x-odd", *ODD) for value in ("text", [1, 2, 3])),
+    ("map of described", {"price": 5}),
+])  # fmt: skip
 def test_an_edit_of_one_is_refused_by_its_name(
     maker: Callable[..., Callable[[bytes], Record]], name: str, value: object
 ) -> None:

@@ -68,14 +68,11 @@ def test_a_value_keeps_its_type(name: str, wanted: object, found: object) -> Non
     assert {key: value for key, value in after.items() if key != name} == others
 
 
-@each_row(
-    ("name", "wanted"),
-    [
-        ("truth", "maybe"), ("truth", 1), ("ubyte", 256), ("ubyte", True), ("int", "x"), ("int", 1.5),
-        ("float", "x"), ("time", "noon"), ("uuid", "7"), ("char", "ab"), ("binary", "a\\xff"), ("list", {}),
-        ("map", [1]), ("map", "{"), ("long", 2**63), ("new", 2**63), ("kept", ["no uuid"]),
-    ],
-)  # fmt: skip
+@each_row(("name", "wanted"), [
+    ("truth", "maybe"), ("truth", 1), ("ubyte", 256), ("ubyte", True), ("int", "x"), ("int", 1.5),
+    ("float", "x"), ("time", "noon"), ("uuid", "7"), ("char", "ab"), ("binary", "a\\xff"), ("list", {}),
+    ("map", [1]), ("map", "{"), ("long", 2**63), ("new", 2**63), ("kept", ["no uuid"]),
+])  # fmt: skip
 def test_what_cannot_be_said_is_refused_naming_the_header(name: str, wanted: object) -> None:
     with pytest.raises(UsageError, match=f"header '{name}': "):
         edited(**{name: wanted})

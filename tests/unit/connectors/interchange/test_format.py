@@ -22,64 +22,58 @@ def archived(kind: str, **fields: Any) -> Record:
     return next(to_records(to_table([record])))
 
 
-@each_row(
-    ("column", "line"),
-    [
-        ("attempts", {"kind": "rocketmq", "headers": {"reconsumeTimes": HUGE}}),
-        ("flags", {"kind": "rocketmq", "headers": {"sysFlag": HUGE}}),
-        ("queue_id", {"kind": "rocketmq", "headers": {"queueId": HUGE}}),
-        ("published_at", {"kind": "rocketmq", "headers": {"bornTimestamp": 2**63 - 1}}),
-        ("priority", {"kind": "activemq", "headers": {"priority": HUGE}}),
-        ("published_at", {"kind": "activemq", "headers": {"timestamp": "9" * 15}}),
-        ("dead_at", {"kind": "artemis", "headers": {"_AMQ_ACTUAL_EXPIRY": "9" * 23}}),
-        ("priority", {"kind": "rabbitmq", "properties": {"priority": HUGE}}),
-        ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": HUGE}]}}),
-        ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": -1}]}}),
-        ("attempts", {"kind": "rocketmq", "headers": {"reconsumeTimes": -3}}),
-        ("queue_id", {"kind": "rocketmq", "headers": {"queueId": -1}}),
-        ("priority", {"kind": "artemis", "headers": {"priority": -1}}),
-        ("queue_id", {"kind": "kafka", "properties": {"partition": HUGE}}),
-        ("offset", {"kind": "kafka", "properties": {"offset": 2**63}}),
-        ("dead_at", {"kind": "kafka", "properties": {"timestamp": 2**63 - 1}}),
-        ("attempts", {"kind": "rabbitmq", "record": {"attempts": -1}}),
-        ("offset", {"kind": "rabbitmq", "record": {"offset": -1}}),
-        ("published_at", {"kind": "rabbitmq", "published_at": float("nan")}),
-        ("published_at", {"kind": "rabbitmq", "published_at": float("-inf")}),
-        ("published_at", {"kind": "rabbitmq", "published_at": 1e300}),
-        ("attempts", {"kind": "rabbitmq", "record": {"attempts": HUGE}}),
-        ("offset", {"kind": "rabbitmq", "record": {"offset": 2**63}}),
-        ("first_dead_at", {"kind": "rabbitmq", "record": {"first_dead_at": 1e17}}),
-    ],
-)
+@each_row(("column", "line"), [
+    ("attempts", {"kind": "rocketmq", "headers": {"reconsumeTimes": HUGE}}),
+    ("flags", {"kind": "rocketmq", "headers": {"sysFlag": HUGE}}),
+    ("queue_id", {"kind": "rocketmq", "headers": {"queueId": HUGE}}),
+    ("published_at", {"kind": "rocketmq", "headers": {"bornTimestamp": 2**63 - 1}}),
+    ("priority", {"kind": "activemq", "headers": {"priority": HUGE}}),
+    ("published_at", {"kind": "activemq", "headers": {"timestamp": "9" * 15}}),
+    ("dead_at", {"kind": "artemis", "headers": {"_AMQ_ACTUAL_EXPIRY": "9" * 23}}),
+    ("priority", {"kind": "rabbitmq", "properties": {"priority": HUGE}}),
+    ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": HUGE}]}}),
+    ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": -1}]}}),
+    ("attempts", {"kind": "rocketmq", "headers": {"reconsumeTimes": -3}}),
+    ("queue_id", {"kind": "rocketmq", "headers": {"queueId": -1}}),
+    ("priority", {"kind": "artemis", "headers": {"priority": -1}}),
+    ("queue_id", {"kind": "kafka", "properties": {"partition": HUGE}}),
+    ("offset", {"kind": "kafka", "properties": {"offset": 2**63}}),
+    ("dead_at", {"kind": "kafka", "properties": {"timestamp": 2**63 - 1}}),
+    ("attempts", {"kind": "rabbitmq", "record": {"attempts": -1}}),
+    ("offset", {"kind": "rabbitmq", "record": {"offset": -1}}),
+    ("published_at", {"kind": "rabbitmq", "published_at": float("nan")}),
+    ("published_at", {"kind": "rabbitmq", "published_at": float("-inf")}),
+    ("published_at", {"kind": "rabbitmq", "published_at": 1e300}),
+    ("attempts", {"kind": "rabbitmq", "record": {"attempts": HUGE}}),
+    ("offset", {"kind": "rabbitmq", "record": {"offset": 2**63}}),
+    ("first_dead_at", {"kind": "rabbitmq", "record": {"first_dead_at": 1e17}}),
+])  # fmt: skip
 def test_what_no_column_can_hold_is_null(column: str, line: dict[str, Any]) -> None:
     record = archived(**line)
     assert getattr(record, column) is None
     assert [*record.headers] == [*line.get("headers", {})]
 
 
-@each_row(
-    ("record", "reason"),
-    [
-        ({"offset": "x"}, "record.offset must be a whole number, not 'x'"),
-        ({"offset": True}, "a whole number"),
-        ({"record_id": 7}, "record.record_id must be text, not 7"),
-        ({"record_id": ""}, "32 hex digits"),
-        ({"record_id": "../../x"}, "32 hex digits"),
-        ({"record_id": "A" * 32}, "32 hex digits"),
-        ({"record_id": f"{'0' * 32}' or true --"}, "32 hex digits"),
-        ({"broker_kind": "x"}, "unknown field 'record.broker_kind'"),
-        ({"broker_node": 5}, "text"),
-        ({"redelivered": 1}, "true or false"),
-        ({"keys": ["a", 5]}, "a list"),
-        ({"deaths": 5}, "a list"),
-        ({"deaths": [5]}, "objects"),
-        ({"deaths": [{"count": "x"}]}, "a whole number"),
-        ({"deaths": [{"cuont": 1}]}, "did you mean 'count'"),
-        ({"headers": []}, "an object"),
-        ({"dead_at": "soon"}, "ISO 8601"),
-        ({"raw_properties_base64": 5}, "base64"),
-    ],
-)
+@each_row(("record", "reason"), [
+    ({"offset": "x"}, "record.offset must be a whole number, not 'x'"),
+    ({"offset": True}, "a whole number"),
+    ({"record_id": 7}, "record.record_id must be text, not 7"),
+    ({"record_id": ""}, "32 hex digits"),
+    ({"record_id": "../../x"}, "32 hex digits"),
+    ({"record_id": "A" * 32}, "32 hex digits"),
+    ({"record_id": f"{'0' * 32}' or true --"}, "32 hex digits"),
+    ({"broker_kind": "x"}, "unknown field 'record.broker_kind'"),
+    ({"broker_node": 5}, "text"),
+    ({"redelivered": 1}, "true or false"),
+    ({"keys": ["a", 5]}, "a list"),
+    ({"deaths": 5}, "a list"),
+    ({"deaths": [5]}, "objects"),
+    ({"deaths": [{"count": "x"}]}, "a whole number"),
+    ({"deaths": [{"cuont": 1}]}, "did you mean 'count'"),
+    ({"headers": []}, "an object"),
+    ({"dead_at": "soon"}, "ISO 8601"),
+    ({"raw_properties_base64": 5}, "base64"),
+])  # fmt: skip
 def test_a_column_of_the_wrong_type_is_refused_in_words(record: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         archived("rabbitmq", record=record)

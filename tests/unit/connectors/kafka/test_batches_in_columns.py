@@ -57,15 +57,13 @@ def plainly(record: Record) -> dict[str, Any]:
 
 
 headers = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=5)
-contents = st.fixed_dictionaries(
-    {
-        "topic": st.sampled_from(["dlt", "error.orders.g"]),
-        "partition": st.integers(0, 1),
-        "key": st.sampled_from([None, b"", b"k", b"\xff"]),
-        "value": st.sampled_from([None, b"", b'{"id": 1}', b"x" * 3000]),
-        "timestamp": st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([-1, 0, 5, 253_402_300_800_000])),
-    }
-)
+contents = st.fixed_dictionaries({
+    "topic": st.sampled_from(["dlt", "error.orders.g"]),
+    "partition": st.integers(0, 1),
+    "key": st.sampled_from([None, b"", b"k", b"\xff"]),
+    "value": st.sampled_from([None, b"", b'{"id": 1}', b"x" * 3000]),
+    "timestamp": st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([-1, 0, 5, 253_402_300_800_000])),
+})  # fmt: skip
 originals = st.none() | st.builds(
     Original,
     st.none()

@@ -43,11 +43,9 @@ from dlq.core.errors import AccessDenied, BrokerError
 
 ODD = ("", "much", "1e9", "9" * 5000, "١٢", "0x10", "-", " 1", "1_000")
 NAMES = (
-    "retention.ms",
-    "max.message.bytes",
-    "message.timestamp.after.max.ms",
+    "retention.ms", "max.message.bytes", "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:9])

@@ -22,11 +22,9 @@ from dlq.core.record import Record
 ORDERS = Target("topic", "orders")
 OWN: Headers = [("traceparent", b"00-1"), ("a", b"1"), ("a", None)]
 LEFT: Headers = [
-    ("kafka_dlt-original-topic", b"orders"),
-    ("__dlq.errors.topic", b"orders"),
-    ("dlq_replay_id", b"old"),
+    ("kafka_dlt-original-topic", b"orders"), ("__dlq.errors.topic", b"orders"), ("dlq_replay_id", b"old"),
     ("retry_topic-attempts", b"\3"),
-]
+]  # fmt: skip
 SENT = {"dlq_replay_id": "new"}
 
 
@@ -76,17 +74,14 @@ RETRY = Target("topic", "orders-retry-0")
 POINTED: Headers = [("__dlq.errors.topic", b"orders"), ("__dlq.errors.partition", b"8")]
 
 
-@pytest.mark.parametrize(
-    ("raw", "target", "partition"),
-    [
-        (RawRecord(b"k", DIED), ORDERS, 7),
-        (RawRecord(b"k", DIED), RETRY, None),
-        (RawRecord(b"k", [*OWN, DIED[0]]), ORDERS, None),
-        (RawRecord(b"k", [DIED[0], (DIED[1][0], b"seven")]), ORDERS, None),
-        (RawRecord(None, POINTED, is_null=True, original=RawRecord(b"k", OWN)), ORDERS, 8),
-        (RawRecord(None, POINTED, is_null=True, original=RawRecord(b"k", DIED)), ORDERS, 8),
-    ],
-)
+@pytest.mark.parametrize(("raw", "target", "partition"), [
+    (RawRecord(b"k", DIED), ORDERS, 7),
+    (RawRecord(b"k", DIED), RETRY, None),
+    (RawRecord(b"k", [*OWN, DIED[0]]), ORDERS, None),
+    (RawRecord(b"k", [DIED[0], (DIED[1][0], b"seven")]), ORDERS, None),
+    (RawRecord(None, POINTED, is_null=True, original=RawRecord(b"k", OWN)), ORDERS, 8),
+    (RawRecord(None, POINTED, is_null=True, original=RawRecord(b"k", DIED)), ORDERS, 8),
+])  # fmt: skip
 def test_it_goes_to_the_partition_that_it_died_in(
     raw: RawRecord, target: Target, partition: int | None
 ) -> None:
@@ -128,7 +123,7 @@ RISKS: list[tuple[Record, bool, str | None, set[str]]] = [
     (dead(RawRecord(None, [])), True, "without a key", set()),
     (dead(flags=UNRESOLVED | VALUE_WAS_NULL, body=b"", properties=GONE), False, "gone: x", set()),
     (dead(raw_properties=b"\1\0"), False, "no block", set()),
-]  # fmt: skip
+]
 
 
 @each_row(("record", "is_compacted", "problem", "to_name"), RISKS)
@@ -208,16 +203,13 @@ def test_a_letter_keeps_its_time_where_the_topic_takes_it_and_keeps_it_for_as_lo
     assert why in (found or "")
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_gone"),
-    [
-        ({"retention.ms": "59999"}, True),
-        ({"retention.ms": "60000"}, False),
-        ({"retention.ms": "0"}, True),
-        ({"retention.ms": "1000", "cleanup.policy": "compact"}, False),
-        ({}, False),
-    ],
-)
+@pytest.mark.parametrize(("settings", "is_gone"), [
+    ({"retention.ms": "59999"}, True),
+    ({"retention.ms": "60000"}, False),
+    ({"retention.ms": "0"}, True),
+    ({"retention.ms": "1000", "cleanup.policy": "compact"}, False),
+    ({}, False),
+])  # fmt: skip
 def test_what_comes_to_a_topic_that_keeps_hardly_anything_is_gone(
     settings: dict[str, str], is_gone: bool
 ) -> None:

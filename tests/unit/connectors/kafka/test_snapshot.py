@@ -31,12 +31,10 @@ CUTS: list[tuple[str, Checkpoint, bool]] = [
     ("nothing of the epoch is left", {KEY: 30, f"{KEY}{EPOCH}": 4}, True),
     ("an epoch that the log has never had", {KEY: 1, f"{KEY}{EPOCH}": 2}, True),
     ("an epoch was kept and nothing read", {f"{KEY}{EPOCH}": 2}, False),
-    ("the log that took its place is whole", {
-        KEY: 41, f"{KEY}{EPOCH}": 4, f"{KEY}~1": 40, f"{KEY}~1{EPOCH}": 5,
-    }, False),
-    ("the log that took its place is cut, too", {
-        KEY: 9, f"{KEY}{EPOCH}": 3, f"{KEY}~1": 41, f"{KEY}~1{EPOCH}": 5,
-    }, True),
+    ("the log that took its place is whole",
+     {KEY: 41, f"{KEY}{EPOCH}": 4, f"{KEY}~1": 40, f"{KEY}~1{EPOCH}": 5}, False),
+    ("the log that took its place is cut, too",
+     {KEY: 9, f"{KEY}{EPOCH}": 3, f"{KEY}~1": 41, f"{KEY}~1{EPOCH}": 5}, True),
 ]  # fmt: skip
 
 

@@ -32,16 +32,13 @@ def shop(url: str = "amqp://guest@rabbit.example/", **settings: object) -> Rabbi
     return RabbitBroker(name="shop", kind="rabbitmq", url=url, **settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("url", "host", "port", "vhost"),
-    [
-        ("amqp://guest@rabbit.example", "rabbit.example", 5672, "/"),
-        ("amqp://guest@rabbit.example/", "rabbit.example", 5672, "/"),
-        ("amqp://guest@rabbit.example:5673/%2F", "rabbit.example", 5673, "/"),
-        ("amqp://rabbit.example/a%2Fb%20c", "rabbit.example", 5672, "a/b c"),
-        ("amqps://guest@[::1]/shop", "::1", 5671, "shop"),
-    ],
-)
+@pytest.mark.parametrize(("url", "host", "port", "vhost"), [
+    ("amqp://guest@rabbit.example", "rabbit.example", 5672, "/"),
+    ("amqp://guest@rabbit.example/", "rabbit.example", 5672, "/"),
+    ("amqp://guest@rabbit.example:5673/%2F", "rabbit.example", 5673, "/"),
+    ("amqp://rabbit.example/a%2Fb%20c", "rabbit.example", 5672, "a/b c"),
+    ("amqps://guest@[::1]/shop", "::1", 5671, "shop"),
+])  # fmt: skip
 def test_a_url_says_host_port_and_virtual_host(url: str, host: str, port: int, vhost: str) -> None:
     [found] = parameters(shop(url))
     assert (found.host, found.port, found.virtual_host) == (host, port, vhost)
@@ -80,17 +77,14 @@ def test_secrets_come_from_a_file_a_command_or_a_variable(
     assert credentials.password(shop()) is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"password_file": "/nowhere/secret"}, "No such file"),
-        ({"password_command": ("false",)}, "exit code 1"),
-        ({"password_command": ("/nowhere/command",)}, "cannot run"),
-        ({"password_command": ("printf", r"\377")}, "not UTF-8"),
-        ({"password_command": ()}, "is empty"),
-        ({"password_env": "DLQ_NO_SUCH_VARIABLE"}, "not set"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "reason"), [
+    ({"password_file": "/nowhere/secret"}, "No such file"),
+    ({"password_command": ("false",)}, "exit code 1"),
+    ({"password_command": ("/nowhere/command",)}, "cannot run"),
+    ({"password_command": ("printf", r"\377")}, "not UTF-8"),
+    ({"password_command": ()}, "is empty"),
+    ({"password_env": "DLQ_NO_SUCH_VARIABLE"}, "not set"),
+])  # fmt: skip
 def test_a_secret_that_cannot_be_had_is_one_line(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as caught:
         credentials.password(shop(**settings))
@@ -98,23 +92,20 @@ def test_a_secret_that_cannot_be_had_is_one_line(settings: dict[str, object], re
     assert "\n" not in str(caught.value)
 
 
-@each_row(
-    ("code", "text", "kind"),
-    [
-        (403, "ACCESS_REFUSED - access to queue 'q' refused", AccessDenied),
-        (404, "NOT_FOUND - no queue 'q'", NotFound),
-        (404, "NOT_FOUND - home node 'n' of durable queue 'q' is down or inaccessible", NodeDown),
-        (404, "NOT_FOUND - failed to perform operation on queue 'q' due to timeout", NodeDown),
-        (404, "NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor", NodeDown),
-        (405, "RESOURCE_LOCKED - cannot obtain exclusive access", AccessDenied),
-        (530, "NOT_ALLOWED - vhost v not found", NotFound),
-        (530, "NOT_ALLOWED - access to vhost 'v' refused", AccessDenied),
-        (406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out", ConnectionLost),
-        (320, "CONNECTION_FORCED - broker forced connection closure", ConnectionLost),
-        (540, "NOT_IMPLEMENTED - basic.get not supported by stream queues", UsageError),
-        (541, "INTERNAL_ERROR", ConnectionLost),
-    ],
-)  # fmt: skip
+@each_row(("code", "text", "kind"), [
+    (403, "ACCESS_REFUSED - access to queue 'q' refused", AccessDenied),
+    (404, "NOT_FOUND - no queue 'q'", NotFound),
+    (404, "NOT_FOUND - home node 'n' of durable queue 'q' is down or inaccessible", NodeDown),
+    (404, "NOT_FOUND - failed to perform operation on queue 'q' due to timeout", NodeDown),
+    (404, "NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor", NodeDown),
+    (405, "RESOURCE_LOCKED - cannot obtain exclusive access", AccessDenied),
+    (530, "NOT_ALLOWED - vhost v not found", NotFound),
+    (530, "NOT_ALLOWED - access to vhost 'v' refused", AccessDenied),
+    (406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out", ConnectionLost),
+    (320, "CONNECTION_FORCED - broker forced connection closure", ConnectionLost),
+    (540, "NOT_IMPLEMENTED - basic.get not supported by stream queues", UsageError),
+    (541, "INTERNAL_ERROR", ConnectionLost),
+])  # fmt: skip
 def test_a_reply_code_has_its_error(code: int, text: str, kind: type[BrokerError]) -> None:
     error = refusal(code, text, shop())
     assert type(error) is kind
@@ -135,15 +126,11 @@ def test_texts_of_the_broker_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in str(refusal(404, "no queue '\x1b[2J'", shop()))
 
 
-@each_row(
-    ("kind", "argument", "policy", "version", "limit"),
-    [
-        ("classic", 5, None, "4.3.6", None), ("quorum", None, None, "3.10.8", None),
-        ("quorum", None, None, "4.0.5", 20), ("quorum", 5, 3, "3.10.8", 3), ("quorum", 5, 9, "4.3.6", 5),
-        ("quorum", -1, None, "4.3.6", None), ("quorum", -1, 7, "4.3.6", 7),
-        ("quorum", -1, None, "3.10.8", -1),
-    ],
-)  # fmt: skip
+@each_row(("kind", "argument", "policy", "version", "limit"), [
+    ("classic", 5, None, "4.3.6", None), ("quorum", None, None, "3.10.8", None),
+    ("quorum", None, None, "4.0.5", 20), ("quorum", 5, 3, "3.10.8", 3), ("quorum", 5, 9, "4.3.6", 5),
+    ("quorum", -1, None, "4.3.6", None), ("quorum", -1, 7, "4.3.6", 7), ("quorum", -1, None, "3.10.8", -1),
+])  # fmt: skip
 def test_the_delivery_limit_in_force(
     kind: str, argument: int | None, policy: int | None, version: str, limit: int | None
 ) -> None:

@@ -32,19 +32,14 @@ CASES: Mapping[str, tuple[Sequence[Values], Sequence[Values], Mapping[str, str]]
     "a loop": (LOOP, [], {}),
     "a loop, whose letters may end beside it": (
         [dying("orders", "x"), dying("orders.wait", "", "orders", ttl=1), queue("spare")],
-        [bound("x", "orders.wait"), bound("x", "spare")],
-        {"spare": "orders"},
+        [bound("x", "orders.wait"), bound("x", "spare")], {"spare": "orders"},
     ),
-    "a loop by exchanges, without names that tell": (
-        [dying("a", "x"), dying("b", "y", ttl=1)],
-        [bound("x", "b"), bound("y", "z", kind="exchange"), bound("z", "a")],
-        {},
-    ),
+    "a loop by exchanges, without names that tell": ([dying("a", "x"), dying("b", "y", ttl=1)],
+     [bound("x", "b"), bound("y", "z", kind="exchange"), bound("z", "a")], {}),
     "the levels of delay of NServiceBus": (
         [
             dying("nsb.v2.delay-level-01", "nsb.v2.delay-level-00", ttl=2000),
-            dying("nsb.v2.delay-level-00", "nsb.v2.delay-delivery", ttl=1000),
-            queue("billing"),
+            dying("nsb.v2.delay-level-00", "nsb.v2.delay-delivery", ttl=1000), queue("billing"),
         ],
         [
             bound("nsb.v2.delay-level-01", "nsb.v2.delay-level-01", "1.#"),
@@ -57,37 +52,27 @@ CASES: Mapping[str, tuple[Sequence[Values], Sequence[Values], Mapping[str, str]]
     ),
     "a wait queue by its name": ([dying("retry.5s", "", "work", ttl=5000), queue("work")], [], {}),
     "a wait queue before one that is consumed": (
-        [dying("q1", "", "work", ttl=5000), queue("work", consumers=1)],
-        [],
-        {},
+        [dying("q1", "", "work", ttl=5000), queue("work", consumers=1)], [], {},
     ),
     "a wait queue before one whose letters die": (
-        [dying("q1", "", "work", ttl=5000), dying("work", "", "collected"), queue("collected")],
-        [],
+        [dying("q1", "", "work", ttl=5000), dying("work", "", "collected"), queue("collected")], [],
         {"collected": "work"},
     ),
-    "a TTL while consumers are away": (
-        [dying("work", "", "collected", ttl=5000), queue("collected")],
-        [],
-        {"collected": "work"},
-    ),
+    "a TTL while consumers are away": ([dying("work", "", "collected", ttl=5000), queue("collected")], [],
+     {"collected": "work"}),
     "dead letters that go on after a while": (
-        [dying("work", "", "held", consumers=1), dying("held", "", "kept", ttl=9), queue("kept")],
-        [],
+        [dying("work", "", "held", consumers=1), dying("held", "", "kept", ttl=9), queue("kept")], [],
         {"held": "work", "kept": "held"},
     ),
-    "the way that they came": (
-        [dying("work", "shop"), queue("other")],
-        [bound("shop", "work", "a"), bound("shop", "other", "b")],
-        {},
-    ),
+    "the way that they came": ([dying("work", "shop"), queue("other")],
+     [bound("shop", "work", "a"), bound("shop", "other", "b")], {}),
     "a key of their own in an exchange for all": (
         [dying("work", "shop", "dead"), queue("other"), queue("kept")],
         [bound("shop", "work", "a"), bound("shop", "other", "b"), bound("shop", "kept", "dead")],
         {"kept": "work"},
     ),
     "a stream": ([dying("work", "", "kept"), queue("kept", type="stream")], [], {"kept": "work"}),
-}
+}  # fmt: skip
 
 
 @each_row("case", CASES)

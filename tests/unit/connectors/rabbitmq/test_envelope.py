@@ -34,10 +34,8 @@ def letter(*deaths: Any, **headers: Any) -> Record:
 
 
 CAME: Mapping[str, tuple[Record, Way | None]] = {
-    "as its death says": (
-        letter(death("orders", "shop", "order.new", "cc")),
-        Way("shop", "order.new", ("cc",)),
-    ),
+    "as its death says": (letter(death("orders", "shop", "order.new", "cc")),
+     Way("shop", "order.new", ("cc",))),
     "before it waited for a retry": (
         letter(
             death("wait", "", "wait", second=1, reason="expired"),
@@ -48,23 +46,21 @@ CAME: Mapping[str, tuple[Record, Way | None]] = {
     ),
     "as a framework noted, which parked it elsewhere": (
         letter(
-            death("carts", "shop", "cart.new"), x_original_exchange="shop", x_original_routingKey="order.new"
+            death("carts", "shop", "cart.new"), x_original_exchange="shop",
+            x_original_routingKey="order.new",
         ),
         Way("shop", "order.new"),
     ),
     "as it was published, of a queue where it never was": (
         letter(
-            death("c", "dlx", "later"),
-            death("a", "shop", "first", reason="maxlen"),
-            death("b", "dlx", "then"),
-            x_first_death_queue="a",
-            x_first_death_reason="maxlen",
+            death("c", "dlx", "later"), death("a", "shop", "first", reason="maxlen"),
+            death("b", "dlx", "then"), x_first_death_queue="a", x_first_death_reason="maxlen",
         ),
         Way("shop", "first"),
     ),
     "with nothing that tells": (letter(tenant="eu"), None),
     "with a key that is no text": (letter(death("orders", "shop", b"\xff")), None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", CAME)

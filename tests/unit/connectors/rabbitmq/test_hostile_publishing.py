@@ -75,13 +75,11 @@ def now_and_then(*said: bytes) -> Harm:
     ("harm", "words"),
     [
         (now_and_then(BLOCKED), "blocks publishers for more than"),
-        (now_and_then(BLOCKED, UNBLOCKED), "no answer to"),
-        (now_and_then(ack(99)), "no answer to"),
-        (once(ack(0, multiple=True)), "no answer to"),
-        (once(ack(2**63)), "no answer to"),
+        (now_and_then(BLOCKED, UNBLOCKED), "no answer to"), (now_and_then(ack(99)), "no answer to"),
+        (once(ack(0, multiple=True)), "no answer to"), (once(ack(2**63)), "no answer to"),
     ],
     ids=["an alarm again and again", "alarms without end", "confirms for nothing", "for all", "for 2^63"],
-)
+)  # fmt: skip
 def test_what_answers_no_letter_is_not_waited_for_without_end(
     harm: Harm, words: str, publish: Publish
 ) -> None:
@@ -136,13 +134,10 @@ def closed(code: int, connection: bool) -> bytes:
     return encode_method(int(not connection), method(code, "it says why", 60, 40))
 
 
-@pytest.mark.parametrize(
-    ("code", "connection", "outcome"),
-    [
-        (501, True, "refused"), (502, True, "refused"), (505, True, "refused"), (406, False, "refused"),
-        (541, False, "in_doubt"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("code", "connection", "outcome"), [
+    (501, True, "refused"), (502, True, "refused"), (505, True, "refused"), (406, False, "refused"),
+    (541, False, "in_doubt"),
+])  # fmt: skip
 def test_what_ends_its_channel_or_connection_alone_is_refused_where_nothing_of_it_was_routed(
     code: int, connection: bool, outcome: str, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:

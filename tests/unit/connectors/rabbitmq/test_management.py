@@ -42,15 +42,12 @@ def knowing_nothing(broker: RabbitBroker) -> Iterator[RabbitBroker]:
         yield RabbitBroker(**{**vars(broker), "management_url": f"http://{server.address}"})
 
 
-@pytest.mark.parametrize(
-    ("answers", "says"),
-    [
-        ([GONE], None),
-        ([GOING, GONE], None),
-        ([GOING, GOING, GONE], None),
-        ([GOING] * 3, "does not answer: HTTP 500 Internal Server Error"),
-    ],
-)
+@pytest.mark.parametrize(("answers", "says"), [
+    ([GONE], None),
+    ([GOING, GONE], None),
+    ([GOING, GOING, GONE], None),
+    ([GOING] * 3, "does not answer: HTTP 500 Internal Server Error"),
+])  # fmt: skip
 def test_what_goes_away_while_it_is_looked_at_is_asked_for_again(
     broker: RabbitBroker, answers: list[bytes], says: str | None
 ) -> None:
@@ -125,16 +122,12 @@ def test_nodes_that_did_not_restart_are_as_before() -> None:
         assert are_as_before(before, describe_nodes(cluster(86_400_000, uptime=UP + 86_400_000 + late)))
 
 
-@pytest.mark.parametrize(
-    ("after", "changes"),
-    [
-        (86_400_000, {"uptime": 1_000}),
-        (86_400_000, {"uptime": 86_400_000 - 1_000}),
-        (5_000, {"cluster_links": [{"name": "a", "sock_port": 3, "peer_port": 1}]}),
-        (5_000, {"name": "c", "cluster_links": LINKS["b"]}),
-    ],
-    ids=["restarted just now", "restarted just afterwards", "lost another one", "is another one"],
-)
+@pytest.mark.parametrize(("after", "changes"), [
+    (86_400_000, {"uptime": 1_000}),
+    (86_400_000, {"uptime": 86_400_000 - 1_000}),
+    (5_000, {"cluster_links": [{"name": "a", "sock_port": 3, "peer_port": 1}]}),
+    (5_000, {"name": "c", "cluster_links": LINKS["b"]}),
+], ids=["restarted just now", "restarted just afterwards", "lost another one", "is another one"])  # fmt: skip
 def test_what_a_node_went_through_is_seen(after: int, changes: dict[str, Any]) -> None:
     before = json.dumps(describe_nodes(cluster()))
     now = cluster(after, **changes)
@@ -155,13 +148,10 @@ def test_what_says_nothing_is_not_as_before(before: object) -> None:
     assert not are_as_before(before, describe_nodes(cluster()))
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        Told(MADE, []), Told(None, cluster()._nodes), cluster(uptime=None), cluster(cluster_links=[]),
-        cluster(cluster_links={"name": "a"}), cluster(cluster_links=[["a"], {"name": "c"}]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("told", [
+    Told(MADE, []), Told(None, cluster()._nodes), cluster(uptime=None), cluster(cluster_links=[]),
+    cluster(cluster_links={"name": "a"}), cluster(cluster_links=[["a"], {"name": "c"}]),
+])  # fmt: skip
 def test_what_the_management_does_not_tell_proves_nothing(told: Told) -> None:
     with pytest.raises(ManagementError):
         describe_nodes(told)

@@ -8,20 +8,10 @@ from support.rows import each_row
 from dlq.connectors.rabbitmq.routes import topic_matches
 
 MATCHES = [
-    ("", "", True),
-    ("", "a", False),
-    ("a", "", False),
-    ("#", "", True),
-    ("#.#", "a.b", True),
-    ("#.#.b", "a.b", True),
-    ("*", "a", True),
-    ("*", "a.b", False),
-    ("a.#", "a", True),
-    ("#.b.#", "a.b.c", True),
-    ("#.b.#.b", "a.b.c", False),
-    ("*.#.*", "a", False),
-    ("*.#.*", "a.b", True),
-]
+    ("", "", True), ("", "a", False), ("a", "", False), ("#", "", True), ("#.#", "a.b", True),
+    ("#.#.b", "a.b", True), ("*", "a", True), ("*", "a.b", False), ("a.#", "a", True),
+    ("#.b.#", "a.b.c", True), ("#.b.#.b", "a.b.c", False), ("*.#.*", "a", False), ("*.#.*", "a.b", True),
+]  # fmt: skip
 
 
 @each_row(("pattern", "key", "does"), MATCHES)

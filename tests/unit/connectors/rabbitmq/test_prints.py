@@ -33,23 +33,20 @@ def test_answers_one_after_another_are_read_with_the_lines_where_they_begin() ->
     assert [line for line, _ in found.letters][:2] == [1, 4]
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"payload_bytes": 400}, "not whole: 2 bytes of 400"),
-        ({"payload_bytes": None}, "no payload_bytes"),
-        ({"payload_bytes": True}, "no payload_bytes"),
-        ({"payload_bytes": 10**400}, "not whole"),
-        ({"payload_encoding": None}, "it has no payload_encoding"),
-        ({"payload_encoding": "hex"}, "unknown payload_encoding 'hex'"),
-        ({"payload_encoding": "base64"}, "no base64"),
-        ({"payload": "\ud800"}, "no string"),
-        ({"payload": 7}, "payload must be text"),
-        ({"properties": "p"}, "properties must be an object"),
-        ({"properties": {"headers": "h"}}, "headers must be an object"),
-        ({"exchange": None}, "it has no exchange"),
-    ],
-)
+@pytest.mark.parametrize(("values", "reason"), [
+    ({"payload_bytes": 400}, "not whole: 2 bytes of 400"),
+    ({"payload_bytes": None}, "no payload_bytes"),
+    ({"payload_bytes": True}, "no payload_bytes"),
+    ({"payload_bytes": 10**400}, "not whole"),
+    ({"payload_encoding": None}, "it has no payload_encoding"),
+    ({"payload_encoding": "hex"}, "unknown payload_encoding 'hex'"),
+    ({"payload_encoding": "base64"}, "no base64"),
+    ({"payload": "\ud800"}, "no string"),
+    ({"payload": 7}, "payload must be text"),
+    ({"properties": "p"}, "properties must be an object"),
+    ({"properties": {"headers": "h"}}, "headers must be an object"),
+    ({"exchange": None}, "it has no exchange"),
+])  # fmt: skip
 def test_what_is_cut_or_no_message_is_said_and_the_rest_is_read(values: dict[str, Any], reason: str) -> None:
     found = management(json.dumps([got(**values), got()]))
     assert len(found.letters) == 1

@@ -13,26 +13,23 @@ CLASSIC: dict[str, Any] = {"kind": "classic", "policies_known": True}
 FULL: dict[str, Any] = {"arguments": {"x-max-length": 100}, "counted": 90}
 
 
-@pytest.mark.parametrize(
-    ("known", "mode", "why"),
-    [
-        (CLASSIC, "copy", None),
-        (CLASSIC, "drain", None),
-        ({**CLASSIC, "flags": {"auto_delete": True}}, "drain", "it is auto-delete"),
-        ({**CLASSIC, "flags": {"auto_delete": True}}, "copy", "it is auto-delete"),
-        ({**CLASSIC, **FULL}, "copy", "it is nearly full"),
-        ({**CLASSIC, **FULL}, "drain", None),
-        ({**QUORUM, "delivery_limit": 20}, "copy", "removes a letter after 20"),
-        ({**QUORUM, "delivery_limit": 20}, "drain", None),
-        ({**QUORUM, "delivery_limit": 2}, "drain", None),
-        ({**QUORUM, "delivery_limit": 1}, "drain", "its delivery limit of 1 leaves no room"),
-        ({**QUORUM, "delivery_limit": 0}, "drain", "its delivery limit of 0 leaves no room"),
-        (QUORUM, "copy", None),
-        ({"kind": "quorum"}, "copy", "may have a delivery limit by policy"),
-        ({}, "copy", "the queue's type is not known"),
-        ({}, "drain", "whether it is auto-delete is not known"),
-    ],
-)
+@pytest.mark.parametrize(("known", "mode", "why"), [
+    (CLASSIC, "copy", None),
+    (CLASSIC, "drain", None),
+    ({**CLASSIC, "flags": {"auto_delete": True}}, "drain", "it is auto-delete"),
+    ({**CLASSIC, "flags": {"auto_delete": True}}, "copy", "it is auto-delete"),
+    ({**CLASSIC, **FULL}, "copy", "it is nearly full"),
+    ({**CLASSIC, **FULL}, "drain", None),
+    ({**QUORUM, "delivery_limit": 20}, "copy", "removes a letter after 20"),
+    ({**QUORUM, "delivery_limit": 20}, "drain", None),
+    ({**QUORUM, "delivery_limit": 2}, "drain", None),
+    ({**QUORUM, "delivery_limit": 1}, "drain", "its delivery limit of 1 leaves no room"),
+    ({**QUORUM, "delivery_limit": 0}, "drain", "its delivery limit of 0 leaves no room"),
+    (QUORUM, "copy", None),
+    ({"kind": "quorum"}, "copy", "may have a delivery limit by policy"),
+    ({}, "copy", "the queue's type is not known"),
+    ({}, "drain", "whether it is auto-delete is not known"),
+])  # fmt: skip
 def test_a_pull_that_would_harm_is_refused_and_says_why(
     known: dict[str, Any], mode: Mode, why: str | None
 ) -> None:

@@ -134,14 +134,11 @@ def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
     assert "with ours" in (preview(Outgoing(0, record, ORDERS, PROVENANCE)).problem or "")
 
 
-@pytest.mark.parametrize(
-    ("record", "target", "text"),
-    [
-        (letter()._replace(body_size=17 * 2**20), ORDERS, "16 MiB"),
-        (letter({"x-delay": 5}), Target("exchange", "late", "k"), "x-delay"),
-        (letter(reply_to="answers"), ORDERS, "reply_to"),
-    ],
-)
+@pytest.mark.parametrize(("record", "target", "text"), [
+    (letter()._replace(body_size=17 * 2**20), ORDERS, "16 MiB"),
+    (letter({"x-delay": 5}), Target("exchange", "late", "k"), "x-delay"),
+    (letter(reply_to="answers"), ORDERS, "reply_to"),
+])  # fmt: skip
 def test_what_may_surprise_is_warned_of(record: Record, target: Target, text: str) -> None:
     assert [
         warning for warning in preview(Outgoing(0, record, target, PROVENANCE)).warnings if text in warning
@@ -154,36 +151,26 @@ def test_an_ordinary_letter_has_no_warnings_and_no_problem() -> None:
 
 
 DIED = letter()._replace(
-    origin_kind="queue",
-    origin="orders",
-    origin_exchange="shop",
-    origin_routing_key="order.created",
+    origin_kind="queue", origin="orders", origin_exchange="shop", origin_routing_key="order.created",
     routing_key="dead",
-)
+)  # fmt: skip
 UNROUTABLE = letter()._replace(
     origin_kind="exchange", origin="shop", exchange="shop", routing_key="no.such.key"
 )
 
 
-@each_row(
-    ("record", "to", "target"),
-    [
-        (DIED, "origin", Target("queue", "orders")),
-        (DIED, "queue:other", Target("queue", "other")),
-        (DIED, "exchange:shop/a/b", Target("exchange", "shop", "a/b")),
-        (DIED, "exchange:shop/", Target("exchange", "shop", "")),
-        (DIED, "exchange:shop", Target("exchange", "shop", "order.created")),
-        (UNROUTABLE, "origin", Target("exchange", "shop", "no.such.key")),
-        (
-            UNROUTABLE._replace(origin_exchange="", origin_routing_key="k"),
-            "origin",
-            Target("exchange", "", "k"),
-        ),
-        (letter(), "origin", None),
-        (letter(), "exchange:shop", None),
-        (letter()._replace(origin_kind="group", origin="g"), "origin", None),
-    ],
-)
+@each_row(("record", "to", "target"), [
+    (DIED, "origin", Target("queue", "orders")),
+    (DIED, "queue:other", Target("queue", "other")),
+    (DIED, "exchange:shop/a/b", Target("exchange", "shop", "a/b")),
+    (DIED, "exchange:shop/", Target("exchange", "shop", "")),
+    (DIED, "exchange:shop", Target("exchange", "shop", "order.created")),
+    (UNROUTABLE, "origin", Target("exchange", "shop", "no.such.key")),
+    (UNROUTABLE._replace(origin_exchange="", origin_routing_key="k"), "origin", Target("exchange", "", "k")),
+    (letter(), "origin", None),
+    (letter(), "exchange:shop", None),
+    (letter()._replace(origin_kind="group", origin="g"), "origin", None),
+])  # fmt: skip
 def test_targets(record: Record, to: str, target: Target | None) -> None:
     assert target_of(record, to) == target
 

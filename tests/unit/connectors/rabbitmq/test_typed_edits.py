@@ -105,15 +105,12 @@ def test_types_of_json_go_out_as_types_of_amqp() -> None:
     assert (record.deaths[0].queue, record.headers["a"], record.headers["d"]) == ("orders", "true", "null")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"headers": {"a": 2**70, "b": "x"}},
-        {"headers": {"a" * 300: 1}},
-        {"headers": {"a": 1}, "properties": {"no such": "property"}},
-        {"headers": {"a": 1}, "properties": {"priority": "high"}},
-    ],
-)
+@pytest.mark.parametrize("fields", [
+    {"headers": {"a": 2**70, "b": "x"}},
+    {"headers": {"a" * 300: 1}},
+    {"headers": {"a": 1}, "properties": {"no such": "property"}},
+    {"headers": {"a": 1}, "properties": {"priority": "high"}},
+])  # fmt: skip
 def test_what_amqp_cannot_say_is_evidence_all_the_same(fields: dict[str, Any]) -> None:
     record = foreign(**fields)
     assert record.raw_properties is None

@@ -36,16 +36,13 @@ def test_every_shape_of_a_death_history_is_read(shape: object) -> None:
     assert deaths(shape) == (WHOLE,)
 
 
-@pytest.mark.parametrize(
-    ("entry", "death"),
-    [
-        ({"reason": "expired"}, Death("expired")),
-        ({"reason": None, "queue": 5}, Death(None, "5")),
-        ({"reason": "expired", "count": True, "time": "soon", "routing-keys": 7}, Death("expired")),
-        ({"reason": "expired", "count": 10**30, "time": -1}, Death("expired")),
-        ({"reason": "expired", "time": 1_762_053_129_000}, Death("expired", time=AT)),
-    ],
-)
+@pytest.mark.parametrize(("entry", "death"), [
+    ({"reason": "expired"}, Death("expired")),
+    ({"reason": None, "queue": 5}, Death(None, "5")),
+    ({"reason": "expired", "count": True, "time": "soon", "routing-keys": 7}, Death("expired")),
+    ({"reason": "expired", "count": 10**30, "time": -1}, Death("expired")),
+    ({"reason": "expired", "time": 1_762_053_129_000}, Death("expired", time=AT)),
+])  # fmt: skip
 def test_missing_and_odd_parts_are_left_open(entry: object, death: Death) -> None:
     assert deaths([entry]) == (death,)
 

@@ -6,11 +6,8 @@ from dlq.connectors.rocketmq.inspection import gathered_ms, late_outcomes, unrea
 
 HALVES = [
     # in RocksDB, in the usual topics too, whether they are unread
-    (False, True, False),
-    (False, False, False),
-    (True, True, False),
-    (True, False, True),
-]
+    (False, True, False), (False, False, False), (True, True, False), (True, False, True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("in_rocksdb", "usual_too", "is_unread"), HALVES)
@@ -26,13 +23,10 @@ def test_a_broker_without_an_index_is_told(index: bool | None, is_told: bool) ->
     assert bool(without_index({"broker-a": {"index": index}})) == is_told
 
 
-@pytest.mark.parametrize(
-    ("version", "interval", "gathered", "is_late"),
-    [
-        ("4.9.7", None, 0, False), ("5.0.0", 3_600_000, 0, False), ("5.1.0", None, 3_000, False),
-        ("5.5.0", 100, 100, False), ("5.5.0", 30_000, 30_000, False), ("5.5.0", 3_600_000, 3_600_000, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("version", "interval", "gathered", "is_late"), [
+    ("4.9.7", None, 0, False), ("5.0.0", 3_600_000, 0, False), ("5.1.0", None, 3_000, False),
+    ("5.5.0", 100, 100, False), ("5.5.0", 30_000, 30_000, False), ("5.5.0", 3_600_000, 3_600_000, True),
+])  # fmt: skip
 def test_outcomes_that_come_later_than_they_are_waited_for_are_told(
     version: str, interval: int | None, gathered: int, is_late: bool
 ) -> None:

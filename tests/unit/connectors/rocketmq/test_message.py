@@ -113,13 +113,10 @@ def test_a_damaged_batch_is_a_protocol_error_not_a_loop(body: bytes) -> None:
 BIG = b"compress me " * 1000
 
 
-@pytest.mark.parametrize(
-    ("sys_flag", "stored"),
-    [
-        (0, BIG), (0x1, zlib.compress(BIG)), (0x301, zlib.compress(BIG)), (0x101, lz4.frame.compress(BIG)),
-        (0x201, zstandard.compress(BIG)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sys_flag", "stored"), [
+    (0, BIG), (0x1, zlib.compress(BIG)), (0x301, zlib.compress(BIG)), (0x101, lz4.frame.compress(BIG)),
+    (0x201, zstandard.compress(BIG)),
+])  # fmt: skip
 def test_every_compression_is_undone(sys_flag: int, stored: bytes) -> None:
     assert plain_body(stored, sys_flag) == BIG
     if sys_flag:

@@ -57,25 +57,22 @@ def test_a_print_of_old_clients_tells_only_how_long_the_body_is() -> None:
     assert [line for line, _ in found.unread] == [1, 3]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (REAL[:200], "cut"),
-        (REAL[:500], "no end"),
-        (REAL[:-30], "no end"),
-        (printed("{A=1, B=2}", "[1, 2, ...]"), "no end"),
-        (printed("{A=1, B=2}", "[128]"), "no array of bytes"),
-        (printed("{A=1, B=2}", "[1,, 2]"), "no array of bytes"),
-        (printed("{A=1, B=2}", "[" + "9" * 5000 + "]"), "no array of bytes"),
-        (printed("{A=1, A=2}"), "twice"),
-        (printed("{A={x=1, y=2}, B=3}"), "within a bracket"),
-        (printed("{A=one, two three=3}"), "two meanings at 'two three=3'"),
-        (printed("{A=1,\n B=2}"), "wrapped"),
-        (printed("{no equals}"), "two meanings"),
-        (printed("{A=x}, body=[1], transactionId='null'}], B=2}"), "two ends"),
-        (printed("{A=1, B=2"), "cut"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    (REAL[:200], "cut"),
+    (REAL[:500], "no end"),
+    (REAL[:-30], "no end"),
+    (printed("{A=1, B=2}", "[1, 2, ...]"), "no end"),
+    (printed("{A=1, B=2}", "[128]"), "no array of bytes"),
+    (printed("{A=1, B=2}", "[1,, 2]"), "no array of bytes"),
+    (printed("{A=1, B=2}", "[" + "9" * 5000 + "]"), "no array of bytes"),
+    (printed("{A=1, A=2}"), "twice"),
+    (printed("{A={x=1, y=2}, B=3}"), "within a bracket"),
+    (printed("{A=one, two three=3}"), "two meanings at 'two three=3'"),
+    (printed("{A=1,\n B=2}"), "wrapped"),
+    (printed("{no equals}"), "two meanings"),
+    (printed("{A=x}, body=[1], transactionId='null'}], B=2}"), "two ends"),
+    (printed("{A=1, B=2"), "cut"),
+])  # fmt: skip
 def test_what_is_cut_or_ambiguous_is_said_and_not_guessed(text: str, reason: str) -> None:
     assert reason in why(messages(text))
 

@@ -48,12 +48,10 @@ SAMPLES = {
     "json": (json_answer(extFields={"offset": "5"}), Frame(0, 7, True, 407, "", {"offset": "5"}, b"")),
     "json with a body": (json_answer(body=b"\0\xff"), Frame(0, 7, True, 407, "", {}, b"\0\xff")),
     "null fields": (json_answer(extFields=None, remark=None), Frame(0, 7, True, 407, "", {}, b"")),
-    "binary": (
-        binary_answer("FOUND é", {"minOffset": "0", "k": ""}, b"body"),
-        Frame(19, 8, True, 513, "FOUND é", {"minOffset": "0", "k": ""}, b"body"),
-    ),
+    "binary": (binary_answer("FOUND é", {"minOffset": "0", "k": ""}, b"body"),
+     Frame(19, 8, True, 513, "FOUND é", {"minOffset": "0", "k": ""}, b"body")),
     "binary without fields": (binary_answer("", {}), Frame(19, 8, True, 513, "", {}, b"")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "expected"), SAMPLES.values(), ids=SAMPLES.keys())
@@ -82,22 +80,19 @@ def test_the_signature_covers_the_sorted_values_and_the_body() -> None:
     assert sign_fields({"a": "1"}, b"", None) == {"a": "1"}
 
 
-@each_row(
-    "data",
-    [
-        struct.pack(">i", 3) + b"abc",
-        struct.pack(">i", 2**30),
-        struct.pack(">iI", 8, 100) + b"abcd",
-        answer(b"{}"),
-        answer(b"[1]"),
-        answer(b"{", kind=0),
-        answer(b"\0" * 5, kind=1),
-        answer(b"{}", kind=2),
-        answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 99), kind=1),
-        answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 0) + struct.pack(">i", 99), kind=1),
-        answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 0) + struct.pack(">ih", 4, 99) + b"ab", kind=1),
-    ],
-)
+@each_row("data", [
+    struct.pack(">i", 3) + b"abc",
+    struct.pack(">i", 2**30),
+    struct.pack(">iI", 8, 100) + b"abcd",
+    answer(b"{}"),
+    answer(b"[1]"),
+    answer(b"{", kind=0),
+    answer(b"\0" * 5, kind=1),
+    answer(b"{}", kind=2),
+    answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 99), kind=1),
+    answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 0) + struct.pack(">i", 99), kind=1),
+    answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 0) + struct.pack(">ih", 4, 99) + b"ab", kind=1),
+])  # fmt: skip
 def test_damaged_frames_are_protocol_errors(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         list(FrameReader().feed(data))
