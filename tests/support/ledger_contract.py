@@ -208,7 +208,6 @@ class LedgerContract:
         assert dismissals.dismiss(ledger, ["record1", "record2"], "stale", clock) == 2
         assert dismissals.dismiss(ledger, ["record1"], "again", clock) == 0
         assert dismissals.find_dismissed(ledger, ["record1", "record3"]) == {"record1"}
-
         rows = [
             dict(zip(REPLAYS.names, row, strict=True)) for c in ledger.rows() for row in zip(*c, strict=True)
         ]
@@ -217,14 +216,12 @@ class LedgerContract:
             ("record2", "dismissed"),
         }
         assert all(str(row["detail"]).startswith("stale (") and "@" in str(row["detail"]) for row in rows)
-
         assert dismissals.undo(ledger, ["record1", "record3"]) == 1
         assert dismissals.find_dismissed(ledger, ["record1", "record2"]) == {"record2"}
         assert len([row for chunk in ledger.rows() for row in zip(*chunk, strict=True)]) == 1
 
     def test_taking_back_leaves_replays_alone(self, ledger: Ledger) -> None:
         ledger.claim("plan", letters(1))
-
         assert ledger.forget(["key1"]) == 0
         assert ledger.states(["key1"]) == {"key1": "sending"}
 

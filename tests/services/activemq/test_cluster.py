@@ -116,7 +116,6 @@ def test_a_letter_that_crossed_a_bridge_names_its_origin_and_goes_back_to_where_
     assert {r.headers["tenant"] for r in letters} == {"42"}
     assert {r.broker_node for r in letters} == {f"127.0.0.1:{far.broker.stomp}"}
     assert all(r.properties["broker path"].startswith("ID:") for r in letters), "the broker it came from"
-
     target = far.connector.target_of(letters[0], "origin")
     assert target == Target("queue", "orders")
     assert {s.outcome for s in published(far, "plan", outgoing(letters, target))} == {"confirmed"}

@@ -112,14 +112,12 @@ def test_a_property_that_nests_deeper_than_is_shown_is_drained_and_sent_again_as
     nested = plain._replace(properties={**plain.properties, "value of deep": value})
     [letter] = outgoing([nested], Target("queue", stomp.queue))
     assert [sent.outcome for sent in published(here, "first", [letter])] == ["confirmed"]
-
     [looked] = stomp.pull("copy")[0]
     [taken] = here.drain()
     assert here.drain() == []
     assert (taken.record_id, taken.headers["deep"]) == (looked.record_id, looked.headers["deep"])
     assert taken.headers["deep"] == "[true, {k=" * levels + "7" + "}]" * levels
     assert taken.properties["value of deep"] == value
-
     [again] = outgoing([taken], Target("queue", back))
     assert here.connector.preview(again).problem is None
     assert [sent.outcome for sent in published(here, "second", [again])] == ["confirmed"]

@@ -224,6 +224,5 @@ def test_dead_letter_queues_are_discovered(stomp: Place) -> None:
     connector = ActiveMQConnector(replace(stomp.settings, jolokia_url=stomp.broker.jolokia))
     found = {place.name: place for place in connector.discover()}
     connector.close()
-
     assert (found[dead].depth, found[dead].source) == (1, {"queue": dead})
     assert alive not in found

@@ -30,7 +30,6 @@ def test_topics_are_discovered_by_their_name_and_by_what_they_take(kafka: KafkaP
     kafka.driver.create_topic(f"dlq.{kafka.number}", errors_deadletterqueue_group_enable="true")
     kafka.driver.send(kafka.dead, b"letter")
     found = {place.name: place for place in kafka.connector.discover()}
-
     assert (found[kafka.dead].depth, found[kafka.dead].source) == (1, {"topic": kafka.dead})
     assert found[f"dlq.{kafka.number}"].because == "it takes dead letters of share groups"
     assert kafka.topic not in found

@@ -57,7 +57,6 @@ def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
     outcomes = Counter(answer.outcome for answer in answers)
     assert outcomes.keys() == {"confirmed", "in_doubt"}
     assert outcomes["in_doubt"] <= 50
-
     found = failing.connector.find(Search(plan, letters, since, before)).shown
     absent = {"not_sent", "unknown"} if stopped is frozen else {"unknown"}  # it may have lost its end
     assert set(found.values()) <= {"sent", *absent}
@@ -89,7 +88,6 @@ def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(
     node.start()
     driver.send(topic, b"new")
     seen = failing.read(first.checkpoint)
-
     assert [record.body for record in seen.records] == [b"0", b"1", b"new"]
     assert [record.record_id for record in seen.records[:2]] == [r.record_id for r in first.records[:2]]
     assert [gap[:3] for gap in seen.gaps] == [(f"{topic}-0", 4, None)]  # nobody knows what came after
@@ -97,7 +95,6 @@ def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(
     assert any("its end was cut off" in note for note in seen.notes)
     later = failing.read({**first.checkpoint, **seen.checkpoint})
     assert (later.records, later.gaps, later.complete) == ([], [], True)
-
     monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
     found = failing.connector.find(Search(plan, [outgoing(0, topic, plan)], since, before))
     assert found.shown == {0: "unknown"}
@@ -124,7 +121,6 @@ def test_a_log_that_lost_its_end_and_has_grown_as_far_again_is_read_anew(failing
         driver.send(topic, body)
     reached = {**first.checkpoint, **whole.checkpoint}
     seen = failing.read(reached)
-
     assert [record.body for record in seen.records] == [b"0", b"a", b"b", b"c"]
     assert [gap[:3] for gap in seen.gaps] == [(f"{topic}-0", 3, None)]
     assert not seen.complete

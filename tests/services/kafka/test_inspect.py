@@ -30,7 +30,6 @@ def test_settings_that_lose_letters_are_named(
     kafka.driver.send(kafka.dead, b"letter", key=b"k")
     inspection = kafka.connector.inspect(kafka.request().source)
     of_topic = [warning for warning in inspection.warnings if warning.startswith(kafka.dead)]
-
     assert inspection.depth == 1
     assert len(of_topic) == len(warned)
     assert all(any(text in warning for warning in of_topic) for text in warned)

@@ -46,12 +46,10 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_others_are_pulled(half_cl
     [found] = doctor["sources"]
     assert found["depth"] == 1
     assert "shut-dlt: the user lacks the right to read it" in found["leaves_out"]["drain"]
-
     pulled, said = dlq(half_closed, "pull", code=3)
     [source] = pulled["sources"]
     assert (source["captured"], source["left"]) == (1, 0)
     assert "shut-dlt: " in said
-
     again, said = dlq(half_closed, "run", "nightly", code=3)
     assert (again["sources"][0]["captured"], "error" in again["sources"][0]) == (0, False)
 

@@ -45,7 +45,6 @@ def test_null_and_empty_values_keys_and_headers_are_told_apart(kafka: KafkaPlace
         kafka.dead, [(None, None, ()), (b"", b"", ()), (b"v", b"\xff", ODD), (None, b"k", ())], timestamp=1
     )
     records = kafka.read().records
-
     assert [(record.body, raw(record).is_null) for record in records] == [
         (b"", True), (b"", False), (b"v", False), (b"", True)
     ]  # fmt: skip
@@ -85,7 +84,6 @@ def test_aborted_letters_never_died_and_an_open_transaction_holds_back_what_it_h
     producer.flush()
     driver.send(kafka.dead, b"behind")
     seen = kafka.read()
-
     assert [record.body for record in seen.records] == [b"commit_transaction", b"plain"]
     assert seen.snapshot == 2, "control records and aborted ones are no letters"
     assert not seen.complete
@@ -105,7 +103,6 @@ def test_what_retention_took_is_a_gap_only_where_it_was_never_read(kafka: KafkaP
     assert [record.body for record in first.records] == [b"0", b"1"]
     kafka.driver.delete_records(kafka.dead, before=2)
     assert kafka.read(first.checkpoint).gaps == []
-
     kafka.driver.delete_records(kafka.dead, before=4)
     seen = kafka.read(first.checkpoint)
     assert [record.body for record in seen.records] == [b"4", b"5"]
@@ -120,7 +117,6 @@ def test_a_topic_that_was_made_again_is_read_anew_and_that_is_said(kafka: KafkaP
     kafka.driver.create_topic(kafka.dead)
     kafka.driver.send(kafka.dead, b"new")
     seen = kafka.read(first.checkpoint)
-
     assert [record.body for record in seen.records] == [b"new"]
     assert not seen.complete
     assert any("another topic id" in note and "0 at 2" in note for note in seen.notes)
@@ -197,7 +193,6 @@ def test_a_share_groups_dead_letter_is_kept_with_the_record_that_it_points_to(
     kafka.driver.send_all(kafka.topic, sent, timestamp=1_600_000_000_000)
     shared.reject(2)
     body, tombstone = kafka.read(topic=shared.dead).records
-
     assert (body.body, body.origin, body.origin_group) == (b"body", kafka.topic, shared.group)
     assert (body.message_id, body.properties["pointer"]) == (f"{kafka.topic}-0@0", "resolved")
     assert raw(body).key == (b"k" if copies else None), "the pointer"
@@ -219,11 +214,9 @@ def test_a_pointer_whose_record_is_gone_or_not_proven_is_said_so(kafka: KafkaPla
     assert (gone.flags or 0) & UNRESOLVED
     assert gone.properties["pointer"].startswith("gone: ")
     assert there.body == b"1"
-
     kafka.driver.delete_topic(kafka.topic)
     gone, _ = kafka.read(topic=shared.dead).records
     assert gone.properties["pointer"] == "gone: its topic does not exist here"
-
     kafka.driver.create_topic(kafka.topic)
     kafka.driver.send_all(kafka.topic, [(b"somebody else", None, ())] * 2)
     strangers = kafka.read(topic=shared.dead).records
@@ -262,7 +255,6 @@ def test_an_older_record_in_a_topic_that_was_made_again_is_not_taken_for_the_ori
     kafka.driver.send(kafka.topic, b"somebody else", timestamp=1)
     resume = {key: at for key, at in first.checkpoint.items() if key.startswith("#seen")}
     [record] = kafka.read(resume, topic=shared.dead).records
-
     assert record.properties["pointer"] == "not proven: its topic was deleted and made again"
     assert record.body == b""
 

@@ -166,7 +166,6 @@ def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: P
     assert (pulled["captured"], pulled["left"], pulled["acknowledged"]) == (2, 0, 2)
     [again] = dlq(tmp_path, "pull")["sources"]
     assert (again["captured"], again["recaptured"]) == (0, 0)
-
     plan = dlq(tmp_path, "replay", "plan", "--any-advice")
     assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
     assert any(f"--to topic:{retry} reaches the failed one alone" in warning for warning in plan["warnings"])

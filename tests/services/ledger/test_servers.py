@@ -158,7 +158,6 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     time.sleep(LEASE)
     west = hosts_word("west", store, ledger_server, plan, queue)
     subprocess.run(west, input=b"\n", check=True, timeout=PATIENCE)
-
     wanted = {one.key for one in planfile.letters(store, plan)}
     arrived = queue.arrived()
     with opened(config.ledger, store) as book:

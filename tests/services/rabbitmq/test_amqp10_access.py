@@ -98,7 +98,6 @@ def test_what_is_refused_in_mid_pull_is_said_and_nothing_is_lost(
     rabbit.wait_for(queue, 4)
     configuration = configured(tmp_path, broker_of(rabbit, user), queue)
     command = ["-c", str(configuration), "-o", "json", "pull", "--mode", "drain"]
-
     with monkeypatch.context() as patch:
         when_a_pull_turns_to_amqp_1_0(patch, lambda: changed(rabbit, user))
         assert run(command) == ExitCode.BROKER
@@ -110,7 +109,6 @@ def test_what_is_refused_in_mid_pull_is_said_and_nothing_is_lost(
     assert "check the user, the password and its rights" in line
     assert PASSWORD not in err
     rabbit.wait_for(queue, 3)
-
     set_password(rabbit, user, PASSWORD)
     set_rights(rabbit, user, ".*")
     assert run(command) == ExitCode.DONE

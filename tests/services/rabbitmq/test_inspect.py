@@ -150,7 +150,6 @@ def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbi
     channel.queue_bind("bound", "dead")
     rabbit.wait_for_statistics("bills")
     found = {place.name: place for place in RabbitConnector(rabbit.broker()).discover()}
-
     assert {name: place.because for name, place in found.items()} == {
         "bound": "dead letters of bills go there",
         "collected": "dead letters of orders go there",
@@ -176,7 +175,6 @@ def test_what_waits_and_what_is_worked_on_is_no_dead_letter_queue(rabbit: Rabbit
     channel.queue_bind("billing", "nsb.v2.delay-delivery", "#.billing")
     connector = RabbitConnector(rabbit.broker())
     found = {place.name: (place.source, place.kind) for place in connector.discover()}
-
     assert found == {"*.dlq": ({"queue": "[*].dlq"}, "classic"), "kept": ({"queue": "kept"}, "stream")}
     rabbit.publish("orders", [b"one"])
     rabbit.wait_for_statistics("orders")

@@ -399,7 +399,6 @@ def test_a_message_that_was_sent_goes_once_whichever_of_its_letters_died_first(
         f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{broker.password_env}"\n'
         f'[sources.orders]\nbroker = "shop"\nqueue = "{dead}"\nmode = "drain"\n'
     )
-
     dlq = partial(wire_builders.dlq, tmp_path)
 
     def planned(died_at: datetime) -> Any:

@@ -29,7 +29,6 @@ def test_it_loads_nothing_logs_nothing_and_runs_nothing_of_strangers(
     browser.requests.clear()
     browser.open(url, width, prefers_color_scheme=scheme)
     browser.run("document.querySelector('#list tbody button').click()")
-
     assert browser.run("window.pwned") is None
     assert browser.problems == []
     assert set(browser.requests) == {url}
@@ -38,7 +37,6 @@ def test_it_loads_nothing_logs_nothing_and_runs_nothing_of_strangers(
 def test_attacks_are_there_to_be_read(page: Page) -> None:
     page.run("document.querySelector('#list tbody button').click()")
     text = page.run("document.body.textContent")
-
     for attack in ATTACKS[:-1]:
         assert attack in text
     assert "\\x1b[2J\\u202e<!--" in text
@@ -60,7 +58,6 @@ def test_the_policy_refuses_scripts_styles_and_connections_that_someone_might_ge
             return tried;
         })()"""
     )
-
     assert refused == ["html", "eval", "fetch", "script"]
     assert page.run("window.pwned") is None
 
@@ -68,7 +65,6 @@ def test_the_policy_refuses_scripts_styles_and_connections_that_someone_might_ge
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_axe_finds_no_violation(browser: Page, url: str, axe: str, width: int, scheme: str) -> None:
     browser.open(url, width, prefers_color_scheme=scheme)
-
     assert find_violations(browser, axe) == []
     browser.run("document.querySelector('#list tbody button').click()")
     assert find_violations(browser, axe) == []
@@ -79,6 +75,5 @@ def test_a_masked_report_holds_no_canary(tmp_path: Path) -> None:
     plain, masked = (
         report.FORMATS["html"](report.make(store, mask=m, with_letters=True)) for m in (None, Mask())
     )
-
     assert CANARY in plain
     assert CANARY not in masked

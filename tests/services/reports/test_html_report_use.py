@@ -26,7 +26,6 @@ def test_the_chart_is_drawn(page: Page) -> None:
             return seen.size;
         })()"""
     )
-
     assert colours > 3
 
 
@@ -36,7 +35,6 @@ def test_incidents_stand_on_a_timeline(page: Page) -> None:
     start, width, whole = (
         page.run(text) for text in (f"{lane}.left - {track}.left", f"{lane}.width", f"{track}.width")
     )
-
     assert (start, whole > 50) == (0, True)  # it began before the first letter
     assert 0 < width < whole / 5  # and lasted 53 of 413 minutes
     assert (
@@ -76,7 +74,6 @@ def test_filters_and_the_open_letter_live_in_the_address(browser: Page, url: str
     assert search_for(browser, "m-17<") == "1 letter"
     browser.run("document.querySelector('#list tbody button').click()")
     fragment = browser.run("location.hash")
-
     browser.open("about:blank")
     browser.open(f"{url}{fragment}")
     assert status(browser) == "1 letter"
@@ -100,7 +97,6 @@ def test_an_incident_says_how_many_of_its_letters_are_in_the_file(browser: Page,
     )  # fmt: skip
     report.write(report.make(store, with_letters=True), "html", str(tmp_path / "report.html"))
     browser.open((tmp_path / "report.html").as_uri())
-
     browser.run("document.querySelector('button.drill[data-filter=incident_id]').click()")
     assert status(browser) == (
         "201 of 260 letters of incident i are in this file; all of them: dlq ls --incident i"
@@ -128,7 +124,6 @@ def test_columns_sort_and_pages_turn(page: Page) -> None:
 def test_a_letter_opens_with_its_story_and_the_keyboard_closes_it(page: Page) -> None:
     page.run("(() => { const b = document.querySelector('#list tbody button'); b.focus(); b.click(); })()")
     text = page.run("document.getElementById('letter').textContent")
-
     assert page.run("document.getElementById('letter').open") is True
     for part in ("rejected in q", ", 2 times", "Boom", "at x", "dlq show 0000"):
         assert part in text
@@ -145,7 +140,6 @@ def test_everything_can_be_reached_by_the_tab_key(page: Page) -> None:
         for kind in ("keyDown", "keyUp"):
             page.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
         reached.add(page.run(f"{focused}.className || {focused}.id || {focused}.tagName"))
-
     assert {"skip", "drill", "drill plain", "search", "sort", "plain", "A"} <= reached
 
 
@@ -153,7 +147,6 @@ def test_paper_gets_the_numbers_and_no_controls(browser: Page, url: str) -> None
     browser.open(url)
     browser.call("Emulation.setEmulatedMedia", media="print")
     shown = "(selector => getComputedStyle(document.querySelector(selector)).display)"
-
     assert [browser.run(f"{shown}('{selector}')") for selector in ("nav", ".filters", ".copy")] == [
         "none"
     ] * 3
@@ -164,7 +157,6 @@ def test_paper_gets_the_numbers_and_no_controls(browser: Page, url: str) -> None
 
 def test_a_phone_need_not_scroll_sideways(browser: Page, url: str) -> None:
     browser.open(url, 390)
-
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     room = (
         "const box = document.getElementById('list').parentElement; return box.clientWidth - box.scrollWidth"
@@ -182,7 +174,6 @@ def test_a_half_message_is_stored_and_has_not_died(browser: Page, tmp_path: Path
     browser.open((tmp_path / "report.html").as_uri())
     browser.run("document.querySelector('#list tbody button').click()")
     text = browser.run("document.getElementById('letter-content').textContent")
-
     assert "stored" in text
     assert "meant for" in text
     assert "died in" not in text

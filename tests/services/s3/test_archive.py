@@ -235,12 +235,10 @@ def test_every_command_works_on_s3_and_a_cluster_judges_as_one_machine_does(
     assert len(causes) > 3
     assert house.analyze("--master", cluster.master)["causes"] == causes
     assert house.verdicts() == folder.verdicts()
-
     assert house("run", "nightly")["reports"] == [f"{house.folder}/report.json"]
     assert "dlq_last_success" in (house.folder / "dlq.prom").read_text()
     shown = house("ls", "--where", "source = 'orders'")
     assert house("show", shown[0]["record_id"])["record_id"] == shown[0]["record_id"]
-
     plan = house("replay", "plan", "--any-advice", "--where", "source = 'orders'", "--apply", "--yes")
     assert (plan["sent"], house.broker.depth("orders")) == (len(ORDERS), len(ORDERS))
     assert house("replay", "apply", plan["plan"])["sent"] == 0
@@ -248,7 +246,6 @@ def test_every_command_works_on_s3_and_a_cluster_judges_as_one_machine_does(
         {"n": len(ORDERS)}
     ]
     assert {row["replay_state"] for row in house("ls", "--where", "source = 'orders'")} == {"confirmed"}
-
     assert house("retain", "--apply", "--compact")["removed"] == len(ORDERS)
     assert house("verify")["balanced"] is True
     assert len(house("ls")) == len(OTHERS)

@@ -28,7 +28,6 @@ def test_a_login_is_that_of_the_standards_example() -> None:
     assert said == (
         f"c=biws,r={nonce}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
-
     assert scram_signature("sha256", "pencil", f"n=user,r={nonce}", told) == (
         "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     )
