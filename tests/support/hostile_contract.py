@@ -4,7 +4,9 @@ A test class inherits `HostileContract` and gives a `meeting` fixture: a broker 
 until a moment, and what of us leads there.
 """
 
+import errno
 import socket
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -68,6 +70,29 @@ PATIENT = ("no end", "more than asked", "a hang-up")
 
 class HostileContract:
     """What every driver guarantees."""
+
+    def test_a_connection_that_the_kernel_gave_up_has_timed_out(
+        self, meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its peer has acknowledged nothing for too long: that is no connection that was closed."""
+        is_given_up, receive = threading.Event(), socket.socket.recv
+
+        def give_up(peer: socket.socket) -> None:
+            is_given_up.set()
+            peer.sendall(b"\n")  # no frame of any protocol, and no end of one
+            listen(peer)
+
+        def hear(ours: socket.socket, *how: int) -> bytes:
+            if is_given_up.is_set() and threading.current_thread() is threading.main_thread():
+                raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+            return receive(ours, *how)
+
+        monkeypatch.setattr(socket.socket, "recv", hear)
+        with (
+            Server(meeting.broker(give_up)) as server,
+            pytest.raises((BrokerError, LinkLostError), match="timed out"),
+        ):
+            meeting.meet(server.address, UNHURRIED)
 
     def test_who_means_harm_is_left_soon_in_a_line(self, meeting: Meeting) -> None:
         @each_row("harm", [name for name, harm in HARMS.items() if harm(meeting)])

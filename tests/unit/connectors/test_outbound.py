@@ -1,6 +1,5 @@
-"""Connections that go nowhere: who takes little, whom the kernel gave up, who was stopped for too long."""
+"""Connections that go nowhere: who takes little, and who was stopped for too long."""
 
-import errno
 import signal
 import socket
 import subprocess
@@ -23,7 +22,6 @@ from dlq.connectors.activemq.stomp_connection import Link as StompLink
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.session import Login, Session
 from dlq.connectors.links import LinkLostError
-from dlq.connectors.rabbitmq.amqp.link import Link as AmqpLink
 from dlq.connectors.rocketmq.connection import Access
 from dlq.connectors.rocketmq.connection import Link as RocketLink
 from dlq.core.errors import BrokerError, DlqError
@@ -101,43 +99,6 @@ def test_a_slow_line_has_a_second_for_each_16_kib() -> None:
             began = time.monotonic()
             outbound.send_all(sending, bytes(size), 1.0)
             assert time.monotonic() - began < SOON
-
-
-class GivenUp(socket.socket):
-    """Its peer has acknowledged nothing for too long: the error comes once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._errors = [TimeoutError("timed out"), TimeoutError(errno.ETIMEDOUT, "Connection timed out")]
-
-    def recv(self, _most: int, _flags: int = 0) -> bytes:
-        if self._errors:
-            raise self._errors.pop(0)
-        return b""
-
-
-READ: dict[type[Any], Callable[[Any], object]] = {
-    AmqpLink: lambda link: link.receive(0.001),
-    Session: lambda session: session.turn(0.001),
-    StompLink: lambda link: link._read(0.001),
-    OpenWireConnection: lambda connection: connection._read(0.001),
-    RocketLink: lambda link: link._read(0.001),
-}
-
-
-@pytest.mark.parametrize("kind", READ)
-def test_a_connection_that_the_kernel_gave_up_has_timed_out(
-    kind: type[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    link = object.__new__(kind)
-    seconds = dict.fromkeys(("_last_sent", "heartbeat", "_beat_seconds", "_timeout", "timeout"), 1e6)
-    for name, value in {"_socket": GivenUp(), "_inbox": [], **seconds}.items():
-        monkeypatch.setattr(link, name, value, raising=False)
-    monkeypatch.setattr(kind, "_check_silence", lambda _link: None, raising=False)
-    monkeypatch.setattr(kind, "_lost", lambda _link, why: LinkLostError(str(why)), raising=False)
-    assert not READ[kind](link)
-    with pytest.raises(LinkLostError, match="timed out"):
-        READ[kind](link)
 
 
 SECONDS = 4.0
