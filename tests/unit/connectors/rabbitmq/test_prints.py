@@ -1,6 +1,7 @@
 """What RabbitMQ's management answers to a get, and what of it is no letter."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -81,3 +82,11 @@ def test_other_json_and_other_text_are_no_letters() -> None:
     found = management('7\n"x"\nHTTP/1.1 200 OK\n{"broker_kind": "rabbitmq", "queue": "q"}\n')
     assert found.letters == []
     assert [line for line, _ in found.unread] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("text", ['{"a":[' * 20_000, '{"a":\n' * 10_000, "9" * 65_536])
+def test_no_text_runs_away_or_breaks_it(text: str) -> None:
+    start = time.process_time()
+    found = management(text)
+    assert time.process_time() - start < 1.0
+    assert found.letters == []
