@@ -1,10 +1,18 @@
-"""What tests on brokers make alike: a configuration of one source, and what a command says of it."""
+"""What tests on brokers make alike: a configuration of one source, what a command says of it, and a drain in
+which something happens."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from support import preloaded
+
+from dlq.archive.store import LocalStore
+from dlq.capture.attempt import Tally
+from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
+from dlq.connectors.base import Connector
+from dlq.core.settings import Source
 
 
 def configure(folder: Path, broker: str, source: str) -> None:
@@ -23,3 +31,20 @@ def dlq_aloud(folder: Path, *words: str, code: int = 0) -> tuple[Any, str]:
     done = preloaded.run(["-o", "json", *words], folder)
     assert done.returncode == code, (done.stdout, done.stderr[-2000:])
     return json.loads(done.stdout), done.stderr
+
+
+def drain_and_end(
+    connector: Connector, source: Source, folder: Path, end: Callable[[], object]
+) -> PullResult:
+    """A drain, in which `end` is called once some letters are durable."""
+    ended: list[bool] = []
+
+    def end_once(tally: Tally, _total: int | None) -> None:
+        if tally.captured and not ended:
+            ended.append(True)
+            end()
+
+    depth = lambda: proven_depth(connector.gauge(source))  # noqa: E731
+    done = pull(LocalStore(str(folder)), connector, source, PullOptions("drain"), end_once, depth=depth)
+    assert ended
+    return done

@@ -9,10 +9,9 @@ import pytest
 from proton import Message
 from support.brokers.activemq.amqp import connected
 from support.brokers.activemq.fixtures import WAYS, Place, on_all, on_artemis
+from support.wire_builders import drain_and_end
 
-from dlq.archive.store import LocalStore
-from dlq.capture.attempt import Tally
-from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
+from dlq.capture.pull import PullResult
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.core.errors import BrokerError
@@ -45,24 +44,12 @@ def _drain_and(
     place: Place, store: Path, end: Callable[[Place, str], None], pattern: str | None = None
 ) -> PullResult:
     source = Source("letters", place.settings.name, queue=pattern or place.queue)
-    ended: list[str] = []
 
-    def end_once(tally: Tally, _total: int | None) -> None:
-        if tally.captured and not ended:
-            ended.append(place.queue)
-            with suppress(BrokerError):  # the agent may answer late while our window is full
-                end(place, place.queue)
+    def end_it() -> None:
+        with suppress(BrokerError):  # the agent may answer late while our window is full
+            end(place, place.queue)
 
-    done = pull(
-        LocalStore(str(store)),
-        place.connector,
-        source,
-        PullOptions("drain"),
-        progress=end_once,
-        depth=lambda: proven_depth(place.connector.gauge(source)),
-    )
-    assert ended
-    return done
+    return drain_and_end(place.connector, source, store, end_it)
 
 
 @on_all

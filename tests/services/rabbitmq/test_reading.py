@@ -19,10 +19,10 @@ from support.brokers.rabbitmq.fixtures import (
 )
 from support.connector_contract import Place, ReadingContract, drained, first_letters, letters
 from support.waiting import SOON, eventually
+from support.wire_builders import drain_and_end
 
 from dlq.archive.store import LocalStore
-from dlq.capture.attempt import Tally
-from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
+from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
@@ -249,28 +249,6 @@ def _delete_host(rabbit: Rabbit, _queue: str) -> None:
     rabbit.node.api("DELETE", "vhosts", rabbit.vhost)
 
 
-def drain_and_end(rabbit: Rabbit, queue: str, folder: Path, end: Callable[[], None]) -> PullResult:
-    """A drain, in which `end` is called once some letters are durable."""
-    connector, source = RabbitConnector(rabbit.broker()), request(queue).source
-    ended: list[str] = []
-
-    def end_once(tally: Tally, _total: int | None) -> None:
-        if tally.captured and not ended:
-            ended.append(queue)
-            end()
-
-    done = pull(
-        LocalStore(str(folder)),
-        connector,
-        source,
-        PullOptions("drain"),
-        progress=end_once,
-        depth=lambda: proven_depth(connector.gauge(source)),
-    )
-    assert ended
-    return done
-
-
 @on_private_nodes
 @pytest.mark.parametrize(
     ("kind", "end"), [("quorum", _delete), ("classic", _make_again), ("quorum", _delete_host)]
@@ -280,7 +258,9 @@ def test_letters_of_a_queue_that_is_deleted_in_mid_drain_are_gone(
 ) -> None:
     queue = rabbit.queue(kind)
     rabbit.fill(queue, 9_000)
-    done = drain_and_end(rabbit, queue, tmp_path, lambda: end(rabbit, queue))
+    done = drain_and_end(
+        RabbitConnector(rabbit.broker()), request(queue).source, tmp_path, lambda: end(rabbit, queue)
+    )
     rabbit.node.api("PUT", "vhosts", rabbit.vhost)
     assert done.partial
     assert (done.snapshot, done.left, done.gone) == (9_000, 0, 9_000 - done.captured - done.recaptured)
@@ -298,7 +278,7 @@ def test_letters_of_a_queue_that_is_made_again_and_filled_are_not_taken_for_thos
         _make_again(rabbit, queue)
         rabbit.fill(queue, 12_000)
 
-    done = drain_and_end(rabbit, queue, tmp_path, fill_anew)
+    done = drain_and_end(RabbitConnector(rabbit.broker()), request(queue).source, tmp_path, fill_anew)
     assert done.partial
     assert any("letters of a new queue of its name" in note for note in done.notes)
 
@@ -310,7 +290,12 @@ def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
     first, second = sorted(rabbit.queue("classic") for _ in range(2))
     rabbit.fill(first, 9_000)
     rabbit.fill(second, 10)
-    done = drain_and_end(rabbit, "dlq-test-*", tmp_path, lambda: _delete(rabbit, first))
+    done = drain_and_end(
+        RabbitConnector(rabbit.broker()),
+        request("dlq-test-*").source,
+        tmp_path,
+        lambda: _delete(rabbit, first),
+    )
     assert done.partial
     assert (done.snapshot, done.left) == (9_010, 0)
     assert done.gone == 9_010 - done.captured - done.recaptured > 0

@@ -134,16 +134,12 @@ def test_a_process_that_is_stopped_never_goes_on() -> None:
         assert running.wait(PATIENCE) == -signal.SIGKILL, "while it was stopped, not when it went on"
 
 
-def test_a_process_that_runs_lives() -> None:
-    with telling(ARMED + TELLS) as running:
+def test_a_process_that_runs_lives_and_one_that_is_disarmed_may_be_stopped() -> None:
+    """For as long as anybody likes."""
+    with telling(ARMED + TELLS) as running, telling(ARMED + "switch.disarm()" + TELLS) as stopped:
+        stopped.send_signal(signal.SIGSTOP)
         time.sleep(2 * SECONDS)
         assert running.communicate("\n")[0] == "here\n"
-
-
-def test_one_that_is_disarmed_may_be_stopped_for_as_long_as_anybody_likes() -> None:
-    with telling(ARMED + "switch.disarm()" + TELLS) as running:
-        running.send_signal(signal.SIGSTOP)
-        time.sleep(2 * SECONDS)
-        assert running.poll() is None
-        running.send_signal(signal.SIGCONT)
-        assert running.communicate("\n")[0] == "here\n"
+        assert stopped.poll() is None
+        stopped.send_signal(signal.SIGCONT)
+        assert stopped.communicate("\n")[0] == "here\n"
