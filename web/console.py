@@ -89,6 +89,13 @@ class _Turns:
         return self._taken.setdefault(whose, asyncio.Semaphore(at_once))
 
 
+class Undo(NamedTuple):
+    """A form that takes back what was done."""
+
+    action: str
+    fields: Sequence[tuple[str, str]]
+
+
 @dataclass
 class Console:
     """All that lives as long as the server. Nothing here has to survive it."""
@@ -102,6 +109,8 @@ class Console:
     depths: _Depths = field(default_factory=_Depths)
     news: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Session -> what became of what they did last, until it is shown."""
+    undo: dict[str, "Undo"] = field(default_factory=dict)
+    """Session -> what takes it back, shown with the news."""
     looks: dict[tuple[str, ...], float] = field(default_factory=dict)
     """Session, page, letter and reason -> until when that look stands in the audit already."""
     turns: _Turns = field(default_factory=_Turns)
@@ -172,6 +181,7 @@ class Ask:
             "path": self.path,
             "form_token": self.console.sessions.form_token(self.person),
             "news": self.console.news.pop(self.person.session, []),
+            "undo": self.console.undo.pop(self.person.session, None),
             "commands": [command] if isinstance(command, str) else command,
             "acts": [act.format(**self.names) for act in self.acts],
             "barrier": self.barrier,
@@ -184,11 +194,13 @@ class Ask:
         notes = desk.listener
         return [*notes.said, *notes.problems, *notes.warnings] if isinstance(notes, Notes) else []
 
-    def go_on(self, path: str, *news: str, is_changed: bool = True) -> Response:
+    def go_on(self, path: str, *news: str, is_changed: bool = True, undo: Undo | None = None) -> Response:
         """On to a page of ours, which tells the news; mostly after a change of what pages show."""
         told = self.console.news[self.person.session]
         told.extend(news)
         del told[:-_MOST_NEWS]
+        if undo:
+            self.console.undo[self.person.session] = undo
         if is_changed:
             self.console.look.forget()
         return RedirectResponse(quote(path, safe="/?&=%"), 303)

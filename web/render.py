@@ -19,6 +19,7 @@ from dlq.reports import headline
 _SUFFIX = ".html.jinja"
 _STATIC: Mapping[str, tuple[str, str, str]] = {
     "style.css": ("dlq.reports", "report.css", "text/css; charset=utf-8"),
+    "console.css": ("dlq.web", "static/console.css", "text/css; charset=utf-8"),
     "console.js": ("dlq.web", "static/console.js", "text/javascript; charset=utf-8"),
     "htmx.js": ("dlq.web", "static/htmx.min.js", "text/javascript; charset=utf-8"),
 }

@@ -1,9 +1,25 @@
 "use strict";
-// What scripts add to pages that work without them: copying, choosing all, search as you type, and news.
-// What comes from the server is a part of a page that the server has escaped; nothing else becomes markup.
+// What scripts add to pages that work without them: keys, the theme, copying, commands that follow their forms,
+// search as you type, and news. What comes from the server is a part of a page that the server has escaped;
+// nothing else becomes markup.
 (() => {
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const remembered = (name) => { try { return localStorage.getItem(name) ?? ""; } catch { return ""; } };
+  const remember = (name, value) => { try { localStorage.setItem(name, value); } catch { /* not kept */ } };
+
+  // The theme is the system's, or what was chosen here: by when the style of the dark one counts.
+  const SYSTEM = "(prefers-color-scheme: dark)", WHEN = { light: "not all", dark: "all" };
+  const darkness = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).find((rule) => rule.media?.mediaText === SYSTEM);
+  function paint(theme) {
+    darkness.media.mediaText = WHEN[theme] ?? SYSTEM;
+    document.documentElement.style.colorScheme = theme || "light dark";
+    for (const one of $$("[data-theme]")) one.setAttribute("aria-pressed", one.dataset.theme === theme);
+  }
+  paint(remembered("theme"));
+
   async function copy(button) {
-    const code = button.parentElement.querySelector("code");
+    const code = $("code", button.parentElement);
     try {
       await navigator.clipboard.writeText(code.textContent);
       button.firstChild.data = "Copied";
@@ -13,17 +29,96 @@
     }
   }
 
+  // The command below a form does what the form would do as it is filled in.
+  const quote = (text) => /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+  function tell(form) {
+    const words = [form.dataset.command], bare = [];
+    for (const field of form.elements) {
+      const { option, usual } = field.dataset, value = field.value.trim(), ticks = field.type === "checkbox";
+      if (option === "") bare.push(quote(value));
+      else if (ticks ? option && field.checked : option && value && value !== usual) words.push(option, ...(ticks ? [] : [quote(value)]));
+    }
+    if (bare.some((word) => word.startsWith("-"))) bare.unshift("--");
+    $(".follows code", form).textContent = [...words, ...bare].join(" ");
+  }
+
   function prepare(root) {
-    for (const button of root.querySelectorAll("button.copy[hidden]")) {
+    for (const button of $$("button.copy[hidden]", root)) {
       button.hidden = false;
       button.addEventListener("click", () => copy(button));
     }
-    for (const all of root.querySelectorAll("input.all[hidden]")) {
-      all.hidden = false;
-      all.addEventListener("change", () => {
-        for (const one of all.closest("table").querySelectorAll("input[name=id]")) one.checked = all.checked;
-      });
+    for (const told of $$("form[data-command] .follows[hidden]", root)) {
+      const form = told.closest("form");
+      told.hidden = false;
+      form.addEventListener("input", () => tell(form));
+      tell(form);
     }
+    for (const all of $$("input.all[hidden]", root)) all.hidden = false;
+    for (const list of $$("table.rows", root)) rove(list, $("tbody tr", list));
+    count();
+  }
+
+  // Tab goes into a long list once: at the row where one was last. Keys and arrows go from row to row.
+  function rove(list, row) {
+    for (const one of $$("tbody :is(a, input)", list)) one.tabIndex = row?.contains(one) ? 0 : -1;
+  }
+
+  function count() {
+    const told = $("#ticked"), ticked = $$("input[name=id]:checked").length;
+    if (told) told.textContent = ticked ? `${ticked} chosen` : told.dataset.all;
+  }
+
+  function walk(by) {
+    const rows = $$("#main tbody tr").filter((row) => $("th a", row));
+    const at = rows.indexOf(document.activeElement.closest("tr"));
+    $("th a", rows[Math.min(rows.length - 1, Math.max(0, at + by))] ?? document)?.focus();
+  }
+
+  const KEYS = {
+    j: () => walk(1), k: () => walk(-1), ArrowDown: () => walk(1), ArrowUp: () => walk(-1),
+    x: () => $("input[name=id]", document.activeElement.closest("tr") ?? document.createElement("p"))?.click(),
+    a: () => press("a"), p: () => press("p"),
+    "/": () => $("[type=search], [role=search] :is(input, select)")?.focus(),
+    "?": () => $("dialog.keys").showModal(),
+  };
+  const PLACES = { n: "/", f: "/failures", l: "/letters", i: "/incidents", p: "/plans" };
+  let going = 0;
+
+  function onKey(event) {
+    const { key, target } = event, arrow = key.startsWith("Arrow");
+    const writes = target.closest?.("input:not([type=checkbox]), select, textarea, dialog[open]");
+    if (writes || event.ctrlKey || event.metaKey || event.altKey || (remembered("keys") === "off" && !arrow)) return;
+    const goes = Date.now() - going < 1000 && PLACES[key];
+    going = key === "g" ? Date.now() : 0;
+    if (goes) location.href = goes;
+    else if (!(key in KEYS) || (arrow && !target.closest?.("table.rows"))) return;
+    else KEYS[key]();
+    event.preventDefault();
+  }
+
+  function press(key) {
+    const found = $(`[data-key="${key}"]:not(:disabled)`);
+    found?.focus();
+    found?.click();
+  }
+
+  // Who has done something stands where they were: the same form, at the same place.
+  const PLACE = "focus";
+  function keepPlace(event) {
+    try { sessionStorage.setItem(PLACE, JSON.stringify([location.pathname, event.target.getAttribute("action"), scrollY])); } catch { /* not kept */ }
+  }
+
+  function findPlace() {
+    let place, action, top;
+    try {
+      [place, action, top] = JSON.parse(sessionStorage.getItem(PLACE) ?? "[]");
+      sessionStorage.removeItem(PLACE);
+    } catch { return; }
+    if (place !== location.pathname) return;
+    const form = $$("form").find((one) => one.getAttribute("action") === action);
+    const back = form && ($("summary", form.closest(".opens details") ?? form) ?? $("button:not(:disabled)", form));
+    scrollTo({ top, behavior: "instant" });
+    (back ?? $("#main")).focus({ preventScroll: true });
   }
 
   // What may be done changes when something begins or ends, and what came back is known.
@@ -93,8 +188,9 @@
       refuse(form, field, found ? "" : page.querySelector(".refusal")?.textContent ?? "no answer: load the page again");
       if (!found) return;
       document.getElementById("found").replaceWith(found);
+      $(".shell").replaceWith($(".shell", page));
       history.replaceState(null, "", address);
-      prepare(found);
+      prepare(document);
     } catch {
       if (!signal.aborted) refuse(form, field, "the server does not answer");
     }
@@ -113,10 +209,38 @@
     field.closest("label").after(said);
   }
 
+  function onClick({ target }) {
+    const chosen = target.closest("[data-theme]");
+    if (chosen) { remember("theme", chosen.dataset.theme); paint(chosen.dataset.theme); }
+    if (target.closest(".news .close")) target.closest(".news").remove();
+  }
+
+  function onChange({ target }) {
+    if (target.matches("input.all")) for (const one of $$("input[name=id]", target.form)) one.checked = target.checked;
+    if (target.matches("#keys-on")) remember("keys", target.checked ? "" : "off");
+    count();
+  }
+
+  // A time in the reader's own zone, for who points at it.
+  function onPoint({ target }) {
+    const time = target.closest?.("time[datetime]");
+    if (time && !time.title) time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+  }
+
   addEventListener("DOMContentLoaded", () => {
+    paint(remembered("theme"));
     prepare(document);
-    for (const place of document.querySelectorAll("[data-live]")) follow(place);
-    for (const form of document.querySelectorAll("form[data-live-search]")) {
+    for (const one of $$(".choices[hidden], .news .close")) one.hidden = false;
+    $("#keys-on").checked = remembered("keys") !== "off";
+    findPlace();
+    addEventListener("keydown", onKey);
+    addEventListener("submit", keepPlace);
+    addEventListener("click", onClick);
+    addEventListener("change", onChange);
+    addEventListener("pointerover", onPoint);
+    addEventListener("focusin", ({ target }) => { const list = target.closest("table.rows"); if (list && target.closest("tbody")) rove(list, target.closest("tr")); });
+    for (const place of $$("[data-live]")) follow(place);
+    for (const form of $$("form[data-live-search]")) {
       form.addEventListener("input", (event) => searchSoon(form, event.target));
       form.addEventListener("change", (event) => searchSoon(form, event.target));
     }
