@@ -352,19 +352,34 @@ def _letters(connection: duckdb.DuckDBPyConnection, still_queued: str) -> None:
     connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")
 
 
+class Order(NamedTuple):
+    """By which column letters are sorted; within the same value the last dead first. Nothing stands last."""
+
+    column: str
+    falls: bool
+
+    def sql(self) -> str:
+        """As in ORDER BY."""
+        return f"{self.column} {'DESC' if self.falls else 'ASC'} NULLS LAST, {_NEWEST_FIRST}"
+
+
 def newest(
-    connection: duckdb.DuckDBPyConnection, columns: Collection[str], checked: str, limit: int = 0
+    connection: duckdb.DuckDBPyConnection,
+    columns: Collection[str],
+    checked: str,
+    limit: int = 0,
+    order: Order | None = None,
 ) -> user_sql.Rows:
-    """The letters that fulfil the `checked` condition, the last dead first; `limit` 0 is no limit. Raises as
-    `user_sql.run`."""
+    """The letters that fulfil the `checked` condition, the last dead first unless in another `order`; `limit`
+    0 is no limit. Raises as `user_sql.run`."""
     looked_at = "_brief" if {*brief.COLUMNS}.issuperset(columns) else "_placed"
     if not is_brief(connection, checked):
         looked_at = "_placed"
-    elif limit:
+    elif limit and order is None:
         checked = f"{checked} AND {_not_behind(connection, limit, checked)}"
         checked = on_page(first_page(connection, limit, checked)) if looked_at == "_placed" else checked
-    end = f"LIMIT {limit}" if limit else ""
-    sql = f"SELECT {_quoted(columns)} FROM {looked_at} WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}"
+    end, by = f"LIMIT {limit}" if limit else "", order.sql() if order else _NEWEST_FIRST
+    sql = f"SELECT {_quoted(columns)} FROM {looked_at} WHERE {checked} ORDER BY {by} {end}"
     return user_sql.run(connection, sql)
 
 
@@ -403,18 +418,26 @@ class Position(NamedTuple):
     source: str
 
 
-def condition_behind(place: Position) -> str:
-    """A condition that only the letters behind this place fulfil."""
+def condition_behind(place: Position, order: Order | None = None, value: str | None = None) -> str:
+    """A condition that only the letters behind this place fulfil, which in another `order` has a `value`."""
     last = f"(record_id, source) > ({sql_literal(place.record_id)}, {sql_literal(place.source)})"
-    return _before("dead_at", place.dead_at, _before("captured_at", place.captured_at, last))
+    captured = _after("captured_at", _moment(place.captured_at), last)
+    newest_first = _after("dead_at", _moment(place.dead_at), captured)
+    if order is None:
+        return newest_first
+    at = _moment(value) if order.column == "dead_at" else value and sql_literal(value)
+    return _after(order.column, at, newest_first, order.falls)
 
 
-def _before(column: str, moment: str | None, rest: str) -> str:
-    """An earlier moment or none, which stands last; at the same one `rest` decides."""
-    if moment is None:
+def _moment(moment: str | None) -> str | None:
+    return moment and f"TIMESTAMPTZ {sql_literal(moment)}"
+
+
+def _after(column: str, at: str | None, rest: str, falls: bool = True) -> str:
+    """A value further on or none, which stands last; at the same one `rest` decides."""
+    if at is None:
         return f"({column} IS NULL AND {rest})"
-    at = f"TIMESTAMPTZ {sql_literal(moment)}"
-    return f"({column} < {at} OR {column} IS NULL OR ({column} = {at} AND {rest}))"
+    return f"({column} {'<' if falls else '>'} {at} OR {column} IS NULL OR ({column} = {at} AND {rest}))"
 
 
 def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str = "(true)") -> _Page:

@@ -52,3 +52,9 @@ Failure = Annotated[
         help="With this failure (or its beginning).",
     ),
 ]
+Text = Annotated[
+    str | None,
+    typer.Option(
+        "--text", metavar="TEXT", rich_help_panel=WHICH, help="With this in its id, key or exception."
+    ),
+]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.analyzers import topology
 from dlq.archive import short_ids, user_sql, views
-from dlq.archive.views import Position
+from dlq.archive.views import Order, Position
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.clock import from_iso, now
 from dlq.core.documents import Document
@@ -46,6 +46,8 @@ class LettersWanted(NamedTuple):
     """At most so many; 0: all."""
     after: str | None = None
     """Only those behind the page that ended with this `Letters.last`."""
+    order: Order | None = None
+    """None: the newest dead first."""
 
 
 @dataclass
@@ -73,8 +75,9 @@ def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
     connection = open_views(desk)
     condition = user_sql.condition(wanted.selection.condition(desk, connection))
     letters = Letters(wanted.columns, iter(()), connection, condition)
-    found = _find(letters, wanted.after, (wanted.limit or _FIRST) + 1)
-    letters.rows = _read_page(letters, found, wanted.limit) if wanted.limit else _read_all(letters, found)
+    found = _find(letters, wanted.after, wanted.order, (wanted.limit or _FIRST) + 1)
+    limit = wanted.limit
+    letters.rows = _read_page(letters, found, limit) if limit else _read_all(letters, found, wanted.order)
     return letters
 
 
@@ -85,35 +88,52 @@ def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> 
         return views.count(connection, condition)
 
 
-def _find(letters: Letters, after: str | None, limit: int = 0) -> Iterator[tuple[Any, ...]]:
+def _find(
+    letters: Letters, after: str | None, order: Order | None, limit: int = 0
+) -> Iterator[tuple[Any, ...]]:
     """Its rows behind this key, each with a key of its own."""
-    behind = "(true)" if after is None else views.condition_behind(_read_key(after))
-    columns = [*letters.columns, *Position._fields]
-    return views.newest(letters.connection, columns, f"{letters.condition} AND {behind}", limit).rows
+    behind = "(true)" if after is None else condition_behind(after, order)
+    columns = [*letters.columns, *Position._fields, *([order.column] if order else ())]
+    return views.newest(letters.connection, columns, f"{letters.condition} AND {behind}", limit, order).rows
 
 
-def _read_all(letters: Letters, first: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _read_all(
+    letters: Letters, first: Iterator[tuple[Any, ...]], order: Order | None
+) -> Iterator[tuple[Any, ...]]:
     """The first ones are there before all are sorted."""
     yield from list(_read_page(letters, first, _FIRST))
     if letters.is_more:
         letters.is_more = False
-        yield from (row[: len(letters.columns)] for row in _find(letters, letters.last))
+        yield from (row[: len(letters.columns)] for row in _find(letters, letters.last, order))
 
 
 def _read_page(letters: Letters, rows: Iterator[tuple[Any, ...]], limit: int) -> Iterator[tuple[Any, ...]]:
     width = len(letters.columns)
     for row in islice(rows, limit):
-        letters.last = "~".join(part or "" for part in row[width:])
+        letters.last = "~".join("" if part is None else str(part) for part in row[width:])
         yield row[:width]
     letters.is_more = next(rows, None) is not None
 
 
-def _read_key(key: str) -> Position:
-    parts = key.split("~", 3)
+def condition_behind(key: str, order: Order | None = None) -> str:
+    """SQL for the letters behind the page that ended with this `Letters.last`. Raises UsageError."""
+    *parts, value = key.split("~", 4) if order else [*key.split("~", 3), ""]
     times = [from_iso(text) for text in parts[:2] if text]
     if len(parts) != 4 or None in times:
         raise UsageError(f"{key!r} is no key of a page of letters; open the list again")
-    return Position(parts[0] or None, parts[1] or None, *parts[2:])
+    place = Position(parts[0] or None, parts[1] or None, *parts[2:])
+    return views.condition_behind(place, order, value or None)
+
+
+_SORTED = ("dead_at", "source", "cause", "advice", "attempts", "replay_state", "laps", "body_size")
+
+
+def read_order(text: str) -> Order:
+    """The order that `text` names: a column, or `-` and a column for the largest first. Raises UsageError."""
+    column = text.removeprefix("-")
+    if column not in _SORTED:
+        raise UsageError(f"--sort {text}: no order{suggest(column, _SORTED)}; known are {', '.join(_SORTED)}")
+    return Order(column, text.startswith("-"))
 
 
 def read_columns(text: str) -> Sequence[str]:

@@ -24,6 +24,8 @@ class Selection(NamedTuple):
     since: str | None = None
     incident: str | None = None
     failure: str | None = None
+    text: str | None = None
+    """What is said of a letter holds this, or its id begins so."""
 
     @property
     def is_all(self) -> bool:
@@ -46,7 +48,7 @@ class Selection(NamedTuple):
     def options(self) -> str:
         """As they are typed in a shell."""
         given = [("where", self.where), *(("source", name) for name in self.sources or ())]
-        given += [(name, getattr(self, name)) for name in ("since", "incident", "failure")]
+        given += [(name, getattr(self, name)) for name in ("since", "incident", "failure", "text")]
         return " ".join(f"--{name} {shlex.quote(text)}" for name, text in given if text is not None)
 
     def narrow(self, command: str) -> str:
@@ -71,6 +73,17 @@ class Selection(NamedTuple):
             yield f"incident_id = {sql_literal(short_ids.incident(connection, self.incident))}"
         if self.failure is not None:
             yield f"fingerprint = {sql_literal(short_ids.failure(connection, self.failure))}"
+        if self.text is not None:
+            yield _holds(self.text)
+
+
+_SEARCHED = ("exception_class", "exception_message", "failure_text", "message_id", "key", "correlation_id")
+
+
+def _holds(text: str) -> str:
+    wanted = sql_literal(text.lower())
+    found = " or ".join(f"contains(lower({name}), {wanted})" for name in _SEARCHED)
+    return f"(starts_with(record_id, {wanted}) or {found})"
 
 
 def choose(

@@ -15,6 +15,7 @@ _STEPS = (
     _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY,
 )  # fmt: skip
 _MOST_STEPS = 60
+_IN_A_DAY = 30 * _MINUTE
 ORIGIN = "timestamptz '2000-01-03 00:00:00+00'"
 """A Monday, so that weeks begin where people expect it."""
 _ORIGIN_EPOCH = 946_857_600
@@ -49,16 +50,35 @@ def gather(
 
 
 def count_deaths(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[dict[str, Any]]:
-    """`[{start, letters, share}]` of one failure, `share` of the most in any step; steps with none are left
-    out."""
+    """`[{start, letters}]` of one failure; empty steps are there, with 0."""
     span = "SELECT epoch(min(dead_at)), epoch(max(dead_at)) FROM _brief WHERE fingerprint = ?"
     ((first, last),) = run(connection, span, [fingerprint]).rows
+    return _count(connection, first, last, step_seconds(first, last), ("fingerprint = ?", fingerprint))
+
+
+def count_last_day(connection: "duckdb.DuckDBPyConnection", now: float) -> list[dict[str, Any]]:
+    """`[{start, letters}]` of the 24 hours until `now`, in epoch seconds; empty steps are there, with 0."""
+    since = f"dead_at >= to_timestamp({now - _DAY:.0f}) AND dead_at <= to_timestamp({now:.0f})"
+    return _count(connection, now - _DAY, now, _IN_A_DAY, (since,))
+
+
+def _count(
+    connection: "duckdb.DuckDBPyConnection",
+    first: float | None,
+    last: float | None,
+    step: int,
+    chosen: Sequence[str],
+) -> list[dict[str, Any]]:
+    """`chosen`: a condition, and what stands for its question marks."""
+    if first is None or last is None:
+        return []
+    where, *values = chosen
     sql = f"""
-        SELECT time_bucket(to_seconds({step_seconds(first, last)}), dead_at, {ORIGIN}) AS start, count(*)
-        FROM _brief WHERE fingerprint = ? AND dead_at IS NOT NULL GROUP BY ALL ORDER BY ALL"""
-    found = list(run(connection, sql, [fingerprint]).rows)
-    most = max((letters for _start, letters in found), default=1)
-    return [{"start": start, "letters": letters, "share": letters / most} for start, letters in found]
+        SELECT epoch(time_bucket(to_seconds({step}), dead_at, {ORIGIN}))::BIGINT AS start, count(*)
+        FROM _brief WHERE {where} AND dead_at IS NOT NULL GROUP BY ALL"""
+    found: dict[int, int] = dict(run(connection, sql, values).rows)
+    starts = range(_floor(first, step), _floor(last, step) + 1, step)
+    return [{"start": iso(s * 1_000_000), "letters": found.get(s, 0)} for s in starts]
 
 
 def _floor(moment: float, step: int) -> int:

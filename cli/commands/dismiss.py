@@ -20,6 +20,7 @@ def dismiss(
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
+    text: selecting.Text = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why they need no replay.")
     ] = None,
@@ -52,7 +53,7 @@ def dismiss(
             else dismissing.dismiss_losses(context.desk, lost, reason or ""),
         )
         return
-    chosen = (ids or [], Selection(where, source, since, incident, failure))
+    chosen = (ids or [], Selection(where, source, since, incident, failure, text))
     if undo:
         _say(context, dismissing.reopen_letters(context.desk, *chosen))
     else:

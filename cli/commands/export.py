@@ -27,6 +27,7 @@ def export(
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
+    text: selecting.Text = None,
     mask: Annotated[
         bool, typer.Option("--mask", help="Show structure, and content only as [mask] lists.")
     ] = False,
@@ -43,7 +44,7 @@ def export(
     from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
-    selection = Selection(where, source, since, incident, failure)
+    selection = Selection(where, source, since, incident, failure, text)
     masker = Masker(context.settings.mask) if mask else None
     export_them = export_bundle if file.endswith(_BUNDLE) else export_letters
     count = _written(file, export_them(context.desk, selection, masker), mask)

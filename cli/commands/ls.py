@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context, say_what_is_not_judged
 from dlq.core.causes import mark_doubt, word_for
-
-if TYPE_CHECKING:
-    from dlq.operations.letters import Letters
 
 _FOR_EYES = (
     "record_id", "dead_at", "source", "cause", "proof", "exception_class", "exception_message", "origin",
@@ -29,6 +26,10 @@ _Columns = Annotated[
         help="These columns, in this order.",
     ),
 ]
+_Sort = Annotated[
+    str | None,
+    typer.Option("--sort", metavar="COLUMN", help="By this column; -COLUMN: the largest first."),
+]
 _Limit = Annotated[
     int | None,
     typer.Option("--limit", metavar="N", min=0, help="At most N; 0: all (default: 50 in a table)."),
@@ -42,12 +43,15 @@ def ls(
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
+    text: selecting.Text = None,
     columns: _Columns = None,
+    sort: _Sort = None,
     limit: _Limit = None,
 ) -> None:
     """List letters, the newest first.
 
-    A table puts letters of regressed and new failures first, of snoozed ones last (dlq failures).
+    A table puts letters of regressed and new failures first, of snoozed ones last (dlq failures); not with
+    --sort.
 
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
@@ -63,14 +67,17 @@ def ls(
     context: Context = ctx.obj
     for_eyes = context.output == "table" and columns is None
     most = _IN_A_TABLE if limit is None and context.output == "table" else limit or 0
-    selection = Selection(where, source, since, incident, failure)
+    selection = Selection(where, source, since, incident, failure, text)
     chosen = letters.read_columns(columns) if columns is not None else _FOR_EYES if for_eyes else LS_COLUMNS
-    page = letters.list_letters(context.desk, letters.LettersWanted(selection, chosen, most))
+    order = letters.read_order(sort) if sort else None
+    wanted = letters.LettersWanted(selection, chosen, most, order=order)
+    page = letters.list_letters(context.desk, wanted)
     if (first := next(page.rows, None)) is None:
         context.say(_EMPTY if selection.is_all else "no letters")
     shown = chain([first] if first else [], page.rows)
     if for_eyes:
-        _show(context, page, [dict(zip(_FOR_EYES, row, strict=True)) for row in shown])
+        found = [dict(zip(_FOR_EYES, row, strict=True)) for row in shown]
+        _show(context, found, found if order else letters.add_states(context.desk, page, found))
     else:
         context.emit_rows(chosen, shown)
     if page.is_more:
@@ -79,10 +86,8 @@ def ls(
         say_what_is_not_judged(context)
 
 
-def _show(context: Context, page: "Letters", found: list[dict[str, Any]]) -> None:
-    from dlq.operations.letters import add_states
-
-    _draw(context, add_states(context.desk, page, found))
+def _show(context: Context, found: list[dict[str, Any]], told: Sequence[Mapping[str, Any]]) -> None:
+    _draw(context, told)
     if left := sum(letter["still_queued"] for letter in found):
         context.say(f"{left} of these still lie in their dead-letter queues: no pull has taken them out")
 

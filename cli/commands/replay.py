@@ -122,6 +122,7 @@ def plan(
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
+    text: selecting.Text = None,
     to: _To = "failed",
     rate: _Rate = None,
     limit: _Limit = None,
@@ -139,8 +140,8 @@ def plan(
 ) -> int:
     """Choose letters and write a plan; nothing is sent.
 
-    IDs (8 or more digits of each) choose exactly these letters. Else a plan leaves out letters that the
-    ledger knows, that have no verdict, or with the advice check_first, fix_first, never or hold.
+    IDs (8 or more digits) choose exactly these letters. Else letters are left out that the ledger knows,
+    without verdict, or advised check_first, fix_first, never or hold.
 
     Example: dlq replay plan --where "cause = 'application_error'"
     """
@@ -154,7 +155,7 @@ def plan(
     if asks and not context.can_ask:
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
     changes = edits.read(edit) if edit is not None else edits.NO_EDITS
-    selection = Selection(where, source, since, incident, failure)
+    selection = Selection(where, source, since, incident, failure, text)
     how = Wanted(
         None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, again, unwrap, reason=reason
     )

@@ -74,6 +74,7 @@ def report(
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
+    text: selecting.Text = None,
     mask: _Masked = False,
 ) -> int:
     """Report how many died, why, since when, and what to do.
@@ -100,7 +101,8 @@ def report(
         raise UsageError(
             "a report is more than one table, and no CSV; use dlq ls -o csv, or dlq query SQL -o csv"
         )
-    part, with_letters = Selection(where, source, since, incident, failure), chosen in reports.WITH_LETTERS
+    part = Selection(where, source, since, incident, failure, text)
+    with_letters = chosen in reports.WITH_LETTERS
     document = make_report(context.desk, ReportWanted(part, compare, mask, with_letters))
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")

@@ -21,7 +21,6 @@ EQUAL = tuple(name for name in LS_COLUMNS if name not in _BY_OPTION)
 """Columns of `dlq ls` of which one value may be chosen."""
 NOTHING = "none"
 """Stands for null: no verdict, say, or no replay."""
-_SEARCHED = ("exception_class", "exception_message", "failure_text", "message_id", "key", "correlation_id")
 _SHOWN_IN_PARTS = ("exception_class", "exception_message")
 """What is searched for a text where letters are masked."""
 _FILTERS = (*_OF_SELECTION, *EQUAL, "text")
@@ -44,8 +43,8 @@ def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = 
     it, or not. Nobody may use every function of SQL: some make gigabytes in one step, which nothing ends.
     Raises UsageError."""
     parts = [_equals(name, chosen[name]) for name in EQUAL if name in chosen]
-    if "text" in chosen:
-        parts.append(_holds(chosen["text"]) if sees_all else _shows(chosen["text"]))
+    if "text" in chosen and not sees_all:
+        parts.append(_shows(chosen["text"]))
     where = chosen.get("where")
     written = [where if where is None else check_condition(where, sees_all), also]
     conditions = [f"({one})" if parts or also else one for one in written if one]
@@ -55,6 +54,7 @@ def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = 
         chosen.get("since"),
         chosen.get("incident"),
         chosen.get("failure"),
+        chosen.get("text") if sees_all else None,
     )
 
 
@@ -72,15 +72,9 @@ def _equals(name: str, value: str) -> str:
     return f"{name} is null" if value == NOTHING else f"{name} = {sql_literal(value)}"
 
 
-def _holds(text: str) -> str:
-    """Letters that have a text in what was said of them, or whose id begins so."""
-    wanted = sql_literal(text.lower())
-    found = " or ".join(f"contains(lower({name}), {wanted})" for name in _SEARCHED)
-    return f"(starts_with(record_id, {wanted}) or {found})"
-
-
 def _shows(text: str) -> str:
-    """The same of what is shown of them masked. Only texts that have it are masked, which takes time."""
+    """Letters that have a text in what is shown of them masked, or whose id begins so. Only
+    texts that have it are masked, which takes time."""
     wanted = sql_literal(text.lower())
     parts = [
         f"case when contains(lower({name}), {wanted}) then contains(lower(masked({name})), {wanted}) end"

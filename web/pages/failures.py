@@ -7,16 +7,19 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from dlq.archive.user_sql import run
+from dlq.core.causes import ADVICE
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.operations import failures as operations
 from dlq.operations.desk import Desk
 from dlq.operations.letters import show_letter
+from dlq.operations.plans import list_plans
 from dlq.operations.proposals import Proposal, carry_out, list_proposals
 from dlq.operations.views import open_views
+from dlq.reports import common, stack, timeline
 from dlq.reports import failures as words
-from dlq.reports import stack, timeline
-from dlq.web.console import Ask
+from dlq.web.console import Ask, Undo
 from dlq.web.forms import Form
 from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import show_part
@@ -53,13 +56,47 @@ class _Seen(NamedTuple):
     sample: Mapping[str, Any] | None
     """An example, masked."""
     timeline: list[dict[str, Any]]
+    common: list[common.Trait]
+    incidents: list[str]
+    plans: list[str]
     proposals: list[Proposal]
 
 
+_INCIDENTS = (
+    "SELECT DISTINCT incident_id FROM letters WHERE fingerprint = ? AND incident_id IS NOT NULL ORDER BY 1"
+)
+_PLANS = """
+    SELECT DISTINCT plan FROM replays JOIN letters USING (record_id)
+    WHERE fingerprint = ? AND state <> 'dismissed' ORDER BY 1 DESC"""
+
+
 def _look_at(ask: Ask, desk: Desk, row: Mapping[str, Any]) -> _Seen:
+    name = row["fingerprint"]
     found = show_letter(desk, row["example"], ask.masker()) if row["example"] else None
-    when = timeline.count_deaths(open_views(desk), row["fingerprint"])
-    return _Seen(add_trace(found) if found else None, when, list_proposals(desk, row["fingerprint"]))
+    views = open_views(desk)
+    incidents, plans = ([one for (one,) in run(views, sql, [name]).rows] for sql in (_INCIDENTS, _PLANS))
+    return _Seen(
+        add_trace(found) if found else None,
+        timeline.count_deaths(views, name),
+        [one for one in common.gather(views, name) if _is_shown(ask, one)],
+        incidents,
+        [*dict.fromkeys([*plans, *_list_planned(desk, name)])],
+        list_proposals(desk, name),
+    )
+
+
+def _is_shown(ask: Ask, trait: common.Trait) -> bool:
+    """What is masked has one value in all letters: nothing is learned of it."""
+    values = [
+        {"headers": {trait.name: value}} if trait.is_header else {trait.name: value}
+        for value, _share in trait.values
+    ]
+    return ask.mask_all(values) == values
+
+
+def _list_planned(desk: Desk, fingerprint: str) -> list[str]:
+    """Plans that were made of this failure, of which nothing need have been sent."""
+    return [row["plan"] for row in list_plans(desk).plans if f"'{fingerprint}'" in (row["where"] or "")]
 
 
 def show_page(ask: Ask) -> Response:
@@ -75,6 +112,11 @@ def show_page(ask: Ask) -> Response:
         row={**ask.mask(row), "broker_kinds": kinds},
         sample=look.sample,
         timeline=look.timeline,
+        common=look.common,
+        incidents=look.incidents,
+        plans=look.plans,
+        own=next((text for kind, text in (look.sample or {"trace": ()})["trace"] if kind == "own"), ""),
+        advice=ADVICE,
         proposals=[_tell_proposal(ask, one, row) for one in look.proposals if not one.done_by],
         marks=stack.MARKS,
         words=words,
@@ -124,15 +166,29 @@ def _reopen(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
     return operations.reopen_failure(desk, one, form.text("reason"))
 
 
-def _make_page(say: Callable[[Desk, str, Form], Mapping[str, Any]]) -> Callable[[Ask], Response]:
+def _make_page(action: str, say: Callable[[Desk, str, Form], Mapping[str, Any]]) -> Callable[[Ask], Response]:
     def page(ask: Ask) -> Response:
-        desk = ask.desk(proven=True)
+        desk, before = ask.desk(proven=True), _stands(ask)
         row = say(desk, ask.names["fingerprint"], ask.form)
         owner = f", {row['owner']}" if row["owner"] else ""
         told = f"It is {row['state']}{owner} now."
-        return ask.go_on(f"/failures/{row['fingerprint']}", told, *ask.list_notes(desk))
+        path = f"/failures/{row['fingerprint']}"
+        return ask.go_on(path, told, *ask.list_notes(desk), undo=_undo(path, action, before))
 
     return page
+
+
+def _stands(ask: Ask) -> Mapping[str, Any]:
+    """The failure before something is done to it."""
+    return operations.tell_failure(list_every(ask), ask.names["fingerprint"])
+
+
+def _undo(path: str, action: str, before: Mapping[str, Any]) -> Undo | None:
+    """What was said stays in its history, so a note stays, too."""
+    if action == "assign":
+        return Undo(f"{path}/assign", [("owner", before["owner"] or ""), ("reason", "undone")])
+    is_back = action in ("snooze", "resolve") and before["state"] in ("new", "open")
+    return Undo(f"{path}/reopen", [("reason", "undone")]) if is_back else None
 
 
 def carry_out_page(ask: Ask) -> Response:
@@ -143,10 +199,10 @@ def carry_out_page(ask: Ask) -> Response:
 
 
 ACTIONS = {
-    "assign": _make_page(_assign),
-    "note": _make_page(_note),
-    "snooze": _make_page(_snooze),
-    "resolve": _make_page(_resolve),
-    "reopen": _make_page(_reopen),
+    "assign": _make_page("assign", _assign),
+    "note": _make_page("note", _note),
+    "snooze": _make_page("snooze", _snooze),
+    "resolve": _make_page("resolve", _resolve),
+    "reopen": _make_page("reopen", _reopen),
 }
 """What people say of a failure -> its page."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
-from dlq.archive import short_ids, views
-from dlq.archive.views import Position
+from dlq.archive import short_ids
+from dlq.archive.views import Order
 from dlq.core.causes import TRANSACTION_STATES, cause_in_words
 from dlq.core.clock import now
 from dlq.core.errors import NoLetters, TookTooLong, UsageError
@@ -18,7 +18,15 @@ from dlq.core.failures import make_event
 from dlq.core.text import sql_literal
 from dlq.operations.desk import Desk
 from dlq.operations.dismissing import dismiss_letters, reopen_letters
-from dlq.operations.letters import LettersWanted, count_letters, list_letters, preview_body, show_letter
+from dlq.operations.letters import (
+    LettersWanted,
+    condition_behind,
+    count_letters,
+    list_letters,
+    preview_body,
+    read_order,
+    show_letter,
+)
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
@@ -28,8 +36,9 @@ from dlq.reports import failures as words
 from dlq.reports import letter as letters
 from dlq.reports import stack
 from dlq.reports.masking import Masker
-from dlq.web.console import Ask, Refused
+from dlq.web.console import Ask, Refused, Undo
 from dlq.web.pages import choosing, edits
+from dlq.web.pages.failures import list_every
 from dlq.web.pages.letter_values import add_trace, list_bodies
 from dlq.web.pages.now import read_report
 from dlq.web.pages.paging import PAGE
@@ -39,8 +48,16 @@ from dlq.web.render import make_address
 _COLUMNS = (
     "record_id", "dead_at", "source", "cause", "proof", "exception_class", "exception_message", "origin",
     "advice", "attempts", "replay_state", "broker_kind", "still_queued",
-    "rule", "transaction_state",
+    "rule", "transaction_state", "key",
 )  # fmt: skip
+_TITLES = {
+    "dead_at": "Died", "source": "Source", "cause": "Cause", "failure": "Failure", "key": "Key",
+    "advice": "Advice", "attempts": "Attempts", "replay_state": "Replay",
+}  # fmt: skip
+"""Columns that are shown beside the id. One that says the same in each row is folded into a line."""
+_SORTED = ("dead_at", "source", "cause", "advice", "attempts", "replay_state")
+_FALL_FIRST = ("dead_at", "attempts")
+"""Columns of which the largest is asked for first."""
 _SHOWN = ("source", "cause", "advice", "replay_state")
 """Filters with a list of what there is."""
 _MORE = tuple(name for name in choosing.EQUAL if name not in _SHOWN)
@@ -59,34 +76,84 @@ class _Page(NamedTuple):
 
 
 def list_page(ask: Ask) -> Response:
-    """Fifty letters, the newest dead first."""
+    """Fifty letters, the newest dead first, unless another order is asked for."""
     chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
-    after = ask.query.get("after") or None
+    after, sort = ask.query.get("after") or None, ask.query.get("sort", "")
     selection, look = choosing.select(chosen, sees_all=ask.sees_all), ask.console.look
-    named = selection.options()
+    named, order = selection.options(), read_order(sort) if sort else None
+    wanted = LettersWanted(selection, _COLUMNS, PAGE, after, order)
     page = look.keep(
-        ("letters", after, named), lambda desk: _read_page(ask, desk, selection, after), of_letters=True
+        ("letters", after, sort, named), lambda desk: _read_page(ask, desk, wanted), of_letters=True
     )
     count = look.keep(("count", named), lambda desk: count_letters(desk, selection), of_letters=True)
-    following = make_address("/letters", **chosen, after=page.last) if page.last else ""
+    same, columns = _fold(page.rows)
+    here: dict[str, Any] = {**chosen, "sort": sort}
+    typed = [_with_page(chosen, after, order).options(), f"--sort={sort}" if sort else ""]
     return ask.page(
         "letters",
-        f"dlq ls {_with_page(chosen, after).options()} --limit {PAGE}".replace("  ", " "),
+        " ".join(["dlq ls", *filter(None, typed), f"--limit {PAGE}"]),
         rows=page.rows,
         count=count,
         chosen=_Chosen(chosen),
         selection=chosen,
+        chips=[
+            (_label(name), _name_of(ask, name, value), _without(here, name)) for name, value in chosen.items()
+        ],
+        sort=sort,
+        orders=_Orders({name: _order_by(here, name) for name in _SORTED}),
+        sorted_by=f"by {order.column}" if order else "the newest dead first",
+        titles=_TITLES,
+        same=[one for one in same if one[0] not in chosen],
+        columns=columns,
         options=_list_options(ask),
         more_columns=_MORE,
-        more_open=bool(chosen.keys() - {*_SHOWN, "since", "text"}),
-        first=make_address("/letters", **chosen) if after else "",
-        following=following,
+        first=make_address("/letters", **here) if after else "",
+        following=make_address("/letters", **here, after=page.last) if page.last else "",
         shown=f"{len(page.rows)} on this page" if page.rows else "",
     )
 
 
-def _read_page(ask: Ask, desk: Desk, selection: Selection, after: str | None) -> _Page:
-    found = list_letters(desk, LettersWanted(selection, _COLUMNS, PAGE, after))
+def _label(name: str) -> str:
+    return {"text": "holds", "where": "condition", "replay_state": "replay"}.get(name, name.replace("_", " "))
+
+
+def _name_of(ask: Ask, name: str, value: str) -> str:
+    """What a filter asks for, in words."""
+    if name != "failure":
+        return value
+    found = [row for row in list_every(ask) if row["fingerprint"].startswith(value)]
+    return words.describe(ask.mask(found[0]) | {"broker_kinds": found[0]["broker_kinds"]}) if found else value
+
+
+def _without(here: Mapping[str, Any], name: str) -> str:
+    return make_address("/letters", **{**here, name: ""})
+
+
+def _order_by(here: Mapping[str, Any], column: str) -> Mapping[str, str]:
+    """How the list is sorted by a column now, and the address where it is sorted by it, or the other way."""
+    now = {column: "ascending", f"-{column}": "descending"}.get(here["sort"] or "-dead_at", "none")
+    falls = now == "ascending" or (now == "none" and column in _FALL_FIRST)
+    return {"now": now, "address": make_address("/letters", **{**here, "sort": "-" * falls + column})}
+
+
+class _Orders(dict[str, Mapping[str, str]]):
+    """Of which a column by which nothing is sorted has none."""
+
+    def __missing__(self, _name: str) -> None:
+        return None
+
+
+def _fold(rows: Sequence[Mapping[str, Any]]) -> tuple[Sequence[tuple[str, Any]], Sequence[str]]:
+    """What is the same in each row, and the columns of what is not. What is empty everywhere is neither."""
+    values = {name: {row[name] for row in rows} for name in _TITLES}
+    is_same = {name for name, found in values.items() if len(rows) > 1 and len(found) == 1}
+    queued = {"replay_state"} if any(row["still_queued"] for row in rows) else set()
+    same = [(name, *values[name]) for name in _TITLES if name in is_same and values[name] - {None, ""}]
+    return same, [name for name in _TITLES if name not in is_same or name in queued]
+
+
+def _read_page(ask: Ask, desk: Desk, wanted: LettersWanted) -> _Page:
+    found = list_letters(desk, wanted)
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in found.rows]
     last = found.last if found.is_more and found.last else ""
     return _Page([ask.mask(_with_failure(row)) for row in rows], last)
@@ -99,13 +166,11 @@ class _Chosen(dict[str, str]):
         return ""
 
 
-def _with_page(chosen: Mapping[str, str], after: str | None) -> Selection:
+def _with_page(chosen: Mapping[str, str], after: str | None, order: Order | None) -> Selection:
     """The selection of the command that lists the same page."""
     if after is None:
         return choosing.select(chosen)
-    parts = after.split("~", 3)
-    behind = views.condition_behind(Position(parts[0] or None, *parts[1:]))
-    return choosing.select(chosen, " ".join(behind.split()))
+    return choosing.select(chosen, " ".join(condition_behind(after, order).split()))
 
 
 def _with_failure(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +178,8 @@ def _with_failure(row: Mapping[str, Any]) -> dict[str, Any]:
     said = words.describe(kinds) if row["cause"] or row["exception_class"] else ""
     where = f" in {row['origin']}" if row["origin"] and not row["exception_class"] else ""
     missing = "evidence" if letters.is_analysed(row) else "no verdict"
-    return {**row, "cause": row["cause"] or missing, "failure": said + where if row["cause"] else ""}
+    cause = f"{row['cause']}?" if row["proof"] == "likely" else row["cause"]
+    return {**row, "cause": cause or missing, "failure": said + where if row["cause"] else ""}
 
 
 def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
@@ -215,9 +281,23 @@ def _close(ask: Ask, ids: Sequence[str], chosen: Mapping[str, str], undo: bool, 
     desk, selection = ask.desk(proven=True), choosing.select_to_change(ask, chosen)
     if undo:
         done = reopen_letters(desk, ids, selection)
-        return ask.go_on(back, f"{done['reopened']:,} open again; {done['known']:,} were not dismissed.")
+        told = f"{done['reopened']:,} open again" + _tell(done["known"], "were not dismissed")
+        return ask.go_on(back, told)
     done = dismiss_letters(desk, ids, selection, ask.form.text("reason"))
-    return ask.go_on(back, f"{done['dismissed']:,} dismissed; {done['known']:,} were left alone.")
+    told = f"{done['dismissed']:,} dismissed" + _tell(done["known"], "were left alone")
+    return ask.go_on(back, told, undo=_undo(ids, chosen, done))
+
+
+def _tell(known: int, what: str) -> str:
+    return f"; {known:,} {what}." if known else "."
+
+
+def _undo(ids: Sequence[str], chosen: Mapping[str, str], done: Mapping[str, int]) -> Undo | None:
+    """Opens the same letters again, where these are exactly those that were closed now."""
+    if not done["dismissed"] or done["known"] or chosen.keys() & {"replay_state", "where"}:
+        return None
+    letters = [("id", one) for one in ids] or [*chosen.items()]
+    return Undo("/letters/chosen", [("act", "undo"), *letters])
 
 
 def show_draft(ask: Ask) -> Response:
