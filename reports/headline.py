@@ -29,7 +29,7 @@ def sentences(document: Document) -> list[str]:
         *_happened(document),
         _how_many(document),
         *_why(document["causes"]),
-        _what_to_do(document),
+        tell_what_to_do(document),
         *_doubts(document["counts"]),
         *_lost(document.get("losses", ())),
         *_still_queued(document),
@@ -140,7 +140,8 @@ def _why(causes: Sequence[Document]) -> list[str]:
     return [f"{top['share']:.1%} {top['name']}: {top['meaning']}{'; then ' if rest else ''}{rest}{more}."]
 
 
-def _what_to_do(document: Document) -> str:
+def tell_what_to_do(document: Document) -> str:
+    """`321 may go back; 42 may go back once the cause is fixed.`"""
     waiting = [(row["waiting"], _SENTENCES.get(row["advice"], row["advice"])) for row in document["advice"]]
     confirmed, dismissed = (document["counts"][state] for state in ("confirmed", "dismissed"))
     parts = [f"{count:,} {text}" for count, text in waiting if count]

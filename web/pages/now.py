@@ -1,26 +1,31 @@
 """How it stands: the headline of the report, what goes on, and what needs a person first."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
+from dlq.core import clock
 from dlq.core.errors import NoLetters
 from dlq.operations.desk import Desk
 from dlq.operations.plans import list_plans
 from dlq.operations.reporting import describe_now
 from dlq.operations.sources import list_sources
+from dlq.operations.views import open_views
 from dlq.replay.states import STATES
 from dlq.reports import failures as words
-from dlq.reports import incidents
+from dlq.reports import headline, incidents, timeline
 from dlq.web.console import Ask
 from dlq.web.pages.failures import list_every
+from dlq.web.pages.links import list_steps
 from dlq.web.pages.plans import list_waiting
 
 _FAILURES = 10
 _REPLAYS = 10
 _COMMANDS = ["dlq report", "dlq incidents", "dlq failures", "dlq replay status"]
 _OPEN = ("planned", "sending", "in_doubt")
+_NEED_SOMEBODY = ("new", "open", "regressed")
 
 
 def show_now(ask: Ask) -> Response:
@@ -30,18 +35,23 @@ def show_now(ask: Ask) -> Response:
         document = read_report(ask)
     except NoLetters as error:
         return ask.page("empty", "dlq pull", text=str(error))
+    waiting, every = list_waiting(ask), list_every(ask)
+    consent = {row["plan"] for row in waiting}
+    replays = [row for row in look.keep("open replays", _list_open_replays) if row["plan"] not in consent]
     return ask.page(
         "now",
         _COMMANDS,
         document=document,
-        headline=document["headline"],
-        basis=document["basis"],
-        failures=ask.mask_all(list_every(ask)[:_FAILURES]),
+        headline=[one for one in document["headline"] if one != headline.tell_what_to_do(document)],
+        steps=list_steps(document["next"]),
+        day=_count_day(ask),
+        failures=ask.mask_all(every[:_FAILURES]),
         sources=_list_sources(ask, document),
         asked=ask.console.depths.asked_at,
-        replays=ask.mask_all(look.keep("open replays", _list_open_replays)),
+        replays=ask.mask_all(replays[:_REPLAYS]),
         running=ask.console.jobs.list_running(),
-        waiting=list_waiting(ask),
+        waiting=waiting,
+        mine=[row for row in every if row["owner"] == ask.person.name and row["state"] in _NEED_SOMEBODY],
         incidents=incidents,
         words=words,
         states=STATES,
@@ -57,7 +67,15 @@ def _list_open_replays(desk: Desk) -> list[dict[str, Any]]:
     """Plans that have begun and are not over, and the newest that have not."""
     rows = [row for row in list_plans(desk).plans if any(row[state] for state in _OPEN)]
     begun = [row for row in rows if row["planned"] < row["letters"]]
-    return [*begun, *(row for row in reversed(rows) if row not in begun)][:_REPLAYS]
+    return [*begun, *(row for row in reversed(rows) if row not in begun)]
+
+
+def _count_day(ask: Ask) -> list[dict[str, Any]]:
+    """What died in the last 24 hours, by half hours; nothing where none did."""
+    hour = clock.now() // 3_600_000_000
+    count = partial(timeline.count_last_day, now=clock.now() / 1_000_000)
+    found = ask.console.look.keep(("last day", hour), lambda desk: count(open_views(desk)))
+    return found if any(one["letters"] for one in found) else []
 
 
 def _list_sources(ask: Ask, document: Mapping[str, Any]) -> list[dict[str, Any]]:
