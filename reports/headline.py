@@ -1,6 +1,7 @@
 """The answer first: how many, why, since when, and what to do, in a few sentences."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dlq.core import clock
 from dlq.core.causes import cause_in_words
@@ -140,7 +141,7 @@ def _why(causes: Sequence[Document]) -> list[str]:
     return [f"{top['share']:.1%} {top['name']}: {top['meaning']}{'; then ' if rest else ''}{rest}{more}."]
 
 
-def tell_what_to_do(document: Document) -> str:
+def tell_what_to_do(document: Mapping[str, Any]) -> str:
     """`321 may go back; 42 may go back once the cause is fixed.`"""
     waiting = [(row["waiting"], _SENTENCES.get(row["advice"], row["advice"])) for row in document["advice"]]
     confirmed, dismissed = (document["counts"][state] for state in ("confirmed", "dismissed"))
