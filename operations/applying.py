@@ -1,5 +1,6 @@
 """Plans are applied, stopped and reconciled: brokers, ledger, signals, and what became of the letters."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from dlq.core.clock import now
+from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
 from dlq.core.units import human_seconds
 from dlq.operations.connecting import connect, warn_of_ledger
@@ -16,7 +18,7 @@ from dlq.operations.progress import Line, tell_sent
 from dlq.replay import ledger, planfile, status, still_queued
 from dlq.replay.apply import Run, Send, applying
 from dlq.replay.brokers import Brokers
-from dlq.replay.pace import Stop, request_stop, stopping_on_signals
+from dlq.replay.pace import LEAST_RATE, Stop, request_rate, request_stop, stopping_on_signals
 from dlq.replay.reconcile import Decision, reconcile
 
 _NAMED = 5
@@ -126,6 +128,23 @@ def stop_plan(desk: Desk, prefix: str) -> dict[str, Any]:
     if stopping:
         request_stop(desk.store, plan)
     return {"plan": plan, "stopping": stopping}
+
+
+def change_rate(desk: Desk, prefix: str, rate: float) -> dict[str, Any]:
+    """Ask whoever applies the plan to send so many letters a second from now on, at most those that the plan
+    says, to which somebody may have consented. `changed` is false where nobody applies it. Raises
+    UsageError."""
+    plan = planfile.find(desk.store, prefix)
+    most = planfile.load(desk.store, plan).rate or math.inf
+    if not LEAST_RATE <= rate <= most or math.isinf(rate):
+        allowed = f"at least {LEAST_RATE:g}" + (
+            f", and at most the {most:g} of the plan" if most < math.inf else ""
+        )
+        raise UsageError(f"{rate:g} a second: {allowed}; a new plan may have another --rate")
+    changed = desk.store.holder(f"plan-{plan}") is not None
+    if changed:
+        request_rate(desk.store, plan, rate)
+    return {"plan": plan, "rate": rate, "changed": changed}
 
 
 def reconcile_plan(desk: Desk, prefix: str, decision: Decision = _UNDECIDED) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -11,6 +11,8 @@ from dlq.archive.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.errors import UsageError
 
+LEAST_RATE = 0.1
+"""Letters a second: who waits longer for one holds claims whose lease may end."""
 _LOOK_SECONDS = 0.5
 _NAP_SECONDS = 0.2
 _BURST_SECONDS = 0.1
@@ -26,32 +28,47 @@ def request_stop(store: Store, plan: str) -> None:
     store.put(_stop_name(plan), iso(now()).encode())
 
 
+def _rate_name(plan: str) -> str:
+    """The file that tells a running apply how fast it is to send from now on."""
+    return f"plans/{plan}.rate"
+
+
+def request_rate(store: Store, plan: str, rate: float) -> None:
+    """Ask whoever applies `plan`, on any host that shares the archive, to send so many letters a second."""
+    store.put(_rate_name(plan), f"{rate:g}".encode())
+
+
 class Stop:
-    """Whether to stop: asked by a signal of this process, or by `dlq replay stop`."""
+    """Whether to stop: asked by a signal of this process, or by `dlq replay stop`; and how fast to go on."""
 
     def __init__(self, store: Store, plan: str) -> None:
         self._store, self._plan = store, plan
         self.signalled = False
+        self.rate: float | None = None
+        """What `dlq replay rate` has asked for; None: the plan's."""
         self._asked = False
         self._next_look = 0.0
 
     def forget_old_requests(self) -> None:
-        """A request that was made before this run is void."""
-        self._store.delete(_stop_name(self._plan))
+        """What was asked of an earlier run is void."""
+        for name in (_stop_name(self._plan), _rate_name(self._plan)):
+            self._store.delete(name)
 
     def __call__(self) -> bool:
         """Looks into the archive twice a second at most."""
         if not self._asked and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_SECONDS
-            self._asked = self._is_asked()
+            self._asked = self._read(_stop_name(self._plan)) is not None
+            asked = self._read(_rate_name(self._plan))
+            self.rate = float(asked) if asked else None
         return self._asked or self.signalled
 
-    def _is_asked(self) -> bool:
+    def _read(self, name: str) -> bytes | None:
         try:
-            self._store.open(_stop_name(self._plan)).close()
+            with self._store.open(name) as file:
+                return bytes(file.read())
         except UsageError:
-            return False
-        return True
+            return None
 
 
 @contextmanager
@@ -76,18 +93,20 @@ def stopping_on_signals(stop: Stop) -> Iterator[None]:
 
 
 class Pace:
-    """A token bucket: `rate` messages a second, bursts of at most a tenth of a second."""
+    """A token bucket: `rate` messages a second unless others are asked for, bursts of at most a tenth of a
+    second."""
 
-    def __init__(self, rate: float | None, stop: Callable[[], bool]) -> None:
+    def __init__(self, rate: float | None, stop: Stop) -> None:
         self._rate, self._stop = rate, stop
         self._due = time.monotonic()
 
     def wait(self) -> bool:
         """Until the next message may go; False when the run is stopped instead."""
-        if self._rate is None:
+        rate = self._stop.rate or self._rate
+        if rate is None:
             return not self._stop()
-        self._due = max(self._due, time.monotonic() - _BURST_SECONDS) + 1 / self._rate
-        while (left := self._due - 1 / self._rate - time.monotonic()) > 0:
+        self._due = max(self._due, time.monotonic() - _BURST_SECONDS) + 1 / rate
+        while (left := self._due - 1 / rate - time.monotonic()) > 0:
             if self._stop():
                 return False
             time.sleep(min(left, _NAP_SECONDS))

@@ -109,7 +109,7 @@ _Reason = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     commands = typer.Typer(no_args_is_help=True)
-    for command in (plan, approve, apply, status, check, reconcile, stop):
+    for command in (plan, approve, apply, status, check, reconcile, rate, stop):
         commands.command()(command)
     app.add_typer(commands, name="replay", help="Send letters back, each at most once, by a plan.")
 
@@ -346,6 +346,27 @@ def stop(ctx: typer.Context, plan: _Plan) -> None:
     context: Context = ctx.obj
     document = stop_plan(context.desk, plan)
     text = "stopping" if document["stopping"] else "nobody is applying it"
+    context.emit(document, lambda: context.console.print(f"{document['plan']}: {text}"))
+
+
+def rate(
+    ctx: typer.Context,
+    plan: _Plan,
+    per_second: Annotated[
+        float, typer.Argument(metavar="RATE", help="Letters a second; at most the plan's.")
+    ],
+) -> None:
+    """Change how fast a plan is sent while it is applied.
+
+    It holds for this run; the next one begins at the plan's own rate.
+
+    Example: dlq replay rate 20261121T0301 20
+    """
+    from dlq.operations.applying import change_rate
+
+    context: Context = ctx.obj
+    document = change_rate(context.desk, plan, per_second)
+    text = f"{per_second:g} a second from now on" if document["changed"] else "nobody is applying it"
     context.emit(document, lambda: context.console.print(f"{document['plan']}: {text}"))
 
 

@@ -89,6 +89,7 @@ ROUTES = (
     Route("GET", _PLAN, "read", plans.show_page),
     Route("POST", _PLAN + "/approve", "approve", plans.approve, (_PLAN,), ("dlq replay approve {plan}",)),
     Route("POST", _PLAN + "/apply", "apply", replays.apply, (_PLAN,), ("dlq replay apply {plan} --ramp",)),
+    Route("POST", _PLAN + "/rate", "apply", replays.change, (_REPLAY,), ("dlq replay rate {plan} RATE",)),
     Route("POST", _PLAN + "/stop", "apply", replays.stop, (_REPLAY,), ("dlq replay stop {plan}",)),
     Route(
         "POST",

@@ -13,7 +13,6 @@ _PAGES = {
     ("replay", "plan"): "/plans/new",
     ("query",): "/plans",
     ("verify",): "/books",
-    ("pull",): "/pull",
 }
 """The words that a command begins with -> its page; `{}` is the next word."""
 _EQUALS = re.compile(r"(\w+) = '(\w+)'")

@@ -40,7 +40,7 @@ def show_now(ask: Ask) -> Response:
     replays = [row for row in look.keep("open replays", _list_open_replays) if row["plan"] not in consent]
     return ask.page(
         "now",
-        _COMMANDS,
+        [*_COMMANDS, *(step["command"] for step in document["next"])],
         document=document,
         headline=[one for one in document["headline"] if one != headline.tell_what_to_do(document)],
         steps=list_steps(document["next"]),

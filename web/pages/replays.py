@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
-from dlq.operations.applying import stop_plan
+from dlq.operations.applying import change_rate, stop_plan
 from dlq.operations.desk import Desk
 from dlq.operations.plans import (
     count_sent,
@@ -49,6 +49,10 @@ def show_page(ask: Ask) -> Response:
     values = _describe(ask, plan, document["states"])
     doubt = ask.console.look.keep(("doubt", plan), lambda desk: describe_doubt(desk, plan, PAGE))
     values |= {**_tell_doubt(ask, doubt, values["jobs"]), "came_back": back}
+    desk = ask.desk(proven=True)
+    header = planfile.load(desk.store, plan)
+    values |= {"digest": header.digest, "most": header.rate}
+    values["why_not_apply"] = ask.masker().text(str(why_not_apply(desk, plan) or ""))
     return ask.page("replay", f"dlq replay status {plan}", **values)
 
 
@@ -70,7 +74,7 @@ def follow(ask: Ask) -> Response:
         own = _count_own(desk, header)
         states = {state: count + elsewhere[state] for state, count in own.items()}
         sent.append((time.monotonic(), header.letters - states["planned"] - states["sending"]))
-        return {**_describe(ask, header.plan, states), "rate": _tell_rate(sent)}
+        return {**_describe(ask, header.plan, states), "rate": _measure_rate(sent)}
 
     return send_news("replay", read, lambda: bool(_tell_who(ask, header.plan)))
 
@@ -86,11 +90,11 @@ def _count_elsewhere(desk: Desk, header: Header) -> Mapping[str, int]:
     return {state: count - own[state] for state, count in count_states(desk, header).items()}
 
 
-def _tell_rate(sent: list[tuple[float, int]]) -> str:
-    """Letters a second, over the last of these moments; nothing where none was sent meanwhile."""
+def _measure_rate(sent: list[tuple[float, int]]) -> float:
+    """Letters a second, over the last of these moments."""
     del sent[:-_MOMENTS]
     (since, before), (now, after) = sent[0], sent[-1]
-    return f"{(after - before) / (now - since):,.0f} a second" if after > before else ""
+    return (after - before) / (now - since) if after > before else 0.0
 
 
 def _describe(ask: Ask, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
@@ -102,7 +106,8 @@ def _describe(ask: Ask, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
         "states": states,
         "letters": sum(states.values()),
         "going": _tell_who(ask, plan),
-        "rate": "",
+        "left": states["planned"] + states["sending"],
+        "rate": 0.0,
         "steps": ramp.get("steps", ()),
         "evidence": IN_WORDS,
         "problems": [_STOPPED_BY.get(why, why)] if why else [],
@@ -147,6 +152,17 @@ def stop(ask: Ask) -> Response:
         stopping = stop_plan(desk, plan)["stopping"] or stopping
     told = _STOPPING if stopping else "Nobody is applying it."
     return ask.go_on(f"/replays/{plan}", told)
+
+
+def change(ask: Ask) -> Response:
+    """Ask whoever applies a plan to send faster, or slower."""
+    desk, text = ask.desk(proven=True), ask.form.text("rate")
+    try:
+        told = change_rate(desk, ask.names["plan"], float(text))
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no number of letters a second") from error
+    news = f"{told['rate']:g} a second from now on." if told["changed"] else "Nobody is applying it."
+    return ask.go_on(f"/replays/{told['plan']}", news)
 
 
 def decide(ask: Ask) -> Response:

@@ -160,7 +160,8 @@ def same_failure(page: str, _site: Site, told: Any) -> None:
 
 def same_letters(page: str, _site: Site, told: Any) -> None:
     assert f"{len(told)} letters." in texts(page)
-    assert cells(page, "Attempts") == column(told, "attempts") == [3] * 4
+    assert column(told, "attempts") == [3] * 4
+    assert "attempts 3," in texts(page), "what is the same in each row is said once"
 
 
 def same_letter(page: str, _site: Site, told: Any) -> None:
