@@ -9,6 +9,9 @@ from dlq.cli import completion, selecting
 from dlq.cli.context import Context
 
 
+_WHAT = "What is done"
+
+
 def dismiss(
     ctx: typer.Context,
     ids: Annotated[
@@ -22,17 +25,19 @@ def dismiss(
     failure: selecting.Failure = None,
     text: selecting.Text = None,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Why they need no replay.")
+        str | None,
+        typer.Option("--reason", metavar="TEXT", rich_help_panel=_WHAT, help="Why they need no replay."),
     ] = None,
     lost: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SOURCE",
             autocompletion=completion.sources,
+            rich_help_panel=selecting.WHICH,
             help="Instead of letters: the known losses of this source.",
         ),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Open them again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", rich_help_panel=_WHAT, help="Open them again.")] = False,
 ) -> None:
     """Close letters that need no replay.
 

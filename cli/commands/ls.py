@@ -16,6 +16,7 @@ _FOR_EYES = (
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
+_SHOWN_HOW = "How they are shown"
 _EMPTY = "the archive is empty: dlq pull or dlq import fills it"
 _Columns = Annotated[
     str | None,
@@ -23,16 +24,28 @@ _Columns = Annotated[
         "--columns",
         metavar="A,B",
         autocompletion=completion.columns,
+        rich_help_panel=_SHOWN_HOW,
         help="These columns, in this order.",
     ),
 ]
 _Sort = Annotated[
     str | None,
-    typer.Option("--sort", metavar="COLUMN", help="By this column; -COLUMN: the largest first."),
+    typer.Option(
+        "--sort",
+        metavar="COLUMN",
+        rich_help_panel=_SHOWN_HOW,
+        help="By this column; -COLUMN: the largest first.",
+    ),
 ]
 _Limit = Annotated[
     int | None,
-    typer.Option("--limit", metavar="N", min=0, help="At most N; 0: all (default: 50 in a table)."),
+    typer.Option(
+        "--limit",
+        metavar="N",
+        min=0,
+        rich_help_panel=_SHOWN_HOW,
+        help="At most N; 0: all (default: 50 in a table).",
+    ),
 ]
 
 

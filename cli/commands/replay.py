@@ -141,7 +141,7 @@ def plan(
     """Choose letters and write a plan; nothing is sent.
 
     IDs (8 or more digits) choose exactly these letters. Else letters are left out that the ledger knows,
-    without verdict, or advised check_first, fix_first, never or hold.
+    that have no verdict, or whose advice is not replay.
 
     Example: dlq replay plan --where "cause = 'application_error'"
     """
@@ -356,7 +356,7 @@ def rate(
         float, typer.Argument(metavar="RATE", help="Letters a second; at most the plan's.")
     ],
 ) -> None:
-    """Change how fast a plan is sent while it is applied.
+    """Send a plan faster, or slower, while it is applied.
 
     It holds for this run; the next one begins at the plan's own rate.
 

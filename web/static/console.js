@@ -124,7 +124,7 @@
   // What may be done changes when something begins or ends, and what came back is known.
   function renewRest() {
     if (document.getElementById("rest")) {
-      htmx.ajax("GET", location.pathname, { target: "#rest", select: "#rest", swap: "outerHTML" });
+      htmx.ajax("GET", location.pathname, { target: "#rest", select: "#rest", swap: "outerHTML" }).then(() => prepare(document));
     }
   }
 

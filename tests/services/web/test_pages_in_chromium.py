@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from support.serving import Server, run, serving, write_archive
 from support.waiting import eventually
 
 ATTACK = '<script>window.pwned=1</script>"\'><img src=x onerror="window.pwned=1">\u202e{{7*7}}'
-VIEWS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
+VIEWS = [(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark")]
 LISTS = (
     "/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/books", "/audit", "/plans/new",
     "/pull",
@@ -24,13 +25,20 @@ HOSTILE = {
                 "x-exception-stacktrace": f"java.lang.Boom: {ATTACK}\n\tat com.shop.A.b(A.java:1)"},
 }  # fmt: skip
 
+LONG = {
+    "broker_kind": "rabbitmq", "queue": "q" * 200, "body_text": "b" * 5_000, "message_id": "m" * 200,
+    "headers": {"x-exception-message": "no blank " + "w" * 900, "h" * 250: "v" * 250,
+                "x-exception-stacktrace": f"java.lang.{'Very' * 60}Long: {'w' * 900}\n"
+                + "".join(f"\tat com.shop.{'p' * 150}.A.b(A.java:{n})\n" for n in range(150))},
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server over letters, some of them hostile, with a plan."""
     folder: Path = tmp_path_factory.mktemp("pages")
     write_archive(folder, 60)
-    (folder / "hostile.jsonl").write_text(json.dumps(HOSTILE))
+    (folder / "hostile.jsonl").write_text(f"{json.dumps(HOSTILE)}\n{json.dumps(LONG)}")
     run(folder, "import", "hostile.jsonl", "--source", "orders")
     run(folder, "replay", "plan", "--any-advice", "--to", "queue:orders", "--reason", ATTACK)
     with serving(folder) as found:
@@ -57,10 +65,14 @@ def base(server: Server) -> str:
 
 def every_page(server: Server) -> list[str]:
     """One of each kind of page."""
-    letters = re.findall(r"/letters/[0-9a-f]{32}", server.get("/letters?text=pwned"))
+    letters = [_first("letters", server.get(f"/letters?text={text}")) for text in ("pwned", "mmmmmm")]
     failures = re.findall(r"/failures/[0-9a-f]{16,32}", server.get("/failures"))
     plans = re.findall(r"/plans/\d{8}T[\w-]+", server.get("/plans"))
-    return [*LISTS, letters[0], failures[0], plans[0], plans[0].replace("plans", "replays")]
+    return [*LISTS, *letters, *dict.fromkeys(failures), plans[0], plans[0].replace("plans", "replays")]
+
+
+def _first(kind: str, page: str) -> str:
+    return re.findall(rf"/{kind}/[0-9a-f]{{32}}", page)[0]
 
 
 def test_the_token_is_neither_in_the_address_nor_in_the_history_nor_in_reach_of_scripts(
@@ -81,7 +93,7 @@ def test_axe_finds_nothing_on_any_page(
     found = {}
     for path in every_page(server):
         browser.open(base(server) + path, width, prefers_color_scheme=scheme)
-        if violations := find_violations(browser, axe):
+        if violations := find_violations(browser, axe, "target-size"):
             found[path] = violations
     assert found == {}
 
@@ -103,6 +115,101 @@ def test_no_page_is_wider_than_a_phone(server: Server, browser: Page, path: str)
     assert browser.run("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.parametrize(("width", "height"), [(1400, 800), (390, 844)])
+def test_the_first_letter_is_in_sight_and_so_is_what_may_be_done(
+    server: Server, browser: Page, width: int, height: int
+) -> None:
+    browser.open(base(server) + "/letters?cause=unknown", width, height)
+    bottom = "document.querySelector({!r}).getBoundingClientRect().bottom"
+    bar = browser.run(bottom.format("#chosen fieldset"))
+    assert browser.run(bottom.format("#found tbody tr")) < bar <= height
+    assert browser.run("document.querySelector('#ticked').textContent") == "All 60"
+
+
+def test_plan_is_at_most_five_tabs_from_the_first_letter(server: Server, browser: Page) -> None:
+    browser.open(base(server) + "/letters")
+    keys(browser, "j")
+    assert tab_to(browser, "Plan a replay…") <= 5
+
+
+def test_keys_go_from_row_to_row_and_from_page_to_page(server: Server, browser: Page) -> None:
+    browser.open(base(server) + "/letters")
+    rows = browser.run("[...document.querySelectorAll('#found tbody th a')].slice(0, 3).map(a => a.pathname)")
+    focused = "document.activeElement.pathname"
+    keys(browser, "jj")
+    assert browser.run(focused) == rows[1]
+    keys(browser, "kx")
+    assert browser.run(focused) == rows[0]
+    assert browser.run("document.querySelector('#ticked').textContent") == "1 chosen"
+    keys(browser, "/")
+    assert browser.run("document.activeElement.name") == "text"
+    keys(browser, "gn")  # is text here
+    assert browser.run("location.pathname") == "/letters"
+    browser.run("document.activeElement.blur()")
+    keys(browser, "?")
+    assert browser.run("document.querySelector('dialog.keys').open")
+    browser.run("document.querySelector('dialog.keys').close()")
+    keys(browser, "gf")
+    wait_for(browser, "location.pathname === '/failures' && document.readyState === 'complete'")
+    keys(browser, "j")
+    press(browser, "Enter", "\r")
+    wait_for(browser, "/^\\/failures\\/\\w/.test(location.pathname) && document.readyState === 'complete'")
+
+
+def test_who_assigns_a_failure_stands_where_they_were_and_can_undo_it(server: Server, browser: Page) -> None:
+    failure = re.findall(r"/failures/[0-9a-f]{16,32}", server.get("/failures"))[0]
+    browser.open(base(server) + failure)
+    keys(browser, "a")
+    browser.run("document.querySelector('[name=owner]').focus(); document.activeElement.value = ''")
+    browser.call("Input.insertText", text="o'hara")
+    shown = "document.querySelector('form[action$=assign] .follows code').textContent"
+    assert browser.run(shown) == f"dlq failures assign {failure[10:22]} 'o'\"'\"'hara'"
+    press(browser, "Enter", "\r")
+    wait_for(browser, "document.querySelector('.news')?.innerText.includes(\"o'hara\")")
+    assert browser.run("document.activeElement.innerText") == "Assign"
+    browser.run("[...document.querySelectorAll('.news button')].find(b => b.innerText === 'Undo').click()")
+    wait_for(browser, "!document.querySelector('.news')?.innerText.includes(\"o'hara\")")
+    wait_for(browser, "document.querySelector('.aside')?.innerText.includes('nobody')")
+
+
+def test_the_theme_follows_the_system_unless_one_is_chosen(server: Server, browser: Page) -> None:
+    paper = "getComputedStyle(document.querySelector('section')).backgroundColor"
+    browser.open(base(server) + "/", prefers_color_scheme="light")
+    light = browser.run(paper)
+    browser.run("document.querySelector('[data-theme=dark]').click()")
+    dark = browser.run(paper)
+    browser.open(base(server) + "/failures", prefers_color_scheme="light")
+    assert browser.run(paper) == dark != light
+    browser.run("document.querySelector('[data-theme=\"\"]').click()")
+    assert browser.run(paper) == light
+
+
+def test_who_points_at_a_time_reads_it_in_their_own_zone(server: Server, browser: Page) -> None:
+    browser.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+    browser.open(base(server) + "/plans")
+    told = browser.run(
+        "(time => { time.dispatchEvent(new PointerEvent('pointerover', {bubbles: true})); return time.title; })"
+        "(document.querySelector('main time'))"
+    )
+    browser.call("Emulation.setTimezoneOverride", timezoneId="")
+    assert re.search(r"GMT\+5:30|IST", told), told
+
+
+def test_the_command_below_a_form_makes_the_same_plan(server: Server, browser: Page) -> None:
+    browser.open(base(server) + "/plans/new?text=m-17")
+    browser.run("document.querySelector('[name=to]').value = ''; document.querySelector('[name=to]').focus()")
+    browser.call("Input.insertText", text="queue:orders")
+    browser.run("document.querySelector('[name=any_advice]').click()")
+    told = shlex.split(browser.run("document.querySelector('.follows code').textContent"))
+    assert told == ["dlq", "replay", "plan", "--text", "m-17", "--to", "queue:orders", "--any-advice"]
+    assert run(server.folder, *told[1:])["targets"] == {"queue:orders": 1}
+
+
+def keys(page: Page, typed: str) -> None:
+    for key in typed:
+        press(page, key, key)
+
+
 def press(page: Page, key: str, text: str = "") -> None:
     """One key, as a keyboard sends it."""
     code = {"Tab": 9, "Enter": 13}.get(key, 0)
@@ -115,13 +222,13 @@ _FOCUSED = "(document.activeElement?.innerText || document.activeElement?.name |
 """While a page is still coming nothing has the focus."""
 
 
-def tab_to(page: Page, text: str) -> None:
-    """Tab until what says this has the focus."""
-    for _ in range(200):
+def tab_to(page: Page, text: str) -> int:
+    """Tab until what says this has the focus; how often."""
+    for times in range(1, 201):
         press(page, "Tab")
         said = page.run(_FOCUSED)
         if said == text:
-            return
+            return times
     raise AssertionError(f"no way by keyboard to {text!r}")
 
 

@@ -1,5 +1,6 @@
 """What operations do is what the command line does, in the name of who sits at the desk."""
 
+import math
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from dlq.connectors.memory import broker_at
 from dlq.core.errors import Busy, UsageError
-from dlq.operations.applying import apply_plan, code_of_states, reconcile_plan, stop_plan
+from dlq.operations.applying import apply_plan, change_rate, code_of_states, reconcile_plan, stop_plan
 from dlq.operations.books import list_audit, verify_books
 from dlq.operations.desk import Desk, Notes
 from dlq.operations.dismissing import dismiss_letters, reopen_letters, why_not_dismiss
@@ -125,6 +126,17 @@ def test_only_who_applies_is_asked_to_stop(pulled: Desk) -> None:
         assert stop_plan(pulled, plan)["stopping"] is True
         with pytest.raises(Busy):
             reconcile_plan(pulled, plan)
+
+
+def test_a_plan_is_sent_no_faster_than_it_says_which_is_what_others_consented_to(pulled: Desk) -> None:
+    slow = PlanWanted(how=Wanted(any_advice=True, rate=5.0))
+    plan = make_plan(pulled, slow).header.plan
+    assert change_rate(pulled, plan, 2.0) == {"plan": plan, "rate": 2.0, "changed": False}
+    with pulled.store.lock(f"plan-{plan}"):
+        assert change_rate(pulled, plan, 5.0)["changed"] is True
+    for odd in (5.1, 0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(UsageError, match=r"at least 0.1, and at most the 5 of the plan"):
+            change_rate(pulled, plan, odd)
 
 
 def test_dismissals_are_in_the_name_of_who_dismissed(pulled: Desk) -> None:

@@ -17,7 +17,7 @@ from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, Unr
 from dlq.replay import planfile
 from dlq.replay.apply import Run
 from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.pace import request_stop
+from dlq.replay.pace import request_rate, request_stop
 
 WINDOW = 40
 
@@ -285,6 +285,19 @@ def test_stop_leaves_the_rest_planned_and_nothing_in_flight(replay: Replaying) -
     assert 10 <= run.sent < 100
     assert replay.states(plan) == {"confirmed": run.sent, "planned": 100 - run.sent}
     assert replay.apply(replay.plan()).sent == 100 - run.sent
+
+
+def test_a_rate_is_changed_while_a_plan_is_sent(replay: Replaying) -> None:
+    fill(replay.store, 100)
+    plan = replay.plan(rate=0.5)
+    request_rate(replay.store, plan, 0.1)  # of an earlier run, so void
+
+    def ask(_run: Run) -> None:
+        request_rate(replay.store, plan, 1000.0)
+
+    run = replay.apply(plan, progress=ask)
+    assert run.sent == 100
+    assert run.seconds < SOON
 
 
 def test_a_request_to_stop_an_earlier_run_is_void(replay: Replaying) -> None:

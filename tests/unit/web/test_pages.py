@@ -67,6 +67,8 @@ FILTERS = [
     "where=record_id+%3C+%273%27+or+record_id+%3E+%274%27&advice=replay",
     "since=1970-01-01T00%3A02%3A00Z",
     "replay_state=none&where=attempts+%3D+1",
+    "sort=dead_at",
+    "sort=-attempts&text=no+answer",
 ]
 
 
@@ -78,12 +80,18 @@ def test_a_list_of_letters_is_that_of_the_command_it_shows(serve: Serve, dlq: An
     assert f"{len(listed)} letter" in text
 
 
+def test_a_command_is_as_short_as_the_search(serve: Serve) -> None:
+    words = commands_on(serve().get("/letters?text=NO+ANSWER&sort=-attempts").text)[0]
+    assert words == ["ls", "--text", "NO ANSWER", "--sort=-attempts", "--limit", "50"]
+
+
+@pytest.mark.parametrize(("query", "seen_then"), [("", 124), ("?sort=dead_at", 125), ("?sort=-source", 124)])
 def test_pages_follow_each_other_by_key_whatever_comes_meanwhile(
-    serve: Serve, store: LocalStore, dlq: Any
+    serve: Serve, store: LocalStore, dlq: Any, query: str, seen_then: int
 ) -> None:
     many = [letter(100 + n // 3, record_id=f"{n:032x}", captured_at=CAPTURED) for n in range(120)]
     write_segment(store, "p-1", many)
-    browser, seen, path = serve(), [], "/letters"
+    browser, seen, path = serve(), [], f"/letters{query}"
     while path:
         text = browser.get(path).text
         if not seen:
@@ -92,10 +100,19 @@ def test_pages_follow_each_other_by_key_whatever_comes_meanwhile(
         seen += ids_on(text)
         following = re.search(r'rel="next" href="([^"]+)"', text)
         path = html.unescape(following[1]) if following else ""
-    assert len(seen) == len(set(seen)) == 124
+    assert len(seen) == len(set(seen)) == seen_then
 
 
-REFUSED = ["where=nothing", "where=1%3D1)+or+(", "since=soon", "after=x", "failure=zzzz", "source=none"]
+REFUSED = [
+    "where=nothing",
+    "sort=body",
+    "sort=dead_at&after=x",
+    "where=1%3D1)+or+(",
+    "since=soon",
+    "after=x",
+    "failure=zzzz",
+    "source=none",
+]
 
 
 @pytest.mark.parametrize("query", REFUSED)
@@ -103,6 +120,56 @@ def test_what_the_terminal_would_refuse_is_refused(serve: Serve, query: str) -> 
     answer = serve().get(f"/letters?{query}")
     assert answer.status_code == 400
     assert 'role="alert"' in answer.text
+
+
+def test_what_is_chosen_stands_there_and_can_be_taken_back(serve: Serve) -> None:
+    text = serve().get(f"/letters?failure={TIMEOUT[:8]}&advice=replay").text
+    chips = re.findall(r'<a class="chip" href="([^"]*)"><span class="hidden">Without </span>([^<]*)', text)
+    assert [(html.unescape(path), said.strip()) for path, said in chips] == [
+        ("/letters?advice=replay", "failure: Boom: no answer for [email]"),
+        ("/letters?failure=aaaaaaaa", "advice: replay"),
+    ]
+
+
+def test_a_column_that_says_the_same_in_each_row_is_a_line(serve: Serve) -> None:
+    text = serve().get("/letters").text
+    assert "cause <strong>application_error</strong>" in text
+    assert 'data-label="Cause"' not in text
+
+
+def test_a_failure_says_what_it_is_what_to_do_and_what_its_letters_have_in_common(serve: Serve) -> None:
+    text = serve().get(FAILURE).text
+    assert "<title>Boom: no answer for" in text
+    assert re.search(r'class="button main"[^>]*href="/plans/new\?failure=', text)
+    assert re.search(r"<dt>trace</dt><dd>.*t-1.*100 %", text)
+    assert "x-customer</dt>" not in text.partition("An example")[0], "what is masked is no trait"
+
+
+def test_what_is_left_to_do_are_links_to_where_it_is_done(serve: Serve, dlq: Any) -> None:
+    text = serve().get("/").text.partition('class="shell"')[0]
+    assert f'<a href="/letters/{dlq("report")["next"][0]["command"].split()[-1]}' in text
+    assert '<a href="/plans/new?advice=replay">' in text
+    assert "dlq " not in re.sub(r"<[^>]*>", " ", text.partition("<main")[2])
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "state"),
+    [
+        ("dismiss", {"reason": "x"}, (3, "new")),
+        ("resolve", {"reason": "x"}, (3, "open")),
+        ("assign", {"owner": "ann"}, (3, "open")),
+    ],
+)
+def test_what_was_done_can_be_undone_at_once(
+    serve: Serve, dlq: Any, action: str, fields: dict[str, str], state: tuple[int, str]
+) -> None:
+    browser = serve()
+    to = browser.post(f"{FAILURE}/{action}", fields, FAILURE).headers["location"]
+    news = browser.get(to).text.partition('class="news"')[2].partition("</form>")[0]
+    path = re.findall(r'action="([^"]*)"', news)[0]
+    browser.post(path, hidden(news), FAILURE)
+    row = dlq("failures", "show", TIMEOUT)
+    assert ((row["waiting"], row["state"]), row["owner"] or "") == (state, "")
 
 
 def test_failures_are_those_of_the_command(serve: Serve, dlq: Any) -> None:
