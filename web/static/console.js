@@ -115,7 +115,7 @@
       sessionStorage.removeItem(PLACE);
     } catch { return; }
     if (place !== location.pathname) return;
-    const form = $$("form").find((one) => one.getAttribute("action") === action);
+    const form = $$("#main form").find((one) => !one.closest(".news") && one.getAttribute("action") === action);
     const back = form && ($("summary", form.closest(".opens details") ?? form) ?? $("button:not(:disabled)", form));
     scrollTo({ top, behavior: "instant" });
     (back ?? $("#main")).focus({ preventScroll: true });

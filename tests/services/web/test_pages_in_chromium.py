@@ -188,7 +188,8 @@ def test_who_points_at_a_time_reads_it_in_their_own_zone(server: Server, browser
     browser.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
     browser.open(base(server) + "/plans")
     told = browser.run(
-        "(time => { time.dispatchEvent(new PointerEvent('pointerover', {bubbles: true})); return time.title; })"
+        "(time => { time.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}));"
+        " return time.title; })"
         "(document.querySelector('main time'))"
     )
     browser.call("Emulation.setTimezoneOverride", timezoneId="")

@@ -84,6 +84,10 @@ class Person:
         except AssertionError:  # the page is just being left
             return None
 
+    def find_link(self, path: str) -> str:
+        """What the first link of the page says that leads below `path`."""
+        return str(self._browser.run(f"document.querySelector('main a[href^=\"{path}\"]').innerText.trim()"))
+
     def fill(self, name: str, text: str) -> None:
         self._browser.run(f"document.querySelector('input[name={name}]').value = {text!r}")
 
@@ -146,9 +150,7 @@ def capture(person: Person) -> None:
 def find_and_plan(person: Person) -> str:
     assert f"{LETTERS} dead letters in 1 source" in person.open("/")
     person.open("/failures")
-    failure = re.search(r"\b[0-9a-f]{12}\b", person.text)
-    assert failure
-    person.click(failure[0], "/failures/")
+    person.click(person.find_link("/failures/"), "/failures/")
     assert re.search(rf"{LETTERS}\s+wait", person.text)
     person.click("Plan a replay", "/plans/new")
     person.tick("any_advice")
