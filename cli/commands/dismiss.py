@@ -8,7 +8,6 @@ import typer
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context
 
-
 _WHAT = "What is done"
 
 
