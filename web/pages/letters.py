@@ -85,32 +85,47 @@ def list_page(ask: Ask) -> Response:
     page = look.keep(
         ("letters", after, sort, named), lambda desk: _read_page(ask, desk, wanted), of_letters=True
     )
-    count = look.keep(("count", named), lambda desk: count_letters(desk, selection), of_letters=True)
-    same, columns = _fold(page.rows)
     here: dict[str, Any] = {**chosen, "sort": sort}
     typed = [_with_page(chosen, after, order).options(), f"--sort={sort}" if sort else ""]
     return ask.page(
         "letters",
         " ".join(["dlq ls", *filter(None, typed), f"--limit {PAGE}"]),
-        rows=page.rows,
-        count=count,
-        chosen=_Chosen(chosen),
-        selection=chosen,
-        chips=[
-            (_label(name), _name_of(ask, name, value), _without(here, name)) for name, value in chosen.items()
-        ],
-        sort=sort,
-        orders=_Orders({name: _order_by(here, name) for name in _SORTED}),
+        count=look.keep(("count", named), lambda desk: count_letters(desk, selection), of_letters=True),
         sorted_by=f"by {order.column}" if order else "the newest dead first",
-        titles=_TITLES,
-        same=[one for one in same if one[0] not in chosen],
-        columns=columns,
-        options=_list_options(ask),
-        more_columns=_MORE,
         first=make_address("/letters", **here) if after else "",
         following=make_address("/letters", **here, after=page.last) if page.last else "",
-        shown=f"{len(page.rows)} on this page" if page.rows else "",
+        **_describe_filters(ask, chosen, here),
+        **_describe_table(page.rows, chosen, here),
     )
+
+
+def _describe_filters(ask: Ask, chosen: Mapping[str, str], here: Mapping[str, Any]) -> dict[str, Any]:
+    """What is chosen, and what could be."""
+    return {
+        "chosen": _Chosen(chosen),
+        "selection": chosen,
+        "chips": [
+            (_label(name), _name_of(ask, name, value), _without(here, name)) for name, value in chosen.items()
+        ],
+        "options": _list_options(ask),
+        "more_columns": _MORE,
+        "sort": here["sort"],
+    }
+
+
+def _describe_table(
+    rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, str], here: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The rows, and which columns they need."""
+    same, columns = _fold(rows)
+    return {
+        "rows": rows,
+        "shown": f"{len(rows)} on this page" if rows else "",
+        "titles": _TITLES,
+        "same": [(name, value) for name, value in same if name not in chosen],
+        "columns": columns,
+        "orders": _Orders({name: _order_by(here, name) for name in _SORTED}),
+    }
 
 
 def _label(name: str) -> str:
