@@ -140,7 +140,7 @@ def change_rate(desk: Desk, prefix: str, rate: float) -> dict[str, Any]:
         allowed = f"at least {LEAST_RATE:g}" + (
             f", and at most the {most:g} of the plan" if most < math.inf else ""
         )
-        raise UsageError(f"{rate:g} a second: {allowed}; a new plan may have another --rate")
+        raise UsageError(f"{rate:g} a second: give {allowed}, or make a new plan")
     changed = desk.store.holder(f"plan-{plan}") is not None
     if changed:
         request_rate(desk.store, plan, rate)

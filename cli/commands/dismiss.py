@@ -9,6 +9,10 @@ from dlq.cli import completion, selecting
 from dlq.cli.context import Context
 
 _WHAT = "What is done"
+_Reason = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", rich_help_panel=_WHAT, help="Why they need no replay."),
+]
 
 
 def dismiss(
@@ -23,10 +27,7 @@ def dismiss(
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
     text: selecting.Text = None,
-    reason: Annotated[
-        str | None,
-        typer.Option("--reason", metavar="TEXT", rich_help_panel=_WHAT, help="Why they need no replay."),
-    ] = None,
+    reason: _Reason = None,
     lost: Annotated[
         list[str] | None,
         typer.Option(

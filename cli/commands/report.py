@@ -102,8 +102,7 @@ def report(
             "a report is more than one table, and no CSV; use dlq ls -o csv, or dlq query SQL -o csv"
         )
     part = Selection(where, source, since, incident, failure, text)
-    with_letters = chosen in reports.WITH_LETTERS
-    document = make_report(context.desk, ReportWanted(part, compare, mask, with_letters))
+    document = make_report(context.desk, ReportWanted(part, compare, mask, chosen in reports.WITH_LETTERS))
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if not out:
