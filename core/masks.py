@@ -5,8 +5,8 @@ from dlq.core.json_paths import parse_path
 from dlq.core.settings import Mask
 from dlq.core.text import quote_value
 
-COLUMNS = ("message_id", "correlation_id", "keys", "key")
-"""Columns with what a producer wrote."""
+COLUMNS = ("message_id", "correlation_id", "keys", "key", "exception_message", "failure_text")
+"""Columns with what a producer wrote, or a program that may quote it."""
 OLD = (
     "[[mask]] is no longer read: a masked view shows structure and hides all content. Take it out, or write "
     '[mask] with what may be shown, like show = ["header:tenant", "json:$.status"]'

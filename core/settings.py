@@ -137,7 +137,7 @@ class Mask:
     """What a masked view shows beside structure."""
 
     show: tuple[str, ...] = ()
-    """header:NAME (a pattern, too), json:$.path, or a column: message_id, correlation_id, keys, key."""
+    """header:NAME (a pattern, too), json:$.path, or a column (`dlq.core.masks.COLUMNS`)."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ archive = "{folder}/archive"
 kind = "memory"
 url = "memory://{folder}/broker.db"
 {sources}
+[mask]
+show = ["exception_message", "key", "header:x-exception-*", "header:tenant", "header:host"]
 [replay]
 approval = true
 [serve]

@@ -22,10 +22,12 @@ _LEFT_OUT = ("raw_properties_base64", "raw_properties")
 _OF_PRODUCERS = ("message_id", "correlation_id", "keys", "key")
 """Columns with what a producer wrote."""
 _TEXTS = (
-    "failure_text", "exception_message", "evidence", "advice_reason", "note", "reason", "error", "errors",
-    "output", "failure", "saw", "detail", "text", "value",
+    "failure_text", "exception_message", "evidence", "advice_reason", "error", "errors", "output", "failure",
+    "saw", "detail", "text", "value",
 )  # fmt: skip
-"""Members in which a program or a person may quote content."""
+"""Members in which a program may quote content."""
+_NOTES = ("note", "reason")
+"""Members with what people say."""
 _LARGEST_JSON = 2**20
 """Bytes of a body whose shape is looked for."""
 _MOST_MEMBERS, _MOST_ITEMS, _MOST_LINES = 200, 3, 200
@@ -68,12 +70,15 @@ class Masker:
             return base64.b64encode(self.body(base64.b64decode(value)).encode()).decode()
         if name == "body_text" and isinstance(value, str):
             return self.body(value.encode())
-        if name in _OF_PRODUCERS and name not in self._columns:
+        if name in self._columns:
+            return value
+        if name in _OF_PRODUCERS:
             return [shape(one) for one in value] if isinstance(value, list) else shape(value)
         if isinstance(value, str) and name in _TEXTS:
             return self._of_programs(value)
         if isinstance(value, str):
-            return self.sentence(value)
+            is_quoting = name in _NOTES and _OF_PERSONS.search(value)
+            return self.text(value) if is_quoting else self.sentence(value)
         if isinstance(value, Mapping):
             return self.document(value)
         return [self._member(name, one, kind) for one in value] if isinstance(value, list | tuple) else value

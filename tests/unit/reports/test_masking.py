@@ -85,13 +85,18 @@ def test_headers_show_what_brokers_and_frameworks_wrote(name: str, value: object
 
 
 def test_the_configuration_lists_what_may_be_shown() -> None:
-    masker = Masker(Mask(("header:x-ten*", "json:$.status", "json:$.items[*].sku", "key")))
+    masker = Masker(Mask(("header:x-ten*", "json:$.status", "json:$.items[*].sku", "key", "failure_text")))
     body = {"status": "paid", "items": [{"sku": "A-1", "who": "Jane"}] * 5, "who": {"status": "Jane"}}
     masked = masker.document(
-        {"headers": {"X-Tenant": "acme", "who": "Jane"}, "key": "o-1", "body_text": json.dumps(body)}
+        {
+            "headers": {"X-Tenant": "acme", "who": "Jane"},
+            "key": "o-1",
+            "failure_text": "no 17",
+            "body_text": json.dumps(body),
+        }
     )
     assert masked["headers"] == {"X-Tenant": "acme", "who": "text of 4"}
-    assert masked["key"] == "o-1"
+    assert (masked["key"], masked["failure_text"]) == ("o-1", "no 17")
     item = {"sku": "A-1", "who": "text of 4"}
     shape = {"status": "paid", "items": [item, item, item, "2 more"], "who": {"status": "text of 4"}}
     assert json.loads(masked["body_text"]) == shape
