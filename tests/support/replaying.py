@@ -259,6 +259,11 @@ class Replaying:
         with brokers(self.config, self.queue) as opened:
             return make(self.store, self.config, Wanted(**wanted), opened).plan
 
+    def planned(self, count: int, **wanted: Any) -> str:
+        """A plan of so many letters, which are captured and judged before."""
+        fill(self.store, count)
+        return self.plan(**wanted)
+
     def apply(
         self, plan: str, stop: Stop | None = None, progress: Callable[[Run], None] = lambda _: None
     ) -> Run:

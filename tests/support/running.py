@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.archives import write_analysis
+from support.builders import memory_sources
 
 from dlq.archive import analyses, manifests, segments
 from dlq.archive.store import LocalStore, Store
@@ -48,11 +49,8 @@ class Team:
     def profile(self, text: str = "", sources: str = '["orders", "bills"]') -> None:
         text = text if "mode" in text else f'{text}\nmode = "drain"'
         (self.folder / "dlq.toml").write_text(
-            f'[brokers.shop]\nkind = "memory"\nurl = "{self.url}"\n'
-            '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\n'
-            '[sources.bills]\nbroker = "shop"\nqueue = "bills.dlq"\n'
-            '[sources.gone]\nbroker = "shop"\nqueue = "gone.dlq"\n'
-            f"[profiles.nightly]\nsources = {sources}\n{text}\n"
+            memory_sources(self.url, "orders", "bills", "gone")
+            + f"[profiles.nightly]\nsources = {sources}\n{text}\n"
         )
 
     def put(self, count: int, queue: str = "orders.dlq") -> None:

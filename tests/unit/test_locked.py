@@ -41,9 +41,7 @@ def written(name: str) -> list[Requirement]:
         ("build", written("build")), ("release", written("release")), ("frameworks", written("frameworks")),
     ],
 )  # fmt: skip
-def test_a_list_holds_what_is_asked_for_in_one_version_with_its_hashes(
-    name: str, wanted: list[Requirement]
-) -> None:
+def test_a_list_holds_what_is_asked_for_with_its_hashes(name: str, wanted: list[Requirement]) -> None:
     versions = locked(name)
     names = {one: one.name.lower().replace(".", "-").replace("_", "-") for one in wanted}
     fits = {str(o) for o, key in names.items() if key in versions and o.specifier.contains(versions[key])}

@@ -60,17 +60,14 @@ def test_make_test_keeps_every_promise_and_the_table_says_which_command_runs_it_
     assert commands[2] not in first.values()
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "thorough"),
-    [
-        ("tests/unit/core/test_text.py::test_any", 7, False),
-        ("tests/unit/test_costs.py::test_any[a row]", 0, False),
-        ("tests/unit/test_costs.py::test_any[a row]", 1, True),
-        ("tests/services/rabbitmq/test_lossless.py::test_any[4-quorum]", 3, False),
-        ("tests/services/rabbitmq/test_lossless.py::test_any[3.10-quorum]", 3, True),
-        ("tests/services/rabbitmq/test_quotas.py::test_any[4-quorum]", 0, True),
-        ("tests/e2e/test_release.py::test_any", 0, True),
-    ],
-)
+@pytest.mark.parametrize(("name", "row", "thorough"), [
+    ("tests/unit/core/test_text.py::test_any", 7, False),
+    ("tests/unit/test_costs.py::test_any[a row]", 0, False),
+    ("tests/unit/test_costs.py::test_any[a row]", 1, True),
+    ("tests/services/rabbitmq/test_lossless.py::test_any[4-quorum]", 3, False),
+    ("tests/services/rabbitmq/test_lossless.py::test_any[3.10-quorum]", 3, True),
+    ("tests/services/rabbitmq/test_quotas.py::test_any[4-quorum]", 0, True),
+    ("tests/e2e/test_release.py::test_any", 0, True),
+])  # fmt: skip
 def test_make_test_runs_some_rows_on_the_newest_versions(name: str, row: int, thorough: bool) -> None:
     assert is_thorough(name, row) is thorough

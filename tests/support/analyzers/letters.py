@@ -22,3 +22,8 @@ def died(*deaths: tuple[Any, ...], **columns: Any) -> Record:
 def imported(document: dict[str, Any]) -> Record:
     """A letter as `dlq import` makes it."""
     return record_of(parse_line(json.dumps(document)), "orders", "shop", "1", lambda mid, _h, _p, _b: mid)
+
+
+def said(row: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """Of a verdict what is expected of it."""
+    return {name: row[name] for name in expected}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 from support.archives import write_analysis
+from support.builders import memory_sources
 
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import LocalStore
@@ -17,17 +18,9 @@ from dlq.cli import completion
 from dlq.cli.app import run
 from dlq.core.record import COLUMNS
 
-CONFIG = """
+CONFIG = f"""
 archive = "archive"
-[brokers.shop]
-kind = "rabbitmq"
-url = "amqp://localhost"
-[sources.orders]
-broker = "shop"
-queue = "orders.dlq"
-[sources.payments]
-broker = "shop"
-queue = "payments.dlq"
+{memory_sources("memory:completion", "orders", "payments")}
 [profiles.nightly]
 sources = ["*"]
 """
@@ -72,13 +65,10 @@ def test_what_could_be_more_than_a_word_is_not_offered(folder: Path, name: str) 
     assert offered(completion.analyses, "") == ["20260102T000000-000001.1"]
 
 
-def test_columns_complete_the_last_word() -> None:
+def test_columns_complete_the_last_word_and_are_those_that_there_are() -> None:
     assert offered(completion.columns, "cause,exception") == ["cause,exception_class"]
     assert "body_sha256" in offered(completion.columns, "body_")
     assert offered(completion.condition, "laps > 1 and (adv") == ["laps > 1 and (advice"]
-
-
-def test_the_columns_that_are_offered_are_those_that_there_are() -> None:
     assert completion.LS_COLUMNS == LS_COLUMNS
     assert set(COLUMNS) == set(SEGMENT.names)
 
@@ -89,20 +79,16 @@ def test_a_configuration_that_cannot_be_read_offers_nothing(folder: Path, text: 
         (folder / "dlq.toml").unlink()
     else:
         (folder / "dlq.toml").write_text(text)
-
     assert offered(completion.sources, "") == []
     assert offered(completion.plans, "", config="no/such/file") == []
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("dlq pull --mode d", "drain"), ("dlq -o js", "json jsonl"), ("dlq ls -o js", "json jsonl"),
-        ("dlq replay plan --output c", "csv"), ("dlq report --format h", "html"),
-        ("dlq cron nightly --format s", "systemd"), ("dlq run nightly --log-format j", "json"),
-        ("dlq pull orders p", "payments"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("typed", "expected"), [
+    ("dlq pull --mode d", "drain"), ("dlq -o js", "json jsonl"), ("dlq ls -o js", "json jsonl"),
+    ("dlq replay plan --output c", "csv"), ("dlq report --format h", "html"),
+    ("dlq cron nightly --format s", "systemd"), ("dlq run nightly --log-format j", "json"),
+    ("dlq pull orders p", "payments"),
+])  # fmt: skip
 @pytest.mark.usefixtures("folder")
 def test_values_are_offered_where_an_option_has_a_few(
     typed: str, expected: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -112,7 +98,6 @@ def test_values_are_offered_where_an_option_has_a_few(
     monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
     with pytest.raises(SystemExit):
         run([])
-
     assert capfd.readouterr().out.split() == expected.split()
 
 
@@ -124,7 +109,6 @@ def test_a_shell_gets_them_without_what_takes_long_to_import(folder: Path) -> No
     )
     told = done.stderr.splitlines()
     imported = {line.rpartition("|")[2].strip() for line in told}
-
     assert done.stdout.split() == ["orders"]
     assert all(line.startswith("import time:") for line in told), "and nothing else is said"
     assert "typer" in imported

@@ -1,18 +1,15 @@
 """What `dlq pull` and `dlq import` say that the new letters died of."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import Dlq, rows
 
 from dlq.analyzers import analysis
-from dlq.cli.app import run
 from dlq.core.errors import ArchiveError
 from dlq.operations import died
-
-Dlq = Callable[..., tuple[int, str, str]]
 
 
 def line(**values: Any) -> str:
@@ -32,30 +29,17 @@ LINES = [dead(1, "rejected"), dead(2, "rejected"), dead(3, "expired"), HOSTILE]
 
 
 @pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
-    monkeypatch.chdir(tmp_path)
+def dlq(dlq: Dlq) -> Dlq:
     Path("letters.jsonl").write_text("\n".join(LINES))
     Path("more.jsonl").write_text("\n".join([*LINES, dead(9, "maxlen")]))
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(arguments)
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
+    return dlq
 
 
 def test_an_import_says_what_its_letters_died_of_the_most_frequent_first(dlq: Dlq) -> None:
     _code, out, _err = dlq("-o", "table", "import", "letters.jsonl")
-    rows = [row.split(maxsplit=2) for row in out.splitlines()[3:]]
-
-    assert [row[:2] for row in rows] == [["2", "poison_ack"], ["1", "expired"], ["1", "application_error"]]
-    assert rows[0][2].startswith("rejected from orders, 1 x")
-
-
-def test_a_failure_is_one_line_and_nothing_hostile_is_in_it(dlq: Dlq) -> None:
-    out = dlq("-o", "table", "import", "letters.jsonl")[1]
-
+    told = [row.split(maxsplit=2) for row in out.splitlines()[3:]]
+    assert [row[:2] for row in told] == [["2", "poison_ack"], ["1", "expired"], ["1", "application_error"]]
+    assert told[0][2].startswith("rejected from orders, 1 x")
     assert "out of \\x1b[2Jstock" in out
     assert "\x1b" not in out
     assert "and more" not in out
@@ -64,17 +48,15 @@ def test_a_failure_is_one_line_and_nothing_hostile_is_in_it(dlq: Dlq) -> None:
 def test_a_program_gets_the_causes_of_the_new_letters_alone(dlq: Dlq) -> None:
     first = json.loads(dlq("import", "letters.jsonl")[1])
     second = json.loads(dlq("import", "more.jsonl")[1])
-
     assert first["causes"] == {"poison_ack": 2, "expired": 1, "application_error": 1}
     assert (second["known"], second["causes"]) == (4, {"overflow": 1})
 
 
 def test_every_letter_has_its_verdict_after_an_import(dlq: Dlq) -> None:
     dlq("import", "letters.jsonl")
-    rows = [json.loads(line) for line in dlq("ls")[1].splitlines()]
-
-    assert {row["cause"] for row in rows} == {"poison_ack", "expired", "application_error"}
-    assert None not in {row["analysis"] for row in rows}
+    found = rows(dlq("ls")[1])
+    assert {row["cause"] for row in found} == {"poison_ack", "expired", "application_error"}
+    assert None not in {row["analysis"] for row in found}
 
 
 @pytest.mark.parametrize("how", [("--no-analyze",), ()])
@@ -82,9 +64,8 @@ def test_who_wants_no_analysis_gets_none_and_hears_what_each_letter_says(dlq: Dl
     if not how:
         Path("dlq.toml").write_text("[analysis]\nafter_pull = false\n")
     told = json.loads(dlq("import", "letters.jsonl", *how)[1])
-
     assert told["causes"] == {"poison_ack": 2, "expired": 1, "application_error": 1}
-    assert {json.loads(line)["analysis"] for line in dlq("ls")[1].splitlines()} == {None}
+    assert {row["analysis"] for row in rows(dlq("ls")[1])} == {None}
 
 
 def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
@@ -94,7 +75,6 @@ def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
     assert json.loads(dlq("import", "letters.jsonl")[1])["causes"]["poison_ack"] == 2
     monkeypatch.setattr(died, "_MOST", 0)
     code, out, err = dlq("-o", "table", "import", "more.jsonl")
-
     assert (code, len(out.splitlines())) == (0, 1)
     assert err == "What 1 letters died of takes an analysis: dlq analyze\n"
 
@@ -102,20 +82,16 @@ def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
 def test_one_more_import_in_an_analyzed_archive_of_many_is_judged_without_spark(dlq: Dlq) -> None:
     dlq("import", "letters.jsonl")
     Path("dlq.toml").write_text("[analysis]\nspark_from = 3\n")
-
     assert json.loads(dlq("import", "more.jsonl")[1])["causes"] == {"overflow": 1}
-    assert None not in {json.loads(line)["analysis"] for line in dlq("ls")[1].splitlines()}
+    assert None not in {row["analysis"] for row in rows(dlq("ls")[1])}
 
 
-def test_an_analysis_that_fails_loses_no_import_and_is_said(
-    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_analysis_that_fails_loses_no_import(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **_more: object) -> None:
         raise ArchiveError("gone")
 
     monkeypatch.setattr(analysis, "analyze", fails)
     code, out, err = dlq("import", "letters.jsonl")
-
     assert (code, json.loads(out)["causes"]) == (3, None)
     assert "archived, but not judged: gone; dlq analyze judges them" in err
 
@@ -123,5 +99,4 @@ def test_an_analysis_that_fails_loses_no_import_and_is_said(
 def test_the_next_command_judges_what_a_killed_one_left(dlq: Dlq) -> None:
     dlq("import", "letters.jsonl", "--no-analyze")
     assert json.loads(dlq("import", "letters.jsonl")[1])["records"] == 4
-
-    assert None not in {json.loads(line)["cause"] for line in dlq("ls")[1].splitlines()}
+    assert None not in {row["cause"] for row in rows(dlq("ls")[1])}

@@ -99,9 +99,7 @@ def test_a_configuration_that_may_be_anybody_s_is_used_only_by_its_name(
     assert run(["rules", "-c", named]) == 0
 
 
-def test_one_s_own_configuration_is_used_also_by_a_link_and_below_a_folder_like_tmp(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_s_own_is_used_also_by_a_link_and_below_tmp(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.parent.chmod(0o1777)
     (home / "dlq.toml").rename(home / "mine.toml")
     (home / "dlq.toml").symlink_to("../home/mine.toml")

@@ -39,10 +39,10 @@ def test_no_room_for_what_is_written_is_told_in_a_line(
 
 
 def test_a_host_without_a_folder_for_temporary_files_is_told_how_to_name_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_segment(LocalStore(str(tmp_path / "archive")), "p-0", [letter(1)])
+    write_segment(store, "p-0", [letter(1)])
     monkeypatch.setattr(scratch, "_kept", {})
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/none"])
@@ -87,17 +87,14 @@ def disguised() -> SystemError:
     return error
 
 
-def test_a_ctrl_c_within_a_c_library_is_a_ctrl_c(
+def test_a_ctrl_c_within_a_c_library_is_a_ctrl_c_and_stops_what_is_done_for_many(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(app, "command_line", lambda: Failing(disguised()))
-    assert (app.run(["ls"]), capsys.readouterr().err) == (130, "dlq: interrupted\n")
-
-
-def test_a_ctrl_c_within_a_c_library_stops_what_is_done_for_many() -> None:
     def work(item: int, _stop: Stop) -> int:
         raise disguised()
 
+    monkeypatch.setattr(app, "command_line", lambda: Failing(disguised()))
+    assert (app.run(["ls"]), capsys.readouterr().err) == (130, "dlq: interrupted\n")
     ((_, first), (_, second)) = do_at_once(work, [1, 2], 1)
     assert isinstance(first.exception(), KeyboardInterrupt)
     assert second.cancelled()

@@ -1,6 +1,6 @@
 """What a shell makes of a variable that is not set, and files that only look like a configuration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +27,25 @@ TOML = {
 
 
 @pytest.fixture(autouse=True)
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+def archive(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     monkeypatch.chdir(tmp_path)
-    store = LocalStore(str(tmp_path / "archive"))
     write_segment(store, "p-0", [letter(1)])
     return store
 
 
+def check_refused(words: Sequence[str], capfd: pytest.CaptureFixture[str]) -> str:
+    """It ends with 2, and all that it says is a line."""
+    assert run(words) == 2
+    out, err = capfd.readouterr()
+    assert (out, err[:5], err.count("\n")) == ("", "dlq: ", 1)
+    return err
+
+
 @pytest.mark.parametrize("text", TOML.values(), ids=TOML)
-def test_what_only_looks_like_a_configuration_is_refused_in_a_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_what_is_no_toml_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
     (tmp_path / "dlq.toml").write_text(text)
-    assert run(["rules"]) == 2
-    said = capfd.readouterr().err
+    said = check_refused(["rules"], capfd)
     assert said.startswith("dlq: dlq.toml")
-    assert said.count("\n") == 1
     assert len(said) < 500
 
 
@@ -60,28 +63,24 @@ def test_an_empty_value_is_refused_and_chooses_nothing(
     archive: LocalStore, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     before = sorted(archive.list(""))
-    assert run([*words[:-1], f"{words[-1]}=", "x"]) == 2
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("dlq: ")
-    assert said.err.count("\n") == 1
+    check_refused([*words[:-1], f"{words[-1]}=", "x"], capfd)
     assert sorted(archive.list("")) == before
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "ls --failure=", "ls --incident=", "ls --source=", "report --since=", "export - --where=",
-        "replay plan --failure=", "dismiss --failure= --reason=expected",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("words", [
+    "ls --failure=", "ls --incident=", "ls --source=", "report --since=", "export - --where=",
+    "replay plan --failure=", "dismiss --failure= --reason=expected",
+])  # fmt: skip
 def test_an_option_that_chooses_letters_and_is_empty_is_named(
-    archive: LocalStore, capfd: pytest.CaptureFixture[str], words: str
+    capfd: pytest.CaptureFixture[str], words: str
 ) -> None:
     """A shell makes it of a variable that is not set."""
-    assert run(words.split()) == 2
     option = words.partition("=")[0].split()[-1]
-    assert capfd.readouterr().err == f"dlq: {option} is empty: give it a value, or leave it out\n"
+    said = check_refused(words.split(), capfd)
+    assert said == f"dlq: {option} is empty: give it a value, or leave it out\n"
+    assert EVERY.is_all
+    assert EVERY._replace(sources=[]).is_all
+    assert option == "--source" or not EVERY._replace(**{option[2:]: ""}).is_all
 
 
 FILES = {"file", "client_log", "body", "out", "edit", "folder", "config"}
@@ -100,13 +99,9 @@ def texts(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("words", [*texts(command_line())], ids=ascii)
 def test_what_is_no_utf_8_is_refused_in_a_line(
-    archive: LocalStore, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+    capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    assert run(words) == 2
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("dlq: ")
-    assert said.err.count("\n") == 1
+    check_refused(words, capfd)
 
 
 def test_a_file_may_have_any_name_and_steers_no_terminal(
@@ -116,10 +111,3 @@ def test_a_file_may_have_any_name_and_steers_no_terminal(
     assert (tmp_path / "a\udcff.jsonl").exists()
     assert run(["report", "--format", "markdown", "--out", "\x1b[31m\u202e.md"]) == 0
     assert r"report written to \x1b[31m\u202e.md" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("given", ["where", "since", "incident", "failure"])
-def test_an_empty_selection_is_not_one_of_all_letters(given: str) -> None:
-    assert EVERY.is_all
-    assert EVERY._replace(sources=[]).is_all
-    assert not EVERY._replace(**{given: ""}).is_all

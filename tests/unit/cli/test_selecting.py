@@ -1,26 +1,23 @@
 """Which letters a command is about: short ids, and the options that commands share."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
+from support.builders import Dlq, rows
 
 from dlq.archive.store import LocalStore
-from dlq.cli.app import run
 from dlq.core.clock import now
 from dlq.operations.selecting import Selection
 
-Dlq = Callable[..., tuple[int, str, str]]
 A, B, C, D = ("aaaaaaaa" + "1" * 24, "aaaaaaaa" + "2" * 24, "c" * 32, "d" * 32)
 
 
 @pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
-    """Runs a command in a folder with four letters in two sources; A and B are an incident, C just died."""
-    monkeypatch.chdir(tmp_path)
-    store = LocalStore(str(tmp_path / "archive"))
+def dlq(dlq: Dlq, store: LocalStore) -> Dlq:
+    """`dlq` in a folder with four letters in two sources; A and B are an incident, C just died."""
     write_segment(store, "p-0", [letter(1, record_id=A), letter(2, record_id=B)])
     late = {"source": "stock", "dead_letter_queue": "stock.dlq"}
     write_segment(
@@ -39,13 +36,7 @@ def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
     }  # fmt: skip
     incidents = [{"incident_id": name, **known} for name in ("20260101-abc", "20260102-abc")]
     write_analysis(store, "20260101T000000", judged, incidents=incidents)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(arguments)
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
+    return dlq
 
 
 SELECTIONS = [
@@ -67,39 +58,14 @@ SELECTIONS = [
 
 
 @pytest.mark.parametrize(("options", "expected"), SELECTIONS)
-def test_ls_lists_exactly_the_letters_that_are_selected(
-    dlq: Dlq, options: Sequence[str], expected: set[str]
-) -> None:
+def test_each_command_is_about_what_is_selected(dlq: Dlq, options: Sequence[str], expected: set[str]) -> None:
     code, out, _err = dlq("ls", "--columns", "record_id", *options)
-
-    assert (code, {json.loads(line)["record_id"] for line in out.splitlines()}) == (0, expected)
-
-
-@pytest.mark.parametrize(("options", "expected"), SELECTIONS)
-def test_export_writes_exactly_the_letters_that_are_selected(
-    dlq: Dlq, options: Sequence[str], expected: set[str]
-) -> None:
+    assert (code, {row["record_id"] for row in rows(out)}) == (0, expected)
     code, out, _err = dlq("export", "-", *options)
-
-    assert (code, {json.loads(line)["record"]["record_id"] for line in out.splitlines()}) == (0, expected)
-
-
-@pytest.mark.parametrize(("options", "expected"), SELECTIONS)
-def test_a_plan_looks_at_exactly_the_letters_that_are_selected(
-    dlq: Dlq, options: Sequence[str], expected: set[str]
-) -> None:
+    assert (code, {row["record"]["record_id"] for row in rows(out)}) == (0, expected)
     code, out, _err = dlq("replay", "plan", *options)
-
-    left_out = json.loads(out)["left_out"]
-    assert (code, left_out) == (0, {"no_broker": len(expected)} if expected else {})
-
-
-@pytest.mark.parametrize(("options", "expected"), SELECTIONS)
-def test_a_report_counts_exactly_the_letters_that_are_selected(
-    dlq: Dlq, options: Sequence[str], expected: set[str]
-) -> None:
+    assert (code, json.loads(out)["left_out"]) == (0, {"no_broker": len(expected)} if expected else {})
     code, out, _err = dlq("report", *options)
-
     report = json.loads(out)
     assert (code, report["letters"], report["counts"]["total"]) == (0, len(expected), len(expected))
     assert sum(row["letters"] for row in report["fingerprints"]) == len(expected)
@@ -107,7 +73,6 @@ def test_a_report_counts_exactly_the_letters_that_are_selected(
 
 def test_a_report_of_a_selection_says_so_and_its_next_steps_keep_to_it(dlq: Dlq) -> None:
     _code, out, _err = dlq("report", "--incident", "20260101-abc", "--where", "\"origin\" <> '$x' or true")
-
     report = json.loads(out)
     assert [row["incident_id"] for row in report["incidents"]] == ["20260101-abc"]
     assert report["selection"].endswith(" --incident 20260101-abc")
@@ -124,71 +89,55 @@ def test_a_report_of_a_selection_holds_in_every_format(dlq: Dlq) -> None:
         assert "stock.dlq" not in out
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--where", "record_id = 'aaaaaaaa'"), "aaaaaaaa is ambiguous"),
-        (("--where", "record_id in ('bbbbbbbb')"), "no letter has the id bbbbbbbb"),
-        (("--where", "record_id = 'abc'"), "8 or more"),
-        (("--source", "order"), "did you mean 'orders'"),
-        (("--incident", "2026"), "2026 is ambiguous: 20260101-abc, 20260102-abc"),
-        (("--incident", "x"), "no incident of the latest analysis has the id x"),
-        (("--failure", "x"), "no letter has the fingerprint x"),
-        (("--since", "soon"), "neither a time"),
-        (("--where", "cause = 'expired') or (true"), "not one SQL condition"),
-        (("--since", "1h", "--where", "true) or (true"), "not one SQL condition"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    (("--where", "record_id = 'aaaaaaaa'"), "aaaaaaaa is ambiguous"),
+    (("--where", "record_id in ('bbbbbbbb')"), "no letter has the id bbbbbbbb"),
+    (("--where", "record_id = 'abc'"), "8 or more"),
+    (("--source", "order"), "did you mean 'orders'"),
+    (("--incident", "2026"), "2026 is ambiguous: 20260101-abc, 20260102-abc"),
+    (("--incident", "x"), "no incident of the latest analysis has the id x"),
+    (("--failure", "x"), "no letter has the fingerprint x"),
+    (("--since", "soon"), "neither a time"),
+    (("--where", "cause = 'expired') or (true"), "not one SQL condition"),
+    (("--since", "1h", "--where", "true) or (true"), "not one SQL condition"),
+])  # fmt: skip
 @pytest.mark.parametrize("command", [("ls",), ("report",), ("export", "-"), ("replay", "plan")])
 def test_what_is_not_there_is_refused_in_one_line(
     dlq: Dlq, command: Sequence[str], options: Sequence[str], said: str
 ) -> None:
     code, out, err = dlq(*command, *options)
-
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert said in err
 
 
 def test_ids_and_options_exclude_each_other(dlq: Dlq) -> None:
     code, _out, err = dlq("replay", "plan", "cccccccc", "--source", "stock")
-
     assert code == 2
     assert "chosen with --source stock, not both" in err
 
 
-@pytest.mark.parametrize(
-    ("odd", "asked"),
-    [
-        ("feedface' or record_id > '", ("ls", "--where", "record_id = 'feedface'")),
-        (
-            "feedface') or (record_id > '",
-            ("ls", "--source", "orders", "--where", "record_id in ('feedface')"),
-        ),
-        ("feedface' or record_id > '", ("query", "select * from ls where record_id = 'feedface'")),
-    ],
-)
+@pytest.mark.parametrize(("odd", "asked"), [
+    ("feedface' or record_id > '", ("ls", "--where", "record_id = 'feedface'")),
+    ("feedface') or (record_id > '", ("ls", "--source", "orders", "--where", "record_id in ('feedface')")),
+    ("feedface' or record_id > '", ("query", "select * from ls where record_id = 'feedface'")),
+])  # fmt: skip
 def test_a_letter_whose_id_is_sql_stands_for_itself_alone(
     dlq: Dlq, tmp_path: Path, odd: str, asked: Sequence[str]
 ) -> None:
     write_segment(LocalStore(str(tmp_path / "archive")), "r-0", [letter(5, record_id=odd)])
     _code, out, _err = dlq(*asked)
-
-    assert [json.loads(line)["record_id"] for line in out.splitlines()] == [odd]
+    assert [row["record_id"] for row in rows(out)] == [odd]
 
 
 def test_query_takes_short_ids_too(dlq: Dlq) -> None:
     _code, out, _err = dlq("query", "select source from letters where record_id = 'cccccccc'")
-
     assert json.loads(out) == {"source": "stock"}
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ('dlq ls --where "a"', "dlq ls --where \"(b = 'c') and a\" --since 1h --incident i"),
-        ("dlq ls --incident j", "dlq ls --incident j --where 'b = '\"'\"'c'\"'\"'' --since 1h"),
-    ],
-)
+@pytest.mark.parametrize(("command", "expected"), [
+    ('dlq ls --where "a"', "dlq ls --where \"(b = 'c') and a\" --since 1h --incident i"),
+    ("dlq ls --incident j", "dlq ls --incident j --where 'b = '\"'\"'c'\"'\"'' --since 1h"),
+])  # fmt: skip
 def test_a_command_for_all_letters_becomes_one_for_these(command: str, expected: str) -> None:
     assert Selection(where="b = 'c'", since="1h", incident="i").narrow(command) == expected
 

@@ -4,72 +4,47 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from support.archives import letter, write_analysis, write_segment
+from support.builders import Dlq, rows
 
 from dlq.archive.store import LocalStore
-from dlq.cli.app import run
 
-Dlq = Callable[..., tuple[int, str, str]]
 LETTERS = [letter(n, body=f"body {n}".encode(), headers={"h": "\x1b[2J"}) for n in range(1, 8)]
 
 
 @pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
-    """Runs a command in a folder with an archive of seven letters, five of them judged."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    store = LocalStore(str(tmp_path / "archive"))
+def dlq(dlq: Dlq, store: LocalStore) -> Dlq:
+    """`dlq` in a folder with an archive of seven letters, five of them judged."""
     write_segment(store, "p-0", LETTERS)
-    verdicts = [
-        {"record_id": record.record_id, "cause": "expired", "advice": "replay"} for record in LETTERS[:5]
-    ]
-    write_analysis(store, "20260101T000000", verdicts)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(arguments)
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
-
-
-def lines(out: str) -> Sequence[dict[str, object]]:
-    return [json.loads(line) for line in out.splitlines()]
+    said = {"cause": "expired", "advice": "replay"}
+    write_analysis(store, "20260101T000000", [{"record_id": one.record_id, **said} for one in LETTERS[:5]])
+    return dlq
 
 
 def test_ls_gives_a_pipe_one_object_a_letter_the_newest_first(dlq: Dlq) -> None:
     code, out, err = dlq("ls")
-
     assert (code, err) == (0, "")
-    assert [row["record_id"] for row in lines(out)] == [record.record_id for record in reversed(LETTERS)]
-    assert len(lines(out)[0]) == 21
+    assert [row["record_id"] for row in rows(out)] == [record.record_id for record in reversed(LETTERS)]
+    assert len(rows(out)[0]) == 21
 
 
-def test_ls_says_on_stderr_that_there_are_more(dlq: Dlq) -> None:
+def test_ls_says_on_stderr_that_there_are_more_and_without_a_limit_shows_all(dlq: Dlq) -> None:
     _code, out, err = dlq("ls", "--limit", "3")
-
-    assert len(lines(out)) == 3
-    assert err == "3 of 7 letters shown; --limit 0 shows all\n"
-
-
-def test_ls_without_a_limit_shows_all(dlq: Dlq) -> None:
-    assert len(lines(dlq("ls", "--limit", "0")[1])) == 7
+    assert (len(rows(out)), err) == (3, "3 of 7 letters shown; --limit 0 shows all\n")
+    assert len(rows(dlq("ls", "--limit", "0")[1])) == 7
 
 
 def test_ls_chooses_columns_and_letters(dlq: Dlq) -> None:
     where = "cause = 'expired' and body_size = 0"
     _code, out, _err = dlq("-o", "csv", "ls", "--columns", "advice,headers", "--where", where, "--limit", "1")
-
     assert out.splitlines() == ["advice,headers", 'replay,"{""h"": ""\\u001b[2J""}"']
 
 
 def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
     _code, out, _err = dlq("-o", "table", "ls", "--columns", "record_id,headers")
-
     assert "\x1b" not in out
     assert "\\u001b[2J" in out
 
@@ -77,7 +52,6 @@ def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
 def test_ls_shows_cause_and_failure_on_a_narrow_terminal(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     head, *rows = dlq("-o", "table", "ls")[1].splitlines()
-
     assert head.split() == ["record_id", "dead_at", "source", "cause", "failure"]
     assert rows[-1].split() == ["0" * 12, "01-01", "00:01", "orders", "expired"]
 
@@ -93,45 +67,32 @@ def test_ls_calls_a_reject_by_the_word_of_its_broker(
     write_segment(store, "p-0", [letter(1, broker_kind=kind)])
     verdict = {"record_id": letter(1).record_id, "cause": "poison_ack", "origin": "orders"}
     write_analysis(store, "20260101T000000", [verdict])
-
     assert f" poison_ack  {failure}" in dlq("-o", "table", "ls")[1]
 
 
-def test_an_empty_archive_says_what_fills_it(
-    dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_archive_says_so(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert dlq("ls", "--where", "cause = 'overflow'") == (0, "", "no letters\n")
     monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
     assert dlq("ls") == (0, "", "the archive is empty: dlq pull or dlq import fills it\n")
 
 
-def test_a_table_of_ls_has_prefixes_that_show_takes(dlq: Dlq) -> None:
-    _head, first, *_rest = dlq("-o", "table", "ls")[1].splitlines()
-
-    assert first.split()[0] == "0" * 12
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["ls", "--where", "caus = 'x'"], "unknown column 'caus' here; did you mean 'cause'?"),
-        (["ls", "--columns", "caus"], "unknown column 'caus' in --columns; did you mean 'cause'?"),
-        (["ls", "--where", "true) OR (1=1) ORDER BY (1"], "is not one SQL condition"),
-        (["query", "DELETE FROM records"], "only one SELECT"),
-        (["query", "SELECT nope FROM letters"], "unknown column 'nope'"),
-        (["query", "SELECT * FROM read_text('/etc/passwd')"], "only the archive's views can be read"),
-        (["ls", "--where", "body like '%x%'"], "as text it is try(decode(body))"),
-        (["show", "0000"], "give 8 or more"),
-        (["show", "ffffffff"], "no letter has the id"),
-        (["show", "0" * 20], "ambiguous"),
-        (["report", "--fail-on", "unknwn > 1"], "did you mean 'unknown'"),
-        (["report", "--format", "marcdown"], "did you mean 'markdown'"),
-        (["report", "--compare", "2020"], "no analysis '2020'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["ls", "--where", "caus = 'x'"], "unknown column 'caus' here; did you mean 'cause'?"),
+    (["ls", "--columns", "caus"], "unknown column 'caus' in --columns; did you mean 'cause'?"),
+    (["ls", "--where", "true) OR (1=1) ORDER BY (1"], "is not one SQL condition"),
+    (["query", "DELETE FROM records"], "only one SELECT"),
+    (["query", "SELECT nope FROM letters"], "unknown column 'nope'"),
+    (["query", "SELECT * FROM read_text('/etc/passwd')"], "only the archive's views can be read"),
+    (["ls", "--where", "body like '%x%'"], "as text it is try(decode(body))"),
+    (["show", "0000"], "give 8 or more"),
+    (["show", "ffffffff"], "no letter has the id"),
+    (["show", "0" * 20], "ambiguous"),
+    (["report", "--fail-on", "unknwn > 1"], "did you mean 'unknown'"),
+    (["report", "--format", "marcdown"], "did you mean 'markdown'"),
+    (["report", "--compare", "2020"], "no analysis '2020'"),
+])  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_2(dlq: Dlq, arguments: list[str], told: str) -> None:
     code, out, err = dlq(*arguments)
-
     assert (code, out) == (2, "")
     assert told in err
     assert err.count("\n") == 1
@@ -140,49 +101,41 @@ def test_a_mistake_is_one_line_and_exit_2(dlq: Dlq, arguments: list[str], told: 
 def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text("select cause, count(*) as n from letters group by 1 order by 2")
     monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open())
-
-    assert lines(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
+    assert rows(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
 
 
 def test_letters_that_no_analysis_has_judged_have_no_cause_and_no_analysis(dlq: Dlq) -> None:
-    found = lines(dlq("ls")[1])
-
+    found = rows(dlq("ls")[1])
     assert [(row["cause"], row["analysis"]) for row in found[:3]] == [
         (None, None), (None, None), ("expired", "20260101T000000"),
     ]  # fmt: skip
     assert json.loads(dlq("show", LETTERS[6].record_id)[1])["analysis"] is None
-    assert lines(dlq("query", "select count(*) as n from ls where analysis is null")[1]) == [{"n": 2}]
+    assert rows(dlq("query", "select count(*) as n from ls where analysis is null")[1]) == [{"n": 2}]
 
 
 def test_people_are_told_how_many_have_no_verdict_and_what_judges_them(dlq: Dlq, tmp_path: Path) -> None:
     write_segment(LocalStore(str(tmp_path / "archive")), "q-0", [letter(9, source="more")])
     _code, _out, err = dlq("-o", "table", "ls")
-
     assert err.splitlines()[-1] == "8 letters have no verdict yet: dlq analyze"
 
 
 @pytest.mark.parametrize("where", [None, "cause is null"])
 def test_a_plan_leaves_out_what_no_analysis_has_judged(dlq: Dlq, where: str | None) -> None:
     code, out, err = dlq("replay", "plan", *(["--where", where] if where else []))
-
     assert (code, json.loads(out)["left_out"]["no_verdict"]) == (0, 2)
     assert "have no verdict yet: dlq analyze" in err
 
 
 def test_a_report_counts_letters_without_a_verdict_as_such(dlq: Dlq) -> None:
     document = json.loads(dlq("report", "--fail-on", "unknown > 0")[1])
-
     assert {row["cause"]: row["letters"] for row in document["causes"]} == {"expired": 5, "no_verdict": 2}
     assert document["counts"]["no_verdict"] == 2
     assert "2 have no verdict yet" in dlq("-o", "table", "report")[1]
 
 
-def test_a_report_before_any_analysis_says_so(
-    dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_before_any_analysis(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_segment(LocalStore(str(tmp_path / "new")), "p-0", LETTERS)
     monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "new"))
-
     for format_ in ("terminal", "json", "markdown", "html"):
         code, out, _err = dlq("report", "--format", format_)
         assert (code, "no_verdict" in out) == (0, True)
@@ -192,7 +145,6 @@ def test_a_report_before_any_analysis_says_so(
 
 def test_show_gives_everything_as_json(dlq: Dlq) -> None:
     document = json.loads(dlq("-o", "json", "show", LETTERS[0].record_id)[1])
-
     assert document["body_text"] == "body 1"
     assert document["headers"] == {"h": "\x1b[2J"}
     assert document["cause_meaning"] == "its time to live ran out"
@@ -200,14 +152,12 @@ def test_show_gives_everything_as_json(dlq: Dlq) -> None:
 
 def test_show_on_a_terminal_is_safe_and_tells_the_cause_in_words(dlq: Dlq) -> None:
     shown = dlq("-o", "table", "show", LETTERS[0].record_id, "--mask")[1]
-
     assert "\x1b" not in shown
     assert "expired: its time to live ran out" in shown
 
 
 def test_a_passed_threshold_ends_with_5_and_says_which(dlq: Dlq) -> None:
     code, out, err = dlq("report", "--fail-on", "expired > 50%", "--fail-on", "total > 100")
-
     assert code == 5
     assert err == "dlq: --fail-on expired > 50%: expired is 71.4% (5 of 7)\n"
     assert json.loads(out)["letters"] == 7
@@ -215,16 +165,12 @@ def test_a_passed_threshold_ends_with_5_and_says_which(dlq: Dlq) -> None:
 
 def test_a_report_takes_its_format_from_its_file(dlq: Dlq, tmp_path: Path) -> None:
     code, out, _err = dlq("report", "--out", "report.md")
-
     assert (code, out) == (0, "")
     assert (tmp_path / "report.md").read_text().startswith("# Dead letters\n")
 
 
-def test_a_report_without_analysis_says_what_to_do(
-    dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_without_letters(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
-
     assert dlq("report")[::2] == (2, "dlq: no analysis yet: run dlq analyze\n")
 
 
@@ -237,7 +183,6 @@ def test_a_terminal_that_knows_only_ascii_gets_its_report(dlq: Dlq, tmp_path: Pa
         capture_output=True,
         check=False,
     )
-
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"7 dead letters in 1 source" in done.stdout
 
@@ -249,7 +194,6 @@ def test_a_terminal_that_knows_only_ascii_gets_its_report(dlq: Dlq, tmp_path: Pa
 def test_looking_goes_on_without_the_ledger_and_says_so(dlq: Dlq, command: list[str]) -> None:
     Path("archive", "ledger.json").write_text('{"format": 1}')
     code, out, err = dlq(*command)
-
     assert (code, bool(out)) == (0, True)
     assert err.startswith("dlq: what was replayed is not known here: the ledger of the archive ")
     assert "is ledger.db, which is gone" in err
@@ -257,9 +201,8 @@ def test_looking_goes_on_without_the_ledger_and_says_so(dlq: Dlq, command: list[
 
 @pytest.mark.parametrize("command", [["retain"], ["replay", "status", "PLAN"]])
 def test_what_depends_on_replays_is_refused_without_the_ledger(dlq: Dlq, command: list[str]) -> None:
-    (plan,) = lines(dlq("replay", "plan")[1])
+    (plan,) = rows(dlq("replay", "plan")[1])
     Path("archive", "ledger.json").write_text('{"format": 1}')
     code, out, err = dlq(*[str(plan["plan"]) if word == "PLAN" else word for word in command])
-
     assert (code, out) == (2, "")
     assert "is ledger.db, which is gone" in err

@@ -5,22 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import in_file, memory_sources
 
 from dlq.cli.app import run
 from dlq.connectors.memory import MemoryBroker
 
 
-def test_a_plan_goes_back_only_with_another_persons_consent_and_all_of_it_is_on_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_goes_back_with_consent_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broker = MemoryBroker(f"{tmp_path}/broker.db")
     for queue in ("orders", "orders.dlq"):
         broker.declare(queue)
     broker.put("orders.dlq", *({"broker_kind": "rabbitmq", "body_text": f"order {n}"} for n in range(3)))
-    (tmp_path / "dlq.toml").write_text(
-        f'archive = "{tmp_path}/archive"\n[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
-        '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\n[replay]\napproval = true\n'
-    )
+    sources = memory_sources(in_file(tmp_path), "orders", more="[replay]\napproval = true\n")
+    (tmp_path / "dlq.toml").write_text(f'archive = "{tmp_path}/archive"\n{sources}')
 
     def dlq(*words: str, code: int = 0) -> Any:
         assert run(["-c", f"{tmp_path}/dlq.toml", "-o", "json", *words]) == code
@@ -35,14 +32,12 @@ def test_a_plan_goes_back_only_with_another_persons_consent_and_all_of_it_is_on_
     )
     assert (made["actor"], made["reason"], made["selected"]) == ("ann@desk", "mended", 2)
     plan = made["plan"]
-
     assert f"another person has to run `dlq replay approve {plan}`" in dlq("replay", "apply", plan, code=2)
     assert "another person" in dlq("replay", "approve", plan, "--as", "ann@laptop", code=2)
     assert broker.depth("orders") == 0
     assert dlq("replay", "approve", plan, "--as", "bob", "--reason", "seen")["approved_by"] == "bob"
     assert dlq("replay", "apply", plan)["sent"] == 2
     assert dlq("replay", "apply", plan)["sent"] == 0
-
     rows = dlq("query", "select about, subject, action, reason, actor from audit order by done_at")
     told = [(row["about"], row["subject"], row["action"], row["reason"]) for row in rows]
     assert told == [

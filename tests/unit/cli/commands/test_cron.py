@@ -282,7 +282,6 @@ def test_in_a_pipe_it_is_text(printed: Callable[..., tuple[int, str]]) -> None:
 def test_a_format_alone_is_what_its_program_reads(printed: Callable[..., tuple[int, str]]) -> None:
     whole = json.loads(printed("cron", "nightly", "-o", "json")[1])
     _code, everything = printed("cron", "nightly")
-
     assert printed("cron", "nightly", "--format", "crontab")[1] == whole["crontab"] + "\n"
     assert yaml.safe_load(printed("cron", "nightly", "--format", "kubernetes")[1])["kind"] == "CronJob"
     units = printed("cron", "nightly", "--format", "systemd")[1]

@@ -1,16 +1,15 @@
 """`dlq discover` and `dlq init --url`: sources for what looks like dead letters."""
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from socket import socket
 from typing import Any
 
 import pytest
+from support.builders import Dlq, in_file
 from support.rows import each_row
 from support.terminals import converse
 
-from dlq.cli.app import run
 from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.memory import broker_at
 from dlq.connectors.rabbitmq.discovery import places
@@ -18,24 +17,10 @@ from dlq.core.configuration import parse
 from dlq.core.settings import Settings
 from dlq.operations.discovering import write_sources
 
-Dlq = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
-    monkeypatch.chdir(tmp_path)
-
-    def command(*words: str) -> tuple[int, str, str]:
-        code = run(words)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return command
-
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    url = f"memory://{tmp_path}/broker.db"
+    url = in_file(tmp_path)
     for queue in ("orders.dlq", "bills dlq", "orders"):
         broker_at(url).declare(queue)
     broker_at(url).put("orders.dlq", {"broker_kind": "rabbitmq", "body_text": "a"})
@@ -45,7 +30,6 @@ def url(tmp_path: Path) -> str:
 def test_a_configuration_is_made_from_what_a_broker_holds(dlq: Dlq, url: str) -> None:
     code, _out, err = dlq("init", "--url", url)
     made = tomllib.loads(Path("dlq.toml").read_text())
-
     assert (code, "2 sources added to dlq.toml" in err) == (0, True)
     assert made["sources"] == {
         "bills-dlq": {"broker": "memory", "queue": "bills dlq"},
@@ -61,7 +45,6 @@ def test_queues_with_the_longest_names_get_sources_that_can_be_pulled(dlq: Dlq, 
     assert dlq("init", "--url", url)[0] == 0
     made = tomllib.loads(Path("dlq.toml").read_text())["sources"]
     names = [name for name, source in made.items() if source["queue"] in queues]
-
     assert (len(names), max(map(len, names)) <= 100) == (3, True)
     assert [dlq("pull", name)[0] for name in names] == [0, 0, 0]
 
@@ -71,7 +54,6 @@ def test_what_is_configured_is_not_added_again(dlq: Dlq, url: str) -> None:
     broker_at(url).declare("new.dlq")
     before = Path("dlq.toml").read_text()
     code, out, err = dlq("discover", "--write", "-o", "csv")
-
     assert (code, "1 sources added" in err) == (0, True)
     assert (
         Path("dlq.toml").read_text()
@@ -80,17 +62,13 @@ def test_what_is_configured_is_not_added_again(dlq: Dlq, url: str) -> None:
     assert [line.split(",")[6] for line in out.splitlines()] == ["configured", "True", "False", "True"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--url", "foo://x"], "no broker is known by foo://"),
-        (["--url", "amqp://me:secret@x/"], "--url holds a password"),
-        (["--url", "rocketmq://x:1", "--api", "http://x"], "--api means nothing to a rocketmq broker"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["--url", "foo://x"], "no broker is known by foo://"),
+    (["--url", "amqp://me:secret@x/"], "--url holds a password"),
+    (["--url", "rocketmq://x:1", "--api", "http://x"], "--api means nothing to a rocketmq broker"),
+])  # fmt: skip
 def test_a_wrong_url_is_said_and_nothing_is_written(dlq: Dlq, words: list[str], said: str) -> None:
     code, _out, err = dlq("init", *words)
-
     assert (code, said in err, Path("dlq.toml").exists()) == (2, True, False)
     assert "secret@" not in err
 
@@ -98,7 +76,6 @@ def test_a_wrong_url_is_said_and_nothing_is_written(dlq: Dlq, words: list[str], 
 def test_an_unknown_broker_is_told_with_the_one_probably_meant(dlq: Dlq, url: str) -> None:
     dlq("init", "--url", url)
     code, _out, err = dlq("discover", "memorx")
-
     assert (code, "did you mean 'memory'" in err) == (2, True)
 
 
@@ -108,7 +85,6 @@ def test_an_unknown_broker_is_told_with_the_one_probably_meant(dlq: Dlq, url: st
 def test_no_name_of_a_queue_breaks_the_configuration(name: str) -> None:
     text = write_sources(Settings(), {"shop": [DeadLetterPlace(name, {"queue": name}, "classic", "")]})
     made = tomllib.loads(text)
-
     assert [source["queue"] for source in made["sources"].values()] == [name]
     parse({"brokers": {"shop": {"kind": "rabbitmq", "url": "amqp://x"}}, **made}, {})
 
@@ -124,14 +100,13 @@ def queue(name: str, **values: Any) -> dict[str, Any]:
     return {"name": name, "type": "classic", "messages": 1, "consumers": 0, **values}
 
 
-@each_row(
-    ("name", "is_found"),
-    [
-        ("orders.dlq", True), ("dlq-orders", True), ("orders_error", True), ("orders_skipped", True),
-        ("Orders.Dead.Letter", True), ("dead-letters", True), ("parking-lot", True), ("DLQ", True),
-        ("orders", False), ("errorless", False), ("middleqwerty", False), ("deadline", False), ("", False),
-    ],
-)  # fmt: skip
+@each_row(("name", "is_found"), [
+    ("orders.dlq", True), ("dlq-orders", True), ("orders_error", True), ("orders_skipped", True),
+    ("Orders.Dead.Letter", True), ("dead-letters", True), ("parking-lot", True), ("DLQ", True),
+    ("orders.parkinglot", True), ("parked-orders", True), ("orders_quarantine", True),
+    ("orders.unroutable", True), ("ordersParkingLot", True), ("ordersDLQ", True), ("orders", False),
+    ("errorless", False), ("middleqwerty", False), ("deadline", False), ("", False),
+])  # fmt: skip
 def test_a_name_tells_a_dead_letter_queue(name: str, is_found: bool) -> None:
     assert bool(list(places([queue(name)], []))) is is_found
 
@@ -153,23 +128,11 @@ def test_queues_behind_an_alternate_exchange_are_found_also_by_a_second_exchange
     ]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "orders.parkinglot", "parked-orders", "orders_quarantine", "orders.unroutable", "ordersParkingLot",
-        "ordersDLQ",
-    ],
-)  # fmt: skip
-def test_a_parking_lot_is_found_by_its_name(name: str) -> None:
-    assert [place.name for place in places([queue(name)], [])] == [name]
-
-
 def test_of_a_broker_that_does_not_answer_nothing_is_said_but_how_to_go_on(dlq: Dlq) -> None:
     with socket() as closed:
         closed.bind(("127.0.0.1", 0))
         there = f"127.0.0.1:{closed.getsockname()[1]}"
         code, out, err = dlq("init", "--url", f"amqp://{there}/", "--api", f"http://{there}")
-
     assert (code, out) == (4, "")
     assert err.splitlines() == [
         f"dlq: rabbitmq: brokers.rabbitmq.management_url ({there}) does not answer: Connection refused",
@@ -178,16 +141,13 @@ def test_of_a_broker_that_does_not_answer_nothing_is_said_but_how_to_go_on(dlq: 
     ]
 
 
-def test_what_is_not_found_is_said_of_brokers_that_were_looked_through_alone(
-    dlq: Dlq, tmp_path: Path
-) -> None:
+def test_what_is_not_found_is_said_of_brokers_that_answered(dlq: Dlq, tmp_path: Path) -> None:
     Path("dlq.toml").write_text(
         'archive = "archive"\n'
         '[brokers.away]\nkind = "rabbitmq"\nurl = "amqp://127.0.0.1:1/"\n'
         f'[brokers.empty]\nkind = "memory"\nurl = "memory://{tmp_path}/empty.db"\n'
     )
     code, _out, err = dlq("discover")
-
     assert (code, "nothing on empty looks like a dead-letter queue" in err) == (3, True)
     assert "away looks" not in err
 

@@ -1,12 +1,12 @@
 """`dlq doctor`: a line per source, each explanation once, and 3 where a pull would be refused."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.archives import letter, write_segment
+from support.builders import memory_sources, rows
 
 from dlq.archive import losses
 from dlq.archive.store import LocalStore
@@ -44,9 +44,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
 
     def look(findings: dict[str, Any], *words: str, modes: str = "copy") -> tuple[int, str, str]:
         found.update(findings)
-        text = '[brokers.shop]\nkind = "memory"\nurl = "memory:doctor"\n'
-        for name in findings:
-            text += f'[sources.{name}]\nbroker = "shop"\nqueue = "{name}"\nmode = "{modes}"\n'
+        text = memory_sources("memory:doctor", *findings, queue="{}", more=f'mode = "{modes}"\n')
         Path("dlq.toml").write_text(text)
         code = run(["doctor", *words])
         return code, *capfd.readouterr()
@@ -54,15 +52,11 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     return look
 
 
-@pytest.mark.parametrize(
-    ("findings", "mode", "expected"),
-    [
-        ({"a": WELL}, "copy", 0), ({"a": HARMED}, "copy", 3), ({"a": HARMED}, "drain", 0),
-        ({"a": STREAM}, "drain", 3), ({"a": WELL, "b": HARMED}, "copy", 3),
-        ({"a": WELL, "b": AWAY}, "copy", 3), ({"a": AWAY, "b": AWAY}, "copy", 4),
-        ({"a": HarmRefused("no")}, "copy", 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("findings", "mode", "expected"), [
+    ({"a": WELL}, "copy", 0), ({"a": HARMED}, "copy", 3), ({"a": HARMED}, "drain", 0),
+    ({"a": STREAM}, "drain", 3), ({"a": WELL, "b": HARMED}, "copy", 3), ({"a": WELL, "b": AWAY}, "copy", 3),
+    ({"a": AWAY, "b": AWAY}, "copy", 4), ({"a": HarmRefused("no")}, "copy", 2),
+])  # fmt: skip
 def test_the_exit_code_says_whether_a_pull_as_configured_would_work(
     doctor: Doctor, findings: dict[str, Any], mode: str, expected: int
 ) -> None:
@@ -96,9 +90,7 @@ def test_a_mode_that_is_refused_is_not_said_to_change_anything(doctor: Doctor) -
 
 
 @pytest.mark.parametrize(("number", "words", "shown"), [(1, [], True), (2, [], False), (2, ["-v"], True)])
-def test_facts_are_shown_of_one_source_or_when_asked_for(
-    doctor: Doctor, number: int, words: list[str], shown: bool
-) -> None:
+def test_facts_are_shown_of_one_source(doctor: Doctor, number: int, words: list[str], shown: bool) -> None:
     _code, out, err = doctor(dict.fromkeys("ab"[:number], WELL), "-o", "table", *words)
     assert ("limits" in out and "max: 5" in out) == shown
     assert ("dlq doctor SOURCE" in err) != shown
@@ -112,7 +104,7 @@ def test_what_a_broker_says_cannot_steer_the_terminal(doctor: Doctor) -> None:
 
 def test_scripts_get_every_finding_in_full(doctor: Doctor) -> None:
     _code, out, _err = doctor({"a": HARMED, "b": AWAY}, "-o", "jsonl")
-    harmed, away = map(json.loads, out.splitlines())
+    harmed, away = rows(out)
     assert harmed["harm"] == {"copy": "looking kills"}
     assert away == {"source": "b", "error": str(AWAY)}
 
@@ -126,7 +118,7 @@ def test_the_age_of_the_oldest_letter_that_waits_is_a_column(doctor: Doctor) -> 
     assert out.splitlines()[0].endswith("drain  oldest")
     assert [line.split()[7:8] for line in out.splitlines()[1:3]] == [["5h"], []]
     _code, out, _err = doctor({"a": WELL, "b": WELL}, "-o", "jsonl")
-    assert ["oldest" in json.loads(line) for line in out.splitlines()] == [True, False]
+    assert ["oldest" in row for row in rows(out)] == [True, False]
 
 
 def test_what_is_lost_of_a_source_is_said_until_somebody_dismisses_it(doctor: Doctor) -> None:
@@ -135,7 +127,7 @@ def test_what_is_lost_of_a_source_is_said_until_somebody_dismisses_it(doctor: Do
         losses.keep(store, source, [losses.Missing(f"{source}-0", 0, 300)])
     losses.dismiss(store, "b", "known", "ann")
     _code, out, err = doctor({"a": WELL, "b": WELL}, "-o", "jsonl")
-    mine, others = map(json.loads, out.splitlines())
+    mine, others = rows(out)
     assert (mine["lost"], mine["losses"][0]["place"], "lost" in others) == (300, "a-0", False)
     assert [line.partition(" at most")[0] for line in err.splitlines()] == ["dlq: a: 300 letters"]
     losses.reopen(store, "b", "ann")

@@ -3,26 +3,23 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.archives import letter, write_analysis, write_segment
+from support.builders import Dlq, rows
 
 from dlq.archive.store import LocalStore
-from dlq.cli.app import run
 from dlq.core.clock import now
 
-Dlq = Callable[..., tuple[int, str, str]]
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]
 TIMEOUT, NULL = "aa" * 16, "bb" * 16
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
+def store(store: LocalStore) -> LocalStore:
     """Three letters of one failure, one of another."""
-    store = LocalStore(str(tmp_path / "archive"))
     write_segment(store, "p-0", [letter(n, record_id=one) for n, one in enumerate(IDS)])
     analyze(store, dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}, "20260101T000000")
     return store
@@ -35,32 +32,20 @@ def analyze(store: LocalStore, fingerprints: dict[str, str], name: str) -> None:
 
 
 @pytest.fixture
-def dlq(
-    store: LocalStore,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: pytest.CaptureFixture[bytes],
-) -> Dlq:
-    monkeypatch.chdir(tmp_path)
+def dlq(dlq: Dlq, store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> Dlq:
     monkeypatch.setenv("COLUMNS", "300")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(arguments)
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
+    return dlq
 
 
 def failures(dlq: Dlq, *arguments: str) -> list[tuple[str, str, str | None]]:
     code, out, err = dlq("failures", *arguments)
     assert code == 0, err
-    rows = map(json.loads, out.splitlines())
-    return [(row["fingerprint"], row["state"], row["owner"]) for row in rows]
+    return [(row["fingerprint"], row["state"], row["owner"]) for row in rows(out)]
 
 
-def test_every_failure_is_new_until_somebody_speaks_of_it(dlq: Dlq) -> None:
+def test_every_failure_is_new_until_somebody_speaks_of_it(dlq: Dlq, store: LocalStore) -> None:
     assert failures(dlq) == [(TIMEOUT, "new", None), (NULL, "new", None)]
+    assert store.list("ledger") == [], "looking makes none"
     code, out, _err = dlq("failures", "assign", "aaaaaaaa", "--as", "ann@desk", "--reason", "mine")
     shown = json.loads(out)
     assert (code, shown["state"], shown["owner"], shown["note"]) == (0, "open", "ann@desk", "mine")
@@ -84,27 +69,17 @@ def test_all_that_was_said_stays_and_says_who_when_and_why(dlq: Dlq) -> None:
     assert failures(dlq)[-1] == (NULL, "open", None)
 
 
-def test_a_letter_that_dies_after_it_was_resolved_makes_a_failure_regressed(
-    dlq: Dlq, store: LocalStore
-) -> None:
+@pytest.mark.parametrize("dead_at", [1, None])
+def test_a_letter_that_dies_afterwards_regresses(dlq: Dlq, store: LocalStore, dead_at: int | None) -> None:
+    """Of one that says no time it counts when it was pulled."""
     dlq("failures", "resolve", TIMEOUT, "--reason", "fixed in 2.4.1")
     assert failures(dlq)[-1] == (TIMEOUT, "resolved", None)
-    again = "e" * 32
-    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=now() + 1)])
+    later, again = now() + 1, "e" * 32
+    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=dead_at and later, captured_at=later)])
     analyze(store, dict.fromkeys([*IDS[:3], again], TIMEOUT) | {IDS[3]: NULL}, "20260102T000000")
     assert failures(dlq)[0] == (TIMEOUT, "regressed", None)
     dlq("failures", "reopen", TIMEOUT, "--reason", "not yet")
     assert failures(dlq)[-1] == (TIMEOUT, "open", None)
-
-
-def test_a_letter_that_says_no_time_and_is_pulled_after_that_makes_it_regressed(
-    dlq: Dlq, store: LocalStore
-) -> None:
-    dlq("failures", "resolve", TIMEOUT, "--reason", "fixed in 2.4.1")
-    again = "e" * 32
-    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=None, captured_at=now() + 1)])
-    analyze(store, {again: TIMEOUT}, "20260102T000000")
-    assert failures(dlq)[0] == (TIMEOUT, "regressed", None)
 
 
 def test_ls_shows_how_failures_stand_once_somebody_has_spoken_of_one(dlq: Dlq) -> None:
@@ -148,35 +123,25 @@ def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq
     assert failures(dlq)[-1] == (NULL, "snoozed", None)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["resolve", TIMEOUT], "say how it was fixed"),
-        (["reopen", TIMEOUT], "say why"),
-        (["note", TIMEOUT, " "], "a note says something"),
-        (["snooze", TIMEOUT, "--reason", "x"], "until when?"),
-        (["snooze", TIMEOUT, "--until", "1h", "--letters", "3"], "until when?"),
-        (["snooze", TIMEOUT, "--until", "soon", "--reason", "x"], "neither a time"),
-        (["snooze", TIMEOUT, "--until", "2020-01-01", "--reason", "x"], "that is over"),
-        (["assign", "cc"], "no failure has the fingerprint 'cc'; dlq failures lists them"),
-        (["assign", TIMEOUT, "ann", "--nobody"], "either an owner or --nobody"),
-        (["note", TIMEOUT, "x" * 2_001], "at most 2,000 characters"),
-        (["ls", "--state", "opne"], "no state; did you mean 'open'?"),
-    ],
-)
-def test_what_cannot_be_said_is_told_in_one_line_and_nothing_is_kept(
-    dlq: Dlq, words: list[str], told: str
-) -> None:
+@pytest.mark.parametrize(("words", "told"), [
+    (["resolve", TIMEOUT], "say how it was fixed"),
+    (["reopen", TIMEOUT], "say why"),
+    (["note", TIMEOUT, " "], "a note says something"),
+    (["snooze", TIMEOUT, "--reason", "x"], "until when?"),
+    (["snooze", TIMEOUT, "--until", "1h", "--letters", "3"], "until when?"),
+    (["snooze", TIMEOUT, "--until", "soon", "--reason", "x"], "neither a time"),
+    (["snooze", TIMEOUT, "--until", "2020-01-01", "--reason", "x"], "that is over"),
+    (["assign", "cc"], "no failure has the fingerprint 'cc'; dlq failures lists them"),
+    (["assign", TIMEOUT, "ann", "--nobody"], "either an owner or --nobody"),
+    (["note", TIMEOUT, "x" * 2_001], "at most 2,000 characters"),
+    (["ls", "--state", "opne"], "no state; did you mean 'open'?"),
+])  # fmt: skip
+def test_what_cannot_be_said_is_a_line_and_not_kept(dlq: Dlq, words: list[str], told: str) -> None:
     code, out, err = dlq("failures", *words)
     assert (code, out) == (2, "")
     assert told in err
     assert len(err.splitlines()) == 1
     assert [state for _, state, _ in failures(dlq)] == ["new", "new"]
-
-
-def test_looking_makes_no_ledger(dlq: Dlq, tmp_path: Path) -> None:
-    failures(dlq)
-    assert not (tmp_path / "archive/ledger.db").exists()
 
 
 def test_a_failure_whose_letters_are_gone_keeps_its_history(dlq: Dlq, store: LocalStore) -> None:
@@ -244,8 +209,8 @@ def test_a_report_shows_who_has_a_failure_and_snoozed_ones_last(dlq: Dlq) -> Non
     dlq("failures", "snooze", TIMEOUT, "--until", "1d", "--reason", "known", "--as", "ann")
     dlq("failures", "assign", NULL, "<b>bob|\x1b[2J</b>")
     _code, document = report(dlq)
-    rows = [(row["fingerprint"], row["state"], row["owner"]) for row in document["fingerprints"]]
-    assert rows == [(NULL, "open", "<b>bob|\x1b[2J</b>"), (TIMEOUT, "snoozed", None)]
+    found = [(row["fingerprint"], row["state"], row["owner"]) for row in document["fingerprints"]]
+    assert found == [(NULL, "open", "<b>bob|\x1b[2J</b>"), (TIMEOUT, "snoozed", None)]
     for format_ in ("terminal", "markdown", "html"):
         out = dlq("report", "--format", format_)[1]
         assert "snoozed" in out
@@ -291,9 +256,7 @@ def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
     assert report(dlq, "--failure", TIMEOUT, "--fail-on", "total > 0")[0] == 0
 
 
-def test_a_failure_names_all_its_queues_and_others_that_have_its_exception(
-    dlq: Dlq, store: LocalStore
-) -> None:
+def test_a_failure_names_its_queues_and_others_of_its_exception(dlq: Dlq, store: LocalStore) -> None:
     told = {
         "cause": "application_error",
         "exception_class": "java.lang.Boom",

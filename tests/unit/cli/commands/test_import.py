@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import Dlq
 
-from dlq.cli.app import run
 from dlq.cli.commands import import_
 from dlq.connectors.interchange.prints import printers
 from dlq.core.brokers import resolve
-
-Dlq = Callable[..., tuple[int, str, str]]
 
 
 def got(**values: Any) -> str:
@@ -28,23 +26,10 @@ def got(**values: Any) -> str:
     return json.dumps(message | values)
 
 
-@pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(arguments)
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
-
-
 def test_what_cannot_be_read_is_named_by_line_and_the_rest_is_imported_once(dlq: Dlq) -> None:
     hostile = got(payload_encoding="\x1b[2J")
     Path("answers.json").write_text(f"[{got()}, {got()}]\n[{got(payload_bytes=9)}]\n{hostile}")
     code, out, err = dlq("-o", "json", "import", "answers.json", "--from", "rabbitmq-management")
-
     assert code == 3
     assert (json.loads(out)["records"], json.loads(out)["refused"]) == (2, 2)
     assert json.loads(out)["causes"] == {"expired": 2}
@@ -60,15 +45,12 @@ def test_what_shells_write_is_read_packed_or_not(dlq: Dlq, write: Callable[[str]
     assert dlq("import", "a.json.gz", "--from", "rabbitmqadmin")[0] == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("import", "a.json.gz"),
-        ("import", "a.json.gz", "--from", "rabbitmqadmin"),
-        ("replay", "plan", "--edit", "a.json.gz"),
-        ("analyze", "--client-log", "a.json.gz"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("import", "a.json.gz"),
+    ("import", "a.json.gz", "--from", "rabbitmqadmin"),
+    ("replay", "plan", "--edit", "a.json.gz"),
+    ("analyze", "--client-log", "a.json.gz"),
+])  # fmt: skip
 def test_a_packed_file_with_a_wrong_byte_is_refused_in_a_line(dlq: Dlq, words: tuple[str, ...]) -> None:
     Path("good.json").write_text(got())
     dlq("import", "good.json", "--from", "rabbitmq-management")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import memory_sources
 
 from dlq.capture.pull import PullResult
 from dlq.cli.app import run
@@ -47,36 +48,27 @@ class Pulls:
 def pulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pulls:
     """Sources a and b of one queue, c and d of others."""
     monkeypatch.chdir(tmp_path)
-    text = '[brokers.shop]\nkind = "memory"\nurl = "memory:pulls"\n'
-    for name, queue in zip("abcd", "qqrs", strict=True):
-        text += f'[sources.{name}]\nbroker = "shop"\nqueue = "{queue}"\n'
+    text = memory_sources("memory:pulls", *"abcd", queue="{}").replace('queue = "b"', 'queue = "a"')
     Path("dlq.toml").write_text(text)
     made = Pulls()
     monkeypatch.setattr(pulling, "pull_one", made)
     return made
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"), [([], "abcd"), (["--parallel", "1"], "abcd"), (["a", "c", "a"], "ac")]
+)
 def test_several_sources_are_pulled_at_once_but_those_of_one_queue_in_turn(
-    pulls: Pulls, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["pull", "-o", "json"]) == 0
-    assert [row["source"] for row in json.loads(capfd.readouterr().out)["sources"]] == list("abcd")
-    assert frozenset("cd") in pulls.together
-    assert frozenset("ab") not in pulls.together
-
-
-@pytest.mark.parametrize(("words", "expected"), [(["--parallel", "1"], "abcd"), (["a", "c", "a"], "ac")])
-def test_one_at_a_time_and_a_source_named_twice(
     pulls: Pulls, capfd: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
     assert run(["pull", "-o", "json", *words]) == 0
     assert [row["source"] for row in json.loads(capfd.readouterr().out)["sources"]] == list(expected)
-    assert ({len(names) for names in pulls.together} == {1}) == (words[0] == "--parallel")
+    assert ({len(names) for names in pulls.together} == {1}) == (words[:1] == ["--parallel"])
+    assert words or frozenset("cd") in pulls.together
+    assert frozenset("ab") not in pulls.together
 
 
-def test_a_source_whose_turn_has_not_come_is_not_said_to_wait_for_its_broker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_source_that_waits_for_its_turn_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENT", 0.0)
     line = Line("orders", "the broker shop", begun=False)
     assert str(line) == "orders: waits for its turn"

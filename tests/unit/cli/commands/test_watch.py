@@ -1,11 +1,11 @@
 """`dlq watch`: depth and rates of every source, again and again, and the replays that go on meanwhile."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import Dlq, in_file, memory_sources, rows
 from support.rows import each_row
 
 from dlq.archive import losses
@@ -16,48 +16,36 @@ from dlq.connectors.base import Consumption, Gauge, gauge_of
 from dlq.connectors.memory import MemoryBroker, broker_at
 from dlq.operations.watching import measure_rates
 
-Dlq = Callable[..., tuple[int, str, str]]
 LETTER = {"broker_kind": "rabbitmq", "body_text": "a", "origin": "orders"}
 
 
 @pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
+def dlq(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dlq:
     """`dlq` where the source a has two letters, and the queue of the source gone is not there."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     broker = at(tmp_path)
-    broker.declare("a.dlq")
-    broker.declare("orders")
-    for _ in range(2):
-        broker.put("a.dlq", LETTER)
-    text = f'[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
-    text += "".join(f'[sources.{name}]\nbroker = "shop"\nqueue = "{name}.dlq"\n' for name in ("a", "gone"))
-    (tmp_path / "dlq.toml").write_text(text)
-
-    def command(*words: str) -> tuple[int, str, str]:
-        return run(words), *capfd.readouterr()
-
-    return command
+    for queue in ("a.dlq", "orders"):
+        broker.declare(queue)
+    broker.put("a.dlq", LETTER, LETTER)
+    (tmp_path / "dlq.toml").write_text(memory_sources(in_file(tmp_path), "a", "gone"))
+    return dlq
 
 
 def at(folder: Path) -> MemoryBroker:
-    return broker_at(f"memory://{folder}/broker.db")
+    return broker_at(in_file(folder))
 
 
-@each_row(
-    ("first", "last", "expected"),
-    [
-        (Gauge(5, 1, 10), Gauge(7, 1, 14), (0.6, 0.4)),  # 4 went, and yet there are 2 more
-        (Gauge(5, 1, 10), Gauge(3, 1, 12), (0.0, 0.2)),
-        (Gauge(5, 1, 10), Gauge(3, 1, 11), (0.0, 0.1)),  # counted late: nothing less than nothing came
-        (Gauge(5, 1, 10), Gauge(7, 1, 2), (None, None)),  # the broker was started anew
-        (Gauge(5), Gauge(7), (0.2, 0.0)),
-        (Gauge(7), Gauge(5), (0.0, 0.2)),
-        (Gauge(5, 1, None), Gauge(5, 1, 9), (0.0, 0.0)),
-        (Gauge(None), Gauge(5), (None, None)),
-        (Gauge(5), Gauge(None), (None, None)),
-    ],
-)
+@each_row(("first", "last", "expected"), [
+    (Gauge(5, 1, 10), Gauge(7, 1, 14), (0.6, 0.4)),  # 4 went, and yet there are 2 more
+    (Gauge(5, 1, 10), Gauge(3, 1, 12), (0.0, 0.2)),
+    (Gauge(5, 1, 10), Gauge(3, 1, 11), (0.0, 0.1)),  # counted late: nothing less than nothing came
+    (Gauge(5, 1, 10), Gauge(7, 1, 2), (None, None)),  # the broker was started anew
+    (Gauge(5), Gauge(7), (0.2, 0.0)),
+    (Gauge(7), Gauge(5), (0.0, 0.2)),
+    (Gauge(5, 1, None), Gauge(5, 1, 9), (0.0, 0.0)),
+    (Gauge(None), Gauge(5), (None, None)),
+    (Gauge(5), Gauge(None), (None, None)),
+])  # fmt: skip
 def test_rates_are_told_from_depth_and_acknowledgements(
     first: Gauge, last: Gauge, expected: tuple[float | None, float | None]
 ) -> None:
@@ -73,14 +61,11 @@ def test_one_look_is_no_rate(seen: list[tuple[float, Gauge]]) -> None:
     assert measure_rates(seen) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("queues", "oldest", "expected"),
-    [
-        ([], [], Gauge(0, 0, 0)),
-        ([Consumption("a", 3, 1, 5), Consumption("b", 4, 2, 6)], [9, 7], Gauge(7, 3, 11, 7)),
-        ([Consumption("a", 3, 1, 5), Consumption("b", 4)], [], Gauge(7)),
-    ],
-)
+@pytest.mark.parametrize(("queues", "oldest", "expected"), [
+    ([], [], Gauge(0, 0, 0)),
+    ([Consumption("a", 3, 1, 5), Consumption("b", 4, 2, 6)], [9, 7], Gauge(7, 3, 11, 7)),
+    ([Consumption("a", 3, 1, 5), Consumption("b", 4)], [], Gauge(7)),
+])  # fmt: skip
 def test_a_pattern_is_the_sum_of_its_queues(
     queues: list[Consumption], oldest: list[int], expected: Gauge
 ) -> None:
@@ -94,7 +79,7 @@ def test_each_look_is_a_line_of_json(dlq: Dlq, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(watch, "sleep", later)
     code, out, err = dlq("watch", "a", "--count", "2", "-o", "jsonl")
-    first, second = (json.loads(line) for line in out.splitlines())
+    first, second = rows(out)
     assert (code, err) == (0, "")
     assert set(first) == {"at", "sources", "replays"}
     assert first["sources"] == [
@@ -116,15 +101,10 @@ def test_a_source_that_cannot_be_asked_stops_no_other(dlq: Dlq) -> None:
     assert dlq("watch", "gone", "--count", "1")[0] == 4
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("nowhere",), "unknown source 'nowhere'"),
-        (("--every", "soon"), "no duration"),
-        (("--every", "0"), "longer than nothing"),
-        (("--count", "0"), "--count"),
-    ],
-)
+@pytest.mark.parametrize(("words", "reason"), [
+    (("nowhere",), "unknown source 'nowhere'"), (("--every", "soon"), "no duration"),
+    (("--every", "0"), "longer than nothing"), (("--count", "0"), "--count"),
+])  # fmt: skip
 def test_what_makes_no_sense_is_refused(dlq: Dlq, words: tuple[str, ...], reason: str) -> None:
     code, _out, err = dlq("watch", *words)
     assert (code, reason in err) == (2, True)
@@ -150,13 +130,13 @@ def test_what_was_not_moving_is_not_shown(dlq: Dlq, monkeypatch: pytest.MonkeyPa
     dlq("pull", "a")
     dlq("replay", "plan", "--any-advice", "--to", "queue:orders")
     _, out, _ = dlq("watch", "a", "--count", "2", "--every", "0.01", "-o", "jsonl")
-    assert [json.loads(line)["replays"] for line in out.splitlines()] == [[], []]
+    assert [one["replays"] for one in rows(out)] == [[], []]
 
 
 def test_a_dead_broker_is_asked_again(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "sleep", lambda _seconds: at(tmp_path).declare("gone.dlq"))
     _, out, _ = dlq("watch", "gone", "--count", "2", "-o", "jsonl")
-    seen: list[dict[str, Any]] = [json.loads(line)["sources"][0] for line in out.splitlines()]
+    seen: list[dict[str, Any]] = [one["sources"][0] for one in rows(out)]
     assert [(one["depth"], one["error"] is None) for one in seen] == [(None, False), (0, True)]
 
 

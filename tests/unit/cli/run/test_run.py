@@ -87,21 +87,16 @@ def test_patterns_choose_sources(team: Team) -> None:
     assert [s["source"] for s in team.run().json["sources"]] == ["orders", "bills"]
 
 
-@pytest.mark.parametrize(
-    ("text", "sources", "expected"),
-    [
-        ("", '["nothing*"]', "no source matches"),
-        ('fail_on = ["unknwn > 1"]', '["*"]', "did you mean 'unknown'"),
-        ('report = ["pdf:x.pdf"]', '["*"]', "profiles.nightly.report: unknown format 'pdf'"),
-        ('metrics_otlp = "here"', '["*"]', "metrics_otlp = 'here' is no URL"),
-        ('max_time = "soon"', '["*"]', "duration"),
-        ('max_time = "0s"', '["*"]', "more than 0"),
-        ('mode = "move"', '["*"]', "mode"),
-    ],
-)
-def test_a_mistake_in_a_profile_is_found_before_anything_is_done(
-    team: Team, text: str, sources: str, expected: str
-) -> None:
+@pytest.mark.parametrize(("text", "sources", "expected"), [
+    ("", '["nothing*"]', "no source matches"),
+    ('fail_on = ["unknwn > 1"]', '["*"]', "did you mean 'unknown'"),
+    ('report = ["pdf:x.pdf"]', '["*"]', "profiles.nightly.report: unknown format 'pdf'"),
+    ('metrics_otlp = "here"', '["*"]', "metrics_otlp = 'here' is no URL"),
+    ('max_time = "soon"', '["*"]', "duration"),
+    ('max_time = "0s"', '["*"]', "more than 0"),
+    ('mode = "move"', '["*"]', "mode"),
+])  # fmt: skip
+def test_a_mistake_in_a_profile_is_found_before(team: Team, text: str, sources: str, expected: str) -> None:
     team.profile(text, sources)
     team.put(1)
     done = team.run()
@@ -111,18 +106,13 @@ def test_a_mistake_in_a_profile_is_found_before_anything_is_done(
     assert team.broker.depth("orders.dlq") == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("here", "metrics_otlp = 'here' is no URL"),
-        ("http://", "metrics_otlp = 'http://' is no URL"),
-        ("http://[", "metrics_otlp: 'http://[' is no host:port"),
-        ("http://me:geheim@collector", "metrics_otlp holds a password"),
-    ],
-)
-def test_an_address_of_a_collector_that_is_none_is_refused_before_anything_is_done(
-    team: Team, url: str, expected: str
-) -> None:
+@pytest.mark.parametrize(("url", "expected"), [
+    ("here", "metrics_otlp = 'here' is no URL"),
+    ("http://", "metrics_otlp = 'http://' is no URL"),
+    ("http://[", "metrics_otlp: 'http://[' is no host:port"),
+    ("http://me:geheim@collector", "metrics_otlp holds a password"),
+])  # fmt: skip
+def test_an_odd_address_of_a_collector_is_refused_before(team: Team, url: str, expected: str) -> None:
     done = team.run("--metrics-otlp", url)
     assert (done.code, done.out) == (2, "")
     assert expected in done.err
@@ -137,9 +127,7 @@ def test_a_second_run_says_who_is_at_work(team: Team) -> None:
         assert f"pid {os.getpid()} on {os.uname().nodename}" in done.err
 
 
-def test_an_analysis_that_fails_costs_neither_the_pull_nor_the_metrics(
-    team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_analysis_that_fails_costs_nothing_else(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     team.profile('metrics = "dlq.prom"\nreport = ["n.md"]')
     team.put(2)
     team.run()

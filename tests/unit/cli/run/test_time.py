@@ -29,9 +29,7 @@ def test_the_whole_run_ends_in_time(team: Team, monkeypatch: pytest.MonkeyPatch)
     assert Path("dlq.prom").exists()
 
 
-def test_a_source_that_hangs_leaves_the_others_no_worse_than_untouched(
-    team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_hangs_leaves_the_others_alone(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     read = memory.MemoryConnector.read
 
     def hang(self: Any, request: Any) -> Any:
@@ -46,9 +44,7 @@ def test_a_source_that_hangs_leaves_the_others_no_worse_than_untouched(
     assert team.broker.depth("orders.dlq") == 1
 
 
-def test_a_slow_source_is_asked_to_stop_and_keeps_what_it_has(
-    team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_source_stops_and_keeps_what_it_has(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = memory.MemoryReading.batches
 
     def slowly(self: Any) -> Iterator[Any]:
@@ -92,9 +88,7 @@ def test_sources_are_pulled_at_once(
     assert max(seen) == min(most, 2)
 
 
-def test_an_interrupted_run_says_so_and_leaves_the_letters(
-    team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_leaves_the_letters(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_self: Any, _request: Any) -> None:
         raise KeyboardInterrupt
 
