@@ -1,7 +1,5 @@
 """Plans find their letters again after retention and compaction have written the segments anew."""
 
-from collections.abc import Iterable
-
 import pytest
 from support.replaying import Replaying, fill
 
@@ -11,7 +9,7 @@ from dlq.core.settings import Retain
 from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.load import Loader
-from dlq.replay.plan import Wanted, _Planner
+from dlq.replay.plan import Wanted, _Planner, condition_of_ids
 from dlq.replay.planfile import letters
 from dlq.replay.verify import verify
 
@@ -37,41 +35,23 @@ def plan(replay: Replaying) -> str:
     return replay.plan(any_advice=True, where="record_id is not null")
 
 
-def test_a_plan_outlives_compaction(replay: Replaying, plan: str) -> None:
+def test_a_plan_outlives_compactions(replay: Replaying, plan: str) -> None:
     retain(replay)
     assert len(list(manifests.list_committed(replay.store))) == 1
+    fill(replay.store, 5, advice=None, start=200)
+    retain(replay)
     replay.apply(plan)
     assert replay.states(plan) == {"confirmed": 10}
     assert sorted(replay.queue.arrived()) == sorted(replay.keys(plan))
 
 
-def test_a_plan_outlives_two_compactions(replay: Replaying, plan: str) -> None:
-    retain(replay)
-    fill(replay.store, 5, advice=None, start=200)
-    retain(replay)
-    replay.apply(plan)
-    assert replay.states(plan) == {"confirmed": 10}
-
-
-def test_the_records_are_the_letters_that_were_planned(replay: Replaying, plan: str) -> None:
-    planned = list(letters(replay.store, plan))
-    before = Loader(replay.store).records(planned)
-    retain(replay)
-    assert Loader(replay.store).records(planned) == before
-
-
 def test_compaction_in_the_middle_of_an_apply_is_not_noticed(replay: Replaying, plan: str) -> None:
-    planned = list(letters(replay.store, plan))
-    loader = Loader(replay.store)
+    planned, loader = list(letters(replay.store, plan)), Loader(replay.store)
+    before = Loader(replay.store).records(planned)
     first = loader.records(planned[:3])
     retain(replay)
-    rest = loader.records(planned[3:])
-    assert [record.record_id for record in (*first, *rest)] == [one.record_id for one in planned]
-
-
-def test_compaction_at_the_beginning_of_an_apply_is_not_noticed(replay: Replaying, plan: str) -> None:
-    loader = Loader(replay.store)
-    retain(replay)
+    assert [*first, *loader.records(planned[3:])] == before
+    assert [record.record_id for record in before] == [one.record_id for one in planned]
     loader.check(planfile.load(replay.store, plan).segments, plan)
 
 
@@ -104,17 +84,12 @@ def test_a_plan_whose_letters_were_removed_says_so(replay: Replaying, plan: str)
 def test_a_letter_that_was_removed_is_named(replay: Replaying, plan: str) -> None:
     settle(replay)
     planned = list(letters(replay.store, plan))
-    some = replay.plan(any_advice=True, where=_these(one.record_id for one in planned[:4]))
+    some = replay.plan(any_advice=True, where=condition_of_ids(one.record_id for one in planned[:4]))
     replay.apply(some)
     retain(replay, Retain(max_size="0B"))
     assert Loader(replay.store).records(planned[4:])
     with pytest.raises(ArchiveError, match=planned[0].record_id):
         Loader(replay.store).records(planned[:1])
-
-
-def _these(record_ids: Iterable[str]) -> str:
-    quoted = ", ".join(f"'{record_id}'" for record_id in record_ids)
-    return f"record_id in ({quoted})"
 
 
 def test_what_is_in_doubt_is_still_there_to_be_reconciled(replay: Replaying, plan: str) -> None:

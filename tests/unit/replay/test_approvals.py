@@ -1,9 +1,11 @@
 """Which consent counts: another person's, for this plan as it is, within its time."""
 
+from dataclasses import replace
+
 import pytest
 
 from dlq.core.errors import UsageError
-from dlq.core.failures import Event, make_event
+from dlq.core.failures import Action, make_event
 from dlq.core.settings import Replay
 from dlq.replay.approvals import approval, check
 from dlq.replay.planfile import Header
@@ -14,6 +16,7 @@ WANTED = Replay(approval=True, approval_time="1h")
 
 
 def test_the_consent_of_another_person_counts_for_its_time() -> None:
+    check(PLAN, [], Replay(), 0)  # nothing is asked for unless it is configured
     given = approval(PLAN, "bob@desk", "seen", 0, WANTED)
     check(PLAN, [given], WANTED, HOUR)
     with pytest.raises(UsageError, match=r"older than 1h .* approve p1` again"):
@@ -31,29 +34,19 @@ def test_who_made_a_plan_does_not_approve_it_from_any_host(who: str) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [
-        make_event(0, "bob@desk", "p2", "approve", "d1"),
-        make_event(0, "bob@desk", "p1", "approve", "d2"),
-        make_event(0, "bob@desk", "p1", "apply", "d1"),
-        make_event(0, "bob@desk", "p1", "note", "d1"),
-    ],
+    [("p2", "approve", "d1"), ("p1", "approve", "d2"), ("p1", "apply", "d1"), ("p1", "note", "d1")],
 )
-def test_the_consent_to_something_else_does_not_count(event: Event) -> None:
+def test_the_consent_to_something_else_does_not_count(event: tuple[str, Action, str]) -> None:
     with pytest.raises(UsageError, match="is not approved"):
-        check(PLAN, [event], WANTED, 0)
-
-
-def test_nothing_is_asked_for_unless_it_is_configured() -> None:
-    check(PLAN, [], Replay(), 0)
+        check(PLAN, [make_event(0, "bob@desk", *event)], WANTED, 0)
 
 
 def test_a_plan_that_does_not_say_who_made_it_is_made_again() -> None:
-    older = Header("p1", "2026-11-21T03:01:00Z", None, "failed", 3, digest="d1")
     with pytest.raises(UsageError, match="make it again"):
-        approval(older, "bob@desk", "", 0, WANTED)
+        approval(replace(PLAN, actor=None), "bob@desk", "", 0, WANTED)
 
 
-AGENTS = Header("p1", "2026-11-21T03:01:00Z", None, "failed", 3, digest="d1", actor="agent x for ann@desk")
+AGENTS = replace(PLAN, actor="agent x for ann@desk")
 
 
 @pytest.mark.parametrize(

@@ -14,23 +14,22 @@ def told(waiting: int, acknowledged: int | None = None, consumers: int | None = 
     return Consumption("orders", waiting, consumers, acknowledged)
 
 
-@each_row(
-    ("before", "now", "came_back", "expected"),
-    [
-        (told(0, 5), told(0, 15), 0, "consumed"), (told(0, 5), told(0, 14), 0, "held"),
-        (told(0, 5), told(0, 14), 1, "consumed"), (told(0, 5, 0), told(10, 5, 0), 0, "waiting"),
-        (told(0), told(10), 0, "waiting"), (told(0), told(0), 0, "taken"),
-        (told(1000), told(1000), 0, "waiting"), (told(1000), told(9), 0, "taken"),
-        (told(1000, 0), told(800, 210), 0, "waiting"), (told(1000, 0), told(30, 1010), 0, "consumed"),
-        (told(0, 900), told(0, 10), 0, "consumed"),
-    ],
-    ids=[
-        "as many acknowledged as sent", "one less", "and that one came back", "nobody there",
-        "nobody there, and nothing is counted", "taken, and nothing is counted", "a backlog that stays",
-        "a backlog that is gone", "a backlog that shrinks: ours lie behind it",
-        "all before ours and ours, while others come", "a counter that began anew",
-    ],
-)  # fmt: skip
+TEN: dict[str, tuple[Consumption, Consumption, int, Consumed]] = {
+    "as many acknowledged as sent": (told(0, 5), told(0, 15), 0, "consumed"),
+    "one less": (told(0, 5), told(0, 14), 0, "held"),
+    "and that one came back": (told(0, 5), told(0, 14), 1, "consumed"),
+    "nobody there": (told(0, 5, 0), told(10, 5, 0), 0, "waiting"),
+    "nobody there, and nothing is counted": (told(0), told(10), 0, "waiting"),
+    "taken, and nothing is counted": (told(0), told(0), 0, "taken"),
+    "a backlog that stays": (told(1000), told(1000), 0, "waiting"),
+    "a backlog that is gone": (told(1000), told(9), 0, "taken"),
+    "a backlog that shrinks: ours lie behind it": (told(1000, 0), told(800, 210), 0, "waiting"),
+    "all before ours and ours, while others come": (told(1000, 0), told(30, 1010), 0, "consumed"),
+    "a counter that began anew": (told(0, 900), told(0, 10), 0, "consumed"),
+}
+
+
+@each_row(("before", "now", "came_back", "expected"), TEN.values(), ids=TEN)
 def test_ten_letters_are(before: Consumption, now: Consumption, came_back: int, expected: Consumed) -> None:
     assert how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back) == expected
 

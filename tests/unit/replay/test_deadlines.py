@@ -47,69 +47,54 @@ def test_a_deadline_that_has_passed_is_known_by_any_name_and_spelling(name: str,
     assert lateness(letter(1, properties={name: value}, published_at=NOW - HOUR * 3 // 2)) == [True]
 
 
-@each_row(
-    ("name", "value"),
-    [
-        ("expires", ""), ("expires", "null"), ("expires", "0"), ("expires", "-1"), ("expires", "never"),
-        ("ttl", "0"), ("card_expiry", "12/27"), ("expired", "2026-11-25T11:00:00Z"), ("timeout", "30000"),
-        ("meta", "1795604400"), ("expires", "9" * 5000),
-    ],
-)  # fmt: skip
+@each_row(("name", "value"), [
+    ("expires", ""), ("expires", "null"), ("expires", "0"), ("expires", "-1"), ("expires", "never"),
+    ("ttl", "0"), ("card_expiry", "12/27"), ("expired", "2026-11-25T11:00:00Z"), ("timeout", "30000"),
+    ("meta", "1795604400"), ("expires", "9" * 5000),
+])  # fmt: skip
 def test_what_tells_no_moment_is_no_deadline(name: str, value: str) -> None:
     assert lateness(letter(1, headers={name: value}, published_at=NOW - HOUR)) == []
 
 
-def test_what_the_broker_owns_is_dropped_and_no_deadline() -> None:
-    late = letter(1, headers={"expires": "1795604400000"})
-    assert says(late, dropped=("expires",)) == []
-
-
-@pytest.mark.parametrize(
-    ("body", "is_known"),
-    [
-        (
-            {
-                "actor_name": "charge",
-                "queue_name": "default",
-                "options": {"max_age": 60000},
-                "message_timestamp": 1795604400000,
-            },
-            True,
-        ),
-        ({"id": "1", "task": "charge", "args": [], "kwargs": {}, "expires": "2026-11-25T11:00:00"}, True),
-        ({"specversion": "1.0", "type": "paid", "expirytime": "2026-11-25T11:00:00Z"}, True),
-        ({"messageType": ["urn:x"], "message": {}, "expirationTime": "2026-11-25T11:00:00Z"}, True),
-        ({"displayName": "J", "job": "C@call", "data": {}, "retryUntil": 1795604400}, True),
-        ({"order": 7, "expires_at": "2026-11-25T11:00:00Z"}, False),
-    ],
-)
+@pytest.mark.parametrize(("body", "is_known"), [
+    (
+        {
+            "actor_name": "charge", "queue_name": "default", "options": {"max_age": 60000},
+            "message_timestamp": 1795604400000,
+        },
+        True,
+    ),
+    ({"id": "1", "task": "charge", "args": [], "kwargs": {}, "expires": "2026-11-25T11:00:00"}, True),
+    ({"specversion": "1.0", "type": "paid", "expirytime": "2026-11-25T11:00:00Z"}, True),
+    ({"messageType": ["urn:x"], "message": {}, "expirationTime": "2026-11-25T11:00:00Z"}, True),
+    ({"displayName": "J", "job": "C@call", "data": {}, "retryUntil": 1795604400}, True),
+    ({"order": 7, "expires_at": "2026-11-25T11:00:00Z"}, False),
+])  # fmt: skip
 def test_a_body_may_hold_one(body: dict[str, Any], is_known: bool) -> None:
     [found] = deadlines(letter(1, body=json.dumps(body).encode()), ())
     assert (is_late(found, NOW), found.is_known) == (True, is_known)
 
 
-@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"expires":' * 50_000, b"{expires", b"\xff{", b""])
-def test_a_hostile_body_holds_none(body: bytes) -> None:
-    assert says(letter(1, body=body)) == []
+PAST, AHEAD = "2026-11-25T11:00:00Z", "2026-11-25T13:00:00Z"
+SAID: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
+    ({"headers": {"expires": "1795604400000"}}, ("expires",), ""),  # the broker owns it
+    ({"headers": {"expires": AHEAD}}, (),
+     "the deadline in its header expires lies ahead: what is consumed after it is thrown away"),
+    ({"headers": {"eta": AHEAD}}, (), "its header eta lies ahead: until then it is held back"),
+    ({"headers": {"eta": PAST}}, (), ""),
+    ({"headers": {"max_age": "60000"}}, (),
+     "the deadline in its header max_age may have passed: who looks at it"),
+    *(({"body": body}, (), "") for body in (b"[" * 100_000, b'{"expires":' * 50_000, b"{x", b"\xff{", b"")),
+]  # fmt: skip
 
 
-def test_a_deadline_that_lies_ahead_is_said() -> None:
-    ahead = letter(1, headers={"expires": "2026-11-25T13:00:00Z"})
-    assert says(ahead) == [
-        "the deadline in its header expires lies ahead: what is consumed after it is thrown away"
-    ]
-
-
-def test_an_eta_matters_while_it_lies_ahead() -> None:
-    assert says(letter(1, headers={"eta": "2026-11-25T13:00:00Z"})) == [
-        "its header eta lies ahead: until then it is held back"
-    ]
-    assert says(letter(1, headers={"eta": "2026-11-25T11:00:00Z"})) == []
-
-
-def test_an_age_of_a_letter_that_nobody_dated_may_be_too_old() -> None:
-    [said] = says(letter(1, headers={"max_age": "60000"}))
-    assert said.startswith("the deadline in its header max_age may have passed: who looks at it")
+@each_row(("columns", "dropped", "said"), SAID)
+def test_what_a_letter_tells_of_time_is_said(
+    columns: dict[str, Any], dropped: tuple[str, ...], said: str
+) -> None:
+    found = says(letter(1, **columns), dropped)
+    assert len(found) == bool(said)
+    assert "".join(found).startswith(said)
 
 
 LATE = (
@@ -117,17 +102,12 @@ LATE = (
 )
 
 
-def test_a_plan_leaves_such_a_letter_out_as_risky_with_its_reason(plan: Planning) -> None:
-    fill(plan.store, 2, headers={"expires": "2020-01-01T00:00:00Z"})
+def test_a_plan_leaves_such_a_letter_out_as_risky_and_who_names_it_sends_it(plan: Planning) -> None:
+    one, _ = fill(plan.store, 2, headers={"expires": "2020-01-01T00:00:00Z"})
     header = plan(Wanted(any_advice=True))
     assert (header.letters, header.left_out) == (0, {"risky": 2})
-    assert header.warnings == {
-        f"left out as risky: {LATE} (--edit changes it); name it by its id to send it": 2
-    }
-
-
-def test_who_names_it_sends_it_and_is_told(plan: Planning) -> None:
-    [one] = fill(plan.store, 1, headers={"expires": "2020-01-01T00:00:00Z"})
+    why = f"left out as risky: {LATE} (--edit changes it); name it by its id to send it"
+    assert header.warnings == {why: 2}
     header = plan(Wanted(where=condition_of_ids([one.record_id])))
     assert (header.letters, header.warnings) == (1, {LATE: 1})
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,16 +20,14 @@ from dlq.replay.plan import Wanted
 from dlq.reports.masking import Masker
 
 
-def edit_file(tmp_path: Path, *documents: dict[str, object]) -> str:
-    path = tmp_path / "edits.jsonl"
-    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
-    return str(path)
+def read(document: Mapping[str, object]) -> edits.Edits:
+    return edits.parse([json.dumps(document).encode()], "edits.jsonl")
 
 
-def test_an_edit_changes_the_body_and_is_shown(plan: Planning, tmp_path: Path) -> None:
+def test_an_edit_changes_the_body_and_is_shown(plan: Planning) -> None:
     [before, _] = fill(plan.store, 2, body=b'{"qty": 0}', headers={"h": "v"})
     document = line_of(before) | {"body_text": '{"qty": 1}'}
-    changes = edits.read(edit_file(tmp_path, document))
+    changes = read(document)
     header = plan(Wanted(edits=changes))
     assert list(edits.differences(plan.store, header, changes)) == [
         before.record_id, "  body: 10 -> 10 bytes", "  @@ -1 +1 @@", '  -{"qty": 0}', '  +{"qty": 1}',
@@ -36,94 +35,72 @@ def test_an_edit_changes_the_body_and_is_shown(plan: Planning, tmp_path: Path) -
     assert edits.load(plan.store, header).apply(before).body == b'{"qty": 1}'
 
 
-def test_an_edited_header_is_encoded_anew_and_other_letters_stay(plan: Planning, tmp_path: Path) -> None:
+def test_an_edited_header_is_encoded_anew_and_other_letters_stay(plan: Planning) -> None:
     [before, other] = fill(plan.store, 2, headers={"h": "v"}, raw_properties=b"block")
+    assert read(line_of(before)).apply(before) == before, "what changes nothing keeps its block"
     document = line_of(before) | {"headers": {"h": "\x1b[2Jw"}}
-    changes = edits.read(edit_file(tmp_path, document))
+    changes = read(document)
     after = changes.apply(before)
     assert (after.headers, after.raw_properties, after.body) == ({"h": "\x1b[2Jw"}, None, before.body)
     assert changes.apply(other) is other
     assert edits.difference(before, after) == ["header h: v -> \\x1b[2Jw"]
 
 
-def test_on_rabbitmq_an_edited_header_leaves_the_others_byte_for_byte(tmp_path: Path) -> None:
+def test_on_rabbitmq_an_edited_header_leaves_the_others_byte_for_byte() -> None:
     block = amqp_edit.edit(amqp_edit.EMPTY, set_headers={"tenant": 42, "app": "shop", "old": "x"})
     before = letter(1, headers={"tenant": "42", "app": "shop", "old": "x"}, raw_properties=block)
     document = line_of(before) | {"headers": {"tenant": "42", "app": "shop 2", "tries": 3}}
-    after = edits.read(edit_file(tmp_path, document)).apply(before)
+    after = read(document).apply(before)
     assert after.raw_properties is not None
     assert table.decode(after.raw_properties).headers == {"tenant": "42", "app": "shop 2", "tries": "3"}
 
 
-def test_a_line_of_export_that_changes_nothing_keeps_the_property_block(
-    plan: Planning, tmp_path: Path
-) -> None:
-    [before] = fill(plan.store, 1, headers={"x-death": '[{"count": 1}]'}, raw_properties=b"block")
-    assert edits.read(edit_file(tmp_path, line_of(before))).apply(before) == before
-
-
-def test_edits_that_fill_the_memory_are_refused(
-    plan: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edits_that_fill_the_memory_are_refused(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
     [before] = fill(plan.store, 1)
-    header = plan(Wanted(edits=edits.read(edit_file(tmp_path, line_of(before) | {"body_text": "new"}))))
+    header = plan(Wanted(edits=read(line_of(before) | {"body_text": "new"})))
     monkeypatch.setattr(edits, "LARGEST", 10)
     with pytest.raises(ArchiveError, match="is larger than"):
         edits.load(plan.store, header)
-
-
-def test_changed_edits_are_refused(plan: Planning, tmp_path: Path) -> None:
-    [before] = fill(plan.store, 1)
-    header = plan(Wanted(edits=edits.read(edit_file(tmp_path, line_of(before) | {"body_text": "new"}))))
     plan.store.put(planfile.edits_name(header.plan), b"")
     with pytest.raises(UsageError, match="edits of plan"):
         edits.load(plan.store, header)
 
 
-@pytest.mark.parametrize(
-    ("document", "text"),
-    [
-        ({"broker_kind": "rabbitmq"}, "record.record_id"),
-        ({"broker_kind": "rabbitmq", "nonsense": 1}, "unknown field"),
-        ({"broker_kind": "rabbitmq", "body_base64": "!", "record": {"record_id": "a"}}, "base64"),
-    ],
-)
-def test_a_bad_edit_is_a_usage_error_with_its_line(
-    tmp_path: Path, document: dict[str, object], text: str
-) -> None:
+@pytest.mark.parametrize(("document", "text"), [
+    ({"broker_kind": "rabbitmq"}, "record.record_id"),
+    ({"broker_kind": "rabbitmq", "nonsense": 1}, "unknown field"),
+    ({"broker_kind": "rabbitmq", "body_base64": "!", "record": {"record_id": "a"}}, "base64"),
+])  # fmt: skip
+def test_a_bad_edit_is_a_usage_error_with_its_line(document: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=f"line 1: .*{text}"):
-        edits.read(edit_file(tmp_path, document))
+        read(document)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \n\r\n\n"])
-def test_a_file_without_an_edit_is_refused_and_plans_no_other_letter(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "edited.jsonl"
-    file.write_bytes(content)
-    with pytest.raises(UsageError, match=r"edited\.jsonl holds no edit"):
-        edits.read(str(file))
+def test_a_file_without_an_edit_is_refused_and_plans_no_other_letter(content: bytes) -> None:
+    with pytest.raises(UsageError, match="edited holds no edit"):
+        edits.parse(content.splitlines(keepends=True), "edited")
 
 
 @pytest.mark.parametrize(
     ("where", "planned"), [(None, [2]), ("advice = 'replay'", [0, 1, 2]), ("advice = 'hold'", [2])]
 )
-def test_an_edit_plans_its_letters_whatever_their_advice_and_where_adds_others(
-    plan: Planning, tmp_path: Path, where: str | None, planned: list[int]
-) -> None:
+def test_an_edit_plans_its_letters(plan: Planning, where: str | None, planned: list[int]) -> None:
     known = fill(plan.store, 4)
     advice = ("replay", "replay", "never", "hold")
     judge(plan.store, {one.record_id: said for one, said in zip(known, advice, strict=True)})
-    changes = edits.read(edit_file(tmp_path, line_of(known[2])))
+    changes = read(line_of(known[2]))
     header = plan(Wanted(where=where, edits=changes))
     assert [one.record_id for one in planfile.letters(plan.store, header.plan)] == [
         known[number].record_id for number in planned
     ]
 
 
-def test_an_edit_of_a_letter_that_is_not_there_is_refused(plan: Planning, tmp_path: Path) -> None:
+def test_an_edit_of_a_letter_that_is_not_there_is_refused(plan: Planning) -> None:
     fill(plan.store, 1)
     stranger = line_of(letter(7, record_id="it's no id"))
     with pytest.raises(UsageError, match="1 edited letters are not in the plan, the first is it's no id"):
-        plan(Wanted(edits=edits.read(edit_file(tmp_path, stranger))))
+        plan(Wanted(edits=read(stranger)))
 
 
 def test_a_packed_file_is_read(tmp_path: Path) -> None:
@@ -135,9 +112,9 @@ def test_a_packed_file_is_read(tmp_path: Path) -> None:
         edits.read(str(packed))
 
 
-def test_a_masked_line_is_never_sent(tmp_path: Path) -> None:
+def test_a_masked_line_is_never_sent() -> None:
     with pytest.raises(UsageError, match="line 1: it is masked, so it is not the letter that died"):
-        edits.read(edit_file(tmp_path, masked_line(line_of(letter(1)))))
+        read(masked_line(line_of(letter(1))))
 
 
 @pytest.mark.parametrize("value", [None, ["a"], {"a": 1}])

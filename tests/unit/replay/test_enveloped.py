@@ -34,16 +34,13 @@ def told(body: bytes | Mapping[str, Any], headers: Mapping[str, str] | None = No
     return memory_in_body(Record("", "", "", "", "")._replace(body=data, headers=headers or {}))
 
 
-@pytest.mark.parametrize(
-    ("body", "what"),
-    [
-        (BY_HAND, "around the message"),
-        ({"original_queue": "q", "attempts": 3, "exception": "E", "original_message": {"a": 1}}, "around"),
-        (TASK, "3 retries"),
-        (RETRIED, "Symfony"),
-        (base64.b64encode(FAILED), "Symfony"),
-    ],
-)
+@pytest.mark.parametrize(("body", "what"), [
+    (BY_HAND, "around the message"),
+    ({"original_queue": "q", "attempts": 3, "exception": "E", "original_message": {"a": 1}}, "around"),
+    (TASK, "3 retries"),
+    (RETRIED, "Symfony"),
+    (base64.b64encode(FAILED), "Symfony"),
+])  # fmt: skip
 def test_a_failure_that_a_body_remembers_is_told(body: Any, what: str) -> None:
     assert what in (told(body) or "")
 

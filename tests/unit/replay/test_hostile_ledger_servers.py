@@ -295,9 +295,7 @@ def test_counts_beyond_a_plan_s_letters_are_said_in_a_line(
         status.counts(replay.store, replay.ledger, header)
 
 
-def test_a_letter_that_changes_its_state_while_it_is_counted_is_no_letter_too_many(
-    replay: Replaying, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_letter_that_changes_meanwhile(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(replay.store, 3)
     header = planfile.load(replay.store, replay.plan())
     monkeypatch.setattr(replay.ledger, "counts", lambda _plan: {"refused": 1, "confirmed": 1})

@@ -53,17 +53,14 @@ def postgresql(heard: bytearray, answer: bytes) -> Callable[[socket.socket], Non
     return behave
 
 
-@pytest.mark.parametrize(
-    ("server", "says", "url"),
-    [
-        (mysql, b"mysql_clear_password", "mysql://u@{address}/d?ssl_ca={ca}"),
-        (mysql, b"mysql_native_password", "mysql://u@{address}/d?ssl_ca={ca}"),
-        (mysql, b"caching_sha2_password", "mariadb://u@{address}/d?ssl_ca={ca}"),
-        (postgresql, b"N", "postgresql://u@{address}/d?sslmode=verify-full&sslrootcert={ca}"),
-        (postgresql, b"N", "postgresql://u@{address}/d?sslmode=require"),
-        (postgresql, b"S", "postgresql://u@{address}/d?sslmode=verify-full&sslrootcert={ca}"),
-    ],
-)
+@pytest.mark.parametrize(("server", "says", "url"), [
+    (mysql, b"mysql_clear_password", "mysql://u@{address}/d?ssl_ca={ca}"),
+    (mysql, b"mysql_native_password", "mysql://u@{address}/d?ssl_ca={ca}"),
+    (mysql, b"caching_sha2_password", "mariadb://u@{address}/d?ssl_ca={ca}"),
+    (postgresql, b"N", "postgresql://u@{address}/d?sslmode=verify-full&sslrootcert={ca}"),
+    (postgresql, b"N", "postgresql://u@{address}/d?sslmode=require"),
+    (postgresql, b"S", "postgresql://u@{address}/d?sslmode=verify-full&sslrootcert={ca}"),
+])  # fmt: skip
 def test_a_server_without_tls_gets_no_password(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -41,35 +41,30 @@ class TestSqlite(LedgerContract):
         return lambda clock: SqlLedger(f"sqlite:///{path}", LEASE, clock)
 
 
-def test_a_dead_owner_on_this_host_is_seen_at_once(path: Path, ledger: SqlLedger) -> None:
+def racing(path: Path, code: str) -> "subprocess.Popen[str]":
+    """Another process with the ledger."""
     script = """
 import os, sys
 sys.path[:0] = [sys.argv[2]]
 from support.ledger_contract import letters
 from dlq.replay.ledger.sql import SqlLedger
-SqlLedger(f"sqlite:///{sys.argv[1]}", 3600).claim("plan", letters(1))
-os._exit(9)
+ledger = SqlLedger(f"sqlite:///{sys.argv[1]}", 3600)
 """
-    here = str(Path(__file__).parents[2])
-    assert subprocess.run([sys.executable, "-c", script, str(path), here], check=False).returncode == 9
+    command = [sys.executable, "-c", script + code, str(path), str(Path(__file__).parents[2])]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_dead_owner_on_this_host_is_seen_at_once(path: Path, ledger: SqlLedger) -> None:
+    assert racing(path, "ledger.claim('plan', letters(1)); os._exit(9)").wait() == 9
     assert ledger.states(["key1"]) == {"key1": "sending"}
     assert ledger.expire() == 1
     [entry] = ledger.entries("plan", "in_doubt")
     assert entry.detail == "its sender died before the answer came"
 
 
-def test_processes_that_race_for_the_same_keys_share_none(path: Path, ledger: SqlLedger) -> None:
-    script = """
-import sys
-sys.path[:0] = [sys.argv[2]]
-from support.ledger_contract import letters
-from dlq.replay.ledger.sql import SqlLedger
-ledger = SqlLedger(f"sqlite:///{sys.argv[1]}", 3600)
-for start in range(0, 1000, 50):
-    print(*ledger.claim("plan", letters(*range(start, start + 50))))
-"""
-    command = [sys.executable, "-c", script, str(path), str(Path(__file__).parents[2])]
-    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+def test_processes_that_race_for_the_same_keys_share_none(path: Path) -> None:
+    claim = "print(*ledger.claim('plan', letters(*range(start, start + 50))))"
+    racers = [racing(path, f"for start in range(0, 1000, 50): {claim}") for _ in range(3)]
     claimed = [key for racer in racers for key in racer.communicate()[0].split()]
     assert sorted(claimed) == sorted(f"key{n}" for n in range(1000))
 
@@ -87,30 +82,36 @@ def test_a_ledger_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         SqlLedger(f"sqlite:///{tmp_path}/missing/ledger.db", LEASE)
 
 
-def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalStore, tmp_path: Path) -> None:
+def test_a_ledger_moves_once_with_all_of_it(config: Settings, store: LocalStore, tmp_path: Path) -> None:
     store.put("here", b"")
+    told = make_event(1, "ann@a", "f1", "note", "", "seen")
     with opened(config.ledger, store) as own:
         own.claim("plan", letters(1))
         own.record_results([Result("key1", "confirmed")])
+        own.append([told])
     elsewhere = LedgerSettings(url=f"sqlite:///{tmp_path}/elsewhere.db")
     with pytest.raises(UsageError, match="dlq ledger move"):
         open_ledger(elsewhere, store)
     assert move(elsewhere, store) == (1, 1)
     with opened(elsewhere, store) as book:
-        assert book.states(["key1"]) == {"key1": "confirmed"}
+        assert (book.states(["key1"]), book.events()) == ({"key1": "confirmed"}, [told])
     for look_or_send in (as_arrow, open_ledger):
         with pytest.raises(UsageError, match=r"was moved: set \[ledger\] url"):
             look_or_send(config.ledger, store)
     assert store.list("ledger") == ["ledger.db.moved", "ledger.json"]
 
 
-def test_looking_makes_no_ledger(config: Settings, store: LocalStore, tmp_path: Path) -> None:
+def test_looking_makes_no_ledger_and_a_relative_place_is_refused(
+    config: Settings, store: LocalStore, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere.db"
     for where in (config.ledger, LedgerSettings(url=f"sqlite:///{elsewhere}")):
         assert as_arrow(where, store) is None
         with opened_if_any(where, store) as book:
             assert book is None
     assert (store.list("ledger"), elsewhere.exists()) == ([], False)
+    with pytest.raises(ConfigError, match="whole path"):
+        open_ledger(LedgerSettings(url="sqlite:///ledger.db"), store)
 
 
 def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore) -> None:
@@ -118,12 +119,14 @@ def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore
     with opened(config.ledger, store) as own:
         own.claim("plan", letters(1))
     Path(store.url("ledger.db")).unlink()
-    with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
-        open_ledger(config.ledger, store)
-    with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
-        verify(store, config)
-    with Brokers(config) as brokers, pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
-        make(store, config, Wanted(), brokers)
+    with Brokers(config) as brokers:
+        for use in (
+            lambda: open_ledger(config.ledger, store),
+            lambda: verify(store, config),
+            lambda: make(store, config, Wanted(), brokers),
+        ):
+            with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
+                use()
     with pytest.raises(UsageError, match=r"there is no ledger\.db"):
         move(LedgerSettings(url="postgresql://localhost"), store)
     assert store.list("ledger") == ["ledger.json"]
@@ -138,6 +141,8 @@ def test_without_the_server_that_knows_the_replays_none_is_made(config: Settings
     with pytest.raises(UsageError, match=r"on a server \(postgresql\).* name it in \[ledger\] url"):
         open_ledger(config.ledger, store)
     assert store.list("ledger") == ["ledger.json"]
+    settings = LedgerSettings(url="postgresql://dlq@host/db", password_command=("printf", "geheim"))
+    assert server_url(settings).password == "geheim"
 
 
 def test_a_file_elsewhere_is_not_forgotten(
@@ -158,24 +163,3 @@ def test_a_file_elsewhere_is_not_forgotten(
     monkeypatch.undo()
     with pytest.raises(UsageError, match="on a-new-container: replay from there"):
         open_ledger(elsewhere, store)
-
-
-def test_a_ledger_in_a_relative_place_is_refused(store: LocalStore) -> None:
-    with pytest.raises(ConfigError, match="whole path"):
-        open_ledger(LedgerSettings(url="sqlite:///ledger.db"), store)
-
-
-def test_the_password_of_a_server_comes_from_a_command_too() -> None:
-    settings = LedgerSettings(url="postgresql://dlq@host/db", password_command=("printf", "geheim"))
-    assert server_url(settings).password == "geheim"
-
-
-def test_what_people_said_moves_with_the_ledger(tmp_path: Path) -> None:
-    store, told = LocalStore(str(tmp_path / "archive")), make_event(1, "ann@a", "f1", "note", "", "seen")
-    store.put("here", b"")
-    with opened(LedgerSettings(), store) as book:
-        book.append([told])
-    elsewhere = LedgerSettings(f"sqlite:///{tmp_path}/shared.db")
-    move(elsewhere, store)
-    with opened(elsewhere, store) as book:
-        assert book.events() == [told]

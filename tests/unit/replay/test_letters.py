@@ -1,6 +1,5 @@
 """What a replay is called: the same name wherever it would be the same thing done twice."""
 
-import pytest
 from support.archives import letter
 from support.rows import each_row
 
@@ -21,37 +20,21 @@ def key(record: Record, target: Target = PUBLISH, by_business_key: bool = False)
     return replay_key(record, target, by_business_key)
 
 
-@each_row(
-    "other",
-    [
-        message(2), message(2, DISCARDED), message(2, properties={}),
-        message(2, headers={"dlq_replay_lap": "3"}), message(2, key="order-17"),
-    ],
-)  # fmt: skip
+@each_row("other", [
+    message(2), message(2, DISCARDED), message(2, properties={}),
+    message(2, headers={"dlq_replay_lap": "3"}), message(2, key="order-17"),
+])  # fmt: skip
 @each_row("target", [PUBLISH, RESUME])
-def test_resuming_and_publishing_any_copy_of_a_transaction_have_one_key(
-    other: Record, target: Target
-) -> None:
+def test_resuming_and_publishing_a_transaction_have_one_key(other: Record, target: Target) -> None:
     assert key(other, target) == key(message())
     assert key(other, target, by_business_key=True) == key(message())
 
 
-def test_two_transactions_have_two_keys() -> None:
+def test_what_is_not_the_same_has_two_keys() -> None:
     assert key(message(unique="7F01")) != key(message(unique="7F02"))
-
-
-def test_half_messages_that_say_no_key_are_told_apart_by_their_records() -> None:
-    assert key(message(1, message_id=None, properties={})) != key(message(2, message_id=None, properties={}))
-
-
-def test_letters_of_a_group_that_came_from_one_message_keep_keys_of_their_own() -> None:
-    assert key(message(1, "%DLQ%pay")) != key(message(2, "%DLQ%pay"))
-
-
-@pytest.mark.parametrize("other", [letter(2), letter(1, headers={"dlq_replay_lap": "1"})])
-def test_another_letter_or_another_lap_is_another_replay(other: Record) -> None:
-    assert key(other) != key(letter(1))
-
-
-def test_another_target_is_another_replay_but_for_transactions() -> None:
+    nameless = {"message_id": None, "properties": {}}
+    assert key(message(1, **nameless)) != key(message(2, **nameless)), "half messages without a key"
+    assert key(message(1, "%DLQ%pay")) != key(message(2, "%DLQ%pay")), "letters of a group"
+    for other in (letter(2), letter(1, headers={"dlq_replay_lap": "1"})):
+        assert key(other) != key(letter(1))
     assert key(letter(1), PUBLISH) != key(letter(1), RESUME)

@@ -57,15 +57,10 @@ def kafka_message(record: Record) -> object:
     return kafka_sending.message_of(Outgoing(0, record, TOPIC, PROVENANCE))
 
 
-@pytest.mark.parametrize(
-    ("own", "sent"),
-    [
-        (of_activemq("activemq"), frame),
-        (of_activemq("artemis"), frame),
-        (OF_ROCKETMQ, message),
-        (OF_KAFKA, kafka_message),
-    ],
-)
+@pytest.mark.parametrize(("own", "sent"), [
+    (of_activemq("activemq"), frame), (of_activemq("artemis"), frame), (OF_ROCKETMQ, message),
+    (OF_KAFKA, kafka_message),
+])  # fmt: skip
 def test_a_lean_letter_is_sent_like_a_whole_one(
     tmp_path: Path, own: dict[str, Any], sent: Callable[[Record], object]
 ) -> None:

@@ -17,8 +17,7 @@ IN_THE_MIDDLE = Strike("written", 50)
 
 def killed(replay: Replaying, strike: Strike = IN_THE_MIDDLE, **wanted: Any) -> str:
     """The plan of an apply that was killed there."""
-    fill(replay.store, 2000)
-    plan = replay.plan(**wanted)
+    plan = replay.planned(2000, **wanted)
     running = child(replay, plan, strike)
     assert running.wait() == -signal.SIGKILL, running.communicate()
     running.communicate()
@@ -32,9 +31,7 @@ def in_state(replay: Replaying, plan: str, state: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("place", "rate"), [*((place, None) for place in PLACES), ("marked", 500.0), ("written", 500.0)]
 )
-def test_what_was_claimed_and_never_sent_is_planned_again(
-    replay: Replaying, place: str, rate: float | None
-) -> None:
+def test_what_was_never_sent_is_planned_again(replay: Replaying, place: str, rate: float | None) -> None:
     """Of what is in doubt one letter may not have arrived: that which was marked, and not sent any more."""
     plan = killed(replay, Strike(place, 50), rate=rate)
     claimed = in_state(replay, plan, "sending")
@@ -52,16 +49,11 @@ def test_what_was_claimed_and_never_sent_is_planned_again(
     assert resolved["not_sent"] > 0
 
 
-@pytest.mark.parametrize(
-    ("numbers", "bytes_then"),
-    [
-        ([], b"\0\0\2\0\0\0\0\0"), ([7], b"\0\0\2\0\0\0\0\1"), ([3, 4, 5], b"\0\0\2\1\1\1\0\0"),
-        ([5, 3, 4], b"\0\0\2\1\1\1\0\0"), ([3, 1, 0, 5], b"\1\1\2\1\0\1\0\0"),
-    ],
-)  # fmt: skip
-def test_a_mark_of_some_letters_leaves_the_others_as_they_are(
-    replay: Replaying, numbers: Sequence[int], bytes_then: bytes
-) -> None:
+@pytest.mark.parametrize(("numbers", "bytes_then"), [
+    ([], b"\0\0\2\0\0\0\0\0"), ([7], b"\0\0\2\0\0\0\0\1"), ([3, 4, 5], b"\0\0\2\1\1\1\0\0"),
+    ([5, 3, 4], b"\0\0\2\1\1\1\0\0"), ([3, 1, 0, 5], b"\1\1\2\1\0\1\0\0"),
+])  # fmt: skip
+def test_a_mark_leaves_others_alone(replay: Replaying, numbers: Sequence[int], bytes_then: bytes) -> None:
     with marks.Mark(replay.store, "plan", "host/1", 8) as mark:
         mark.confirm(2)
         mark.note_writing(numbers)
@@ -77,43 +69,34 @@ def test_the_next_apply_sends_what_a_killed_one_had_not(replay: Replaying) -> No
     assert set(replay.states(plan)) == {"confirmed", "in_doubt"}
 
 
-def test_a_mark_of_before_the_host_was_restarted_counts_for_nothing(
-    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("content", [None, b"", b"{", b"null", b"{}", b'{"owner": 1, "boot": 2}'])
+def test_a_damaged_mark_or_one_of_before_the_host_was_restarted_counts_for_nothing(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     plan = killed(replay)
+    (mark,) = Path(replay.store.location, "locks").glob("*.mark")
+    if content is None:
+        monkeypatch.setattr(marks, "boot_id", lambda: "another boot")
+    else:
+        mark.write_bytes(content)
     claimed = in_state(replay, plan, "sending")
-    monkeypatch.setattr(marks, "boot_id", lambda: "another boot")
     assert replay.reconcile(plan) == {"sent": 0, "not_sent": 0, "unknown": len(claimed)}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"null", b"{}", b'{"owner": 1, "boot": 2}'])
-def test_a_damaged_mark_counts_for_nothing(replay: Replaying, content: bytes) -> None:
-    plan = killed(replay)
-    (mark,) = Path(replay.store.location, "locks").glob("*.mark")
-    mark.write_bytes(content)
-    claimed = in_state(replay, plan, "sending")
-    assert replay.reconcile(plan)["unknown"] == len(claimed)
-
-
-def test_an_apply_that_ends_leaves_no_mark(replay: Replaying) -> None:
-    fill(replay.store, 10)
-    replay.apply(replay.plan())
-    assert list(Path(replay.store.location, "locks").glob("*.mark")) == []
-
-
-def test_a_mark_that_cannot_be_written_goes_and_the_apply_goes_on(
-    replay: Replaying, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(replay.store, 10)
-    plan = replay.plan()
-    refused = []
+def test_a_mark_that_cannot_be_written_goes(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replay.planned(10)
+    refused, locks = [], Path(replay.store.location, "locks")
 
     def mapped(_file: int, length: int) -> None:
         refused.append(length)
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(mmap, "mmap", mapped)
-    replay.apply(plan)
+    with monkeypatch.context() as full:
+        full.setattr(mmap, "mmap", mapped)
+        replay.apply(plan)
     assert replay.states(plan) == {"confirmed": 10}
     assert refused == [marks._OWNER_BYTES + 10]
-    assert list(Path(replay.store.location, "locks").glob("*.mark")) == []
+    assert list(locks.glob("*.mark")) == []
+    fill(replay.store, 10, start=10)
+    assert replay.apply(replay.plan()).sent == 10
+    assert list(locks.glob("*.mark")) == [], "nor does an apply that ends leave one"

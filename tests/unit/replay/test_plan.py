@@ -1,6 +1,7 @@
 """Making a plan: who is taken, and who is left out and why."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -15,16 +16,18 @@ from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rabbitmq.republishing import target_of
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
+from dlq.core.record import Record
 from dlq.replay import planfile
 from dlq.replay.destinations import is_allowed, target_named
 from dlq.replay.ledger.contract import Ledger, Result
+from dlq.replay.letters import Letter
 from dlq.replay.plan import FIX_FIRST, Wanted, condition_of_ids
 
 
 def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> None:
-    known = fill(plan.store, 5)
+    known = [one.record_id for one in fill(plan.store, 5)]
     header = plan()
-    assert ids(plan, header) == [one.record_id for one in known]
+    assert (ids(plan, header), ids(plan, plan(Wanted(limit=2)))) == (known, known[:2])
     assert (header.letters, header.targets, header.left_out) == (5, {"queue:orders": 5}, {})
     assert header.stripped == {"x-death": 5}
     assert header.audience == {"queue:orders": ("orders",)}
@@ -42,45 +45,25 @@ def test_a_queue_that_nobody_consumes_is_read_by_nobody(
 
 @pytest.mark.parametrize("advice", [*ADVICE, None])
 def test_advice_leaves_letters_out(plan: Planning, advice: str | None) -> None:
+    """`--fixed` takes in what waited for a mended cause alone, `--any-advice` all."""
     fill(plan.store, 2, advice)
-    header = plan()
-    goes = advice == "replay"
-    assert header.letters == (2 if goes else 0)
-    assert header.left_out == ({} if goes else {advice or "no_verdict": 2})
-
-
-@pytest.mark.parametrize("advice", [*ADVICE, None])
-def test_any_advice_takes_all_in(plan: Planning, advice: str | None) -> None:
-    fill(plan.store, 2, advice)
-    assert plan(Wanted(any_advice=True)).letters == 2
-
-
-def test_fix_first_is_said_in_plain_words(plan: Planning) -> None:
-    fill(plan.store, 2, "fix_first")
-    assert plan(Wanted(any_advice=True)).warnings == {FIX_FIRST: 2}
-
-
-@pytest.mark.parametrize("advice", [*ADVICE, None])
-def test_fixed_takes_in_what_waited_for_a_mended_cause_alone(plan: Planning, advice: str | None) -> None:
-    fill(plan.store, 2, advice)
-    header = plan(Wanted(fixed=True))
-    goes = advice in ("replay", "fix_first")
-    assert (header.letters, header.warnings) == (2 if goes else 0, {})
-    assert header.left_out == ({} if goes else {advice or "no_verdict": 2})
+    for wanted, goes in ((Wanted(), {"replay"}), (Wanted(fixed=True), {"replay", "fix_first"})):
+        header = plan(wanted)
+        left_out = {} if advice in goes else {advice or "no_verdict": 2}
+        assert (header.letters, header.left_out) == (2 if advice in goes else 0, left_out)
+        assert header.warnings == {}
+    header = plan(Wanted(any_advice=True))
+    assert (header.letters, header.warnings) == (2, {FIX_FIRST: 2} if advice == "fix_first" else {})
 
 
 NAMED = f"record_id in ('{0:032x}', '{1:032x}')"
 
 
-@pytest.mark.parametrize(
-    ("where", "names_them"),
-    [
-        (NAMED, True), (f"(RECORD_ID IN ('{0:032x}'))", True), (f"record_id = '{0:032x}'", True),
-        ("record_id not in ('x')", False), ("not record_id in ('x')", False),
-        ("record_id like '0%'", False), (f"{NAMED} or true", False), ("source = 'orders'", False),
-        (None, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("where", "names_them"), [
+    (NAMED, True), (f"(RECORD_ID IN ('{0:032x}'))", True), (f"record_id = '{0:032x}'", True),
+    ("record_id not in ('x')", False), ("not record_id in ('x')", False), ("record_id like '0%'", False),
+    (f"{NAMED} or true", False), ("source = 'orders'", False), (None, False),
+])  # fmt: skip
 def test_only_naming_record_ids_takes_them_in(plan: Planning, where: str | None, names_them: bool) -> None:
     fill(plan.store, 2, "never")
     header = plan(Wanted(where=where))
@@ -88,26 +71,28 @@ def test_only_naming_record_ids_takes_them_in(plan: Planning, where: str | None,
     assert bool(header.left_out) != names_them
 
 
-def test_letters_that_the_ledger_knows_are_left_out_by_their_state(plan: Planning, ledger: Ledger) -> None:
+@pytest.fixture
+def sent(plan: Planning, ledger: Ledger) -> list[Letter]:
+    """Seven letters, of which six were sent, and became all that a letter can become."""
     fill(plan.store, 7)
     first = list(planfile.letters(plan.store, plan().plan))
     ledger.claim("first", first[:6])
     states = ("confirmed", "returned", "refused", "in_doubt", "planned")
     ledger.record_results([Result(one.key, state) for one, state in zip(first, states, strict=False)])
+    return first
+
+
+def test_letters_that_the_ledger_knows_are_left_out_by_their_state(
+    plan: Planning, sent: list[Letter]
+) -> None:
     header = plan()
     assert header.left_out == {"replayed": 1, "returned": 1, "refused": 1, "in_doubt": 1, "sending": 1}
-    assert ids(plan, header) == [first[4].record_id, first[6].record_id]
+    assert ids(plan, header) == [sent[4].record_id, sent[6].record_id]
 
 
+@pytest.mark.usefixtures("sent")
 @pytest.mark.parametrize("named", [None, condition_of_ids(f"{number:032x}" for number in range(7))])
-def test_what_was_sent_to_another_target_is_left_out_and_said_unless_it_is_to_go_again(
-    plan: Planning, ledger: Ledger, named: str | None
-) -> None:
-    fill(plan.store, 7)
-    first = list(planfile.letters(plan.store, plan().plan))
-    ledger.claim("first", first[:6])
-    states = ("confirmed", "returned", "refused", "in_doubt", "planned")
-    ledger.record_results([Result(one.key, state) for one, state in zip(first, states, strict=False)])
+def test_what_was_sent_to_another_target_is_left_out(plan: Planning, named: str | None) -> None:
     other = plan(Wanted(where=named, to="queue:elsewhere"))
     assert (other.letters, other.left_out) == (4, {"sent_elsewhere": 3})
     assert {where for where in other.warnings if where.startswith("left out")} == {
@@ -119,51 +104,44 @@ def test_what_was_sent_to_another_target_is_left_out_and_said_unless_it_is_to_go
     assert again.warnings["it goes once more: confirmed at queue:orders"] == 1
 
 
+def commit(plan: Planning, *letters: Record, source: str = "orders") -> None:
+    segments.commit(plan.store, source, "p", 0, "copy", [*letters], {})
+
+
 def test_a_letter_without_origin_has_no_target(plan: Planning) -> None:
-    segments.commit(plan.store, "orders", "p", 0, "copy", [letter(1, origin=None)], {})
+    commit(plan, letter(1, origin=None))
     assert plan(Wanted(any_advice=True)).left_out == {"no_target": 1}
     assert plan(Wanted(any_advice=True, to="queue:elsewhere")).targets == {"queue:elsewhere": 1}
 
 
-def test_a_name_that_no_target_can_have_leaves_out_its_letter_alone(plan: Planning) -> None:
-    known = [letter(1), letter(2, origin="q" * 2**20)]
-    segments.commit(plan.store, "orders", "p", 0, "copy", known, {})
+@pytest.mark.parametrize(("odd", "left_out"), [
+    ({"origin": "q" * 2**20}, "no_target"),
+    *(({"record_id": odd}, "risky") for odd in ("f" * 65, "feedface\n", "feedface\x1b[2J")),
+])  # fmt: skip
+def test_an_odd_name_leaves_out_its_letter(plan: Planning, odd: dict[str, str], left_out: str) -> None:
+    commit(plan, letter(1), letter(2, **odd))
     header = plan(Wanted(any_advice=True))
-    assert (header.left_out, ids(plan, header)) == ({"no_target": 1}, [known[0].record_id])
-    assert "left out: the name of its target is longer than any can be (65,536 characters)" in header.warnings
+    assert (header.left_out, ids(plan, header)) == ({left_out: 1}, [letter(1).record_id])
+    told = "left out: the name of its target is longer than any can be (65,536 characters)"
+    assert (told in header.warnings) == (left_out == "no_target")
     assert planfile.load_checked(plan.store, header.plan).letters == 1
 
 
-@pytest.mark.parametrize("odd", ["f" * 65, "feedface\n", "feedface\x1b[2J"])
-def test_an_id_that_no_plan_can_hold_leaves_out_its_letter_alone(plan: Planning, odd: str) -> None:
-    known = [letter(1), letter(2, record_id=odd)]
-    segments.commit(plan.store, "orders", "p", 0, "copy", known, {})
-    header = plan(Wanted(any_advice=True))
-    assert (header.left_out, ids(plan, header)) == ({"risky": 1}, [known[0].record_id])
-
-
-def test_a_plan_whose_first_line_would_be_too_long_to_be_read_is_not_made(
-    plan: Planning, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_that_could_not_be_read_is_not_made(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planfile, "LARGEST", 4096)
     known = [letter(n, origin=f"orders.{n}.{'x' * 100}") for n in range(40)]
-    segments.commit(plan.store, "orders", "p", 0, "copy", known, {})
+    commit(plan, *known)
     with pytest.raises(UsageError, match="a plan of 40 letters to 40 different targets is too large"):
         plan(Wanted(any_advice=True))
     assert planfile.ids(plan.store) == []
     assert plan(Wanted(any_advice=True, limit=1)).letters == 1
 
 
-def test_a_letter_of_an_unknown_broker_is_left_out(plan: Planning) -> None:
-    lost = letter(1, source="gone", broker="gone")
-    segments.commit(plan.store, "gone", "p", 0, "copy", [lost], {})
-    assert plan(Wanted(any_advice=True)).left_out == {"no_broker": 1}
-
-
 @pytest.mark.parametrize("advice", [*ADVICE, None])
 def test_advice_is_asked_before_the_way_back(plan: Planning, advice: str | None) -> None:
     lost = letter(1, source="gone", broker="gone")
-    segments.commit(plan.store, "gone", "p", 0, "copy", [lost], {})
+    commit(plan, lost, source="gone")
+    assert plan(Wanted(any_advice=True)).left_out == {"no_broker": 1}
     if advice is not None:
         judge(plan.store, {lost.record_id: advice}, "gone")
     goes = advice == "replay"
@@ -177,20 +155,15 @@ def test_a_risky_letter_is_found_before_it_harms_the_others(plan: Planning) -> N
     assert header.warnings == {"left out as risky: the body is too large": 2}
 
 
-@pytest.mark.parametrize(
-    ("what", "wanted", "sent"),
-    [
-        ("letter", Wanted(any_advice=True), 0),
-        ("letter", Wanted(to="queue:orders", any_advice=True), 0),
-        ("letter", Wanted(condition_of_ids([f"{0:032x}"])), 1),
-        ("target", Wanted(any_advice=True), 0),
-        ("target", Wanted(condition_of_ids([f"{0:032x}"])), 0),
-        ("target", Wanted(to="queue:orders", any_advice=True), 1),
-    ],
-)
-def test_what_must_be_asked_for_by_name_is_left_out_and_says_so(
-    plan: Planning, what: str, wanted: Wanted, sent: int
-) -> None:
+@pytest.mark.parametrize(("what", "wanted", "sent"), [
+    ("letter", Wanted(any_advice=True), 0),
+    ("letter", Wanted(to="queue:orders", any_advice=True), 0),
+    ("letter", Wanted(condition_of_ids([f"{0:032x}"])), 1),
+    ("target", Wanted(any_advice=True), 0),
+    ("target", Wanted(condition_of_ids([f"{0:032x}"])), 0),
+    ("target", Wanted(to="queue:orders", any_advice=True), 1),
+])  # fmt: skip
+def test_what_must_be_named_is_left_out(plan: Planning, what: str, wanted: Wanted, sent: int) -> None:
     fill(plan.store, 1)
     plan.queue.unless_named = {what: "it deletes a key"}
     header = plan(wanted)
@@ -198,41 +171,25 @@ def test_what_must_be_asked_for_by_name_is_left_out_and_says_so(
     assert any("it deletes a key; name" in warning for warning in header.warnings) == (not sent)
 
 
-def test_a_target_that_the_broker_does_not_have_is_a_usage_error(plan: Planning) -> None:
+@pytest.mark.parametrize(("wanted", "said"), [
+    *((Wanted(rate=rate), "rate") for rate in (0.0, -1.0, float("nan"), float("inf"))),
+    *((Wanted(where=sql), "") for sql in ("nonsense = 1", "1 = 1) or (1 = 1", "true; drop table x", "")),
+    (Wanted(to="topic:orders"), "queues only"),
+])  # fmt: skip
+def test_what_no_plan_can_be_made_of_is_a_usage_error(plan: Planning, wanted: Wanted, said: str) -> None:
     fill(plan.store, 1)
-    with pytest.raises(UsageError, match="queues only"):
-        plan(Wanted(to="topic:orders"))
+    with pytest.raises(UsageError, match=said):
+        plan(wanted)
 
 
-@pytest.mark.parametrize("where", ["nonsense = 1", "1 = 1) or (1 = 1", "true; drop table x", ""])
-def test_bad_sql_is_a_usage_error(plan: Planning, where: str) -> None:
-    fill(plan.store, 1)
-    with pytest.raises(UsageError):
-        plan(Wanted(where=where))
-
-
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_rate_is_positive(plan: Planning, rate: float) -> None:
-    with pytest.raises(UsageError, match="rate"):
-        plan(Wanted(rate=rate))
-
-
-def test_limit_takes_the_first(plan: Planning) -> None:
-    known = fill(plan.store, 5)
-    assert ids(plan, plan(Wanted(limit=2))) == [one.record_id for one in known[:2]]
-
-
-@pytest.mark.parametrize(
-    ("setting", "against", "is_left", "said"),
-    [
-        (False, [], False, []),
-        (True, [], True, []),
-        (True, ["no management"], True, ["shop: no management"]),
-        ("auto", [], True, []),
-        ("auto", ["no management"], False, ["shop: no witness is left: no management"]),
-        ("auto", None, False, []),
-    ],
-)
+@pytest.mark.parametrize(("setting", "against", "is_left", "said"), [
+    (False, [], False, []),
+    (True, [], True, []),
+    (True, ["no management"], True, ["shop: no management"]),
+    ("auto", [], True, []),
+    ("auto", ["no management"], False, ["shop: no witness is left: no management"]),
+    ("auto", None, False, []),
+])  # fmt: skip
 def test_a_witness_is_left_where_the_settings_say_so_and_by_auto_where_it_proves_something(
     plan: Planning,
     setting: bool | str,
@@ -249,12 +206,7 @@ def test_a_witness_is_left_where_the_settings_say_so_and_by_auto_where_it_proves
     header = plan()
     assert (header.leaves_witness("shop"), list(header.warnings)) == (is_left, said)
     assert not header.leaves_witness("another")
-
-
-def test_witness_is_left_on_every_broker_when_it_is_asked_for(plan: Planning) -> None:
-    fill(plan.store, 1)
-    assert not plan().leaves_witness("shop")
-    assert plan(Wanted(witness=True)).leaves_witness("shop")
+    assert plan(Wanted(witness=True)).leaves_witness("shop"), "when it is asked for"
 
 
 def test_letters_whose_queue_is_gone_are_left_out_and_a_named_queue_must_be_there(plan: Planning) -> None:
@@ -267,9 +219,7 @@ def test_letters_whose_queue_is_gone_are_left_out_and_a_named_queue_must_be_ther
         plan(Wanted(to="queue:ordres"))
 
 
-def test_a_broker_that_cannot_be_asked_for_its_queues_hinders_no_plan(
-    plan: Planning, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_that_says_nothing_hinders_no_plan(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing_targets(targets: list[Target]) -> None:
         raise Unreachable("no connection")
 
@@ -280,19 +230,18 @@ def test_a_broker_that_cannot_be_asked_for_its_queues_hinders_no_plan(
     assert header.warnings == {"whether its target is there is not proven: no connection": 1}
 
 
-def limited(plan: Planning, *targets: str) -> Planning:
-    """The same archive, where replays may go to these targets alone."""
-    config = replace(plan.config, replay=replace(plan.config.replay, targets=targets))
-    return Planning(plan.store, config, plan.queue)
-
-
 @pytest.mark.parametrize(
     ("pattern", "goes"), [("ord*", True), ("queue:orders", True), ("orders", True), ("pay*", False)]
 )
 def test_the_configuration_limits_where_letters_go(plan: Planning, pattern: str, goes: bool) -> None:
     fill(plan.store, 2)
-    header = limited(plan, "other", pattern)()
-    assert header.left_out == ({} if goes else {"not_allowed": 2})
+    plan.config = replace(plan.config, replay=replace(plan.config.replay, targets=("other", pattern)))
+    assert plan().left_out == ({} if goes else {"not_allowed": 2})
+    refused = (
+        nullcontext() if goes else pytest.raises(UsageError, match=r"lets letters go to other, pay\* alone")
+    )
+    with refused:
+        plan(Wanted(to="queue:orders"))
 
 
 @each_row(
@@ -318,25 +267,16 @@ def test_each_member_of_a_composite_has_to_be_allowed(name: str, patterns: list[
     assert is_allowed(target_named(name), patterns) is goes
 
 
-def test_a_target_that_the_configuration_forbids_cannot_be_named(plan: Planning) -> None:
-    fill(plan.store, 1)
-    with pytest.raises(UsageError, match=r"lets letters go to pay\* alone"):
-        limited(plan, "pay*")(Wanted(to="queue:orders"))
-
-
 LEARNED = {"source": "orders", "format": 1}
 
 
-@pytest.mark.parametrize(
-    ("learned", "told"),
-    [
-        ({}, {"queue:orders": 1}),
-        ({"dead_letter_exchanges": {"orders": ""}}, {}),
-        ({"dead_letter_exchanges": {"pay": ""}}, {"queue:orders": 1}),
-        ({"places_of_the_dead": {"orders": ["orders.dlq", None]}}, {}),
-        ({"places_of_the_dead": {"orders": ["elsewhere", None]}}, {"queue:orders": 1}),
-    ],
-)
+@pytest.mark.parametrize(("learned", "told"), [
+    ({}, {"queue:orders": 1}),
+    ({"dead_letter_exchanges": {"orders": ""}}, {}),
+    ({"dead_letter_exchanges": {"pay": ""}}, {"queue:orders": 1}),
+    ({"places_of_the_dead": {"orders": ["orders.dlq", None]}}, {}),
+    ({"places_of_the_dead": {"orders": ["elsewhere", None]}}, {"queue:orders": 1}),
+])  # fmt: skip
 def test_an_origin_that_only_the_letter_tells_is_said(
     plan: Planning, learned: dict[str, object], told: dict[str, int]
 ) -> None:

@@ -12,8 +12,9 @@ from dlq.replay.plan import Wanted
 
 
 def test_a_message_resent_under_a_new_id_is_the_same_business_message(plan: Planning, tmp_path: Path) -> None:
-    plan.config = settings(tmp_path / "archive", source={"key": "header:order"})
     fill(plan.store, 3, key="order-17")
+    assert plan().letters == 3, "message ids are no business keys"
+    plan.config = settings(tmp_path / "archive", source={"key": "header:order"})
     header = plan()
     assert (header.letters, header.left_out) == (1, {"same_key": 2})
 
@@ -33,9 +34,7 @@ def test_copies_of_one_transaction_are_sent_once(plan: Planning) -> None:
 
 
 @pytest.mark.parametrize("to", ["origin", "queue:elsewhere"])
-def test_a_transaction_that_was_confirmed_once_is_not_sent_again_anyhow(
-    plan: Planning, ledger: Ledger, to: str
-) -> None:
+def test_a_transaction_is_not_sent_again_anyhow(plan: Planning, ledger: Ledger, to: str) -> None:
     fill(plan.store, 1, **HALF_MESSAGE)
     [one] = planfile.letters(plan.store, plan(Wanted(to="origin")).plan)
     ledger.claim("first", [one])
@@ -46,22 +45,11 @@ def test_a_transaction_that_was_confirmed_once_is_not_sent_again_anyhow(
     assert (header.letters, header.left_out) == (0, {"replayed": 1})
 
 
-def test_message_ids_are_no_business_keys(plan: Planning) -> None:
-    fill(plan.store, 3, key="the same message id")
-    assert plan().letters == 3
-
-
-def test_a_letter_that_was_replayed_and_died_again_is_a_new_lap(plan: Planning) -> None:
-    fill(plan.store, 1, headers={"dlq_replay_lap": "2"})
-    [one] = planfile.letters(plan.store, plan().plan)
-    assert one.lap == 3
-
-
-@pytest.mark.parametrize("text", ["", "x", "-1", "٣", "9" * 40])
-def test_a_forged_lap_counts_as_the_first(plan: Planning, text: str) -> None:
+@pytest.mark.parametrize(("text", "lap"), [("2", 3), ("", 1), ("x", 1), ("-1", 1), ("٣", 1), ("9" * 40, 1)])
+def test_a_letter_that_died_again_is_a_new_lap_unless_forged(plan: Planning, text: str, lap: int) -> None:
     fill(plan.store, 1, headers={"dlq_replay_lap": text})
     [one] = planfile.letters(plan.store, plan().plan)
-    assert one.lap == 1
+    assert one.lap == lap
 
 
 def test_the_key_depends_on_broker_target_lap_and_message(plan: Planning) -> None:

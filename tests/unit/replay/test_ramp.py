@@ -59,27 +59,25 @@ class Consumer:
 def climb(
     replay: Replaying,
     plan: str,
-    total: int,
-    fails: Callable[[int], bool],
+    fails: Callable[[int], bool] = lambda _number: False,
     wait: float = 0.0,
     told: list[str] | None = None,
     **consumer: Any,
 ) -> Ramp:
     who = Consumer(replay, fails, **consumer)
-    stop = Stop(replay.store, plan)
+    stop, letters = Stop(replay.store, plan), [*planfile.letters(replay.store, plan)]
     tell = [].append if told is None else told.append
     watch = Watch(who.standing, lambda: who.look(plan), wait, MAX_SHARE, stop, tell)
     with (
         brokers(replay.config, replay.queue) as opened,
         applying(replay.store, replay.config, plan, opened, replay.ledger, stop) as send,
     ):
-        return ramp(send, watch, plan, total, places_of(planfile.letters(replay.store, plan)))
+        return ramp(send, watch, plan, len(letters), places_of(letters))
 
 
 def test_a_healthy_consumer_gets_all_in_growing_steps(replay: Replaying) -> None:
-    fill(replay.store, 500)
-    plan = replay.plan()
-    done = climb(replay, plan, 500, lambda _n: False)
+    plan = replay.planned(500)
+    done = climb(replay, plan)
     assert [step.sent for step in done.steps] == [1, 10, 100, 389]
     assert {step.evidence for step in done.steps} == {"consumed"}
     assert (done.harm, done.stopped_by, done.run.sent, done.run.skipped) == (0, None, 500, 0)
@@ -87,35 +85,24 @@ def test_a_healthy_consumer_gets_all_in_growing_steps(replay: Replaying) -> None
 
 
 def test_a_consumer_that_fails_a_third_is_found_within_the_first_steps(replay: Replaying) -> None:
-    fill(replay.store, 500)
-    plan = replay.plan()
-    done = climb(replay, plan, 500, lambda n: n % 3 == 2)
+    plan = replay.planned(300)
+    done = climb(replay, plan, lambda n: n % 3 == 2)
     assert [(step.sent, step.came_back) for step in done.steps] == [(1, 0), (10, 3)]
     assert (done.harm, done.stopped_by) == (3, "harm")
-    assert replay.states(plan) == {"confirmed": 11, "planned": 489}
-
-
-def test_a_few_that_die_again_do_not_stop_it(replay: Replaying) -> None:
-    fill(replay.store, 300)
-    plan = replay.plan()
-    done = climb(replay, plan, 300, lambda n: n % 20 == 19)
-    assert (done.harm, done.stopped_by, done.run.sent) == (15, None, 300)
+    assert replay.states(plan) == {"confirmed": 11, "planned": 289}
+    done = climb(replay, plan, lambda n: n % 20 == 19)  # a few that die again do not stop it
+    assert (done.harm, done.stopped_by, done.run.sent) == (15, None, 289)
 
 
 def test_a_later_ramp_of_the_same_plan_goes_on_where_it_was_stopped(replay: Replaying) -> None:
-    fill(replay.store, 100)
-    plan = replay.plan()
-    climb(replay, plan, 100, lambda _n: True)
-    done = climb(replay, plan, 100, lambda _n: False)
+    plan = replay.planned(100)
+    climb(replay, plan, lambda _n: True)
+    assert came_back.count(replay.store, replay.config, "another plan") == 0
+    done = climb(replay, plan)
     assert (done.run.sent, done.run.skipped, done.harm) == (99, 1, 0)
     assert sorted(replay.queue.arrived()) == sorted(replay.keys(plan))
-
-
-def test_what_came_back_from_another_plan_is_not_its_harm(replay: Replaying) -> None:
-    fill(replay.store, 20)
-    first = replay.plan(limit=10)
-    climb(replay, first, 10, lambda _n: True)
-    assert came_back.count(replay.store, replay.config, "another plan") == 0
+    done = climb(replay, plan, lambda _n: True)
+    assert (done.steps, done.run.skipped, done.stopped_by) == ([], 100, None)
 
 
 def test_a_damaged_segment_is_named_where_what_came_back_is_looked_for(replay: Replaying) -> None:
@@ -137,74 +124,51 @@ def test_a_damaged_segment_is_named_where_what_came_back_is_looked_for(replay: R
 
 @pytest.mark.parametrize("at", [1, 5, 50])
 def test_a_broker_that_fails_ends_the_ramp(replay: Replaying, at: int) -> None:
-    fill(replay.store, 200)
-    plan = replay.plan()
+    plan = replay.planned(200)
     replay.queue.dies_at = at
-    done = climb(replay, plan, 200, lambda _n: False)
+    done = climb(replay, plan)
     assert [why.partition(";")[0] for why in done.run.lost] == ["shop: the broker is gone"]
     assert replay.states(plan)["planned"] > 0
 
 
 def test_stop_ends_the_wait(replay: Replaying) -> None:
-    fill(replay.store, 200)
-    plan = replay.plan()
+    plan = replay.planned(200)
 
     def fails(_number: int) -> bool:
         request_stop(replay.store, plan)
         return False
 
-    done = climb(replay, plan, 200, fails, wait=0.6)
+    done = climb(replay, plan, fails, wait=0.6)
     assert done.run.stopped
     assert done.run.sent < 200
     assert replay.states(plan)["confirmed"] == done.run.sent
 
 
-def test_a_plan_that_is_done_makes_no_step(replay: Replaying) -> None:
-    fill(replay.store, 5)
-    plan = replay.plan()
-    replay.apply(plan)
-    done = climb(replay, plan, 5, lambda _n: True)
-    assert (done.steps, done.run.skipped, done.stopped_by) == ([], 5, None)
-
-
-def test_a_letter_that_nobody_takes_stops_the_ramp_at_once(replay: Replaying) -> None:
-    fill(replay.store, 50)
-    plan = replay.plan()
-    done = climb(replay, plan, 50, lambda _n: False, takes=0)
-    assert [(step.sent, step.evidence) for step in done.steps] == [(1, "waiting")]
-    assert (done.stopped_by, done.run.sent) == ("no_evidence", 1)
-    assert "1 wait in orders (1 consumer)" in done.why
-
-
-def test_a_consumer_that_dies_on_the_way_stops_the_ramp(replay: Replaying) -> None:
-    fill(replay.store, 500)
-    plan = replay.plan()
-    done = climb(replay, plan, 500, lambda _n: False, takes=6)
-    assert [step.sent for step in done.steps] == [1, 10]
-    assert done.stopped_by == "no_evidence"
+@pytest.mark.parametrize(("takes", "sent"), [(0, [1]), (6, [1, 10])])
+def test_a_consumer_that_dies_stops_the_ramp(replay: Replaying, takes: int, sent: list[int]) -> None:
+    done = climb(replay, replay.planned(50), takes=takes)
+    assert [step.sent for step in done.steps] == sent
+    assert (done.stopped_by, done.run.sent) == ("no_evidence", sum(sent))
+    assert takes or (done.steps[0].evidence == "waiting" and "1 wait in orders (1 consumer)" in done.why)
 
 
 def test_a_ramp_waits_no_longer_than_its_letters_need(replay: Replaying) -> None:
     """Nothing but the time that a rejected letter may be on its way."""
-    fill(replay.store, 11)
-    plan = replay.plan()
+    plan = replay.planned(11)
     started = time.monotonic()
-    assert climb(replay, plan, 11, lambda _n: False, wait=60).stopped_by is None
+    assert climb(replay, plan, wait=60).stopped_by is None
     assert time.monotonic() - started < SOON
 
 
 def test_a_ramp_says_which_step_it_watches_and_until_when(replay: Replaying) -> None:
-    fill(replay.store, 11)
     told: list[str] = []
-    climb(replay, replay.plan(), 11, lambda _n: False, told=told)
+    climb(replay, replay.planned(11), told=told)
     assert told[0].startswith("step 1 of 2: 1 of 11 sent; waiting for ")
     awaited = r"waiting for letters that come back until \d\d:\d\d:\d\d; 0 came back; 0 wait in orders"
     assert re.search(f"step 2 of 2: 11 of 11 sent; {awaited}", told[-1])
 
 
-def test_a_source_that_may_not_be_copied_is_refused_with_what_apply_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_may_not_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "dlq.toml"
     broker = '[brokers.shop]\nkind = "memory"\nurl = "memory:ramp"\n'
     config.write_text(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.archives import letter
-from support.replaying import Replaying, fill
+from support.replaying import Replaying
 
 from dlq.archive import segments
 from dlq.connectors.base import Search
@@ -20,8 +20,7 @@ from dlq.replay.load import Loader
 @pytest.fixture
 def doubtful(replay: Replaying) -> str:
     """A plan of 20 letters; the first 5 are in doubt, and only the first 5 were sent."""
-    fill(replay.store, 20)
-    plan = replay.plan()
+    plan = replay.planned(20)
     replay.queue.dies_at = 5
     replay.apply(plan)
     replay.queue.dies_at = None
@@ -35,12 +34,8 @@ def record_ids(replay: Replaying, plan: str) -> list[str]:
 
 def test_without_evidence_or_word_all_stay_in_doubt(replay: Replaying, doubtful: str) -> None:
     assert replay.reconcile(doubtful) == {"sent": 0, "not_sent": 0, "unknown": 5}
-    assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
-
-
-def test_what_stops_a_proof_is_named(replay: Replaying, doubtful: str) -> None:
-    replay.reconcile(doubtful)
     assert replay.notes == ["shop: no witness was left"]
+    assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
 
 
 def test_the_witness_proves_sent_and_not_sent(replay: Replaying, doubtful: str) -> None:
@@ -63,17 +58,11 @@ def test_a_letter_that_came_back_is_proven_sent(replay: Replaying, doubtful: str
     assert [entry.key for entry in replay.ledger.entries(doubtful, "confirmed")] == [first, second]
 
 
-def test_a_letter_that_a_file_brought_proves_nothing(replay: Replaying, doubtful: str) -> None:
+@pytest.mark.parametrize(("mode", "age"), [("import", 0), ("drain", 3_600_000_000)])
+def test_a_file_or_an_older_capture(replay: Replaying, doubtful: str, mode: str, age: int) -> None:
     [first, *_] = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt"))
-    told = letter(100, headers={REPLAY_ID: first}, captured_at=now(), mode="import")
-    segments.commit(replay.store, "orders", "later", 0, "import", [told], {})
-    assert replay.reconcile(doubtful)["sent"] == 0
-
-
-def test_an_older_capture_proves_nothing(replay: Replaying, doubtful: str) -> None:
-    [first, *_] = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt"))
-    old = letter(100, headers={REPLAY_ID: first}, captured_at=now() - 3_600_000_000)
-    segments.commit(replay.store, "orders", "earlier", 0, "drain", [old], {})
+    told = letter(100, headers={REPLAY_ID: first}, captured_at=now() - age, mode=mode)
+    segments.commit(replay.store, "orders", "other", 0, mode, [told], {})
     assert replay.reconcile(doubtful)["sent"] == 0
 
 
@@ -87,27 +76,18 @@ def test_the_operators_word_counts_per_letter_and_is_kept(replay: Replaying, dou
     assert entry.detail.startswith(f"decided by {system_user()}@")
 
 
-@pytest.mark.parametrize(
-    ("rest", "state"), [("confirmed", "confirmed"), ("planned", "planned"), ("held", "held")]
-)
-def test_one_word_for_all_the_rest(replay: Replaying, doubtful: str, rest: str, state: str) -> None:
-    replay.reconcile(doubtful, rest=rest)
-    states = replay.states(doubtful)
-    assert "in_doubt" not in states
-    assert states[state] == (20 if state == "planned" else 5)
-
-
-def test_the_word_not_sent_lets_the_same_plan_send_them(replay: Replaying, doubtful: str) -> None:
-    replay.reconcile(doubtful, rest="planned")
-    assert replay.apply(doubtful).sent == 20
-    assert replay.states(doubtful) == {"confirmed": 20}
-
-
-def test_what_was_set_aside_can_be_resolved_later(replay: Replaying, doubtful: str) -> None:
+@pytest.mark.parametrize(("state", "count"), [("confirmed", 5), ("planned", 20), ("held", 5)])
+def test_one_word_for_all_the_rest(replay: Replaying, doubtful: str, state: str, count: int) -> None:
     ids = record_ids(replay, doubtful)
-    replay.reconcile(doubtful, rest="held")
-    replay.reconcile(doubtful, sent=(ids[0],))
-    assert replay.states(doubtful) == {"held": 4, "confirmed": 1, "planned": 15}
+    replay.reconcile(doubtful, rest=state)
+    assert "in_doubt" not in replay.states(doubtful)
+    assert replay.states(doubtful)[state] == count
+    if state == "planned":
+        assert replay.apply(doubtful).sent == 20
+        assert replay.states(doubtful) == {"confirmed": 20}
+    if state == "held":  # what was set aside can be resolved later
+        replay.reconcile(doubtful, sent=(ids[0],))
+        assert replay.states(doubtful) == {"held": 4, "confirmed": 1, "planned": 15}
 
 
 @pytest.mark.parametrize("wrong", ["00000000", "0" * 31, "abc", "f" * 32])
@@ -117,19 +97,19 @@ def test_an_id_that_names_no_doubt_is_a_usage_error(replay: Replaying, doubtful:
     assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
 
 
-def test_a_broker_that_cannot_be_asked_does_not_silence_the_operator(
+def test_a_broker_that_cannot_be_asked_does_not_silence_the_operator_but_who_applies_does(
     replay: Replaying, doubtful: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find(search: Search) -> None:
         raise Unreachable("no connection")
 
     monkeypatch.setattr(replay.queue, "find", find)
+    with replay.store.lock(f"plan-{doubtful}"), pytest.raises(Busy):
+        replay.reconcile(doubtful, rest="confirmed")
     assert replay.reconcile(doubtful, rest="confirmed") == {"sent": 5, "not_sent": 0, "unknown": 0}
 
 
-def test_a_broker_is_told_where_its_targets_ended_before_anything_was_sent(
-    replay: Replaying, doubtful: str
-) -> None:
+def test_a_broker_is_told_where_its_targets_ended_before(replay: Replaying, doubtful: str) -> None:
     sent_before = len(replay.queue.arrived())
     assert sent_before > 0
     replay.reconcile(doubtful)
@@ -155,16 +135,10 @@ def test_what_is_in_doubt_is_proven_by_no_later_bounds_than_its_own(replay: Repl
     assert kept.exists()
 
 
-def test_nobody_reconciles_a_plan_that_is_being_applied(replay: Replaying, doubtful: str) -> None:
-    with replay.store.lock(f"plan-{doubtful}"), pytest.raises(Busy):
-        replay.reconcile(doubtful, rest="planned")
-
-
 @pytest.fixture
 def half(replay: Replaying) -> str:
     """A plan of 20 letters, of which the broker confirmed 15; the last 5 are in doubt, and were sent."""
-    fill(replay.store, 20)
-    plan = replay.plan()
+    plan = replay.planned(20)
     replay.queue.fate = lambda number: "confirmed" if number < 15 else "in_doubt"
     replay.apply(plan)
     replay.queue.witnesses.append(plan)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from support.archives import letter
 from support.replaying import Replaying, settings
+from support.rows import each_row
 
 from dlq.archive import manifests, segments, views
 from dlq.archive.manifests import Manifest
@@ -94,20 +94,19 @@ def test_books_name_the_replayed_ones_and_balance(replay: Replaying) -> None:
     assert (books.balanced, books.still_queued, books.notes) == (True, 0, [])
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode", "settled", "source", "expected"),
-    [
-        ("memory", "copy", False, "orders", True), ("memory", "copy", True, "orders", False),
-        ("memory", "drain", True, "orders", False), ("memory", "drain", False, "orders", True),
-        ("memory", "copy", False, "imported", False), ("memory", "import", False, "orders", False),
-        ("memory", "drain", False, "renamed", True), ("rocketmq", "copy", False, "orders", False),
-    ],
-    ids=[
-        "copied", "drained since", "drained", "captured and not acknowledged", "from a file",
-        "from a file, under a configured source", "of a source that has another name now",
-        "nothing is ever removed",
-    ],
-)  # fmt: skip
+COUNT = {
+    "copied": ("memory", "copy", False, "orders", True),
+    "drained since": ("memory", "copy", True, "orders", False),
+    "drained": ("memory", "drain", True, "orders", False),
+    "captured and not acknowledged": ("memory", "drain", False, "orders", True),
+    "from a file": ("memory", "copy", False, "imported", False),
+    "from a file, under a configured source": ("memory", "import", False, "orders", False),
+    "of a source that has another name now": ("memory", "drain", False, "renamed", True),
+    "nothing is ever removed": ("rocketmq", "copy", False, "orders", False),
+}
+
+
+@each_row(("kind", "mode", "settled", "source", "expected"), COUNT.values(), ids=COUNT)
 def test_which_segments_count(
     tmp_path: Path, kind: str, mode: str, settled: bool, source: str, expected: bool
 ) -> None:

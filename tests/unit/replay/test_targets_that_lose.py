@@ -14,24 +14,15 @@ ORDERS = Target("queue", "orders")
 WHY = "queue orders holds 3 letters and takes 5 letters (drop-head): each one more drops its oldest"
 
 
-def test_what_finds_no_room_is_risky_with_figures(plan: Planning) -> None:
-    fill(plan.store, 6)
+def test_what_finds_no_room_is_risky_with_figures_unless_the_target_is_named(plan: Planning) -> None:
+    fill(plan.store, 6, body=b"12345", body_size=5)
     plan.queue.known_limits = {ORDERS: Limits(2, None, WHY)}
     header = plan()
     assert (header.letters, header.left_out) == (2, {"risky": 4})
     assert header.warnings == {f"left out as risky: {WHY}; name the target with --to to send it": 4}
-
-
-def test_room_is_measured_in_bytes_too(plan: Planning) -> None:
-    fill(plan.store, 5, body=b"12345", body_size=5)
-    plan.queue.known_limits = {ORDERS: Limits(None, 12, WHY)}
-    assert plan().left_out == {"risky": 3}
-
-
-def test_who_names_the_target_sends_all(plan: Planning) -> None:
-    fill(plan.store, 6)
-    plan.queue.known_limits = {ORDERS: Limits(2, None, WHY)}
     assert plan(Wanted(to="queue:orders")).letters == 6
+    plan.queue.known_limits = {ORDERS: Limits(None, 12, WHY)}
+    assert plan().left_out == {"risky": 4}, "room is measured in bytes too"
 
 
 def test_the_narrowest_of_several_places_counts() -> None:
@@ -66,17 +57,13 @@ def test_a_name_that_lived_with_a_connection_is_no_target(target: Target) -> Non
     assert why_temporary(target)
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        ORDERS, Target("queue", "ID"), Target("queue", "orders::durable"),
-        Target("queue", "tenant-3c4f2e2c-9a1b-4f7e-8d7a-0242ac130003"), Target("queue", "temp-orders"),
-        Target("queue", "anonymous.orders"), Target("exchange", "amq.gen-x", "key"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_other_names_are_targets(target: Target) -> None:
-    assert why_temporary(target) is None
+@each_row("name", [
+    "orders", "ID", "orders::durable", "tenant-3c4f2e2c-9a1b-4f7e-8d7a-0242ac130003", "temp-orders",
+    "anonymous.orders",
+])  # fmt: skip
+def test_other_names_are_targets(name: str) -> None:
+    assert why_temporary(Target("queue", name)) is None
+    assert why_temporary(Target("exchange", "amq.gen-x", "key")) is None
 
 
 def test_it_is_left_out_with_the_reason_unless_a_target_is_named(plan: Planning) -> None:
@@ -88,40 +75,28 @@ def test_it_is_left_out_with_the_reason_unless_a_target_is_named(plan: Planning)
     assert plan(Wanted(to="queue:orders")).letters == 2
 
 
-def test_confirmed_letters_are_left_out_and_counted_whoever_insists(replay: Replaying) -> None:
+@pytest.fixture
+def again(replay: Replaying) -> Planning:
+    return Planning(replay.store, replay.config, replay.queue)
+
+
+def test_confirmed_letters_are_left_out_whoever_insists(replay: Replaying, again: Planning) -> None:
     letters = fill(replay.store, 3)
     replay.apply(replay.plan(limit=2))
-    again = Planning(replay.store, replay.config, replay.queue)
     assert again(Wanted(any_advice=True)).left_out == {"replayed": 2}
     by_name = again(Wanted(where=condition_of_ids([one.record_id for one in letters])))
     assert (by_name.letters, by_name.left_out) == (1, {"replayed": 2})
 
 
-def test_what_was_refused_goes_again_by_the_word_of_the_user_alone(replay: Replaying) -> None:
-    fill(replay.store, 2)
+def test_what_was_refused_goes_again_unless_it_died_again(replay: Replaying, again: Planning) -> None:
+    """It would be there twice."""
     replay.queue.fate = lambda _number: "refused"
-    replay.apply(replay.plan())
-    again = Planning(replay.store, replay.config, replay.queue)
+    plan = replay.planned(2)
+    replay.apply(plan)
     assert again().left_out == {"refused": 2}
     assert again(Wanted(any_advice=True)).letters == 2
-
-
-def test_what_was_refused_and_dead_lettered_again_does_not(replay: Replaying) -> None:
-    """It would be there twice."""
-    fill(replay.store, 2)
-    replay.queue.fate = lambda _number: "refused"
-    replay.apply(replay.plan())
-    again = Planning(replay.store, replay.config, replay.queue)
-    replay.queue.known_limits = {ORDERS: Limits(9, None, "full", refused_die_again=True)}
-    assert again(Wanted(any_advice=True)).left_out == {"refused": 2}
-
-
-def test_what_was_refused_and_came_back_does_not(replay: Replaying) -> None:
-    fill(replay.store, 2)
-    replay.queue.fate = lambda _number: "refused"
-    plan = replay.plan()
-    replay.apply(plan)
     fill(replay.store, 1, None, start=10, headers={REPLAY_ID: replay.keys(plan)[0]}, captured_at=1)
-    again = Planning(replay.store, replay.config, replay.queue)
-    left_out = again(Wanted(any_advice=True, where="record_id < '0000000000000000000000000000000a'")).left_out
-    assert left_out == {"refused": 1}
+    first = Wanted(any_advice=True, where="record_id < '0000000000000000000000000000000a'")
+    assert again(first).left_out == {"refused": 1}
+    replay.queue.known_limits = {ORDERS: Limits(9, None, "full", refused_die_again=True)}
+    assert again(first).left_out == {"refused": 2}
