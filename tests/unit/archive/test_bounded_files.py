@@ -22,9 +22,8 @@ LOOKS = (["ls"], ["verify"], ["analyze"], ["retain", "--compact"], ["export", "-
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+def store(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     monkeypatch.chdir(tmp_path)
-    store = LocalStore(str(tmp_path / "archive"))
     write_segment(store, "p-0", [letter(1)])
     return store
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.archives import letter, write_analysis, write_segment
+from support.builders import Dlq
 
 from dlq.archive import files, folder
 from dlq.archive.store import LocalStore
@@ -111,22 +112,21 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("r", "old")]
 
 
-def test_a_pipe_of_the_users_own_is_written_to(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
+@as_root
+def test_a_pipe_of_the_users_own_and_a_device_are_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe, device = tmp_path / "pipe", tmp_path / "null"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
         write_text(str(pipe), "text")
         assert reader.communicate()[0] == b"text"
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+    os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    write_text(str(device), "text")
+    assert stat.S_ISCHR(device.lstat().st_mode)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_nobody_reads_holds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_READER_SECONDS", 0.2)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_pipe_that_nobody_reads_holds_up_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="a pipe that nobody reads"):
         write_text(str(tmp_path / "pipe"), "text")
@@ -167,26 +167,17 @@ def rights(path: Path) -> int:
 
 
 def test_a_folder_that_was_there_keeps_its_rights(shared: Path) -> None:
-    store = LocalStore(str(shared))
-    store.put("manifests/a", b"")
-    with store.lock("l"):
-        pass
-    assert rights(shared) == 0o1777
-    assert [rights(shared / name) for name in ("manifests", "manifests/a", "locks/l")] == [
-        0o700,
-        0o600,
-        0o600,
-    ]
-
-
-def test_what_libraries_write_into_the_archive_is_its_owners_alone(shared: Path) -> None:
+    """What libraries write into the archive is its owner's alone, too."""
     store, umask = LocalStore(str(shared)), os.umask(0o022)
+    store.put("manifests/a", b"")
     try:
         with store.lock("segments"), opened(Ledger(), store):
             pass
     finally:
         os.umask(umask)
-    assert [rights(shared / name) for name in ("analyses", "ledger.db")] == [0o700, 0o600]
+    assert rights(shared) == 0o1777
+    assert [rights(shared / name) for name in ("manifests", "analyses")] == [0o700] * 2
+    assert [rights(shared / name) for name in ("manifests/a", "locks/segments", "ledger.db")] == [0o600] * 3
 
 
 def test_a_folder_that_the_archive_makes_is_its_owners_alone(tmp_path: Path) -> None:
@@ -195,10 +186,11 @@ def test_a_folder_that_the_archive_makes_is_its_owners_alone(tmp_path: Path) -> 
     assert [rights(folder) for folder in made] == [0o700] * 4
 
 
-def test_nothing_is_left_of_a_look_that_has_ended(shared: Path) -> None:
-    """A server looks for weeks."""
+def test_what_looking_spills_is_not_in_a_folder_that_others_read(shared: Path) -> None:
+    """And goes when the look has ended: a server looks for weeks."""
     with closing(connect(LocalStore(str(shared)), memory="64MB")) as connection:
         spilled = Path(connection.sql("select current_setting('temp_directory')").fetchall()[0][0])
+        assert rights(spilled.parent) == 0o700
         assert not spilled.exists()
         rows = connection.execute("select md5(range::text) from range(2000000) order by 1")
         rows.fetchone()
@@ -206,62 +198,33 @@ def test_nothing_is_left_of_a_look_that_has_ended(shared: Path) -> None:
     assert not spilled.exists()
 
 
-def test_what_looking_spills_is_not_in_a_folder_that_others_read(shared: Path) -> None:
-    [[spilled]] = connect(LocalStore(str(shared))).sql("select current_setting('temp_directory')").fetchall()
-    assert rights(Path(spilled).parent) == 0o700
-
-
 @pytest.fixture
-def dlq(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., str]]:
-    """Runs a command in a folder with an archive; what it complained of, with its exit code before it."""
-    monkeypatch.chdir(tmp_path)
-    store = LocalStore(str(tmp_path / "archive"))
+def dlq(dlq: Dlq, store: LocalStore) -> Iterator[Dlq]:
     write_segment(store, "p-0", [letter(1, body=b"x")])
     write_analysis(store, "20260101T000000", [{"record_id": letter(1).record_id, "cause": "expired"}])
     umask = os.umask(0o022)
-
-    def call(*arguments: str) -> str:
-        return f"{run(arguments)} {capfd.readouterr().err}"
-
-    yield call
+    yield dlq
     os.umask(umask)
 
 
 @pytest.mark.parametrize(("mask", "expected"), [((), 0o600), (("--mask",), 0o644)])
 def test_what_holds_letters_is_the_users_alone_unless_masked(
-    dlq: Callable[..., str], tmp_path: Path, mask: tuple[str, ...], expected: int
+    dlq: Dlq, tmp_path: Path, mask: tuple[str, ...], expected: int
 ) -> None:
     for words in (("report", "--out", "r.html"), ("export", "r.jsonl"), ("export", "r.jsonl.gz")):
         (tmp_path / words[-1]).touch(0o666)
-        assert dlq(*words, *mask).startswith("0")
+        assert dlq(*words, *mask)[0] == 0
         assert rights(tmp_path / words[-1]) == expected
 
 
 def test_a_report_into_a_folder_that_is_not_there_is_refused_unless_asked_for(
-    dlq: Callable[..., str], tmp_path: Path
+    dlq: Dlq, tmp_path: Path
 ) -> None:
-    said = dlq("report", "--out", "typo/r.md")
-    assert said.startswith("2 ")
-    assert "there is no folder typo; --parents makes it" in said
-    assert not (tmp_path / "typo").exists()
-    assert dlq("report", "--parents", "--out", "typo/r.md").startswith("0 ")
-
-
-def test_a_report_in_a_format_that_does_not_exist_is_refused_with_those_that_do(
-    dlq: Callable[..., str], tmp_path: Path
-) -> None:
-    said = dlq("report", "--out", "r.pdf")
-    assert said.startswith("2 ")
-    assert ".html, .json, .md, .markdown, .txt" in said
-    assert not (tmp_path / "r.pdf").exists()
-    assert dlq("report", "--out", "r.2026-11-22").startswith("0 ")
-
-
-@as_root
-def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
-    device = tmp_path / "null"
-    os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
-    write_text(str(device), "text")
-    assert stat.S_ISCHR(device.lstat().st_mode)
+    for place, why in (
+        ("typo/r.md", "there is no folder typo; --parents makes it"),
+        ("r.pdf", ".html, .json, .md, .markdown, .txt"),
+    ):
+        code, _, said = dlq("report", "--out", place)
+        assert (code, why in said, [*tmp_path.glob("typo")], [*tmp_path.glob("r.*")]) == (2, True, [], [])
+    assert dlq("report", "--parents", "--out", "typo/r.md")[0] == 0
+    assert dlq("report", "--out", "r.2026-11-22")[0] == 0

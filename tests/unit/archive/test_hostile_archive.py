@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 from support.archives import letter, write_analysis, write_segment
+from support.builders import Dlq
 from support.rows import each_row
 
 from dlq.archive import analyses, housekeeping, manifests
 from dlq.archive.folder import Folder, NotOrdinaryError
 from dlq.archive.names import check_inside
 from dlq.archive.store import LocalStore, Store, open_store
-from dlq.cli.app import run
 from dlq.core import bounded_json
 from dlq.core.errors import ArchiveError
 
-Dlq = Callable[..., tuple[int, str]]
 OUTWARD = ["../victim", "/etc/passwd", "segments/../../victim", "./x", "a//b", "", "a/\0b", "a/\nb", ".."]
 USES: dict[str, Callable[[Store, str], Any]] = {
     "get": lambda store, name: store.get(name),
@@ -34,24 +33,6 @@ USES: dict[str, Callable[[Store, str], Any]] = {
     "list": lambda store, name: store.list(f"{name}/"),
     "lock": lambda store, name: store.lock(f"{name}").__enter__(),
 }
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(str(tmp_path / "archive"))
-
-
-@pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
-    """Runs a command in the archive's folder; its exit code, and what it complained of."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str]:
-        code = run(arguments)
-        read = capfd.readouterr()
-        return code, read.out + read.err
-
-    return call
 
 
 @each_row("name", OUTWARD)
@@ -97,7 +78,7 @@ def test_retention_deletes_nothing_that_a_manifest_names_outside(
     poisoned(store, **{field: "../victim.parquet"}, settled=True)
     victim = tmp_path / "victim.parquet"
     victim.write_text("precious")
-    code, said = dlq("retain", "--apply", "--compact")
+    code, _, said = dlq("retain", "--apply", "--compact")
     assert (code, victim.read_text()) == (3, "precious")
     assert "manifests/p-0.json in the archive is damaged" in said
 
@@ -107,21 +88,23 @@ def test_a_device_is_not_opened() -> None:
         Folder("/dev").open("zero")
 
 
-def test_a_lock_with_a_second_name_is_not_written_to(tmp_path: Path, store: LocalStore) -> None:
-    store.put("locks/other", b"")
+@pytest.fixture
+def victim(tmp_path: Path, store: LocalStore) -> Path:
+    """A file that a lock of the archive is a second name of."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
+    store.put("locks/other", b"")
     os.link(victim, Path(store.location, "locks", "work"))
+    return victim
+
+
+def test_a_lock_with_a_second_name_is_not_written_to(victim: Path, store: LocalStore) -> None:
     with pytest.raises(ArchiveError, match="it has another name as well"), store.lock("work"):
         pass
     assert victim.read_text() == "precious"
 
 
-def test_a_lock_with_a_second_name_tells_nothing_of_what_is_in_it(tmp_path: Path, store: LocalStore) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    store.put("locks/other", b"")
-    os.link(victim, Path(store.location, "locks", "work"))
+def test_a_lock_with_a_second_name_tells_nothing_of_what_is_in_it(victim: Path, store: LocalStore) -> None:
     with victim.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ArchiveError, match="it has another name as well"):
@@ -186,7 +169,7 @@ def test_retention_deletes_nothing_in_a_folder_that_another_was_exchanged_for(
 
     monkeypatch.setattr(housekeeping, "do", exchanging)
     there = sorted(victim.rglob("*"))
-    code, said = dlq("retain", "--apply")
+    code, _, said = dlq("retain", "--apply")
     assert (code, sorted(victim.rglob("*"))) == (3, there)
     assert "it is a link, or lies behind one" in said
 
@@ -208,9 +191,9 @@ def test_a_hostile_manifest_is_named_as_damaged(
 ) -> None:
     poisoned(store)
     store.put("manifests/p-0.json", DAMAGED[what])
-    code, said = dlq(*command)
+    code, out, said = dlq(*command)
     assert code in (3, 6) if command == ["verify"] else code == 3
-    assert "manifests/p-0.json" in said
+    assert "manifests/p-0.json" in out + said
     assert "Traceback" not in said
     assert "unexpected" not in said
 
@@ -220,9 +203,9 @@ def test_a_copy_of_a_manifest_counts_no_letter_twice(dlq: Dlq, store: LocalStore
     write_segment(store, "p-0", [letter(1)])
     shutil.copy(f"{store.location}/manifests/p-0.json", f"{store.location}/manifests/{name}.json")
     for command in ("ls", "report", "verify"):
-        code, said = dlq(command)
+        code, out, said = dlq(command)
         assert code in (3, 6), command
-        assert "a copy counts letters twice" in said
+        assert "a copy counts letters twice" in out + said
 
 
 def test_a_hostile_analysis_is_named_as_damaged(dlq: Dlq, store: LocalStore) -> None:
@@ -232,7 +215,7 @@ def test_a_hostile_analysis_is_named_as_damaged(dlq: Dlq, store: LocalStore) -> 
     document = json.loads(store.get(name))
     document["tables"]["verdicts"] = ["../../etc/passwd"]
     store.put(name, json.dumps(document).encode())
-    code, said = dlq("ls")
+    code, _, said = dlq("ls")
     assert (code, name in said) == (3, True)
 
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -105,29 +106,38 @@ BOMB = b"""<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaaaaaaaaaaaaaaa
 )
 
 numbers = itertools.count()
+
+
+def a_page(*keys: str, **how: str) -> Answer:
+    return lambda request: request.tell(page(*keys, **how))
+
+
+def next_page(names: int) -> Answer:
+    """Another token each time, and so many new names."""
+    return lambda request: request.tell(
+        page(*(f"path/manifests/{next(numbers)}.json" for _ in range(names)), token=f"t{next(numbers)}")
+    )
+
+
 ODD: dict[str, Answer] = {
     "no XML": lambda request: request.tell(b"<html>"),
     "a bomb": lambda request: request.tell(BOMB),
-    "an error without end": lambda request: (
-        request.tell(b"x" * (9 << 20), 403) if request.command != "HEAD" else request.tell(b"", 403)
+    "an error without end": lambda request: request.tell(
+        b"x" * (9 << 20 if request.command != "HEAD" else 0), 403
     ),
     "a page without end": lambda request: request.tell_for_ever(b" " * 65536),
-    "more, and no token": lambda request: request.tell(page("path/manifests/a.json", more="yes")),
-    "one token for ever": lambda request: request.tell(page("path/manifests/a.json", token="t")),
-    "new tokens for ever": lambda request: request.tell(page(token=f"t{next(numbers)}")),
-    "new names for ever": lambda request: request.tell(
-        page(*(f"path/manifests/{next(numbers)}.json" for _ in range(500)), token=f"t{next(numbers)}")
-    ),
-    "a new name now and then": lambda request: request.tell(
-        page(f"path/manifests/{next(numbers)}.json", token=f"t{next(numbers)}")
-    ),
-    "names that are too long": lambda request: request.tell(page("path/manifests/" + "x" * 1025)),
+    "more, and no token": a_page("path/manifests/a.json", more="yes"),
+    "one token for ever": a_page("path/manifests/a.json", token="t"),
+    "new tokens for ever": next_page(0),
+    "new names for ever": next_page(500),
+    "a new name now and then": next_page(1),
+    "names that are too long": a_page("path/manifests/" + "x" * 1025),
     "a size that is none": lambda request: request.tell(page("path/a").replace(b"<Size>1", b"<Size>x")),
     "bytes that drip": lambda request: request.tell_for_ever(b" ", 0.05),
     "less than it says": lambda request: request.tell(page("path/a"), length=10**6),
     "a redirect": lambda request: request.tell(b"", 307, Location=f"{request.server.url}/elsewhere"),
     "another region": lambda request: request.tell(b"", 301, x_amz_bucket_region="x@127.0.0.1/"),
-    "a head that is no HTTP": lambda request: request.wfile.write(b"\0\x1b[31m\r\n\r\n"),  # type: ignore[dict-item, return-value]
+    "a head that is no HTTP": lambda request: request.wfile.write(b"\0\x1b[31m\r\n\r\n"),
 }
 COMMANDS = [["ls"], ["verify"], ["report"], ["analyze"], ["replay", "plan"]]
 
@@ -150,21 +160,28 @@ def test_what_is_no_listing_is_said_in_a_line(hostile: HostileStore, store: S3St
 
 
 @pytest.fixture
-def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def told(
+    hostile: HostileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What a command complains of in one line, which steers no terminal, while the store answers so."""
     monkeypatch.chdir(tmp_path)
     Path("dlq.toml").write_text('archive = "s3://letters/path"\n')
 
+    def run_it(answer: Answer, *words: str) -> str:
+        hostile.answer = answer
+        assert run(words) in (3, 4), words
+        said = capsys.readouterr().err
+        assert (said.count("\n"), "\x1b" in said) == (1, False), said
+        return said
 
-@pytest.mark.usefixtures("impatient", "configured")
+    return run_it
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_command_ends_but_in_a_line(
-    hostile: HostileStore, command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_command_ends_but_in_a_line(told: Callable[..., str], command: list[str]) -> None:
     for how in ("a bomb", "one token for ever", "a redirect", "bytes that drip"):
-        hostile.answer = ODD[how]
-        assert run(command) in (3, 4), how
-        told = capsys.readouterr().err
-        assert told.count("\n") == 1, told
+        told(ODD[how], *command)
 
 
 def test_a_redirect_takes_no_letter_and_no_token_to_another_host(
@@ -189,9 +206,17 @@ def test_a_document_is_read_as_far_as_it_may_be_large(
     hostile: HostileStore, store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded_json, "LARGEST", 1 << 20)
-    hostile.answer = lambda request: request.tell_for_ever(b"[" * 65536)
+    hostile.answer = ODD["a page without end"]
     assert len(store.get("manifests/a.json")) == (1 << 20) + 1
     assert hostile.sent < 64 << 20
+
+
+def test_no_more_of_an_object_comes_than_was_asked_for(hostile: HostileStore, store: S3Store) -> None:
+    hostile.answer = ODD["a page without end"]
+    for opened in (store.open, store.parquet):
+        with opened("segments/a") as file, pytest.raises(OSError, match="more than the"):
+            file.read(10)
+    assert hostile.sent < 256 << 20
 
 
 def test_a_document_that_drips_is_left(
@@ -203,27 +228,14 @@ def test_a_document_that_drips_is_left(
         store.get("manifests/a.json")
 
 
-def test_no_more_of_an_object_comes_than_was_asked_for(hostile: HostileStore, store: S3Store) -> None:
-    hostile.answer = lambda request: request.tell_for_ever(b"x" * 65536)
-    for opened in (store.open, store.parquet):
-        with opened("segments/a") as file, pytest.raises(OSError, match="more than the"):
-            file.read(10)
-    assert hostile.sent < 256 << 20
-
-
-@pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize(
     "key", ["path/manifests/../../x.json", "path/manifests//x.json", "path/manifests/%1B[31m%0Ax.json"]
 )
 def test_a_name_that_leads_elsewhere_is_named_and_not_asked_for(
-    hostile: HostileStore, key: str, capsys: pytest.CaptureFixture[str]
+    hostile: HostileStore, told: Callable[..., str], key: str
 ) -> None:
-    hostile.answer = lambda request: request.tell(page(key) if "list-type" in request.path else b"{}")
     for command in COMMANDS:
-        assert run(command) == 3, command
-        told = capsys.readouterr().err
-        assert told.count("\n") == 1, told
-        assert "\x1b" not in told
+        told(lambda request: request.tell(page(key) if "list-type" in request.path else b"{}"), *command)
     assert not any(".." in path for path in hostile.seen)
 
 
@@ -264,15 +276,9 @@ def test_an_odd_head_of_a_lock_is_said_in_a_line(hostile: HostileStore, store: S
         pass
     with pytest.raises(ArchiveError, match="cannot read work in the archive"):
         store.holder("work")
-
-
-@pytest.mark.parametrize("name", ["Date", "Last-Modified"])
-@pytest.mark.parametrize("zone", ["", " -0000"])
-def test_a_time_without_a_zone_is_universal(
-    hostile: HostileStore, store: S3Store, name: str, zone: str
-) -> None:
-    hostile.answer = headed({**HEAD, name: f"Mon, 02 Nov 2026 03:12:44{zone}"})
-    assert store.holder("work") == "another run"
+    for name, zone in product(("Date", "Last-Modified"), ("", " -0000")):  # without a zone it is universal
+        hostile.answer = headed({**HEAD, name: f"Mon, 02 Nov 2026 03:12:44{zone}"})
+        assert store.holder("work") == "another run"
 
 
 @pytest.mark.parametrize("odd", HEADS)
@@ -306,61 +312,44 @@ def test_a_time_of_a_listing_that_no_calendar_has_is_said_in_a_line(
             assert "cannot list manifests/" in str(error)  # noqa: PT017 (either is well)
 
 
+HTTP = b"HTTP/1.1 200 OK\r\n"
 UNREADABLE: dict[str, tuple[bytes, str]] = {
-    "a length that is none": (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "Content-Length"),
-    "two lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\n", "Content-Length"),
-    "pieces of no length": (
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        "HTTPClientError",
-    ),
+    "a length that is none": (HTTP + b"Content-Length: x\r\n\r\n", "Content-Length"),
+    "two lengths": (HTTP + b"Content-Length: 5\r\nContent-Length: 7\r\n\r\n", "Content-Length"),
+    "pieces of no length": (HTTP + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTPClientError"),
     "no answer": (b"", "Connection was closed"),
 }
 
 
-@pytest.mark.usefixtures("configured")
+def holding(key: str, files: Mapping[str, bytes]) -> Answer:
+    """A store that lists one key, and answers for these endings of names, which else are not there."""
+
+    def answer(request: Request) -> None:
+        if "list-type" in request.path:
+            request.tell(page(key) if key.split("/")[1] in request.path else page())
+        elif found := [content for end, content in files.items() if request.path.endswith(end)]:
+            request.wfile.write(found[0])
+        else:
+            request.tell(b"<Error><Code>NoSuchKey</Code></Error>", 404)
+
+    return answer
+
+
 @pytest.mark.parametrize("how", UNREADABLE)
-def test_why_a_segment_cannot_be_read_is_said(
-    hostile: HostileStore, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_a_segment_cannot_be_read_is_said(told: Callable[..., str], tmp_path: Path, how: str) -> None:
     answer, why = UNREADABLE[how]
     write_segment(LocalStore(str(tmp_path)), "p-0", [letter(1)])
     manifest = (tmp_path / "manifests" / "p-0.json").read_bytes()
-
-    def tell(request: Request) -> None:
-        if "list-type" in request.path:
-            request.tell(page("path/manifests/p-0.json") if "manifests" in request.path else page())
-        elif request.path.endswith("p-0.json"):
-            request.tell(manifest)
-        elif request.path.endswith(".parquet"):
-            request.wfile.write(answer)
-        else:
-            request.tell(b"<Error><Code>NoSuchKey</Code></Error>", 404)
-
-    hostile.answer = tell
-    assert run(["ls"]) == 3
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1, told
-    assert told.startswith("dlq: cannot read the archive: "), told
-    assert why in told
-    assert "^^" not in told
+    whole = HTTP + b"Content-Length: %d\r\n\r\n" % len(manifest) + manifest
+    said = told(holding("path/manifests/p-0.json", {"p-0.json": whole, ".parquet": answer}), "ls")
+    assert said.startswith("dlq: cannot read the archive: "), said
+    assert (why in said, "^^" in said) == (True, False), said
 
 
-@pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize("folder", ["manifests", "losses"])
-def test_what_is_listed_and_not_there_is_said_in_a_line(
-    hostile: HostileStore, folder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def answer(request: Request) -> None:
-        if "list-type" not in request.path:
-            request.tell(b"<Error><Code>NoSuchKey</Code></Error>", 404)
-        else:
-            request.tell(page(f"path/{folder}/a.json") if folder in request.path else page())
-
-    hostile.answer = answer
-    assert run(["verify"]) == 3
-    told = capsys.readouterr().err
-    assert f"lists '{folder}/a.json', which is not there" in told
-    assert told.count("\n") == 1
+def test_what_is_listed_and_not_there_is_said_in_a_line(told: Callable[..., str], folder: str) -> None:
+    said = told(holding(f"path/{folder}/a.json", {}), "verify")
+    assert f"lists '{folder}/a.json', which is not there" in said
 
 
 def test_names_outside_of_the_archive_are_not_seen(hostile: HostileStore, store: S3Store) -> None:

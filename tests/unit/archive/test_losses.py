@@ -1,7 +1,5 @@
 """Letters that are known to be lost stay in the books until somebody closes them."""
 
-from pathlib import Path
-
 import pytest
 from support.archives import letter, write_segment
 
@@ -11,40 +9,31 @@ from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(str(tmp_path / "archive"))
-
-
 def ranges(store: LocalStore) -> list[tuple[int, int | None]]:
     return [(loss.first, loss.end) for loss in losses.open_ones(store, "orders")]
 
 
-def test_a_loss_is_told_once_however_often_it_is_found(store: LocalStore) -> None:
-    losses.keep(store, "orders", [Missing("orders-0", 10, 20)])
-    losses.keep(store, "orders", [Missing("orders-0", 10, 20), Missing("orders-0", 15, 25)])
-    assert ranges(store) == [(10, 20), (20, 25)]
-    assert losses.letters(losses.open_ones(store)) == 15
+KEPT: list[tuple[list[Missing], list[tuple[int, int | None]]]] = [
+    ([Missing("orders-0", 10, 20), Missing("orders-0", 10, 20), Missing("orders-0", 15, 25)],
+     [(10, 20), (20, 25)]),
+    ([Missing("orders-0", 10, 20, "one"), Missing("orders-0", 10, 20, "two")], [(10, 20), (10, 20)]),
+    ([Missing("orders-1", 10, 15)], [(10, 12), (13, 15)]),  # the archive has one
+    ([Missing("orders-0", 10, None), Missing("orders-0", 10, None)], [(10, None)]),
+]  # fmt: skip
 
 
-def test_the_same_offsets_of_another_log_are_another_loss(store: LocalStore) -> None:
-    losses.keep(store, "orders", [Missing("orders-0", 10, 20, "one")])
-    losses.keep(store, "orders", [Missing("orders-0", 10, 20, "two")])
-    assert ranges(store) == [(10, 20), (10, 20)]
-
-
-def test_what_the_archive_has_is_not_lost(store: LocalStore) -> None:
-    captured = letter(1, dead_letter_queue="orders", queue_id=0, offset=12)
+@pytest.mark.parametrize(("found", "told"), KEPT)
+def test_a_loss_is_told_once_however_often_it_is_found(
+    store: LocalStore, found: list[Missing], told: list[tuple[int, int | None]]
+) -> None:
+    captured = letter(1, dead_letter_queue="orders", queue_id=1, offset=12)
     write_segment(store, "p-0", [captured._replace(source="orders")])
-    losses.keep(store, "orders", [Missing("orders-0", 10, 15)])
-    assert ranges(store) == [(10, 12), (13, 15)]
-
-
-def test_of_a_log_that_ended_early_nobody_knows_how_many(store: LocalStore) -> None:
-    losses.keep(store, "orders", [Missing("orders-0", 10, None)])
-    losses.keep(store, "orders", [Missing("orders-0", 10, None)])
-    assert ranges(store) == [(10, None)]
-    assert "nobody knows how many" in losses.in_words(losses.open_ones(store))
+    for one in found:
+        losses.keep(store, "orders", [one])
+    assert ranges(store) == told
+    lost = losses.open_ones(store)
+    assert losses.letters(lost) == sum(end - first for first, end in told if end is not None)
+    assert ("nobody knows how many" in losses.in_words(lost)) == (told[0][1] is None)
 
 
 def test_dismissed_losses_are_closed_until_they_are_opened_again(store: LocalStore) -> None:

@@ -26,22 +26,9 @@ from dlq.replay import planfile
 from dlq.replay.ledger import as_arrow, opened
 
 ODD = (
-    *(
-        "null",
-        "true",
-        "-1",
-        "0.5",
-        "1e999",
-        "NaN",
-        str(10**400),
-        '""',
-        '"x"',
-        '"\\ud800"',
-        '"../x"',
-        '"\\u0000"',
-    ),
-    *("[]", "[null]", "[[]]", "{}", '{"x": null}', '{"x": {}}', '{"": [1]}'),
-)
+    "null", "true", "-1", "0.5", "1e999", "NaN", str(10**400), '""', '"x"', '"\\ud800"', '"../x"',
+    '"\\u0000"', "[]", "[null]", "[[]]", "{}", '{"x": null}', '{"x": {}}', '{"": [1]}',
+)  # fmt: skip
 _STEP = 7
 """Each so many variants meet a command."""
 PLAN = "20261121T000000-abcd"
@@ -106,11 +93,10 @@ FILES: dict[str, str] = {
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+def store(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     monkeypatch.chdir(tmp_path)
     # Thousands of documents need not outlive a power cut, and on a busy disk each would cost 40 ms.
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
-    store = LocalStore(str(tmp_path / "archive"))
     (tmp_path / "dlq.toml").write_text(SETTINGS)
     fill(store)
     return store
@@ -135,12 +121,8 @@ def fill(store: LocalStore) -> None:
 def document(store: LocalStore, kind: str) -> dict[str, Any]:
     if kind == "letter of a plan":
         return LETTER
-    found: dict[str, Any] = (
-        json.loads(store.get(FILES[kind]).splitlines()[0])
-        if kind == "plan"
-        else json.loads(store.get(FILES[kind]))
-    )
-    return found
+    text = store.get(FILES[kind])
+    return dict(json.loads(text.splitlines()[0] if kind == "plan" else text))
 
 
 def spoiled(fields: dict[str, Any], name: str, odd: str) -> bytes:
@@ -262,9 +244,7 @@ def test_an_empty_cell_ends_no_command(store: LocalStore, capfd: pytest.CaptureF
         elif pa.types.is_list(field.type):
             odd.append(pa.array([[None]], field.type))
         for cell, command in product(odd, islice(commands, _STEP // 2)):
-            table = schema.to_table([letter(1)])
-            spoiled = table.set_column(table.schema.get_field_index(field.name), field, cell)
-            store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
+            put_cell(store, field.name, lambda _field, cell=cell: cell)  # type: ignore[misc]
             code = run(command)
             said = capfd.readouterr().err
             if code not in (0, 2, 3, 6):
@@ -293,9 +273,7 @@ def full(table: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("table", analyses.TABLES)
-def test_an_empty_cell_of_an_analysis_ends_no_command(
-    store: LocalStore, capfd: pytest.CaptureFixture[str], table: str
-) -> None:
+def test_empty_cells_of_an_analysis(store: LocalStore, capfd: pytest.CaptureFixture[str], table: str) -> None:
     faults = []
     for field in analyses.TABLES[table]:
         rows = {name: [full(name)] for name in analyses.TABLES}
@@ -308,16 +286,19 @@ def test_an_empty_cell_of_an_analysis_ends_no_command(
     assert faults == []
 
 
+def put_cell(store: LocalStore, name: str, cell: Callable[[pa.Field], pa.Array]) -> None:
+    """The only letter of the archive has this in one of its columns."""
+    table, field = schema.to_table([letter(1)]), schema.SEGMENT.field(name)
+    spoiled = table.set_column(table.schema.get_field_index(name), field, cell(field))
+    store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
+
+
 @pytest.mark.parametrize("headers", [None, [("x", None)]])
 @pytest.mark.parametrize("mask", [[], ["--mask"]])
 def test_headers_that_are_none_end_no_report_with_letters(
     store: LocalStore, capfd: pytest.CaptureFixture[str], headers: Any, mask: list[str]
 ) -> None:
-    table, field = schema.to_table([letter(1)]), schema.SEGMENT.field("headers")
-    spoiled = table.set_column(
-        table.schema.get_field_index("headers"), field, pa.array([headers], field.type)
-    )
-    store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
+    put_cell(store, "headers", lambda field: pa.array([headers], field.type))
     assert run(["report", "--format", "html", "--out", "report.html", *mask]) in (0, 3), capfd.readouterr()
     assert Path("report.html").exists()
 
@@ -325,10 +306,8 @@ def test_headers_that_are_none_end_no_report_with_letters(
 def test_a_text_of_a_segment_that_is_none_is_named(
     store: LocalStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    table, field = schema.to_table([letter(1)]), schema.SEGMENT.field("correlation_id")
-    no_text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
-    spoiled = table.set_column(table.schema.get_field_index(field.name), field, no_text)
-    store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
+    bad = pa.array([b"\xff\xfe"]).buffers()
+    put_cell(store, "correlation_id", lambda _field: pa.Array.from_buffers(pa.string(), 1, bad))
     assert run(["replay", "plan", "--any-advice"]) == 3
     assert "p-0.parquet in the archive: its column correlation_id is damaged" in capfd.readouterr().err
     assert run(["export", "-"]) == 3

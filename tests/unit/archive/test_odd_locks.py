@@ -29,15 +29,11 @@ class OneObject:
         return self.content[start:end]
 
 
-@each_row(
-    "content",
-    [
-        b"", b"5", b"[]", b"null", b"{}", b"\xff", b"[" * 5000, b'{"pid": "x"}',
-        b'{"token": [], "pid": 1e999}',
-        b'{"lease": 1e308, "pid": -1, "host": 5}', b'{"pid": 99999999999999999999, "host": "h"}',
-        b"{" + b" " * 9999,
-    ],
-)  # fmt: skip
+@each_row("content", [
+    b"", b"5", b"[]", b"null", b"{}", b"\xff", b"[" * 5000, b'{"pid": "x"}', b'{"token": [], "pid": 1e999}',
+    b'{"lease": 1e308, "pid": -1, "host": 5}', b'{"pid": 99999999999999999999, "host": "h"}',
+    b"{" + b" " * 9999,
+])  # fmt: skip
 def test_an_object_of_any_shape_is_a_lock_of_another(content: bytes) -> None:
     with pytest.raises(Busy, match="work is locked by another run"):
         Lock(OneObject(content), "bucket/key", "work").take()

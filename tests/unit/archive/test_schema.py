@@ -11,9 +11,7 @@ maps = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.text(max_size=3), ma
 
 @settings(deadline=None)  # the first array imports what pyarrow needs
 @given(st.lists(st.tuples(maps, maps), min_size=1, max_size=5), st.integers(0, 4))
-def test_maps_come_back_whether_their_names_are_the_same_or_not(
-    rows: list[tuple[dict[str, str], dict[str, str]]], first: int
-) -> None:
+def test_maps_come_back_of_any_names(rows: list[tuple[dict[str, str], dict[str, str]]], first: int) -> None:
     written = [
         Record(str(i), "s", "b", "memory", "q", headers=headers, properties=properties)
         for i, (headers, properties) in enumerate(rows)

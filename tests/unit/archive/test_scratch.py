@@ -46,11 +46,6 @@ def test_a_folder_that_may_only_be_written_is_enough(monkeypatch: pytest.MonkeyP
     assert scratch.folder().parent == tmp_path
 
 
-def test_it_is_gone_at_the_end(made: Callable[[str], Path], tmp_path: Path) -> None:
-    made("")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_killed_process_has_left_is_its_users_alone_until_the_next_one_removes_it(
     made: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -60,6 +55,19 @@ def test_what_a_killed_process_has_left_is_its_users_alone_until_the_next_one_re
     assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, left.parent)] == [0o700, 0o700]
     made("")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_is_gone_at_the_end(made: Callable[[str], Path], tmp_path: Path) -> None:
+    made("")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_another_has_taken_is_left_alone(tmp_path: Path, made: Callable[[str], Path]) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "file").touch()
+    (tmp_path / "dlq-scratch-taken").symlink_to(tmp_path / "victim")
+    made("")
+    assert (tmp_path / "victim" / "file").exists()
 
 
 def test_that_of_a_living_process_stays(tmp_path: Path, made: Callable[[str], Path]) -> None:
@@ -81,15 +89,6 @@ def test_a_forked_process_has_one_of_its_own(made: Callable[[str], Path], tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_name_that_another_has_taken_is_left_alone(tmp_path: Path, made: Callable[[str], Path]) -> None:
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    (victim / "file").touch()
-    (tmp_path / "dlq-scratch-taken").symlink_to(victim)
-    made("")
-    assert (victim / "file").exists()
-
-
 def test_a_command_leaves_no_core(tmp_path: Path) -> None:
     """A process that dumps one says so to who waits for it (wait(2)), wherever the core goes."""
     code = """
@@ -109,9 +108,7 @@ print(os.WCOREDUMP(os.waitpid(child, 0)[1]))
     assert (done.stdout.strip(), list(tmp_path.iterdir())) == ("False", [])
 
 
-def test_one_that_another_process_sweeps_away_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_swept_away_at_once_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, swept = tempfile.mkdtemp, []
 
     def make_and_lose(prefix: str) -> str:

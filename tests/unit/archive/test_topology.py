@@ -54,9 +54,8 @@ LOOKS: dict[str, Callable[[LocalStore], object]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_what_is_removed_while_somebody_looks_is_passed_over(
-    look: Callable[[LocalStore], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    look: Callable[[LocalStore], object], store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = LocalStore(str(tmp_path))
     store.put("topology/2.json", topology.encode(KNOWN))
     known = look(store)
     names = ["topology/1.json", "topology/2.json"]
@@ -64,25 +63,26 @@ def test_what_is_removed_while_somebody_looks_is_passed_over(
     assert look(store) == known
 
 
+PUT: dict[str, Callable[[Path], object]] = {
+    "pipe": lambda path: os.mkfifo(path),
+    "folder": lambda path: path.mkdir(),
+    "no JSON": lambda path: path.write_text("{"),
+}
+
+
 @pytest.mark.parametrize("look", [LOOKS[name] for name in ("nodes", "limits", "clutter")])
-@pytest.mark.parametrize(
-    "put",
-    [lambda path: os.mkfifo(path), lambda path: path.mkdir(), lambda path: path.write_text("{")],
-    ids=["pipe", "folder", "no JSON"],
-)
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT)
 def test_what_cannot_be_read_is_passed_over_where_what_is_damaged_is(
-    look: Callable[[LocalStore], object], put: Callable[[Path], object], tmp_path: Path
+    look: Callable[[LocalStore], object], put: Callable[[Path], object], store: LocalStore
 ) -> None:
-    store = LocalStore(str(tmp_path))
     store.put("topology/2.json", topology.encode(KNOWN))
     known = look(store)
-    put(tmp_path / "topology" / "1.json")
+    put(Path(store.location, "topology", "1.json"))
     assert look(store) == known
 
 
-@pytest.mark.parametrize("look", [LOOKS[name] for name in ("facts", "nodes", "origins", "limits", "clutter")])
-def test_what_a_newer_dlq_wrote_is_said(look: Callable[[LocalStore], object], tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path))
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_what_a_newer_dlq_wrote_is_said(look: Callable[[LocalStore], object], store: LocalStore) -> None:
     store.put("topology/2.json", topology.encode({**KNOWN, "format": 99}))
     with pytest.raises(FormatTooNew):
         look(store)

@@ -5,31 +5,22 @@ from dlq.archive.user_sql import condition, run, single_select
 from dlq.core.errors import UsageError
 
 
-@pytest.mark.parametrize(
-    ("sql", "quoted"),
-    [
-        ("select offset from records", '"offset"'),
-        ("select max(r.OFFSET), count(*) from records r where offset > 1", '"offset"'),
-        ("select cause, end from incidents", '"end"'),
-    ],
-)
+@pytest.mark.parametrize(("sql", "quoted"), [
+    ("select offset from records", '"offset"'),
+    ("select max(r.OFFSET), count(*) from records r where offset > 1", '"offset"'),
+    ("select cause, end from incidents", '"end"'),
+])  # fmt: skip
 def test_a_column_that_is_a_keyword_is_told_to_be_quoted(sql: str, quoted: str) -> None:
     with pytest.raises(UsageError, match=f"write {quoted} in double quotes"):
         single_select(sql)
 
 
-def test_a_condition_is_told_so_too() -> None:
+def test_another_mistake_gets_no_hint_and_what_is_right_stays_as_it_is() -> None:
     with pytest.raises(UsageError, match='write "offset" in double quotes'):
         condition("offset > 5")
-
-
-@pytest.mark.parametrize("sql", ["selct offset from records", "select end end from"])
-def test_another_mistake_gets_no_hint(sql: str) -> None:
-    with pytest.raises(UsageError, match=r"^(?!.*double quotes)"):
-        single_select(sql)
-
-
-def test_what_is_right_stays_as_it_is() -> None:
+    for sql in ("selct offset from records", "select end end from"):
+        with pytest.raises(UsageError, match=r"^(?!.*double quotes)"):
+            single_select(sql)
     sql = 'select "offset", case when true then 1 end from records limit 5 offset 1'
     assert single_select(sql) == sql
 

@@ -29,14 +29,11 @@ def test_the_command_is_a_dry_run_unless_it_is_told_to_apply(
     assert (shop.books.captured, shop.books.purged, shop.books.balanced) == (2, 2, True)
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        ('states = ["held"]', "known are replayed, dismissed, waiting"),
-        ('max_age = "old"', "duration"),
-        ('max_size = "big"', "size"),
-    ],
-)
+@pytest.mark.parametrize(("section", "expected"), [
+    ('states = ["held"]', "known are replayed, dismissed, waiting"),
+    ('max_age = "old"', "duration"),
+    ('max_size = "big"', "size"),
+])  # fmt: skip
 def test_a_wrong_rule_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

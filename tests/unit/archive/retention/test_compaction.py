@@ -83,9 +83,7 @@ def test_a_crash_in_mid_compaction_loses_and_doubles_nothing(
     assert len(shop.store.list("purged/")) == 1
 
 
-def test_who_reads_while_segments_are_replaced_sees_every_letter_once(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_reads_meanwhile_sees_every_letter_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.runs(("a",), ("b",))
     before = sorted(shop.ids)
     listed, real = shop.store.list("manifests/"), shop.store.list
@@ -164,9 +162,7 @@ def test_what_still_lies_in_its_queue_does_so_when_segments_become_one(shop: Sho
     assert list(found.rows) == [(True,)] * 3
 
 
-def test_a_look_at_what_may_leave_sees_what_others_write_again_meanwhile(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_sees_what_others_write_again_meanwhile(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.runs(*((f"{n}",) for n in range(3)))
     compact_meanwhile(shop, monkeypatch)
     work = shop.look(compact=True)
