@@ -39,15 +39,12 @@ def warned(folder: Path, more: str, pulls: list[dict[str, Any]] | None = None, s
     return "\n".join(overlaps.warnings(settings, store, [settings.sources[source]]))
 
 
-@pytest.mark.parametrize(
-    ("broker", "what", "is_said"),
-    [
-        ("shop", 'queue = "orders.dlq"', True), ("same", 'queue = "orders.dlq"', True),
-        ("shop", 'queue = "*.dlq"', True), ("shop", 'queue = "*.dead"', False),
-        ("shop", 'queue = "orders.dead"', False), ("other", 'queue = "orders.dlq"', False),
-        ("rocket", 'group = "orders.dlq"', False), ("rocket", "transactions = true", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("broker", "what", "is_said"), [
+    ("shop", 'queue = "orders.dlq"', True), ("same", 'queue = "orders.dlq"', True),
+    ("shop", 'queue = "*.dlq"', True), ("shop", 'queue = "*.dead"', False),
+    ("shop", 'queue = "orders.dead"', False), ("other", 'queue = "orders.dlq"', False),
+    ("rocket", 'group = "orders.dlq"', False), ("rocket", "transactions = true", False),
+])  # fmt: skip
 def test_two_sources_of_one_place_are_said(tmp_path: Path, broker: str, what: str, is_said: bool) -> None:
     said = warned(tmp_path, f'[sources.twin]\nbroker = "{broker}"\n{what}\n')
     assert bool(said) is is_said

@@ -1,9 +1,8 @@
 """Pulls over the embedded broker: nothing lost, nothing twice, whatever fails in between."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -24,42 +23,49 @@ SOURCE = Source("orders", "shop", queue="orders.dlq")
 
 
 @pytest.fixture
-def broker(request: pytest.FixtureRequest) -> MemoryBroker:
-    broker = broker_at(f"memory:{request.node.nodeid}")
+def settings(request: pytest.FixtureRequest) -> Broker:
+    return Broker("shop", "memory", f"memory:{request.node.nodeid}")
+
+
+@pytest.fixture
+def broker(settings: Broker) -> MemoryBroker:
+    broker = broker_at(settings.url)
     broker.declare("orders.dlq")
     return broker
 
 
 @pytest.fixture
-def shop(request: pytest.FixtureRequest, broker: MemoryBroker) -> MemoryConnector:
-    return MemoryConnector(Broker("shop", "memory", f"memory:{request.node.nodeid}"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(str(tmp_path / "archive"))
+def shop(settings: Broker, broker: MemoryBroker) -> MemoryConnector:
+    return MemoryConnector(settings)
 
 
 def letter(body: str) -> dict[str, Any]:
     return {"broker_kind": "rabbitmq", "body_text": body}
 
 
+def fill(broker: MemoryBroker, count: int) -> None:
+    broker.put("orders.dlq", *(letter(str(n)) for n in range(count)))
+
+
 def ids(store: LocalStore) -> list[str]:
     return [i for m in manifests.list_committed(store) for i in segments.record_ids(store, m).to_pylist()]
 
 
-def take(store: LocalStore, shop: MemoryConnector, mode: Any = "drain", **options: Any) -> PullResult:
+def take(store: LocalStore, shop: Any, mode: Any = "drain", **options: Any) -> PullResult:
     return pull(store, shop, SOURCE, PullOptions(mode, **options))
 
 
-def test_a_drain_archives_everything_and_empties_the_queue(
-    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
-) -> None:
-    broker.put("orders.dlq", *(letter(str(n)) for n in range(50)))
+def check_all_are_archived_once(store: LocalStore, broker: MemoryBroker, count: int) -> None:
+    """And none is left in the queue."""
+    assert len(ids(store)) == len(set(ids(store))) == count
+    assert broker.depth("orders.dlq") == 0
+
+
+def test_a_drain_empties_the_queue(store: LocalStore, shop: MemoryConnector, broker: MemoryBroker) -> None:
+    fill(broker, 50)
     result = take(store, shop)
     assert (result.snapshot, result.captured, result.acknowledged, result.left) == (50, 50, 50, 0)
-    assert broker.depth("orders.dlq") == 0
-    assert len(set(ids(store))) == 50
+    check_all_are_archived_once(store, broker, 50)
     assert all(manifest.settled for manifest in manifests.list_committed(store))
 
 
@@ -100,31 +106,22 @@ def test_while_a_segment_is_written_the_next_one_grows(
 
     monkeypatch.setattr(MemoryReading, "batches", read_to_the_end)
     monkeypatch.setattr(attempt, "commit", commit_when_all_is_read)
-    broker.put("orders.dlq", *(letter(str(n)) for n in range(100)))
+    fill(broker, 100)
     assert take(store, shop).acknowledged == 100
     assert [manifest.rows for manifest in manifests.list_committed(store)] == [10, 90]
 
 
-def test_byte_identical_letters_are_distinct_records(
-    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
-) -> None:
-    broker.put("orders.dlq", *[letter("same")] * 5)
-    take(store, shop)
-    broker.put("orders.dlq", letter("same"))
-    take(store, shop)
-    assert len(ids(store)) == len(set(ids(store))) == 6
-
-
-def test_a_drain_after_a_copy_adds_nothing(
-    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
-) -> None:
+def test_a_drain_after_a_copy(store: LocalStore, shop: MemoryConnector, broker: MemoryBroker) -> None:
+    """Byte-identical letters are distinct records."""
     broker.put("orders.dlq", *[letter("same")] * 3, letter("other"))
     assert take(store, shop, "copy").captured == 4
     assert take(store, shop, "copy").recaptured == 4
     result = take(store, shop)
     assert (result.captured, result.recaptured, result.acknowledged) == (0, 4, 4)
-    assert len(ids(store)) == 4
-    assert broker.depth("orders.dlq") == 0
+    check_all_are_archived_once(store, broker, 4)
+    broker.put("orders.dlq", letter("same"))
+    take(store, shop)
+    check_all_are_archived_once(store, broker, 5)
 
 
 def test_a_drain_in_parts_after_a_copy_settles_letter_by_letter(
@@ -139,88 +136,81 @@ def test_a_drain_in_parts_after_a_copy_settles_letter_by_letter(
     assert len(set(ids(store))) == 4
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+
+
+@pytest.mark.usefixtures("hasty")
 def test_a_lost_connection_is_tried_again_and_doubles_nothing(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
     monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
     broker.put("orders.dlq", *[letter(str(n % 7)) for n in range(350)])
     broker.faults.cut_reading_after = 200
     result = take(store, shop)
     assert (result.captured, result.left) == (350, 0)
-    assert len(set(ids(store))) == 350
-    assert broker.depth("orders.dlq") == 0
+    check_all_are_archived_once(store, broker, 350)
 
 
-class Poisoned(MemoryConnector):
-    """A queue that gives its letters in another order each time: whatever is not careful meets the poison."""
+class Odd(MemoryConnector):
+    """A queue whose batches are made otherwise: of those that it gives, and of what was asked for."""
 
-    def read(self, request: ReadRequest) -> MemoryReading:
-        reading = super().read(request)
-        if not request.careful:
-            scan = reading.batches
-
-            def batches() -> Iterator[Batch]:
-                yield from scan()
-                raise PoisonMessage("one of them ends the connection")
-
-            reading.batches = batches  # type: ignore[method-assign]
-        return reading
-
-
-def test_a_poison_that_is_met_again_is_read_carefully_at_once(
-    store: LocalStore, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
-    broker.put("orders.dlq", *[letter(str(n)) for n in range(9)])
-    result = take(store, Poisoned(Broker("shop", "memory", f"memory:{request.node.nodeid}")))
-    assert (result.captured, result.left, result.error) == (9, 0, None)
-    assert len(set(ids(store))) == 9
-
-
-class Unending(MemoryConnector):
-    """A queue that gives for ever what must stay in it, under long names."""
-
-    def read(self, request: ReadRequest) -> MemoryReading:
-        reading = super().read(request)
-        skipped = [Skipped("x" * 2000, "it cannot be read")] * 300
-        reading.batches = lambda: (Batch((), 0, skipped=skipped) for _ in count())  # type: ignore[method-assign]
-        return reading
-
-
-def test_letters_that_stay_without_end_are_counted_and_the_first_are_named_until_the_time_is_over(
-    store: LocalStore, broker: MemoryBroker, request: pytest.FixtureRequest
-) -> None:
-    result = take(store, Unending(Broker("shop", "memory", f"memory:{request.node.nodeid}")), max_seconds=0.2)
-    assert result.partial
-    assert result.skipped == result.left > 1000
-    assert len(result.left_letters) == 1000
-    assert max(map(len, result.left_letters)) == 500
-
-
-class Cut(MemoryConnector):
-    """A broker that ends the connection instead of giving one letter."""
+    def __init__(
+        self, settings: Broker, make: Callable[[Iterator[Batch], ReadRequest], Iterator[Batch]]
+    ) -> None:
+        super().__init__(settings)
+        self._make = make
 
     def read(self, request: ReadRequest) -> MemoryReading:
         reading = super().read(replace(request, batch_rows=1))
         scan = reading.batches
-
-        def batches() -> Iterator[Batch]:
-            for batch in scan():
-                if any(record.body == b"bad" for record in batch.records):
-                    raise ConnectionLost("501 FRAME_ERROR")
-                yield batch
-
-        reading.batches = batches  # type: ignore[method-assign]
+        reading.batches = lambda: self._make(scan(), request)  # type: ignore[method-assign]
         return reading
 
 
-def test_what_ends_a_reading_twice_behind_the_same_letter_is_a_poison(
-    store: LocalStore, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+def poisoned(batches: Iterator[Batch], request: ReadRequest) -> Iterator[Batch]:
+    """In another order each time: whatever is not careful meets the poison."""
+    yield from batches
+    if not request.careful:
+        raise PoisonMessage("one of them ends the connection")
+
+
+def unending(_batches: Iterator[Batch], _request: ReadRequest) -> Iterator[Batch]:
+    """For ever what must stay in it, under long names."""
+    skipped = [Skipped("x" * 2000, "it cannot be read")] * 300
+    return (Batch((), 0, skipped=skipped) for _ in count())
+
+
+def cut(batches: Iterator[Batch], _request: ReadRequest) -> Iterator[Batch]:
+    """The connection ends instead of giving one letter."""
+    for batch in batches:
+        if any(record.body == b"bad" for record in batch.records):
+            raise ConnectionLost("501 FRAME_ERROR")
+        yield batch
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_poison_is_read_alone_at_once(store: LocalStore, settings: Broker, broker: MemoryBroker) -> None:
+    fill(broker, 9)
+    result = take(store, Odd(settings, poisoned))
+    assert (result.captured, result.left, result.error) == (9, 0, None)
+    check_all_are_archived_once(store, broker, 9)
+
+
+def test_letters_that_stay_without_end_are_counted_and_the_first_are_named_until_the_time_is_over(
+    store: LocalStore, settings: Broker, broker: MemoryBroker
 ) -> None:
-    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+    result = take(store, Odd(settings, unending), max_seconds=0.2)
+    assert result.partial
+    assert result.skipped == result.left > 1000
+    assert (len(result.left_letters), max(map(len, result.left_letters))) == (1000, 500)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_ends_two_readings_is_poison(store: LocalStore, settings: Broker, broker: MemoryBroker) -> None:
     broker.put("orders.dlq", letter("a"), letter("b"), letter("bad"), letter("c"))
-    result = take(store, Cut(Broker("shop", "memory", f"memory:{request.node.nodeid}")))
+    result = take(store, Odd(settings, cut))
     assert (result.captured, result.acknowledged, result.left, result.partial) == (2, 2, 2, True)
     assert isinstance(result.error, PoisonMessage)
     assert "501 FRAME_ERROR; it ends each reading at one letter" in str(result.error)
@@ -229,10 +219,11 @@ def test_what_ends_a_reading_twice_behind_the_same_letter_is_a_poison(
 class Away:
     """A broker that is lost in the middle, and cannot be reached for some seconds then."""
 
-    def __init__(self, shop: MemoryConnector, broker: MemoryBroker, refusals: int) -> None:
-        self._shop, self._left = shop, refusals
+    def __init__(
+        self, shop: MemoryConnector, broker: MemoryBroker, refusals: int, begun: bool = False
+    ) -> None:
+        self._shop, self._left, self._begun = shop, refusals, begun
         broker.faults.cut_reading_after = 200
-        self._begun = False
 
     def read(self, request: ReadRequest) -> MemoryReading:
         if self._begun and self._left:
@@ -242,6 +233,7 @@ class Away:
         return self._shop.read(request)
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(("refusals", "patience", "fails"), [(5, 1000.0, False), (10**6, 0.0, True)])
 def test_a_broker_that_was_lost_is_waited_for_until_another_node_takes_over(
     store: LocalStore,
@@ -252,33 +244,27 @@ def test_a_broker_that_was_lost_is_waited_for_until_another_node_takes_over(
     patience: float,
     fails: bool,
 ) -> None:
-    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
     monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", patience)
     monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
-    broker.put("orders.dlq", *[letter(str(n)) for n in range(350)])
-    result = pull(store, Away(shop, broker, refusals), SOURCE, PullOptions("drain"))
+    fill(broker, 350)
+    result = take(store, Away(shop, broker, refusals))
     assert (isinstance(result.error, Unreachable), result.partial) == (fails, fails)
     assert fails == (result.captured < 350)
     assert take(store, shop).error is None
-    assert len(ids(store)) == len(set(ids(store))) == 350
-    assert broker.depth("orders.dlq") == 0
+    check_all_are_archived_once(store, broker, 350)
 
 
-def test_a_broker_that_was_never_reached_is_not_waited_for(
+def test_who_was_never_reached(store: LocalStore, shop: MemoryConnector, broker: MemoryBroker) -> None:
+    with pytest.raises(Unreachable):
+        take(store, Away(shop, broker, 1, begun=True))
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_pull_is_partial_when_a_lost_connection_leaves_letters_that_do_not_come_again_yet(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
 ) -> None:
-    gone = Away(shop, broker, 1)
-    gone._begun = True
-    with pytest.raises(Unreachable):
-        pull(store, gone, SOURCE, PullOptions("drain"))
-
-
-def test_a_pull_is_partial_when_a_lost_connection_leaves_letters_that_do_not_come_again_yet(
-    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
     """As a quorum queue of a cluster: its new leader has not taken back what the dead consumer held."""
-    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
-    broker.put("orders.dlq", *[letter(str(n)) for n in range(350)])
+    fill(broker, 350)
     broker.declare("empty")
 
     class Forgetful(Away):
@@ -286,8 +272,20 @@ def test_a_pull_is_partial_when_a_lost_connection_leaves_letters_that_do_not_com
             source = replace(request.source, queue="empty") if self._begun else request.source
             return super().read(replace(request, source=source))
 
-    result = pull(store, Forgetful(shop, broker, 0), SOURCE, PullOptions("drain"))
+    result = take(store, Forgetful(shop, broker, 0))
     assert (result.error, result.partial, result.left) == (None, True, 350 - result.captured)
+
+
+def fill_up(monkeypatch: pytest.MonkeyPatch, folder: str, at: int = 1) -> None:
+    """The disk is full for one file of a folder, and all others of it; what comes after finds room."""
+    whole, written = LocalStore.put, count(1)
+
+    def full(self: LocalStore, name: str, data: Any) -> None:
+        if name.startswith(folder) and next(written) >= at:
+            raise ArchiveError("no space left on device")
+        whole(self, name, data)
+
+    monkeypatch.setattr(LocalStore, "put", full)
 
 
 @pytest.mark.parametrize("failing", ["segments/", "manifests/"])
@@ -298,48 +296,30 @@ def test_a_full_disk_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
     failing: str,
 ) -> None:
-    broker.put("orders.dlq", *[letter(str(n)) for n in range(20)])
-    whole = LocalStore.put
-
-    def full(self: LocalStore, name: str, data: Any) -> None:
-        if name.startswith(failing):
-            raise ArchiveError("no space left on device")
-        whole(self, name, data)
-
-    monkeypatch.setattr(LocalStore, "put", full)
-    assert isinstance(take(store, shop).error, ArchiveError)
+    fill(broker, 20)
+    with monkeypatch.context() as patched:
+        fill_up(patched, failing)
+        assert isinstance(take(store, shop).error, ArchiveError)
     assert broker.depth("orders.dlq") == 20
-    monkeypatch.setattr(LocalStore, "put", whole)
     take(store, shop)
-    assert len(set(ids(store))) == 20
-    assert broker.depth("orders.dlq") == 0
+    check_all_are_archived_once(store, broker, 20)
     assert len(store.list("segments/")) == 1
 
 
 def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker.put("orders.dlq", *[letter(str(n)) for n in range(60)])
+    fill(broker, 60)
     monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 20)
     monkeypatch.setattr("dlq.connectors.memory._MOST_ROWS", 20)
-    whole, written = LocalStore.put, 0
-
-    def full(self: LocalStore, name: str, data: Any) -> None:
-        nonlocal written
-        written += name.startswith("segments/")
-        if written == 2 and name.startswith("segments/"):  # what comes after it would find room
-            raise ArchiveError("no space left on device")
-        whole(self, name, data)
-
-    monkeypatch.setattr(LocalStore, "put", full)
-    result = take(store, shop)
-
+    with monkeypatch.context() as patched:
+        fill_up(patched, "segments/", at=2)
+        result = take(store, shop)
     assert isinstance(result.error, ArchiveError)
     assert (result.captured, result.segments) == (len(ids(store)), len(store.list("segments/")))
     assert result.acknowledged == 60 - broker.depth("orders.dlq") == 20
-    monkeypatch.setattr(LocalStore, "put", whole)
     take(store, shop)
-    assert len(set(ids(store))) == 60
+    check_all_are_archived_once(store, broker, 60)
 
 
 def test_who_is_waited_for_is_the_archive_while_it_is_read_or_written_and_else_the_broker(
@@ -369,9 +349,7 @@ def test_pulls_that_begin_at_once_have_names_of_their_own() -> None:
     assert len({manifests.new_pull_id() for _ in range(2_000)}) == 2_000
 
 
-def test_an_interrupted_pull_tells_what_it_has_done(
-    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
-) -> None:
+def test_an_interrupted_pull_tells_it(store: LocalStore, shop: MemoryConnector, broker: MemoryBroker) -> None:
     broker.put("orders.dlq", letter("a"))
 
     def interrupt(*_: object) -> None:

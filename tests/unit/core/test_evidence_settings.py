@@ -22,23 +22,20 @@ def test_a_store_needs_only_its_kind_and_place() -> None:
     assert store(url="postgresql://reader@db/shop", table="pay.t_dedup").table == "pay.t_dedup"
 
 
-@each_row(
-    ("table", "text"),
-    [
-        ({"kind": "rocketmq-dedupe"}, "did you mean 'rocketmq-dedup'"),
-        ({"kind": "shine-mq", "url": "postgresql://db/shop"}, "scheme of evidence.pay.url = 'postgresql'"),
-        ({"url": "cache:6379"}, "is no URL"),
-        ({"url": "redis://:geheim@cache"}, "holds a password"),
-        ({"url": "postgresql://me:geheim@db/shop"}, "holds a password"),
-        ({"url": "redis://cache/0?password=geheim"}, "holds a password"),
-        ({"table": "t_dedup"}, "means nothing to a redis store"),
-        ({"url": "mysql://db/shop", "prefix": "X"}, "means nothing to a mysql store"),
-        ({"url": "mysql://db/shop", "table": "x; drop table y"}, "is no table"),
-        ({"sources": []}, "sources is empty"),
-        ({"window": "a day"}, "no duration"),
-        ({"windows": "24h"}, "did you mean 'window'"),
-    ],
-)
+@each_row(("table", "text"), [
+    ({"kind": "rocketmq-dedupe"}, "did you mean 'rocketmq-dedup'"),
+    ({"kind": "shine-mq", "url": "postgresql://db/shop"}, "scheme of evidence.pay.url = 'postgresql'"),
+    ({"url": "cache:6379"}, "is no URL"),
+    ({"url": "redis://:geheim@cache"}, "holds a password"),
+    ({"url": "postgresql://me:geheim@db/shop"}, "holds a password"),
+    ({"url": "redis://cache/0?password=geheim"}, "holds a password"),
+    ({"table": "t_dedup"}, "means nothing to a redis store"),
+    ({"url": "mysql://db/shop", "prefix": "X"}, "means nothing to a mysql store"),
+    ({"url": "mysql://db/shop", "table": "x; drop table y"}, "is no table"),
+    ({"sources": []}, "sources is empty"),
+    ({"window": "a day"}, "no duration"),
+    ({"windows": "24h"}, "did you mean 'window'"),
+])  # fmt: skip
 def test_a_mistake_is_one_line(table: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text) as caught:
         store(**table)

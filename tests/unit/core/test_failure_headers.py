@@ -137,16 +137,11 @@ def rabbit(headers: dict[str, Any]) -> Record:
     return Record("r", "s", "b", "rabbitmq", "dead", raw_properties=block)
 
 
-def test_a_number_that_is_set_back_stays_a_number() -> None:
+def test_a_number_that_is_set_back_stays_a_number_and_one_in_the_body_is_said() -> None:
     letter = rabbit({"task": "shop.pay", "id": "1", "retries": 3, "tenant": 42})
-    block = rabbitmq.block_to_send(letter, SENT, False)
-    assert b"\x07retriesI\x00\x00\x00\x00" in block
-    assert rabbitmq.preview(Outgoing(0, letter, Target("queue", "o"), SENT)).stripped == [
-        "retries (set back to 0)"
-    ]
-
-
-def test_a_counter_in_the_body_is_said_and_stays() -> None:
+    assert b"\x07retriesI\x00\x00\x00\x00" in rabbitmq.block_to_send(letter, SENT, False)
+    shown = rabbitmq.preview(Outgoing(0, letter, Target("queue", "o"), SENT))
+    assert shown.stripped == ["retries (set back to 0)"]
     letter = rabbit({})._replace(dead_letter_queue="orders.XQ", body=b"{}")
     found = rabbitmq.preview(Outgoing(0, letter, Target("queue", "orders"), SENT))
     assert any("counts its retries in the body" in warning for warning in found.warnings)
@@ -167,12 +162,9 @@ def test_a_container_is_mended_inside() -> None:
     assert sent == {"originalQueue": "orders", "encryption": RASCAL["encryption"], "redeliveries": 0}
     [told] = rabbitmq.preview(Outgoing(0, letter, Target("queue", "o"), SENT)).stripped
     assert told.startswith("rascal (without ")
-
-
-def test_what_a_framework_compares_with_x_death_goes_with_it_even_when_headers_are_kept() -> None:
     letter = rabbit({"rascal": RASCAL, "x-death": [{"reason": "rejected"}]})
-    sent = json.loads(by_rabbitmq(letter, True)["rascal"])
-    assert sent == {**RASCAL, "recovery": {"orders": {"republished": 3}}}
+    kept = json.loads(by_rabbitmq(letter, True)["rascal"])  # but for what it compares with x-death
+    assert kept == {**RASCAL, "recovery": {"orders": {"republished": 3}}}
 
 
 BUSINESS = [
@@ -197,13 +189,10 @@ def test_a_lone_business_property_is_no_failure(headers: dict[str, str]) -> None
         assert judge(letter, FACTS).cause == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (b"3", 3), ((3).to_bytes(4, "big"), 3), ((3).to_bytes(8, "big"), 3),
-        ((-1).to_bytes(4, "big", signed=True), None), (b"\x00\x03", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("written", "read"), [
+    (b"3", 3), ((3).to_bytes(4, "big"), 3), ((3).to_bytes(8, "big"), 3),
+    ((-1).to_bytes(4, "big", signed=True), None), (b"\x00\x03", None),
+])  # fmt: skip
 def test_a_count_on_kafka_is_text_or_the_bytes_of_an_int(written: bytes, read: int | None) -> None:
     found = by_hand(texts_of([("exceptionMessage", b"stale"), ("attempts", written)]))
     assert found is not None

@@ -53,19 +53,10 @@ def test_the_last_owner_and_the_last_reason_stand() -> None:
     events = [ASSIGN, NOTE, event(3, "assign", "bob"), event(4, "resolve", "", "", "bob@b")]
     found = life(events, Deaths(), 9 * SECOND)
     assert (found.owner, found.note, found.actor, found.changed_at) == ("bob", "seen", "bob@b", 4 * SECOND)
-
-
-def test_a_failure_can_be_given_back() -> None:
-    assert life([ASSIGN, event(2, "assign", "")], Deaths(), 0).owner is None
-
-
-def test_the_end_of_a_snooze_is_told_while_it_lasts() -> None:
-    assert life([TO_FIVE], Deaths(4), 0).until == "letters:5"
-    assert life([TO_FIVE], Deaths(5), 0).until is None
-
-
-def test_what_is_written_last_counts_whatever_the_clock_of_its_host_says() -> None:
-    assert life([event(90, "resolve"), event(10, "reopen")], Deaths(), 99 * SECOND).state == "open"
+    assert life([ASSIGN, event(2, "assign", "")], Deaths(), 0).owner is None, "it was given back"
+    assert (life([TO_FIVE], Deaths(4), 0).until, life([TO_FIVE], Deaths(5), 0).until) == ("letters:5", None)
+    written = [event(90, "resolve"), event(10, "reopen")]  # whatever the clock of its host says
+    assert life(written, Deaths(), 99 * SECOND).state == "open"
 
 
 def test_events_are_sorted_by_failure_and_keep_their_order() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import pytest
 from support.rows import each_row
 
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST, died_at
@@ -43,10 +42,8 @@ TOLD: list[tuple[Mapping[str, str], Place | None]] = [
     (placed("source-"), None),
     ({"OriginalTopic": "orders"}, ("orders", None, None, None)),
     ({"original-destination": "kafka://topic/orders"}, ("orders", None, None, None)),
-    (
-        {"original-destination": "kafka://topic/orders.retry.5s", "wolverine-kafka-retry-source": "orders"},
-        ("orders", None, None, None),
-    ),
+    ({"original-destination": "kafka://topic/orders.retry.5s", "wolverine-kafka-retry-source": "orders"},
+     ("orders", None, None, None)),
     # A sink connector read Spring's dead letters, and then Spring a message that a connector had had.
     ({**SPRING, **CONNECT}, ("orders-dlt", "3", "41", None)),
     ({**CONNECT, **SPRING}, ("orders", "3", "41", None)),
@@ -55,7 +52,7 @@ TOLD: list[tuple[Mapping[str, str], Place | None]] = [
     ({"original-destination": "kafka://topic/"}, None),
     # Somebody names the topic that it lies in.
     ({"dead-letter-topic": "orders.dlq"}, None),
-]
+]  # fmt: skip
 
 
 @each_row(("headers", "expected"), TOLD)
@@ -64,34 +61,25 @@ def test_the_newest_headers_say_where_it_was(headers: Mapping[str, str], expecte
     assert (found and found[1:]) == expected
 
 
-@pytest.mark.parametrize(
-    ("topic", "group"),
-    [("error.orders.billing", "billing"), ("error.orders.", None), ("error.stock.billing", None)],
-)
-def test_spring_cloud_stream_names_the_group_in_the_dead_letter_topic(topic: str, group: str | None) -> None:
-    found = died_at(placed("x-original-"), topic)
-    assert found is not None
-    assert found.group == group
+GROUPS: list[tuple[str, str, str | None]] = [
+    ("error.orders.billing", "", "billing"),
+    ("error.orders.", "", None),
+    ("error.stock.billing", "", None),
+    ("error.orders.named", "M: no, x=G [headers={a=1, kafka_groupId=billing, b=2}]\n\tat x\nCaused by: M",
+     "billing"),
+    ("error.orders.named", "M: {kafka_groupId=billing}\nCaused by: M: {kafka_groupId=billing}", "billing"),
+    ("error.orders.named", "M: {x_kafka_groupId=mine, kafka_groupId=billing}", "billing"),
+    # An application's header says another.
+    ("error.orders.named", "M: {tenant=kafka_groupId=evil, kafka_groupId=billing}", "named"),
+    # Cut off: that may be a part of it.
+    ("error.orders.named", "M: {kafka_groupId=bil", "named"),
+    ("error.orders.named", "M: no", "named"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("trace", "group"),
-    [
-        (
-            "M: no, failedMessage=G [headers={a=1, kafka_groupId=billing, b=2}]\n\tat x\nCaused by: M",
-            "billing",
-        ),
-        ("M: {kafka_groupId=billing}\nCaused by: M: {kafka_groupId=billing}", "billing"),
-        ("M: {x_kafka_groupId=mine, kafka_groupId=billing}", "billing"),
-        # An application's header says another.
-        ("M: {tenant=kafka_groupId=evil, kafka_groupId=billing}", "named"),
-        # Cut off: that may be a part of it.
-        ("M: {kafka_groupId=bil", "named"),
-        ("M: no", "named"),
-    ],
-)
-def test_spring_cloud_stream_names_the_group_in_its_trace(trace: str, group: str) -> None:
-    found = died_at({**placed("x-original-"), "x-exception-stacktrace": trace}, "error.orders.named")
+@each_row(("topic", "trace", "group"), GROUPS)
+def test_spring_cloud_stream_names_the_group(topic: str, trace: str, group: str | None) -> None:
+    found = died_at({**placed("x-original-"), **({"x-exception-stacktrace": trace} if trace else {})}, topic)
     assert found is not None
     assert found.group == group
 
@@ -101,12 +89,6 @@ def test_of_repeated_headers_only_those_of_smallrye_have_the_newest_first() -> N
     last = ("delayed-retry-topic", "delayed-retry-count", "kafka_dlt-original-topic")
     assert all(name.startswith(FIRST_IS_NEWEST) for name in first)
     assert not any(name.startswith(FIRST_IS_NEWEST) for name in last)
-
-
-def test_the_numbers_of_spring_are_bytes_and_those_of_others_are_text() -> None:
-    assert BINARY_NUMBERS.keys() >= {
-        "kafka_dlt-original-offset",
-        "x-original-partition",
-        "retry_topic-attempts",
-    }
+    of_spring = {"kafka_dlt-original-offset", "x-original-partition", "retry_topic-attempts"}
+    assert BINARY_NUMBERS.keys() >= of_spring, "numbers of Spring are bytes, those of others are text"
     assert not any(name.startswith(("__", "dead-letter", "source_")) for name in BINARY_NUMBERS)

@@ -10,34 +10,31 @@ from support.rows import each_row
 from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, list_names, shorten
 
 
-@each_row(
-    ("hostile", "shown"),
-    [
-        ("\x1b[2Jgone", "\\x1b[2Jgone"),
-        ("\x9b31m", "\\x9b31m"),
-        ("a\nb\r\tc", "a\\nb\\r\\tc"),
-        ("evil\u202egpj.exe", "evil\\u202egpj.exe"),
-        ("lone \ud83d half", "lone \\ud83d half"),
-        ("tag \U000e0041", "tag \\U000e0041"),
-        *(
-            (f"or{invisible}ders", f"or{escaped}ders")
-            for invisible, escaped in [
-                ("\u00ad", "\\xad"),
-                ("\u034f", "\\u034f"),
-                ("\u115f", "\\u115f"),
-                ("\u180e", "\\u180e"),
-                ("\u200c", "\\u200c"),
-                ("\u200d", "\\u200d"),
-                ("\u3164", "\\u3164"),
-                ("\ufe00", "\\ufe00"),
-                ("\ufe0f", "\\ufe0f"),
-                ("\U000e0100", "\\U000e0100"),
-                ("\U000e01ef", "\\U000e01ef"),
-            ]
-        ),
-        ("Ünïcode ☕ 你好", "Ünïcode ☕ 你好"),
-    ],
-)
+@each_row(("hostile", "shown"), [
+    ("\x1b[2Jgone", "\\x1b[2Jgone"),
+    ("\x9b31m", "\\x9b31m"),
+    ("a\nb\r\tc", "a\\nb\\r\\tc"),
+    ("evil\u202egpj.exe", "evil\\u202egpj.exe"),
+    ("lone \ud83d half", "lone \\ud83d half"),
+    ("tag \U000e0041", "tag \\U000e0041"),
+    *(
+        (f"or{invisible}ders", f"or{escaped}ders")
+        for invisible, escaped in [
+            ("\u00ad", "\\xad"),
+            ("\u034f", "\\u034f"),
+            ("\u115f", "\\u115f"),
+            ("\u180e", "\\u180e"),
+            ("\u200c", "\\u200c"),
+            ("\u200d", "\\u200d"),
+            ("\u3164", "\\u3164"),
+            ("\ufe00", "\\ufe00"),
+            ("\ufe0f", "\\ufe0f"),
+            ("\U000e0100", "\\U000e0100"),
+            ("\U000e01ef", "\\U000e01ef"),
+        ]
+    ),
+    ("Ünïcode ☕ 你好", "Ünïcode ☕ 你好"),
+])  # fmt: skip
 def test_control_characters_are_shown_as_escapes(hostile: str, shown: str) -> None:
     assert for_terminal(hostile) == shown
 
@@ -46,7 +43,6 @@ def test_no_control_or_surrogate_of_unicode_gets_through() -> None:
     every = "".join(
         c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")
     )
-
     assert for_terminal(every).encode("ascii").isascii()
 
 

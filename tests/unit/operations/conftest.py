@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import in_file, memory_sources
 
 from dlq.cli.app import run
 from dlq.cli.context import Context
@@ -32,11 +33,10 @@ def dead() -> Callable[[int], dict[str, Any]]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dlq.toml").write_text(
-        f'[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
-        '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\nmode = "drain"\n'
-        '[profiles.nightly]\nsources = ["orders"]\n[replay]\napproval = true\n'
+        memory_sources(in_file(tmp_path), "orders", more='mode = "drain"\n')
+        + '[profiles.nightly]\nsources = ["orders"]\n[replay]\napproval = true\n'
     )
-    broker = broker_at(f"memory://{tmp_path}/broker.db")
+    broker = broker_at(in_file(tmp_path))
     for queue in ("orders", "orders.dlq"):
         broker.declare(queue)
     broker.put("orders.dlq", *(_dead(number) for number in range(4)), _dead(9, "expired"))

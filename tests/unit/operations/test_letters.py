@@ -48,7 +48,6 @@ def test_pages_hold_every_letter_once_in_the_order_of_a_whole_list(
 ) -> None:
     whole = list(list_letters(books, LettersWanted(selection, ("record_id", "source"))).rows)
     found = pages(books, size, selection)
-
     assert len(whole) == len(set(whole)) == 8
     assert [row for page in found for row in page] == whole
     assert {len(page) for page in found[:-1]} <= {size}
@@ -60,7 +59,6 @@ def test_letters_that_come_in_between_shift_no_page(books: Desk) -> None:
     first = list_letters(books, LettersWanted(columns=columns, limit=3))
     assert list(first.rows) == whole[:3]
     write_segment(books.store, "r-0", [letter(99), letter(98, dead_at=None, captured_at=99)])
-
     rest = list_letters(books, LettersWanted(columns=columns, after=first.last))
     assert [row for row in rest.rows if row[0] != letter(98).record_id] == whole[3:]
 
@@ -71,15 +69,12 @@ def test_a_key_that_is_none_is_refused(books: Desk, key: str) -> None:
         list_letters(books, LettersWanted(after=key, limit=1))
 
 
-def test_a_key_holds_no_sql(books: Desk) -> None:
-    page = list_letters(books, LettersWanted(after="~1970-01-01T00:00:00Z~' or true --~'", limit=9))
-    assert list(page.rows) == []
-
-
-def test_a_count_is_of_all_pages(books: Desk) -> None:
+def test_a_count_is_of_all_pages_and_a_key_holds_no_sql(books: Desk) -> None:
     page = list_letters(books, LettersWanted(limit=2))
     assert len(list(page.rows)) == 2
     assert (page.is_more, page.count()) == (True, 8)
+    page = list_letters(books, LettersWanted(after="~1970-01-01T00:00:00Z~' or true --~'", limit=9))
+    assert list(page.rows) == []
 
 
 def test_an_empty_archive_has_an_empty_page(tmp_path: Path) -> None:
@@ -92,12 +87,12 @@ def test_a_source_that_nobody_knows_is_refused_with_the_one_meant(books: Desk) -
     """It must not look like one without letters."""
     with pytest.raises(UsageError, match="did you mean 'orders'"):
         list_letters(books, LettersWanted(Selection(sources=["order"])))
-
-
-def test_unknown_columns_are_refused_with_the_one_meant(books: Desk) -> None:
     assert read_columns("body, source") == ["body", "source"]
     with pytest.raises(UsageError, match="did you mean 'source'"):
         read_columns("sorce")
+    assert list(run_query(books, "select count(*) from letters").rows) == [(8,)]
+    with pytest.raises(UsageError, match="only one SELECT"):
+        run_query(books, "drop view letters")
 
 
 def test_one_letter_is_what_show_prints(dlq: Any, desk: Desk) -> None:
@@ -105,13 +100,6 @@ def test_one_letter_is_what_show_prints(dlq: Any, desk: Desk) -> None:
     (first, *_) = [row[0] for row in list_letters(desk, LettersWanted(limit=1)).rows]
     shown = dlq("show", first[:10], "--explain")
     mine = show_letter(desk, first[:10], explained=True)
-
     assert {"explain", "next", "replays"} <= mine.keys()
     assert json.loads(json.dumps(mine["explain"])) == shown["explain"]
     assert mine["record_id"] == shown["record_id"] == first
-
-
-def test_a_query_reads_the_views_and_nothing_else(books: Desk) -> None:
-    assert list(run_query(books, "select count(*) from letters").rows) == [(8,)]
-    with pytest.raises(UsageError, match="only one SELECT"):
-        run_query(books, "drop view letters")

@@ -29,25 +29,23 @@ def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def test_one_function_makes_what_both_show(dlq: Any, desk: Desk) -> None:
+def test_one_function_makes_what_both_show(dlq: Any, desk: Desk, notes: Notes) -> None:
     dlq("pull")
     plan = dlq("replay", "plan", "--any-advice", "--as", "ann", "--reason", "the gateway is back")
     (failure, *_) = dlq("failures")
-
-    assert as_json(verify_books(desk)) == dlq("verify")
-    assert as_json(show_failure(desk, failure["fingerprint"][:8])) == dlq(
-        "failures", "show", failure["fingerprint"]
-    )
-    assert as_json([row["fingerprint"] for row in list_failures(desk)]) == [
-        row["fingerprint"] for row in dlq("failures")
+    of_both: list[tuple[Any, tuple[str, ...]]] = [
+        (verify_books(desk), ("verify",)),
+        (show_failure(desk, failure["fingerprint"][:8]), ("failures", "show", failure["fingerprint"])),
+        (list_plans(desk).plans, ("replay", "status")),
+        (read_replay_status(desk, plan["plan"]), ("replay", "status", plan["plan"])),
     ]
-    assert (
-        as_json([{name: row[name] for name in COLUMNS} for row in list_incidents(desk)])
-        == (dlq("incidents")["incidents"])
-    )
-    assert as_json(list_plans(desk).plans) == dlq("replay", "status")
-    assert as_json(read_replay_status(desk, plan["plan"])) == dlq("replay", "status", plan["plan"])
+    assert [as_json(mine) for mine, _ in of_both] == [dlq(*words) for _, words in of_both]
+    prints = [[row["fingerprint"] for row in rows] for rows in (list_failures(desk), dlq("failures"))]
+    assert prints[0] == prints[1]
+    incidents = as_json([{name: row[name] for name in COLUMNS} for row in list_incidents(desk)])
+    assert incidents == dlq("incidents")["incidents"]
     found = add_oldest(desk, inspect_sources(desk, desk.sources()))
+    assert [str(line) for line in notes.lines] == ["orders: looking"], "what people would read"
     assert as_json([one.document for one in found]) == dlq("doctor")["sources"]
     shown = as_json(show_plan(desk, plan["plan"]))
     assert {name: shown[name] for name in plan} == plan
@@ -57,7 +55,6 @@ def test_a_report_is_what_the_command_makes_and_now_begins_with_the_answer(dlq: 
     dlq("pull")
     mine, printed = as_json(make_report(desk, ReportWanted())), dlq("report")
     now = describe_now(desk)
-
     counts = [{**one["counts"], "oldest": None} for one in (mine, printed, now)]  # its age grows meanwhile
     assert counts[0] == counts[1] == counts[2]
     assert mine.keys() == printed.keys() == now.keys() - {"headline", "basis"}
@@ -71,7 +68,6 @@ def test_an_incident_tells_which_failures_it_is_made_of(
     dlq("import", "burst.jsonl")
     (row,) = list_incidents(desk)
     shown = show_incident(desk, row["incident_id"])
-
     assert sum(one["letters"] for one in shown["by_failure"]) == shown["size"] == 60
     assert shown["next"]["command"] == f"dlq ls --incident {row['incident_id']}"
     with pytest.raises(UsageError, match="no incident"):
@@ -83,15 +79,12 @@ def test_the_letters_of_a_plan_come_page_by_page(dlq: Any, desk: Desk) -> None:
     plan = dlq("replay", "plan", "--any-advice")["plan"]
     whole = list(list_plan_letters(desk, plan))
     first = list(list_plan_letters(desk, plan, limit=2))
-
     assert [one["number"] for one in whole] == [0, 1, 2, 3, 4]
     assert {one["target"] for one in whole} == {"queue:orders"}
     assert first + list(list_plan_letters(desk, plan, after=first[-1]["number"])) == whole
 
 
-def test_what_an_apply_would_be_refused_for_is_known_beforehand(
-    dlq: Any, desk: Desk, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_is_known_beforehand(dlq: Any, desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     dlq("pull")
     plan = dlq("replay", "plan", "--any-advice", "--as", "ann")["plan"]
 
@@ -121,7 +114,6 @@ def test_sources_tell_what_is_known_of_them_without_asking_a_broker(dlq: Any, de
     dlq("run", "nightly")
     Path("broker.db").rename("gone.db")
     (after,) = list_sources(desk)
-
     assert (after["source"], after["broker"], after["kind"], after["place"]) == (
         "orders", "shop", "memory", "orders.dlq",
     )  # fmt: skip
@@ -142,7 +134,6 @@ def test_the_audit_tells_who_did_what_the_last_first(dlq: Any, desk: Desk) -> No
     dlq("failures", "assign", failure["fingerprint"], "bob", "--as", "ann")
     plan = dlq("replay", "plan", "--any-advice", "--as", "ann")["plan"]
     dlq("dismiss", failure["example"], "--reason", "sent anew")
-
     told = list_audit(desk)
     assert [(one["about"], one["action"]) for one in told] == [
         ("letter", "dismiss"), ("plan", "plan"), ("failure", "assign"),
@@ -150,11 +141,3 @@ def test_the_audit_tells_who_did_what_the_last_first(dlq: Any, desk: Desk) -> No
     assert list_audit(desk, limit=1) == told[:1]
     assert [one["actor"] for one in list_audit(desk, subject=plan)] == ["ann"]
     assert list_transactions(desk) == []
-
-
-def test_a_listener_hears_what_people_would_read(dlq: Any, desk: Desk, notes: Notes) -> None:
-    dlq("pull")
-    dlq("replay", "plan", "--any-advice")
-    Path("dlq.toml").write_text(Path("dlq.toml").read_text())
-    inspect_sources(desk, desk.sources())
-    assert [str(line) for line in notes.lines] == ["orders: looking"]
