@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from support.analyzers.activemq_texts import JMS, TEXTS, THROWABLE
-from support.analyzers.letters import imported, record
+from support.analyzers.activemq_texts import TEXTS, THROWABLE
+from support.analyzers.letters import imported, record, said
+from support.rows import each_row
 
 from dlq.analyzers.rules import Facts
 from dlq.analyzers.rules import judge as judge_one
@@ -19,25 +20,9 @@ def letter(
         name.replace("_", "-") if name.startswith("original_") else name: text
         for name, text in headers.items()
     }
-    said = {"dlqDeliveryFailureCause": cause} if cause else {}
-    document = {"broker_kind": kind, "queue": "ActiveMQ.DLQ", "headers": {**own, **said, **given}}
+    told = {"dlqDeliveryFailureCause": cause} if cause else {}
+    document = {"broker_kind": kind, "queue": "ActiveMQ.DLQ", "headers": {**own, **told, **given}}
     return imported(document | ({"broker_version": version} if version else {}))
-
-
-def said(row: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in expected}
-
-
-def test_an_unknown_letter_tells_its_producer(judge: Any) -> None:
-    found = imported(
-        {"broker_kind": "activemq", "queue": "held", "headers": {"message-id": "ID:b-1-17-1:1:-1:1:5"}}
-    )
-    [row] = judge(found)
-    assert said(row, {"cause": "", "producer_id": "", "producer_seq": ""}) == {
-        "cause": "unknown",
-        "producer_id": "ID:b-1-17-1:1:-1:1",
-        "producer_seq": 5,
-    }
 
 
 def test_every_text_of_every_client_is_read(judge: Any) -> None:
@@ -51,41 +36,12 @@ def test_every_text_of_every_client_is_read(judge: Any) -> None:
     assert not any(row["stale_evidence"] for row in rows)
 
 
-OF_CLIENT_OR_BROKER = [
-    (text.split(": ", 1)[1], expected["cause"])
-    for text, expected in TEXTS
-    if text.startswith((THROWABLE, JMS)) and "com.acme" not in text and "cause" in expected
-]
-TOLD = {
-    "without its class": lambda text: text,
-    "under another class": lambda text: f"Apache.NMS.NMSException: {text}",
-    "under a class of C++": lambda text: f"cms::CMSException: {text}",
-    "quoted": lambda text: f'"java.lang.Throwable: {text}"',
-    "wrapped": lambda text: THROWABLE + text.replace(" ", "\n    "),
-    "with blanks around": lambda text: f"\n {text}\n",
-    "going on": lambda text: f"{THROWABLE}{text} [more]",
-}
-
-
-@pytest.mark.parametrize("way", TOLD)
-def test_the_same_fact_told_in_other_words_is_the_same_cause(judge: Any, way: str) -> None:
-    told = [
-        TOLD[way](text) for text, _ in OF_CLIENT_OR_BROKER if way != "going on" or text != "Message discarded"
-    ]
-    causes = [
-        cause for text, cause in OF_CLIENT_OR_BROKER if way != "going on" or text != "Message discarded"
-    ]
-    assert [row["cause"] for row in judge(*map(letter, told))] == causes
-
-
 CUT: list[tuple[str, dict[str, Any]]] = [
     ("java.lang.Throwable: Suppressing duplicate delivery on conn...", {"cause": "suppressed_duplicate"}),
     ("Suppressing duplicate delivery", {"cause": "suppressed_duplicate", "consumer_id": None}),
     ("Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {...}, cause:null", {"attempts": 7}),
-    (
-        "Exceeded redelivery policy limit ... cause: java.lang.IllegalStateException: boom",
-        {"cause": "redelivery_exhausted", "exception_class": "java.lang.IllegalStateException"},
-    ),
+    ("Exceeded redelivery policy limit ... cause: java.lang.IllegalStateException: boom",
+     {"cause": "redelivery_exhausted", "exception_class": "java.lang.IllegalStateException"}),
     ("Delivery[3] exceeds redelivery policy li", {"cause": "redelivery_exhausted", "attempts": 3}),
     ("Dispatch[2] to ID:x-1-2-3:1:1:1 exceeds redelivery policy li", {"mechanism": "dispatch_check", "attempts": 2}),
     ("duplicate from store for", {"cause": "duplicate_from_store"}),
@@ -100,10 +56,8 @@ CUT: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), CUT)
-def test_a_text_that_was_cut_says_what_its_telling_words_say(
-    judge: Any, text: str, expected: dict[str, Any]
-) -> None:
+@each_row(("text", "expected"), CUT)
+def test_a_cut_text_says_what_its_telling_words_say(judge: Any, text: str, expected: dict[str, Any]) -> None:
     [row] = judge(letter(text))
     assert said(row, expected) == expected
 
@@ -127,36 +81,32 @@ WITHOUT: list[tuple[Any, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def test_an_absent_or_old_cause_is_decided_by_the_other_headers(judge: Any) -> None:
-    rows = judge(*(made for made, _ in WITHOUT))
-    assert [said(row, expected) for row, (_, expected) in zip(rows, WITHOUT, strict=True)] == [
-        e for _, e in WITHOUT
-    ]
+@each_row(("made", "expected"), WITHOUT)
+def test_others_decide_on_an_absent_or_old_cause(judge: Any, made: Any, expected: dict[str, Any]) -> None:
+    [row] = judge(made)
+    assert said(row, expected) == expected
 
 
-def test_a_letter_put_there_by_hand_is_unknown(judge: Any) -> None:
-    by_hand = imported(
-        {"broker_kind": "activemq", "queue": "ActiveMQ.DLQ", "headers": {"message-id": "x", "destination": "/queue/ActiveMQ.DLQ"}},
-    )  # fmt: skip
-    [row] = judge(by_hand)
-    assert said(row, {"cause": "", "mechanism": "", "origin": "", "producer_id": ""}) == {
-        "cause": "unknown", "mechanism": "none", "origin": None, "producer_id": None,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"_AMQ_ACTUAL_EXPIRY": "1762053729000"}, {"cause": "expired", "mechanism": "expiry", "origin": "orders"}),
-        ({}, {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy", "origin": "orders", "attempts": None}),
-        ({"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"}, {"cause": "unknown", "mechanism": "none", "origin": None}),
-        # A property that is called like the broker's.
-        ({"_AMQ_ACTUAL_EXPIRY": "tomorrow"}, {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy"}),
-    ],
-)  # fmt: skip
-def test_artemis_says_only_where_it_died_and_whether_it_expired(
-    judge: Any, headers: dict[str, str], expected: Any
+@pytest.mark.parametrize(("queue", "headers", "producer"), [
+    ("held", {"message-id": "ID:b-1-17-1:1:-1:1:5"}, ("ID:b-1-17-1:1:-1:1", 5)),
+    ("ActiveMQ.DLQ", {"message-id": "x", "destination": "/queue/ActiveMQ.DLQ"}, (None, None)),
+])  # fmt: skip
+def test_a_letter_put_there_by_hand_is_unknown_and_tells_its_producer(
+    judge: Any, queue: str, headers: dict[str, str], producer: tuple[str | None, int | None]
 ) -> None:
+    [row] = judge(imported({"broker_kind": "activemq", "queue": queue, "headers": headers}))
+    assert (row["cause"], row["mechanism"], row["origin"]) == ("unknown", "none", None)
+    assert (row["producer_id"], row["producer_seq"]) == producer
+
+
+@pytest.mark.parametrize(("headers", "expected"), [
+    ({"_AMQ_ACTUAL_EXPIRY": "1762053729000"}, {"cause": "expired", "mechanism": "expiry", "origin": "orders"}),
+    ({}, {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy", "origin": "orders", "attempts": None}),
+    ({"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"}, {"cause": "unknown", "mechanism": "none", "origin": None}),
+    # A property that is called like the broker's.
+    ({"_AMQ_ACTUAL_EXPIRY": "tomorrow"}, {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy"}),
+])  # fmt: skip
+def test_artemis_says_where_it_died_and_of_expiry(judge: Any, headers: dict[str, str], expected: Any) -> None:
     own = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
     [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": {**own, **headers}}))
     assert said(row, expected) == expected
@@ -174,7 +124,7 @@ ELSEWHERE: list[tuple[str, dict[str, str], dict[str, tuple[str, str]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("queue", "headers", "places", "cause"), ELSEWHERE)
+@each_row(("queue", "headers", "places", "cause"), ELSEWHERE)
 def test_what_lies_where_the_settings_send_no_dead_was_brought_there(
     queue: str, headers: dict[str, str], places: dict[str, tuple[str, str]], cause: str
 ) -> None:
@@ -203,7 +153,7 @@ ALONE: list[tuple[dict[str, str], tuple[str, str | None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("headers", "expected"), ALONE)
+@each_row(("headers", "expected"), ALONE)
 def test_artemis_names_no_queue_where_none_took_it(
     judge: Any, headers: dict[str, str], expected: tuple[str, str | None]
 ) -> None:
@@ -247,16 +197,13 @@ EXAMPLES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def test_the_interchange_examples_get_their_verdicts(judge: Any) -> None:
-    rows = judge(*(imported(document) for document, _ in EXAMPLES))
-    assert [said(row, expected) for row, (_, expected) in zip(rows, EXAMPLES, strict=True)] == [
-        e for _, e in EXAMPLES
-    ]
+@each_row(("document", "expected"), EXAMPLES)
+def test_examples_get_their_verdicts(judge: Any, document: dict[str, Any], expected: dict[str, Any]) -> None:
+    [row] = judge(imported(document))
+    assert said(row, expected) == expected
 
 
-OF_OPENWIRE = {
-    "__HDR_dlqDeliveryFailureCause": THROWABLE + "Delivery[7] exceeds redelivery policy limit:x, cause:null"
-}
+OF_OPENWIRE = {"__HDR_dlqDeliveryFailureCause": THROWABLE + "Delivery[7] exceeds redelivery policy limit:x, cause:null"}  # fmt: skip
 DIED = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
 ON_ARTEMIS: list[tuple[dict[str, str], tuple[Any, ...]]] = [
     ({**DIED, **OF_OPENWIRE}, ("amq-redelivery-policy", "redelivery_exhausted", 7, "orders")),
@@ -267,27 +214,20 @@ ON_ARTEMIS: list[tuple[dict[str, str], tuple[Any, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("headers", "expected"), ON_ARTEMIS)
-def test_what_an_openwire_client_said_is_read_on_artemis(
-    judge: Any, headers: dict[str, str], expected: tuple[Any, ...]
-) -> None:
+@each_row(("headers", "expected"), ON_ARTEMIS)
+def test_openwire_is_read_on_artemis(judge: Any, headers: dict[str, str], expected: tuple[Any, ...]) -> None:
     [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": headers}))
     assert (row["rule"], row["cause"], row["attempts"], row["origin"]) == expected
 
 
-@pytest.mark.parametrize(
-    ("message_id", "producer", "number"),
-    [
-        ("ID:shop-36041-1795195175398-1:75:1:1:7", "ID:shop-36041-1795195175398-1:75:1:1", 7),
-        ("ID:shop-36041-1795195175398-1:75:-1:1:7", "ID:shop-36041-1795195175398-1:75:-1:1", 7),
-        ("ID:1b4e28ba-2fa1-11d2-883f-0016d3cca427", None, None),
-        ("ID:shop-36041-1795195175398-1:75:1:1:99999999999999999999", "ID:shop-36041-1795195175398-1:75:1:1", None),
-        ("75:1:1:7", None, None),
-        ("", None, None),
-        (None, None, None),
-    ],
-)  # fmt: skip
-def test_the_id_alone_tells_the_producer(
-    message_id: str | None, producer: str | None, number: int | None
-) -> None:
+@pytest.mark.parametrize(("message_id", "producer", "number"), [
+    ("ID:shop-36041-1795195175398-1:75:1:1:7", "ID:shop-36041-1795195175398-1:75:1:1", 7),
+    ("ID:shop-36041-1795195175398-1:75:-1:1:7", "ID:shop-36041-1795195175398-1:75:-1:1", 7),
+    ("ID:1b4e28ba-2fa1-11d2-883f-0016d3cca427", None, None),
+    ("ID:shop-36041-1795195175398-1:75:1:1:99999999999999999999", "ID:shop-36041-1795195175398-1:75:1:1", None),
+    ("75:1:1:7", None, None),
+    ("", None, None),
+    (None, None, None),
+])  # fmt: skip
+def test_an_id_tells_the_producer(message_id: str | None, producer: str | None, number: int | None) -> None:
     assert producer_of(message_id) == (producer, number)

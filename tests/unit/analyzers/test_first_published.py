@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from support.analyzers.letters import imported
+from support.rows import each_row
 
 TRACE = "o.s.MessagingException: boom; failedMessage=[headers={amqp_consumerQueue=shop.orders, x=1}]"
 NOTED: list[tuple[dict[str, Any], tuple[str | None, str | None, str | None]]] = [
@@ -26,7 +26,7 @@ NOTED: list[tuple[dict[str, Any], tuple[str | None, str | None, str | None]]] = 
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("headers", "expected"), NOTED)
+@each_row(("headers", "expected"), NOTED)
 def test_where_it_came_from_is_told(judge: Any, headers: dict[str, Any], expected: tuple[Any, ...]) -> None:
     [row] = judge(imported({"broker_kind": "rabbitmq", "queue": "dead", "headers": headers}))
     assert (row["origin"], row["origin_exchange"], row["origin_routing_key"]) == expected

@@ -14,11 +14,9 @@ TRACEBACK = (
     "requests.exceptions.ReadTimeout: timed out\n"
 )
 EASYNETQ = {
-    "Exception": (
-        "System.Exception: outer\r\n ---> Shop.PriceException: price 12 is stale\r\n   at Shop.Pricing.Get()"
-    ),
+    "Exception": ("System.Exception: outer\r\n ---> Shop.PriceException: price 12 is stale\r\n   at Shop.Pricing.Get()"),
     "Queue": "prices",
-}
+}  # fmt: skip
 SPRING = {"x-exception-message": "stock is negative", "x-original-exchange": "shop", "x-original-routingKey": "order.created"}  # fmt: skip
 FAILED_AT = {"NServiceBus.FailedQ": "billing", "NServiceBus.TimeOfFailure": "2026-11-02 03:12:09:000000 Z"}
 BEFORE, AFTER = 1_793_588_000_000_000, 1_793_590_000_000_000
@@ -35,14 +33,12 @@ def _body(queue: str, document: dict[str, Any], **columns: Any) -> Any:
 STAMP = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
 FAILED = {f"{STAMP}SentToFailureTransportStamp": '[{"originalReceiverName":"async"}]'}
 RETRIED = {
-    f"{STAMP}ErrorDetailsStamp": json.dumps(
-        [
-            {"exceptionClass": "Shop\\PriceException", "exceptionCode": 0, "exceptionMessage": "old"},
-            {"exceptionClass": "Shop\\StockException", "exceptionCode": 0, "exceptionMessage": "stock is 0"},
-        ]
-    ),
+    f"{STAMP}ErrorDetailsStamp": json.dumps([
+        {"exceptionClass": "Shop\\PriceException", "exceptionCode": 0, "exceptionMessage": "old"},
+        {"exceptionClass": "Shop\\StockException", "exceptionCode": 0, "exceptionMessage": "stock is 0"},
+    ]),
     f"{STAMP}RedeliveryStamp": '[{"retryCount":1},{"retryCount":3},{"retryCount":0}]',
-}
+}  # fmt: skip
 SENT = (
     's:61:"Symfony\\Component\\Messenger\\Stamp\\SentToFailureTransportStamp";a:1:{i:0;'
     'O:61:"Symfony\\Component\\Messenger\\Stamp\\SentToFailureTransportStamp":1:{'
@@ -77,11 +73,9 @@ WRAPPED = {
     "payload": "e30=",
 }
 WOLVERINE = {
-    "exception-type": "Shop.StockException",
-    "exception-message": "stock is 0",
-    "exception-stack": "   at Shop.Stock.Take()",
+    "exception-type": "Shop.StockException", "exception-message": "stock is 0", "exception-stack": "   at Shop.Stock.Take()",
     "failed-at": "1793590000000",
-}
+}  # fmt: skip
 SNEAKERS = {
     "error": "stock is 0", "num_attempts": 6, "failed_at": "2026-11-02T03:12:09+00:00", "error_class": "Shop::StockError",
     "error_message": "stock is 0", "backtrace": ["app/stock.rb:4:in `take'"],
@@ -100,25 +94,24 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (record(headers={**SPRING, "retry-count": "2", "x-exception-stacktrace": "E, headers={deliveryAttempt=3}"}),
      ("spring-cloud-stream", None, 3, None, "stock is negative")),
     (
-        record(
-            headers={
-                **SPRING,
-                "retry-count": "1",
-                "x-exception-stacktrace": "a.b.Unread: no, headers={deliveryAttempt=3}\n"
-                    "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)",
-            },
-        ),
+        record(headers={
+            **SPRING,
+            "retry-count": "1",
+            "x-exception-stacktrace": "a.b.Unread: no, headers={deliveryAttempt=3}\n"
+                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)",
+        }),
         ("spring-unread", None, 3, "a.b.Unread", "no, headers={deliveryAttempt=3}"),
     ),
     (record(headers=SPRING, dead_letter_queue="orders.billing.dlq", routing_key="orders.billing"),
      ("spring-cloud-stream", "orders.billing", None, None, "stock is negative")),
     (
-        record(
-            headers={
-                "MT-Reason": "fault", "MT-Fault-ExceptionType": "Shop.PriceException", "MT-Fault-Message": "stale",
-                "MT-Fault-InputAddress": "rabbitmq://host/shop/price%20checks?durable=true", "MT-Fault-RetryCount": "3",
-            },
-        ),
+        record(headers={
+            "MT-Reason": "fault",
+            "MT-Fault-ExceptionType": "Shop.PriceException",
+            "MT-Fault-Message": "stale",
+            "MT-Fault-InputAddress": "rabbitmq://host/shop/price%20checks?durable=true",
+            "MT-Fault-RetryCount": "3",
+        }),
         ("masstransit-fault", "price checks", 4, "Shop.PriceException", "stale"),
     ),
     (record(headers={"MT-Reason": "fault"}, dead_letter_queue="prices_error"), ("masstransit-fault", "prices", 1, None, None)),
@@ -134,16 +127,13 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     ),
     (record(headers={"MT-Reason": "Unspecified"}), UNKNOWN),
     (
-        record(
-            broker_kind="activemq",
-            headers={
-                "MT-Reason": "fault", "MT-Fault-ExceptionType": "Shop.PriceException", "MT-Fault-Message": "stale",
-                "MT-Fault-InputAddress": "activemq://host/prices?durable=true",
-                "dlqDeliveryFailureCause": "java.lang.Throwable: Message Expired. Expiration: 7",
-            },
-            failure_text="java.lang.Throwable: Message Expired. Expiration: 7",
-            dead_letter_queue="prices_error",
-        ),
+        record(broker_kind="activemq", headers={
+            "MT-Reason": "fault",
+            "MT-Fault-ExceptionType": "Shop.PriceException",
+            "MT-Fault-Message": "stale",
+            "MT-Fault-InputAddress": "activemq://host/prices?durable=true",
+            "dlqDeliveryFailureCause": "java.lang.Throwable: Message Expired. Expiration: 7",
+        }, failure_text="java.lang.Throwable: Message Expired. Expiration: 7", dead_letter_queue="prices_error"),
         ("masstransit-fault", "prices", 1, "Shop.PriceException", "stale"),
     ),
     (record(broker_kind="activemq", headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
@@ -157,12 +147,11 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
      ("easynetq", "prices", None, "Shop.PriceException", "price 12 is stale")),
     (_body("EasyNetQ_Default_Error_Queue", {"odd": 1}), UNKNOWN),
     (
-        record(
-            headers={
-                "rbs2-error-details": "1 unhandled: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
-                "rbs2-source-queue": "prices", "rbs2-delivery-count": "4",
-            },
-        ),
+        record(headers={
+            "rbs2-error-details": "1 unhandled: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
+            "rbs2-source-queue": "prices",
+            "rbs2-delivery-count": "4",
+        }),
         ("rebus", "prices", 5, "Shop.PriceException", "stale"),
     ),
     (record(headers=WOLVERINE | {"original-destination": "rabbitmq://queue/orders", "attempts": "3"}),
@@ -248,12 +237,10 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (died(("rejected", "celery", 1), headers={"task": "shop.pay", "id": "1", "retries": "2"}),
      ("celery-reject", "celery", 3, None, None)),
     (
-        imported(
-            {
-                "broker_kind": "rabbitmq",
-                "headers": {"laravel": {"attempts": 2}, "x-death": [{"reason": "rejected", "queue": "jobs"}]},
-            },
-        ),
+        imported({
+            "broker_kind": "rabbitmq",
+            "headers": {"laravel": {"attempts": 2}, "x-death": [{"reason": "rejected", "queue": "jobs"}]},
+        }),
         ("laravel-reject", "jobs", 3, None, None),
     ),
     # Its job is only late: nothing of Laravel's has failed.

@@ -1,24 +1,15 @@
 """How well fingerprints group: the figures of bench/grouping.py do not get worse unseen."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-BENCH = Path(__file__).parents[3] / "bench" / "grouping.py"
+from support.builders import load_script
 
 
 @pytest.fixture(scope="module")
 def grouping() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_grouping", BENCH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(Path(__file__).parents[3] / "bench" / "grouping.py")
 
 
 def test_letters_of_one_failure_come_together_and_others_stay_apart(grouping: ModuleType) -> None:

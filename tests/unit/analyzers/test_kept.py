@@ -40,9 +40,7 @@ def store(tmp_path: Any) -> LocalStore:
     return LocalStore(str(tmp_path / "my [archive] {1}*"))
 
 
-def test_only_new_segments_are_judged_until_the_terms_change(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_segments_are_judged_until_terms_vary(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     limited = died(("delivery_limit", "orders", 1), record_id=f"{3:032x}", captured_at=3)
     in_body = record(
         record_id=f"{2:032x}", dead_letter_queue="EasyNetQ_Default_Error_Queue", body=EASYNETQ, captured_at=2
@@ -64,7 +62,6 @@ def test_only_new_segments_are_judged_until_the_terms_change(
     assert (said[2]["rule"], said[2]["exception_class"], said[2]["origin"]) == (
         "easynetq", "System.TimeoutException", "pay",
     )  # fmt: skip
-
     assert still_holds(store, Settings()) == first
 
     # The same letter under a second source is a letter of its own, and no duplicate of its own verdict.
@@ -80,7 +77,6 @@ def test_only_new_segments_are_judged_until_the_terms_change(
     assert dict(second.causes) == {"poison_ack": 2, "application_error": 1, "unknown": 1}
     assert second.extra["changed"]["causes"] == {"poison_ack": 1}
     assert second.extra["changed"]["new_fingerprints"] == 0
-
     third = analyze(store, Settings(replay=Replay(max_laps=1)), since=2)
     assert third.rules_digest != second.rules_digest
     assert {part["file"] for part in third.extra["parts"]}.isdisjoint(

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from support.analyzers.letters import imported
+from support.analyzers.letters import imported, said
+from support.rows import each_row
 
 from dlq.analyzers.rules import Facts
 
@@ -12,10 +13,6 @@ from dlq.analyzers.rules import Facts
 def of(kind: str = "rabbitmq", queue: str = "dead", **headers: Any) -> Any:
     named = {"topic": queue} if kind == "kafka" else {"queue": queue}
     return imported({"broker_kind": kind, **named, "headers": headers})
-
-
-def told(row: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in expected}
 
 
 RASCAL = {
@@ -121,10 +118,10 @@ LETTERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("letter", "expected"), LETTERS.values(), ids=list(LETTERS))
+@each_row(("letter", "expected"), LETTERS.values(), ids=LETTERS)
 def test_each_is_read(judge: Any, letter: Any, expected: dict[str, Any]) -> None:
     [row] = judge(letter, facts=Facts())
-    assert told(row, expected) == expected
+    assert said(row, expected) == expected
 
 
 def test_old_error_letters_of_easynetq_name_exchange_and_key(judge: Any) -> None:
@@ -140,35 +137,23 @@ def test_old_error_letters_of_easynetq_name_exchange_and_key(judge: Any) -> None
     assert (routed["origin"], routed["evidence"].partition(":")[0]) == (None, "published to shop/order.created")  # fmt: skip
 
 
-FAMILIES = [
-    ("connection refused", "connection"),
-    ("dial tcp 10.0.0.1:5432: connect: connection refused", "connection"),
-    ("payment refused by the bank", "other"),
-    ("the customer wants to connect a second line", "other"),
-    ("item unavailable in size M", "other"),
-    ("Service Unavailable", "connection"),
-    ("order quota exceeded for customer 7", "other"),
-    ("429 Too Many Requests", "throttled"),
-]
+FAMILIES = {
+    "x-error-message": {
+        "connection refused": "connection", "dial tcp 10.0.0.1:5432: connect: connection refused": "connection",
+        "payment refused by the bank": "other", "the customer wants to connect a second line": "other",
+        "item unavailable in size M": "other", "Service Unavailable": "connection",
+        "order quota exceeded for customer 7": "other", "429 Too Many Requests": "throttled",
+    },
+    "x-error-type": {
+        "com.shop.PaymentRefusedException": "business", "com.shop.ItemUnavailableException": "business",
+        "java.net.ConnectException": "connection", "com.shop.ServiceUnavailableException": "connection",
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "family"), FAMILIES)
-def test_a_word_of_the_business_is_no_network_error(judge: Any, message: str, family: str) -> None:
-    [row] = judge(of(**{"x-error-message": message, "x-original-queue": "orders"}))
-    assert row["exception_family"] == family
-
-
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("com.shop.PaymentRefusedException", "business"),
-        ("com.shop.ItemUnavailableException", "business"),
-        ("java.net.ConnectException", "connection"),
-        ("com.shop.ServiceUnavailableException", "connection"),
-    ],
-)
-def test_a_class_of_the_business_is_no_network_error(judge: Any, name: str, family: str) -> None:
-    [row] = judge(of(**{"x-error-type": name, "x-error-message": "no"}))
+@each_row(("header", "text", "family"), [(name, *one) for name, of in FAMILIES.items() for one in of.items()])
+def test_words_of_the_business_are_no_network_errors(judge: Any, header: str, text: str, family: str) -> None:
+    [row] = judge(of(**{"x-error-message": "no", "x-original-queue": "orders", header: text}))
     assert row["exception_family"] == family
 
 
@@ -201,15 +186,12 @@ def rocket(group: str) -> Any:
     return imported({**line, "properties": {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "a"}})
 
 
-@pytest.mark.parametrize(
-    ("one", "same", "other"),
-    [
-        (celery("pay"), celery("pay"), celery("mail")),
-        (celery("pay"), celery("pay"), celery(None)),
-        (dramatiq("pay"), dramatiq("pay"), dramatiq("mail")),
-        (rocket("billing"), rocket("billing"), rocket("stock")),
-    ],
-)
+@pytest.mark.parametrize(("one", "same", "other"), [
+    (celery("pay"), celery("pay"), celery("mail")),
+    (celery("pay"), celery("pay"), celery(None)),
+    (dramatiq("pay"), dramatiq("pay"), dramatiq("mail")),
+    (rocket("billing"), rocket("billing"), rocket("stock")),
+])  # fmt: skip
 def test_a_failure_is_of_one_task_or_group(judge: Any, one: Any, same: Any, other: Any) -> None:
     prints = [row["fingerprint"] for row in judge(one, same, other)]
     assert prints[0] == prints[1] != prints[2]

@@ -74,11 +74,12 @@ def test_what_is_no_chain_has_no_outer_end(text: str | None) -> None:
     assert explain(None, None, text).outer is None
 
 
-def test_go_wraps_words_which_are_all_told() -> None:
+def test_go_wraps_words_which_are_all_told_and_reports_tell_both() -> None:
     words = "take order 5: ask db: dial tcp 10.0.0.1:5432: connect: connection refused"
-    headers = {"reason_poisoned": words, "topic_poisoned": "orders"}
-    verdict = judge(record(headers=headers), Facts())
+    verdict = judge(record(headers={"reason_poisoned": words, "topic_poisoned": "orders"}), Facts())
     assert (verdict.exception_message, verdict.outer_exception) == (words, None)
+    row = {"exception_class": "a.Timeout", "exception_message": "no answer", "outer_exception": ORDER}
+    assert failure(row) == ("a.Timeout", "no answer (in OrderFailed: order 5)")
 
 
 KAFKA: dict[str, Any] = {
@@ -93,32 +94,20 @@ def verdict_of(kind: str, headers: dict[str, Any]) -> Verdict:
     return judge(imported({"broker_kind": kind, "queue": "orders.dead", "headers": headers}), Facts())
 
 
-@pytest.mark.parametrize(
-    ("kind", "headers"),
-    [
-        ("kafka", KAFKA),
-        (
-            "artemis",
-            {
-                "dead_letter_exception_class_name": "com.shop.OrderFailed",
-                "dead_letter_cause_class_name": "java.sql.SQLTimeoutException",
-                "dead_letter_reason": "order 5",
-                "dead_letter_cause": "no answer",
-            },
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "headers"), [
+    ("kafka", KAFKA),
+    (
+        "artemis",
+        {
+            "dead_letter_exception_class_name": "com.shop.OrderFailed",
+            "dead_letter_cause_class_name": "java.sql.SQLTimeoutException", "dead_letter_reason": "order 5",
+            "dead_letter_cause": "no answer",
+        },
+    ),
+])  # fmt: skip
 def test_headers_that_name_both_classes_tell_both(kind: str, headers: dict[str, Any]) -> None:
     verdict = verdict_of(kind, headers)
     assert verdict.exception_class == "java.sql.SQLTimeoutException"
     assert verdict.outer_exception == "com.shop.OrderFailed"
-
-
-def test_one_class_in_two_headers_is_one() -> None:
     one = {**KAFKA, "kafka_dlt-exception-fqcn": KAFKA["kafka_dlt-exception-cause-fqcn"]}
-    assert verdict_of("kafka", one).outer_exception is None
-
-
-def test_reports_tell_both() -> None:
-    row = {"exception_class": "a.Timeout", "exception_message": "no answer", "outer_exception": ORDER}
-    assert failure(row) == ("a.Timeout", "no answer (in OrderFailed: order 5)")
+    assert verdict_of("kafka", one).outer_exception is None, "one class in two headers is one"

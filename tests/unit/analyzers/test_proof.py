@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.analyzers.letters import imported
+from support.rows import each_row
 
 from dlq.analyzers.groups.advice import Known, advise
 from dlq.analyzers.rules import Facts, table
@@ -66,20 +67,15 @@ ARTEMIS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("letter", "expected"), ARTEMIS.values(), ids=list(ARTEMIS))
+@each_row(("letter", "expected"), ARTEMIS.values(), ids=ARTEMIS)
 def test_artemis_says_what_a_trace_proves(judge: Any, letter: Any, expected: tuple[Any, ...]) -> None:
+    """And quotes a property that the letter has."""
+    cause, proof, others = expected
     [row] = judge(letter)
-    assert tuple(of(row, "cause", "proof", "also_possible")) == tuple(
-        x for x in (expected[0], expected[1], tuple(c for c in expected[2] if c != expected[0]))
-    )
-
-
-@pytest.mark.parametrize("letter", [letter for letter, _ in ARTEMIS.values()], ids=list(ARTEMIS))
-def test_evidence_of_artemis_quotes_a_property_that_the_letter_has(judge: Any, letter: Any) -> None:
-    [row] = judge(letter)
+    also = tuple(one for one in others if one != cause)
+    assert (row["cause"], row["proof"], tuple(row["also_possible"])) == (cause, proof, also)
     told = row["evidence"]
-    quoted = [name for name, value in letter.headers.items() if name in (told or "") or value in (told or "")]
-    assert quoted or told is None
+    assert told is None or any(name in told or value in told for name, value in letter.headers.items())
 
 
 def test_what_the_settings_say_of_the_expired_narrows(judge: Any) -> None:
@@ -92,15 +88,12 @@ def test_what_the_settings_say_of_the_expired_narrows(judge: Any) -> None:
     assert of(with_expired, "cause", "proof") == ["expired", "proven"]
 
 
-@pytest.mark.parametrize(
-    ("most", "cause", "also", "told"),
-    [
-        (-1, "poison_ack", ("moved",), "never"),
-        (0, "poison_ack", ("moved",), "never"),
-        (1, "redelivery_exhausted", ("poison_ack", "moved"), "one failure is enough"),
-        (10, "redelivery_exhausted", ("poison_ack", "moved"), None),
-    ],
-)
+@pytest.mark.parametrize(("most", "cause", "also", "told"), [
+    (-1, "poison_ack", ("moved",), "never"),
+    (0, "poison_ack", ("moved",), "never"),
+    (1, "redelivery_exhausted", ("poison_ack", "moved"), "one failure is enough"),
+    (10, "redelivery_exhausted", ("poison_ack", "moved"), None),
+])  # fmt: skip
 def test_the_most_attempts_of_an_address_narrow(
     judge: Any, most: int, cause: str, also: tuple[str, ...], told: str | None
 ) -> None:
@@ -112,9 +105,7 @@ def test_the_most_attempts_of_an_address_narrow(
 
 
 @pytest.mark.parametrize(("before", "cause"), [(3600, "unknown"), (60, "redelivery_exhausted")])
-def test_a_queue_that_has_killed_none_since_before_the_letter_was_sent_lost_it_to_a_hand(
-    judge: Any, before: int, cause: str
-) -> None:
+def test_a_queue_that_killed_none_since_lost_it_to_a_hand(judge: Any, before: int, cause: str) -> None:
     sent = 1_790_000_000_000_000
     letter = artemis(FOUR, CORE)._replace(published_at=sent)
     [row] = judge(
@@ -154,7 +145,7 @@ CLASSIC = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("letter", "expected"), CLASSIC.values(), ids=list(CLASSIC))
+@each_row(("letter", "expected"), CLASSIC.values(), ids=CLASSIC)
 def test_classic_killed_only_what_it_stamped(judge: Any, letter: Any, expected: tuple[Any, ...]) -> None:
     [row] = judge(letter)
     assert tuple(of(row, "cause", "proof", "origin")) == expected

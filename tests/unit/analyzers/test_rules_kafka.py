@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.analyzers.letters import record
+from support.rows import each_row
 
 from dlq.core.record import Record
 
@@ -195,12 +196,10 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter({"RejectionReason": "Unacceptable"}), NOTHING),
     # --- Wolverine ---
     (
-        letter(
-            {
-                "exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1", "attempts": "3",
-                "original-destination": "kafka://topic/orders",
-            },
-        ),
+        letter({
+            "exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1", "attempts": "3",
+            "original-destination": "kafka://topic/orders",
+        }),
         (*ERROR, 3, "System.TimeoutException"),
     ),
     (letter({"exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1"}),
@@ -242,7 +241,7 @@ TABLE: list[tuple[Record, Verdict]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("dead", "expected"), TABLE)
+@each_row(("dead", "expected"), TABLE)
 def test_each_set_of_headers_has_its_verdict(judge: Any, dead: Record, expected: Verdict) -> None:
     [row] = judge(dead)
     said = tuple(row[name] for name in ("cause", "mechanism", "origin", "attempts", "exception_class"))
@@ -250,21 +249,12 @@ def test_each_set_of_headers_has_its_verdict(judge: Any, dead: Record, expected:
     assert row["origin_kind"] == ("topic" if row["origin"] else None)
 
 
-def test_a_message_of_its_own_header_is_kept_where_the_stack_was_cut(judge: Any) -> None:
-    cut = {"kafka_dlt-exception-stacktrace": f"{WRAPPER}: ...\nCaused by: {STATE}: \u2026 66 more"}
-    [row] = judge(letter(spring(**cut, **{"kafka_dlt-exception-message": "no such account"})))
-    assert (row["exception_class"], row["exception_message"]) == (STATE, "no such account")
-
-
-@pytest.mark.parametrize(
-    ("headers", "proof"),
-    [
-        (spring(wrapper=UNREAD), "proven"),
-        (spring(wrapper=SERIALIZATION, cause=None, **{"kafka_dlt-exception-message": "Can't deserialize"}), "proven"),
-        (spring(cause=CONVERSION), "likely"),
-        ({"original-topic": "orders", "error-type": "UnicodeDecodeError", "error-message": "bad byte"}, "likely"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("headers", "proof"), [
+    (spring(wrapper=UNREAD), "proven"),
+    (spring(wrapper=SERIALIZATION, cause=None, **{"kafka_dlt-exception-message": "Can't deserialize"}), "proven"),
+    (spring(cause=CONVERSION), "likely"),
+    ({"original-topic": "orders", "error-type": "UnicodeDecodeError", "error-message": "bad byte"}, "likely"),
+])  # fmt: skip
 def test_what_a_listener_may_have_read_by_itself_is_likely(judge: Any, headers: Any, proof: str) -> None:
     [row] = judge(letter(headers))
     assert (row["cause"], row["proof"]) == ("unreadable", proof)
@@ -283,7 +273,7 @@ BY_WORD: list[tuple[dict[str, str], tuple[str, str, str | None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("headers", "expected"), BY_WORD)
+@each_row(("headers", "expected"), BY_WORD)
 def test_a_word_for_what_was_not_read_or_was_seen_before_is_a_cause(
     judge: Any, headers: dict[str, str], expected: tuple[str, str, str | None]
 ) -> None:
@@ -298,11 +288,8 @@ def test_the_evidence_says_partition_offset_and_group_too(judge: Any) -> None:
     assert mine["evidence"] == f"{place}: kafka_dlt-exception-message: Listener failed; no"
     assert other["evidence"] == f"{place}: {REJECTED}"
     assert alone["evidence"] == "orders"
-
-
-def test_an_offset_that_is_none_is_left_out(judge: Any) -> None:
     [row] = judge(letter(spring() | {"kafka_dlt-original-offset": "\x00\ufffd"}))
-    assert str(row["evidence"]).startswith("orders, partition 0: kafka_dlt-exception-message")
+    assert str(row["evidence"]).startswith("orders, partition 0: kafka_dlt-exception-message"), "no offset"
 
 
 def test_letters_that_no_converter_takes_are_one_failure_whatever_is_in_them(judge: Any) -> None:
@@ -317,3 +304,6 @@ def test_class_and_message_are_those_of_the_root_cause(judge: Any) -> None:
     assert (traced["exception_class"], traced["exception_message"]) == (STATE, "no such account")
     assert (told["exception_class"], told["exception_message"]) == (STATE, "Listener failed; no")
     assert traced["exception_family"] == told["exception_family"] == "bug"
+    cut = {"kafka_dlt-exception-stacktrace": f"{WRAPPER}: ...\nCaused by: {STATE}: \u2026 66 more"}
+    [row] = judge(letter(spring(**cut, **{"kafka_dlt-exception-message": "no such account"})))
+    assert (row["exception_class"], row["exception_message"]) == (STATE, "no such account")

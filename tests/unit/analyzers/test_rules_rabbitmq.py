@@ -3,6 +3,7 @@
 from typing import Any
 
 from support.analyzers.letters import died, record
+from support.rows import each_row
 
 from dlq.analyzers.rules import Facts
 from dlq.core.record import Death
@@ -100,10 +101,10 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
 ]  # fmt: skip
 
 
-def test_the_death_history_decides(judge: Any) -> None:
-    rows = judge(*(letter for letter, _ in TABLE), facts=FACTS)
-    said = [(row["cause"], row["mechanism"], row["origin"], row["attempts"]) for row in rows]
-    assert said == [expected for _, expected in TABLE]
+@each_row(("letter", "expected"), TABLE)
+def test_the_death_history_decides(judge: Any, letter: Any, expected: tuple[Any, ...]) -> None:
+    [row] = judge(letter, facts=FACTS)
+    assert (row["cause"], row["mechanism"], row["origin"], row["attempts"]) == expected
 
 
 def test_evidence_names_what_the_rule_saw(judge: Any) -> None:

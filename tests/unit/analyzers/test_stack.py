@@ -1,6 +1,5 @@
 """Stack traces of all languages: the parts of a trace, its frames, whose they are and what they are called."""
 
-import pytest
 from support.rows import each_row
 
 from dlq.analyzers.rules.stack import Frame, frames, is_own, parts, place, tidy
@@ -79,14 +78,9 @@ PARTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "words"), PARTS)
+@each_row(("text", "words"), PARTS)
 def test_the_root_cause_is_the_first_part(text: str, words: list[str]) -> None:
     assert [part.split(" ")[0] for part in parts(tidy(text))] == words
-
-
-def test_what_failed_beside_the_exception_is_no_frame_of_it() -> None:
-    text = PARTS[2][0]
-    assert [frame.name for frame in frames(tidy(text))] == ["a.B.c", "a.E.f"]
 
 
 def test_of_chained_tracebacks_the_direct_cause_of_the_last_is_the_root() -> None:
@@ -128,9 +122,10 @@ def test_a_method_that_checks_for_others_is_no_place_where_another_is() -> None:
 def test_whose_a_single_frame_is() -> None:
     assert is_own("at com.shop.Stock.take(Stock.java:42)")
     assert is_own('File "/app/shop/prices.py", line 17, in total_of: return x')
-    assert not is_own("at org.springframework.amqp.A.b(A.java:1)")
-    assert not is_own("at emit (node:events:518:28)")
-    assert not is_own("... 12 more")
+    strangers = ("at org.springframework.amqp.A.b(A.java:1)", "at emit (node:events:518:28)", "... 12 more")
+    assert not any(map(is_own, strangers))
+    beside = [frame.name for frame in frames(tidy(PARTS[2][0]))]
+    assert beside == ["a.B.c", "a.E.f"], "what failed beside the exception is no frame of it"
 
 
 def test_a_backslash_before_an_n_is_a_line_break_only_before_a_line_of_a_trace() -> None:

@@ -103,15 +103,12 @@ def test_every_cause_has_an_advice_and_every_line_is_one_of_them() -> None:
 RULES = (Rule("mine", "x", advice="hold", reason="we know"), Rule("short", "x", advice="replay"), Rule("cause-only", "x", "expired"))  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rule", "advice", "reason"),
-    [
-        ("mine", "hold", "we know"),
-        ("short", "replay", "your rule short says so"),
-        ("cause-only", "never", "it was replayed and died again too often: another replay will not help"),
-        (None, "never", "it was replayed and died again too often: another replay will not help"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "advice", "reason"), [
+    ("mine", "hold", "we know"),
+    ("short", "replay", "your rule short says so"),
+    ("cause-only", "never", "it was replayed and died again too often: another replay will not help"),
+    (None, "never", "it was replayed and died again too often: another replay will not help"),
+])  # fmt: skip
 def test_the_users_own_advice_comes_first(rule: str | None, advice: str, reason: str) -> None:
     assert advise(known(laps=9, user_rule=rule), RULES) == (advice, reason)
 
@@ -127,9 +124,7 @@ DISCARDED: list[tuple[dict[str, Any], str]] = [
 
 @each_row(("more", "words"), DISCARDED)
 @each_row("cause", ["check_max_exceeded", "check_skipped"])
-def test_a_discarded_transaction_is_told_where_to_look_it_up(
-    cause: str, more: dict[str, Any], words: str
-) -> None:
+def test_a_discarded_transaction_says_where_to_look_it(cause: str, more: dict[str, Any], words: str) -> None:
     advice, reason = advise(known(cause, transaction_state=cause, **more), RULES)
     assert advice == "check_first"
     assert words in reason

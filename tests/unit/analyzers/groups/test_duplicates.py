@@ -85,9 +85,7 @@ ROCKETMQ: list[tuple[str, list[Shared], bool | None, str | None]] = [
 
 
 @each_row(("keys", "replayed", "kind"), [case[1:] for case in ROCKETMQ], ids=[case[0] for case in ROCKETMQ])
-def test_every_kind_of_rocketmqs_duplicates_is_told_apart(
-    keys: list[Shared], replayed: bool | None, kind: str | None
-) -> None:
+def test_rocketmqs_copies_are_told_apart(keys: list[Shared], replayed: bool | None, kind: str | None) -> None:
     found = of_rocketmq_letter(SECOND, "x", replayed, keys)
     assert (found and found.duplicate_kind) == kind
 

@@ -85,9 +85,7 @@ SCENES: list[tuple[str, str, list[Slot], dict[tuple[str, str], Part]]] = [
 
 
 @each_row(("kind", "slots", "told"), [scene[1:] for scene in SCENES], ids=[scene[0] for scene in SCENES])
-def test_a_burst_is_an_incident_and_what_is_usual_is_not(
-    kind: str, slots: list[Slot], told: dict[tuple[str, str], Part]
-) -> None:
+def test_a_burst_is_an_incident(kind: str, slots: list[Slot], told: dict[tuple[str, str], Part]) -> None:
     assert found(kind, slots) == told
 
 
@@ -109,15 +107,12 @@ def test_a_young_archive_is_taken_for_quiet_before() -> None:
     assert found("k", slots, span=1) == found("k", slots, span=5 * HOUR // SLOT)
 
 
-@pytest.mark.parametrize(
-    ("family", "cause", "kind"),
-    [
-        ("timeout", "application_error", "dependency"),
-        ("throttled", "redelivery_exhausted", "dependency"),
-        ("bug", "application_error", "bug"),
-        (None, "expired", "expired"),
-    ],
-)
+@pytest.mark.parametrize(("family", "cause", "kind"), [
+    ("timeout", "application_error", "dependency"),
+    ("throttled", "redelivery_exhausted", "dependency"),
+    ("bug", "application_error", "bug"),
+    (None, "expired", "expired"),
+])  # fmt: skip
 def test_letters_are_of_a_kind_for_the_reason_they_died_for(
     family: str | None, cause: str, kind: str
 ) -> None:
@@ -134,14 +129,9 @@ def test_failures_are_never_split() -> None:
     assert list(in_parts([])) == []
 
 
-@pytest.mark.parametrize(
-    ("seconds", "ongoing"), [(0, True), (FRESH, True), (FRESH + 1, False), (30 * MINUTE, False)]
-)
-def test_it_goes_on_only_with_a_letter_in_the_last_minutes_before_the_pull(
-    seconds: int, ongoing: bool
-) -> None:
+@pytest.mark.parametrize(("seconds", "ongoing"), [(0, True), (FRESH, True), (FRESH + 1, False), (30 * MINUTE, False)])  # fmt: skip
+def test_it_goes_on_only_with_a_letter_in_the_minutes_before_the_pull(seconds: int, ongoing: bool) -> None:
     slot = START // SLOT
     slots = [Slot("f", slot, 40, START * 1_000_000, "r", (START + 60) * 1_000_000)]
     [told] = incidents(find("k", slots, SPAN), (START + 60 + seconds) * 1_000_000)
-
     assert told.ongoing is ongoing

@@ -24,15 +24,13 @@ HOUR = 3_600_000_000
 ASKED = 1_795_007_260_000_000
 LATER, BEFORE = ASKED + HOUR, ASKED - HOUR
 UNTIL = "2026-11-18T14:07:40Z"
-SETTINGS = parse(
-    {
-        "evidence": {
-            "dedup": {"kind": "rocketmq-dedup", "url": "redis://cache", "sources": ["pay"]},
-            "named": {"kind": "rocketmq-dedup", "url": "redis://cache", "application": "shop"},
-            "shine": {"kind": "shine-mq", "url": "redis://cache", "sources": ["shop*"]},
-        }
-    }
-).evidence
+SETTINGS = parse({
+    "evidence": {
+        "dedup": {"kind": "rocketmq-dedup", "url": "redis://cache", "sources": ["pay"]},
+        "named": {"kind": "rocketmq-dedup", "url": "redis://cache", "application": "shop"},
+        "shine": {"kind": "shine-mq", "url": "redis://cache", "sources": ["shop*"]},
+    },
+}).evidence  # fmt: skip
 
 
 def dead(message_id: str | None = "m", **known: Any) -> Letter:
@@ -128,9 +126,7 @@ ASKS: list[tuple[str, str, Letter, bool]] = [
 
 
 @each_row(("store", "source", "letter", "asked"), ASKS)
-def test_a_store_is_asked_about_letters_it_may_know(
-    store: str, source: str, letter: Letter, asked: bool
-) -> None:
+def test_a_store_is_asked_of_what_it_may_know(store: str, source: str, letter: Letter, asked: bool) -> None:
     assert is_asked(SETTINGS[store], source, letter) == asked
 
 
@@ -153,7 +149,5 @@ def test_of_several_stores_the_one_that_knows_most_is_heard() -> None:
     ("evidence", "answered", "both"),
     [(None, "t", "t"), ("e", "t", "e; t"), ("e" * 400, "t" * 400, "e" * 300 + "; " + "t" * 198)],
 )
-def test_neither_the_evidence_nor_the_answer_crowds_the_other_out(
-    evidence: str | None, answered: str, both: str
-) -> None:
+def test_neither_evidence_nor_answer_crowds_out_more(evidence: str | None, answered: str, both: str) -> None:
     assert stores.with_told(evidence, answered) == both

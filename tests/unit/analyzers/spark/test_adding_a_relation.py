@@ -87,9 +87,7 @@ def packages(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spark
-def test_both_engines_carry_out_a_relation_that_is_one_module_and_one_line(
-    packages: Path, tmp_path: Path
-) -> None:
+def test_both_engines_carry_out_a_relation_of_one_module_and_a_line(packages: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "archive")],
         env={**os.environ, "PYTHONPATH": f"{packages}:{ROOT / 'tests'}"},

@@ -53,9 +53,7 @@ def test_amazon_needs_a_region_and_keys(keys: None) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_another_store_is_named_and_temporary_keys_come_with_their_token(
-    keys: None, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
+def test_temporary_keys_come_with_a_token(keys: None, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"{scheme}://store.local:9000")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
     assert files_of(open_store(PLACE)) == Files(

@@ -32,17 +32,12 @@ def test_python_imports_the_rooms_from_the_zip_and_little_else(tmp_path: Path) -
     assert not any(f"'{name}'" in loaded for name in HEAVY)
 
 
-@pytest.mark.parametrize(
-    ("said", "meant"),
-    [
-        (
-            'Lost task 0.3 (TID 3) (10.0.0.5 executor 1): Cannot run program "/no": error=2',
-            "of M on 10.0.0.5 cannot judge letters: there is no program P;",
-        ),
-        ("Error from python worker:\n  Traceback\n  ImportError: no zlib\nPYTHONPATH", "P does not start: ImportError: no zlib;"),
-        ("ModuleNotFoundError: No module named 'pyarrow'", "of M cannot judge letters: P has no pyarrow;"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "meant"), [
+    ('Lost task 0.3 (TID 3) (10.0.0.5 executor 1): Cannot run program "/no": error=2',
+     "of M on 10.0.0.5 cannot judge letters: there is no program P;"),
+    ("Error from python worker:\n  Traceback\n  ImportError: no zlib\nPYTHONPATH", "P does not start: ImportError: no zlib;"),
+    ("ModuleNotFoundError: No module named 'pyarrow'", "of M cannot judge letters: P has no pyarrow;"),
+])  # fmt: skip
 def test_what_a_worker_lacks_is_one_line(said: str, meant: str) -> None:
     told = name_what_lacks(said, "M", "P") or ""
     assert meant in told

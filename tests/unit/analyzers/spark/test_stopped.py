@@ -123,7 +123,6 @@ def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
     killed.end()
     assert analyses.ids(store) == []
     assert letters(store) == [(None, None, 100)]
-
     other = start(DLQ, "-o", "json", "analyze", "--engine", "spark")
     other.wait_for(has_judged(store, but=1))
     mine = analyze(store, Settings(), engine="spark")
@@ -140,9 +139,7 @@ def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
     assert letters(store) == [(analyses.ids(store)[-1], "poison_ack", 100)]
 
 
-def test_one_that_is_interrupted_ends_with_130_and_leaves_no_process(
-    store: LocalStore, start: Callable[..., Marked]
-) -> None:
+def test_an_interrupted_one_leaves_no_process(store: LocalStore, start: Callable[..., Marked]) -> None:
     running = start(DLQ, "analyze", "--engine", "spark")
     running.wait_for(has_judged(store))
     assert any("java" in line for line in running.alive())
