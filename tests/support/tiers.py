@@ -118,6 +118,7 @@ EVERY = {
     "tests/unit/connectors/test_web.py": 8,
     "tests/unit/core/test_odd_configuration.py": 2,
     "tests/unit/operations/test_letters.py": 5,
+    "tests/unit/operations/test_what_goes_along.py::test_of_one_line_alone": 4,
     "tests/unit/replay/test_apply.py": 8,
     "tests/unit/replay/test_bound_content.py": 6,
     "tests/unit/replay/test_hostile_ledger.py": 6,
