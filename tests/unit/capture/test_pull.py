@@ -71,11 +71,7 @@ def test_a_drain_empties_the_queue(store: LocalStore, shop: MemoryConnector, bro
 
 @pytest.mark.parametrize("mode", ["drain", "copy"])
 def test_where_the_checkpoint_acknowledges_a_manifest_is_settled_as_it_is_written(
-    store: LocalStore,
-    shop: MemoryConnector,
-    broker: MemoryBroker,
-    monkeypatch: pytest.MonkeyPatch,
-    mode: str,
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr(MemoryReading, "settles_at_once", True)
     written: list[str] = []

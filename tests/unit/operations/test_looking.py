@@ -14,13 +14,7 @@ from dlq.operations.consent import why_not_approve
 from dlq.operations.desk import Desk, Notes
 from dlq.operations.failures import list_failures, show_failure
 from dlq.operations.incidents import COLUMNS, list_incidents, show_incident
-from dlq.operations.plans import (
-    list_plan_letters,
-    list_plans,
-    read_replay_status,
-    show_plan,
-    why_not_apply,
-)
+from dlq.operations.plans import list_plan_letters, list_plans, read_replay_status, show_plan, why_not_apply
 from dlq.operations.reporting import ReportWanted, describe_now, make_report
 from dlq.operations.sources import add_oldest, inspect_sources, list_sources
 

@@ -33,8 +33,7 @@ def test_who_made_a_plan_does_not_approve_it_from_any_host(who: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "event",
-    [("p2", "approve", "d1"), ("p1", "approve", "d2"), ("p1", "apply", "d1"), ("p1", "note", "d1")],
+    "event", [("p2", "approve", "d1"), ("p1", "approve", "d2"), ("p1", "apply", "d1"), ("p1", "note", "d1")]
 )
 def test_the_consent_to_something_else_does_not_count(event: tuple[str, Action, str]) -> None:
     with pytest.raises(UsageError, match="is not approved"):

@@ -1,7 +1,7 @@
 """Retention: what may leave leaves, and the books still balance."""
 
 import pytest
-from support.retaining import Shop
+from support.retaining import AT_ONCE, Shop
 
 from dlq.archive import compaction, housekeeping
 from dlq.core.settings import Retain
@@ -13,9 +13,8 @@ def test_replayed_letters_leave_and_the_books_still_balance(shop: Shop) -> None:
     shop.ledger_says("confirmed", gone)
     shop.retain()
     assert shop.ids == [kept, other]
-    assert (shop.books.captured, shop.books.purged, shop.books.waiting, shop.books.balanced) == (
-        3, 1, 2, True,
-    )  # fmt: skip
+    books = shop.books
+    assert (books.captured, books.purged, books.waiting, books.balanced) == (3, 1, 2, True)
 
 
 @pytest.mark.parametrize("state", ["planned", "sending", "in_doubt", "held"])
@@ -27,18 +26,24 @@ def test_what_is_open_never_leaves(shop: Shop, state: str, states: tuple[str, ..
     assert shop.look(Retain(max_age="0s", states=states)).choice.removed == 0
 
 
-def test_what_waits_leaves_only_where_the_rules_say_so(shop: Shop) -> None:
-    shop.runs(("a", "b"))
-    shop.ledger_says("refused", shop.ids[0])
-    assert shop.look().choice.removed == 0
-    assert shop.look(Retain(max_age="0s", states=("waiting",))).choice.removed == 2
+WAITING = Retain(max_age="0s", states=("waiting",))
+LEAVING = [
+    ("refused", AT_ONCE, False), ("refused", WAITING, True), (None, AT_ONCE, False), (None, WAITING, True),
+    *(("dismissed", Retain(max_age="0s", states=(state,)), False) for state in ("replayed", "waiting")),
+    ("dismissed", Retain(max_age="0s", states=("dismissed",)), True),
+    ("confirmed", AT_ONCE, True), ("confirmed", Retain(max_age="1h"), False),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("states", "leaves"), [("replayed", 0), ("waiting", 0), ("dismissed", 1)])
-def test_what_is_dismissed_leaves_only_where_the_rules_say_so(shop: Shop, states: str, leaves: int) -> None:
+@pytest.mark.parametrize(("state", "rules", "leaves"), LEAVING)
+def test_a_letter_leaves_only_where_the_rules_say_so(
+    shop: Shop, state: str | None, rules: Retain, leaves: bool
+) -> None:
+    """Age counts from the capture."""
     shop.runs(("a",))
-    shop.ledger_says("dismissed", *shop.ids)
-    assert shop.look(Retain(max_age="0s", states=(states,))).choice.removed == leaves
+    if state:
+        shop.ledger_says(state, *shop.ids)
+    assert shop.look(rules).choice.removed == leaves
 
 
 def test_what_a_copy_left_in_its_queue_never_leaves(shop: Shop) -> None:
@@ -48,12 +53,6 @@ def test_what_a_copy_left_in_its_queue_never_leaves(shop: Shop) -> None:
     assert shop.look().choice.removed == 0
     shop.take("drain")
     assert shop.look().choice.removed == 1
-
-
-def test_age_counts_from_the_capture(shop: Shop) -> None:
-    shop.runs(("a",))
-    shop.ledger_says("confirmed", *shop.ids)
-    assert shop.look(Retain(max_age="1h")).choice.removed == 0
 
 
 def test_a_dry_run_changes_nothing_and_says_the_truth(shop: Shop) -> None:
@@ -88,9 +87,8 @@ def test_a_letter_like_a_removed_one_is_a_new_letter(shop: Shop) -> None:
     assert shop.ids != [gone]
     assert len(shop.ids) == 1
     shop.retain(compact=True)
-    assert (shop.books.captured, shop.books.purged, shop.books.waiting, shop.books.balanced) == (
-        2, 1, 1, True,
-    )  # fmt: skip
+    books = shop.books
+    assert (books.captured, books.purged, books.waiting, books.balanced) == (2, 1, 1, True)
 
 
 @pytest.mark.parametrize("state", ["planned", "sending", "in_doubt", "held"])

@@ -12,9 +12,7 @@ from dlq.connectors import memory
 
 @pytest.fixture
 def team(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Team]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(job, "analyze", judged)

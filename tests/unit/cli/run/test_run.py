@@ -62,11 +62,6 @@ def test_one_source_that_fails_does_not_stop_the_others(team: Team) -> None:
     assert "dlq: gone: no queue" in done.err
 
 
-def test_when_every_source_fails_alike_the_code_says_why(team: Team) -> None:
-    team.profile(sources='["gone"]')
-    assert team.run().code == 4
-
-
 def test_a_fault_nobody_knew_costs_only_its_own_source(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     read = memory.MemoryConnector.read
 
