@@ -30,11 +30,9 @@ def store(tmp_path: Path) -> LocalStore:
     a verdict."""
     store = LocalStore(str(tmp_path / "archive"))
     failure = {
-        "fingerprint": "f1",
-        "exception_class": "com.shop.Boom",
-        "exception_message": f"{HOSTILE} {CANARY}",
+        "fingerprint": "f1", "exception_class": "com.shop.Boom", "exception_message": f"{HOSTILE} {CANARY}",
         "incident_id": "i1",
-    }
+    }  # fmt: skip
     group = {"duplicate_group": "g", "duplicate_kind": "message_id"}
     write_segment(store, "p-0", [letter(n, body_size=10) for n in range(1, 7)])
     write_segment(store, "p-1", [letter(70, source="pay|ments", body_size=5)])

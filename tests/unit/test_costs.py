@@ -573,35 +573,27 @@ class Decoder(NamedTuple):
 
 
 DECODERS: Mapping[str, Decoder] = {
-    "AMQP tables": Decoder(
-        read_block,
-        {
-            "names": within(block, repeated(b"\1aV")),
-            "different names": lambda size: block(b"".join(b"\x08%08dV" % n for n in range(size // 10))),
-            "void": within(header, within(in_array, repeated(b"V"))),
-            "empty tables": within(header, within(in_array, repeated(b"F\0\0\0\0"))),
-            "decimals": within(header, within(in_array, repeated(b"D\xff\0\0\0\1"))),
-            "arrays in arrays": within(header, nested(in_array, b"V")),
-            "tables in tables": within(header, nested(in_table, b"V")),
-            "a large value far inside": lambda size: header(
-                nested(in_array, long_field(b"S", b"x" * size), 31)(2 * size)
-            ),
-            "no text": lambda size: header(long_field(b"S", b"\xff" * size)),
-            **{name: within(x_death_header, shape) for name, shape in TEXTS.items()},
-        },
-    ),
-    "AMQP 1.0 properties": Decoder(
-        read_message,
-        {
-            "properties": lambda size: properties(size // 5, values.string("nn") + b"\x40"),
-            "arrays that promise": lambda size: properties(
-                size // 12, values.string("k") + of_nothing(5_000)
-            ),
-            "sections again and again": repeated(application(large(0xD1, 2, b"\xa1\1k" + of_nothing(1000)))),
-            "keys in keys": lambda size: properties(1, AMQP10["keys in keys"](size) + b"\x40"),
-            **{name: within(one_property, shape) for name, shape in AMQP10.items()},
-        },
-    ),
+    "AMQP tables": Decoder(read_block, {
+        "names": within(block, repeated(b"\1aV")),
+        "different names": lambda size: block(b"".join(b"\x08%08dV" % n for n in range(size // 10))),
+        "void": within(header, within(in_array, repeated(b"V"))),
+        "empty tables": within(header, within(in_array, repeated(b"F\0\0\0\0"))),
+        "decimals": within(header, within(in_array, repeated(b"D\xff\0\0\0\1"))),
+        "arrays in arrays": within(header, nested(in_array, b"V")),
+        "tables in tables": within(header, nested(in_table, b"V")),
+        "a large value far inside": lambda size: header(
+            nested(in_array, long_field(b"S", b"x" * size), 31)(2 * size)
+        ),
+        "no text": lambda size: header(long_field(b"S", b"\xff" * size)),
+        **{name: within(x_death_header, shape) for name, shape in TEXTS.items()},
+    }),
+    "AMQP 1.0 properties": Decoder(read_message, {
+        "properties": lambda size: properties(size // 5, values.string("nn") + b"\x40"),
+        "arrays that promise": lambda size: properties(size // 12, values.string("k") + of_nothing(5_000)),
+        "sections again and again": repeated(application(large(0xD1, 2, b"\xa1\1k" + of_nothing(1000)))),
+        "keys in keys": lambda size: properties(1, AMQP10["keys in keys"](size) + b"\x40"),
+        **{name: within(one_property, shape) for name, shape in AMQP10.items()},
+    }),
     "AMQP 1.0 bodies": Decoder(read_amqp10_body, AMQP10),
     "AMQP 1.0 frames": Decoder(read_amqp10_frame, AMQP10),
     "AMQP 1.0 in ActiveMQ": Decoder(
@@ -610,36 +602,29 @@ DECODERS: Mapping[str, Decoder] = {
     ),
     "OpenWire maps": Decoder(read_openwire_map, OPENWIRE_MAPS),
     "OpenWire streams": Decoder(
-        read_openwire_stream, {"nulls": repeated(b"\0"), "lists": repeated(b"\x0c\0\0\0\0")}
+        read_openwire_stream, {"nulls": repeated(b"\0"), "lists": repeated(b"\x0c\0\0\0\0")},
     ),
     "OpenWire content": Decoder(read_openwire_content, {"zlib of zeros": PACKED["zlib of zeros"]}),
     "OpenWire frames": Decoder(read_openwire_frames, OPENWIRE_FRAMES),
     "STOMP frames": Decoder(read_stomp, STOMP_FRAMES),
     "STOMP heads": Decoder(read_head, STOMP_HEADS),
-    "RocketMQ messages": Decoder(
-        read_stored,
-        {
-            "one in another": one_in_another,
-            "messages": repeated(stored(b"")),
-            "properties": lambda size: stored(b"", properties=repeated(b"\1\2")(size)),
-            "names": lambda size: stored(b"", properties=repeated(b"a")(size)),
-            "a packed batch": lambda size: stored(zlib.compress(bytes(900 * min(size, 2**14))), BATCH | 1),
-        },
-        times=8,
-    ),
+    "RocketMQ messages": Decoder(read_stored, {
+        "one in another": one_in_another,
+        "messages": repeated(stored(b"")),
+        "properties": lambda size: stored(b"", properties=repeated(b"\1\2")(size)),
+        "names": lambda size: stored(b"", properties=repeated(b"a")(size)),
+        "a packed batch": lambda size: stored(zlib.compress(bytes(900 * min(size, 2**14))), BATCH | 1),
+    }, times=8),
     "RocketMQ zlib": Decoder(unpack_rocketmq(0), {"zeros": PACKED["zlib of zeros"]}),
     "RocketMQ LZ4": Decoder(unpack_rocketmq(1), {"zeros": lz4}),
     "RocketMQ Zstandard": Decoder(unpack_rocketmq(2), {"zeros": zstandard}),
     "remoting in JSON": Decoder(
-        read_remoting, {name: within(json_header, shape) for name, shape in LENIENT.items()}
+        read_remoting, {name: within(json_header, shape) for name, shape in LENIENT.items()},
     ),
-    "remoting in binary": Decoder(
-        read_remoting,
-        {
-            "fields": within(binary_header, repeated(bytes(6))),
-            "a field": within(binary_header, repeated(b"\0\1a\0\0\0\1b")),
-        },
-    ),
+    "remoting in binary": Decoder(read_remoting, {
+        "fields": within(binary_header, repeated(bytes(6))),
+        "a field": within(binary_header, repeated(b"\0\1a\0\0\0\1b")),
+    }),
     "answers in JSON": Decoder(read_lenient_json, LENIENT),
     "JSON of bodies": Decoder(lambda data: read_key(None, {}, {}, b'{"a":' + data + b"}"), JSON),
     "lines": Decoder(read_line, JSON),
@@ -651,7 +636,7 @@ DECODERS: Mapping[str, Decoder] = {
     "errors": Decoder(judge, STACKS),
     "outputs": Decoder(show, SHOWN, times=0.25, units=16 * UNITS_A_BYTE),
     "masking": Decoder(mask, {**ENCODED, **PACKED, **JSON, **STACKS}, times=0.25, units=6 * UNITS_A_BYTE),
-}
+}  # fmt: skip
 EXPECTED = (ValueError, DlqError, frames.FrameError, amqp10_frames.FrameError)
 
 

@@ -139,10 +139,8 @@ class MariaDb(Server):
 
     def command(self) -> Sequence[str]:
         places = [
-            f"--datadir={self.folder}/data",
-            f"--socket={self.folder}/s",
-            f"--pid-file={self.folder}/pid",
-        ]
+            f"--datadir={self.folder}/data", f"--socket={self.folder}/s", f"--pid-file={self.folder}/pid",
+        ]  # fmt: skip
         return ["mariadbd", "--no-defaults", *places, f"--port={self.port}", "--bind-address=127.0.0.1"]
 
     @property

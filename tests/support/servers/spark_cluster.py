@@ -47,11 +47,9 @@ class SparkCluster:
 
     def _run(self, *words: str) -> None:
         given = {
-            **os.environ,
-            "SPARK_LOCAL_IP": HOST,
-            "SPARK_DAEMON_MEMORY": "256m",
+            **os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK),
-        }
+        }  # fmt: skip
         with (self._folder / "log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen([_CLASS, *words], env=given, stdout=log, stderr=log, start_new_session=True)

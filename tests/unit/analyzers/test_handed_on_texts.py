@@ -36,10 +36,8 @@ WAYS: Mapping[str, Way] = {
     "with its name, as a property": lambda text: f"dlqDeliveryFailureCause={text}",
     "under a heading": lambda text: f"Failure cause: {text}",
     "as a cause": lambda text: f"Caused by: {text}",
-    "with a stack": lambda text: (
-        f"{text}\n\tat org.apache.activemq.ActiveMQMessageConsumer.rollback(X.java:1)"
-    ),
-}
+    "with a stack": lambda text: (f"{text}\n\tat org.apache.activemq.ActiveMQMessageConsumer.rollback(X.java:1)"),
+}  # fmt: skip
 
 
 def verdict(text: str) -> Verdict:

@@ -45,18 +45,9 @@ DEATHS = st.builds(
     TIMES,
     st.none() | TEXTS,
 )
-BODIES = st.binary(max_size=60) | st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXTS,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(("data", "msg", "Exception", "Queue", "coordinator", "checkBackId")),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=6,
-).map(lambda document: json.dumps(document).encode())
+BODIES = st.binary(max_size=60) | st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: (st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("data", "msg", "Exception", "Queue", "coordinator", "checkBackId")), inner, max_size=3)), max_leaves=6).map(
+    lambda document: json.dumps(document).encode(),
+)  # fmt: skip
 LETTERS = st.builds(
     Record, record_id=st.just("0" * 32), source=st.just("orders"), broker=st.just("shop"), broker_kind=st.sampled_from(KINDS),
     dead_letter_queue=st.sampled_from(QUEUES), broker_version=st.none() | TEXTS, message_id=st.none() | TEXTS,

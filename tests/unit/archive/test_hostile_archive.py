@@ -23,16 +23,12 @@ from dlq.core.errors import ArchiveError
 
 OUTWARD = ["../victim", "/etc/passwd", "segments/../../victim", "./x", "a//b", "", "a/\0b", "a/\nb", ".."]
 USES: dict[str, Callable[[Store, str], Any]] = {
-    "get": lambda store, name: store.get(name),
-    "get_many": lambda store, name: store.get_many([name]),
-    "open": lambda store, name: store.open(name),
-    "put": lambda store, name: store.put(name, b""),
-    "delete": lambda store, name: store.delete(name),
-    "url": lambda store, name: store.url(name),
-    "parquet": lambda store, name: store.parquet(name),
-    "list": lambda store, name: store.list(f"{name}/"),
+    "get": lambda store, name: store.get(name), "get_many": lambda store, name: store.get_many([name]),
+    "open": lambda store, name: store.open(name), "put": lambda store, name: store.put(name, b""),
+    "delete": lambda store, name: store.delete(name), "url": lambda store, name: store.url(name),
+    "parquet": lambda store, name: store.parquet(name), "list": lambda store, name: store.list(f"{name}/"),
     "lock": lambda store, name: store.lock(f"{name}").__enter__(),
-}
+}  # fmt: skip
 
 
 @each_row("name", OUTWARD)

@@ -85,37 +85,25 @@ def cut_off(peer: socket.socket) -> None:
 
 NOT_UNDERSTOOD = "cannot be understood"
 POSTGRESQL: Mapping[str, tuple[Answers, Use, str]] = {
-    "a list for a key": (
-        {KNOWN: rows([LIST, *TEXTS[1:]], [b"{a}", b"sending", b"p", b"o"])},
-        states,
-        NOT_UNDERSTOOD,
-    ),
+    "a list for a key": ({KNOWN: rows([LIST, *TEXTS[1:]], [b"{a}", b"sending", b"p", b"o"])}, states,
+     NOT_UNDERSTOOD),
     "a state that is none": ({KNOWN: rows(TEXTS, [b"k", b"\x1b[2J", b"p", b"o"])}, states, NOT_UNDERSTOOD),
     "too few cells": ({KNOWN: rows([TEXT], [b"k"])}, states, NOT_UNDERSTOOD),
     "no UTF-8": ({KNOWN: rows(TEXTS, [b"\xff", b"sending", b"p", b"o"])}, states, NOT_UNDERSTOOD),
-    "a cell of many megabytes": (
-        {KNOWN: rows(TEXTS, [b"k" * 2**24, b"sending", b"p", b"o"])},
-        states,
-        NOT_UNDERSTOOD,
-    ),
+    "a cell of many megabytes": ({KNOWN: rows(TEXTS, [b"k" * 2**24, b"sending", b"p", b"o"])}, states,
+     NOT_UNDERSTOOD),
     "a cell of a gigabyte": ({COUNTED: cut_off}, counts, "failed"),
     "counts that are none": ({COUNTED: rows([TEXT, TEXT], [b"sending", b"many"])}, counts, NOT_UNDERSTOOD),
     "counts below zero": ({COUNTED: rows([TEXT, NUMBER], [b"sending", b"-1"])}, counts, NOT_UNDERSTOOD),
     "a clock that is none": ({CLOCK: rows([TEXT], [b"x"])}, SqlLedger.expire, NOT_UNDERSTOOD),
     "no time": ({CLOCK: rows([NUMBER], [None])}, SqlLedger.expire, NOT_UNDERSTOOD),
     "a time beyond the calendar": ({CLOCK: rows([NUMBER], [b"9" * 18])}, SqlLedger.expire, NOT_UNDERSTOOD),
-    "entries without cells": (
-        {PAGED: rows(ENTRY, [b"k", *[None] * 8])},
-        lambda book: book.entries("p", "in_doubt"),
-        NOT_UNDERSTOOD,
-    ),
+    "entries without cells": ({PAGED: rows(ENTRY, [b"k", *[None] * 8])},
+     lambda book: book.entries("p", "in_doubt"), NOT_UNDERSTOOD),
     "an event that is a number": ({"events": rows([NUMBER], [b"5"])}, SqlLedger.events, NOT_UNDERSTOOD),
     "the same page for ever": ({PAGED: rows(ALL, SENT)}, pages, "for ever"),
-    "a page of odd cells": (
-        {PAGED: rows([TEXT] * 12, [b"k"] * 12)},
-        lambda book: next(book.rows()),
-        "understood",
-    ),
+    "a page of odd cells": ({PAGED: rows([TEXT] * 12, [b"k"] * 12)}, lambda book: next(book.rows()),
+     "understood"),
     "an error that steers": ({COUNTED: failed(STEERING)}, counts, "failed"),
     "an error without words": ({COUNTED: failed(b"")}, counts, "failed"),
     "no version": ({r"pg_catalog\.version": rows([TEXT], [b"x"])}, counts, NOT_UNDERSTOOD),
@@ -124,7 +112,7 @@ POSTGRESQL: Mapping[str, tuple[Answers, Use, str]] = {
     "more rows gone than were named": ({"^DELETE": done(b"DELETE 2")}, forgotten, NOT_UNDERSTOOD),
     "no count of rows": ({"^UPDATE": done(b"UPDATE")}, resolved, NOT_UNDERSTOOD),
     "a copy instead of rows": ({COUNTED: message(b"H", b"\0\0\0")}, counts, "cannot be reached"),
-}
+}  # fmt: skip
 MANY = packet(1, b"\0\xfe" + b"\xff" * 8 + b"\0\x02\0\0\0")
 """2^64 - 1 rows."""
 MYSQL: Mapping[str, tuple[Answers, Use, str]] = {

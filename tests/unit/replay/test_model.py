@@ -220,10 +220,8 @@ class Counts(Markers):
         if name == "uptimeMillis":
             return time.monotonic_ns() // 10**6 + 10**9 - self._started
         counted = {
-            "unRoutedMessageCount": 0,
-            "routedMessageCount": self._routed,
-            "messagesAdded": self._added,
-        }
+            "unRoutedMessageCount": 0, "routedMessageCount": self._routed, "messagesAdded": self._added,
+        }  # fmt: skip
         return {"routingType": "ANYCAST", "address": "orders", "queueNames": ["orders"], **counted}.get(name)
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:

@@ -17,29 +17,26 @@ HOUR = 3_600_000_000
 DEDUP = Evidence("dedup", "shine-mq", "redis://127.0.0.1", ("orders*",))
 
 
-@each_row(
-    "word, holds_for, has_store, advice, hours, wanted",
-    [
-        ("safe", None, False, "check_first", 5, "replay"),
-        ("safe", None, False, "replay", 5, "replay"),
-        ("safe", None, False, "fix_first", 5, "fix_first"),
-        ("safe", None, False, "never", 5, "never"),
-        ("safe", None, False, "hold", 5, "hold"),
-        ("safe", None, False, None, 5, None),
-        ("safe", None, True, "check_first", 5, "check_first"),
-        ("safe", "6h", False, "check_first", 5, "replay"),
-        ("safe", "4h", False, "replay", 5, "check_first"),
-        ("safe", "4h", False, "fix_first", 5, "check_first"),
-        ("safe", "4h", True, "replay", 5, "check_first"),
-        ("safe", "4h", False, "replay", None, "check_first"),
-        ("check_first", None, False, "replay", 5, "check_first"),
-        ("check_first", None, True, "fix_first", 5, "check_first"),
-        ("never", "4h", False, "replay", 5, "never"),
-        ("never", None, False, "hold", 5, "hold"),
-        (None, "4h", False, "replay", 5, "check_first"),
-        (None, None, False, "replay", 5, "replay"),
-    ],
-)
+@each_row("word, holds_for, has_store, advice, hours, wanted", [
+    ("safe", None, False, "check_first", 5, "replay"),
+    ("safe", None, False, "replay", 5, "replay"),
+    ("safe", None, False, "fix_first", 5, "fix_first"),
+    ("safe", None, False, "never", 5, "never"),
+    ("safe", None, False, "hold", 5, "hold"),
+    ("safe", None, False, None, 5, None),
+    ("safe", None, True, "check_first", 5, "check_first"),
+    ("safe", "6h", False, "check_first", 5, "replay"),
+    ("safe", "4h", False, "replay", 5, "check_first"),
+    ("safe", "4h", False, "fix_first", 5, "check_first"),
+    ("safe", "4h", True, "replay", 5, "check_first"),
+    ("safe", "4h", False, "replay", None, "check_first"),
+    ("check_first", None, False, "replay", 5, "check_first"),
+    ("check_first", None, True, "fix_first", 5, "check_first"),
+    ("never", "4h", False, "replay", 5, "never"),
+    ("never", None, False, "hold", 5, "hold"),
+    (None, "4h", False, "replay", 5, "check_first"),
+    (None, None, False, "replay", 5, "replay"),
+])  # fmt: skip
 def test_the_owners_word_stands_beside_the_verdict(
     word: str | None, holds_for: str | None, has_store: bool, advice: str, hours: int | None, wanted: str
 ) -> None:
@@ -73,15 +70,12 @@ def test_a_plan_leaves_out_what_is_older_than_the_owners_word_holds(plan: Planni
     ]
 
 
-@each_row(
-    "setting, said",
-    [
-        ({"replay": "sure"}, "consumers.billing.replay = 'sure' is unknown"),
-        ({"holds_for": "a week"}, "consumers.billing.holds_for: 'a week' is no duration"),
-        ({"verify_timeout": "2d"}, "consumers.billing.verify_timeout: '2d' is no wait"),
-        ({"sources": []}, "consumers.billing.sources is empty"),
-    ],
-)
+@each_row("setting, said", [
+    ({"replay": "sure"}, "consumers.billing.replay = 'sure' is unknown"),
+    ({"holds_for": "a week"}, "consumers.billing.holds_for: 'a week' is no duration"),
+    ({"verify_timeout": "2d"}, "consumers.billing.verify_timeout: '2d' is no wait"),
+    ({"sources": []}, "consumers.billing.sources is empty"),
+])  # fmt: skip
 def test_a_word_that_means_nothing_is_refused(setting: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse({"consumers": {"billing": {"sources": ["*"], **setting}}})

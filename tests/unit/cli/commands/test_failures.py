@@ -258,10 +258,8 @@ def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
 
 def test_a_failure_names_its_queues_and_others_of_its_exception(dlq: Dlq, store: LocalStore) -> None:
     told = {
-        "cause": "application_error",
-        "exception_class": "java.lang.Boom",
-        "exception_message": "order {}",
-    }
+        "cause": "application_error", "exception_class": "java.lang.Boom", "exception_message": "order {}",
+    }  # fmt: skip
     verdicts = [
         {**told, "record_id": one, "fingerprint": which, "origin": queue, "exception_message": f"order {n}"}
         for n, (one, which, queue) in enumerate(
