@@ -82,6 +82,7 @@ def collector(answer: Callable[[socket.socket], None]) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)  # of which nobody may have asked anything in time
         thread.join()
 
 
