@@ -135,7 +135,8 @@ def test_of_a_broker_that_does_not_answer_nothing_is_said_but_how_to_go_on(dlq: 
         code, out, err = dlq("init", "--url", f"amqp://{there}/", "--api", f"http://{there}")
     assert (code, out) == (4, "")
     assert err.splitlines() == [
-        f"dlq: rabbitmq: brokers.rabbitmq.management_url ({there}) does not answer: Connection refused",
+        f"dlq: rabbitmq: brokers.rabbitmq.management_url ({there}) does not answer: Connection refused; "
+        "check the url, and that the broker runs",
         "0 sources added to dlq.toml; correct the broker that did not answer in dlq.toml, "
         "then: dlq discover --write",
     ]

@@ -77,7 +77,7 @@ def test_several_sources_have_a_line_each_and_every_explanation_stands_once(doct
     assert "copy: a, b\n" in out
     assert "copy is refused: c\n" in out
     assert err.splitlines()[:2] == [
-        f"dlq: d, e: {AWAY}",
+        f"dlq: d, e: {AWAY}; check the url, and that the broker runs",
         "dlq: c: a pull as configured (copy) would be refused",
     ]
     assert "no connection" not in out
