@@ -30,7 +30,7 @@ from dlq.core.text import encodable, for_terminal
 from dlq.core.units import MOST
 
 _COMMANDS = {
-    "Begin": ("demo", "init", "discover", "doctor"),
+    "Begin": ("demo", "init", "discover", "doctor", "coverage"),
     "Archive": ("pull", "import_", "export", "verify", "retain"),
     "Explain": ("analyze", "report", "ls", "show", "query", "incidents", "failures", "rules"),
     "Replay": ("replay", "dismiss", "watch", "ledger"),

@@ -13,7 +13,7 @@ _SHORTEST = 12
 """No text is made narrower than this, which of an id still addresses its letter."""
 _GOES_FIRST = ("pull_id", "segments", "seconds", "recaptured")
 """Columns that people miss least."""
-_WRAPS = ("when", "where")
+_WRAPS = ("when", "where", "why")
 """Sentences and conditions, which half say something else: they go on in the next line."""
 _LINE = 24
 """What wraps gives way first, down to this."""

@@ -396,6 +396,33 @@ class DeadLetterPlace(NamedTuple):
     oldest: int | None = None
 
 
+NIGHT = 12 * 3600.0
+"""Seconds. What keeps letters for less has lost them before somebody looks in the morning."""
+
+
+class Fate(NamedTuple):
+    """Where one kind of death leads, by definitions alone: nothing was sent to find out."""
+
+    kind: str
+    """Of the place where the message dies: queue, topic, group, exchange or broker."""
+    name: str
+    death: str
+    """reject, expiry, overflow, delivery limit, discard, unroutable, or give-up."""
+    verdict: Literal["kept", "lost", "unknown"]
+    """Unknown: nothing that can be seen tells."""
+    leads_to: tuple[str, ...] = ()
+    """Where it lies in the end; empty where nobody has it, or that is not known."""
+    why: str = ""
+    fix: str = ""
+    """The command of the broker's own, or the setting of ours, that would change the verdict."""
+
+
+def not_seen(broker: str, setting: str, example: str) -> Fate:
+    """Of a broker whose definitions cannot be asked for, as a setting is missing."""
+    why = f"its definitions cannot be seen without {setting}"
+    return Fate("broker", broker, "any", "unknown", (), why, f'[brokers.{broker}] {setting} = "{example}"')
+
+
 class Connector(Protocol):
     """One broker. Connecting is done on construction, or lazily; either raises BrokerError. A class that
     inherits it overrides what its broker can tell; what has a default here may be left as it is."""
@@ -424,6 +451,12 @@ class Connector(Protocol):
     def discover(self) -> Sequence[DeadLetterPlace]:
         """What looks like a place of dead letters there, without changing anything. Raises UsageError where
         the configuration lacks what it takes to ask."""
+        return []
+
+    def coverage(self) -> Sequence[Fate]:
+        """Where each kind of death leads from each place that the user may see. Reads definitions alone, and
+        changes nothing. Where they cannot be asked for by what is configured, one that is unknown says what
+        to configure. Raises BrokerError."""
         return []
 
     def read(self, request: ReadRequest) -> Reading:

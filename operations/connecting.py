@@ -1,14 +1,18 @@
 """How an operation reaches a broker, and the dangers that it names before."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from dlq.core import cleartext
+from dlq.core.errors import DlqError, UsageError, with_next_step
+from dlq.core.suggestions import suggest
 from dlq.operations.desk import Desk
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Connector
     from dlq.core.settings import Broker, Source
+
+_T = TypeVar("_T")
 
 
 def connect(desk: Desk, broker: "Broker") -> "Connector":
@@ -18,6 +22,31 @@ def connect(desk: Desk, broker: "Broker") -> "Connector":
     for line in cleartext.of_broker(broker):
         desk.listener.warn(line)
     return open_connector(broker)
+
+
+def ask_each(
+    desk: Desk, broker: str | None, ask: Callable[["Connector"], _T]
+) -> tuple[dict[str, _T], list[DlqError]]:
+    """Ask one broker, or all: what each answers, by name, and what went wrong with others, of which the
+    listener hears. Raises UsageError for an unknown one."""
+    known = desk.settings.brokers
+    if broker is not None and broker not in known:
+        raise UsageError(
+            f"unknown broker {broker!r}{suggest(broker, known)}; configured are: {', '.join(known)}"
+        )
+    found: dict[str, _T] = {}
+    errors: list[DlqError] = []
+    for name in known if broker is None else (broker,):
+        try:
+            connector = connect(desk, known[name])
+            try:
+                found[name] = ask(connector)
+            finally:
+                connector.close()
+        except DlqError as error:
+            errors.append(error)
+            desk.listener.complain(f"{name}: {with_next_step(error)}")
+    return found, errors
 
 
 def warn_of_overlaps(desk: Desk, sources: Sequence["Source"]) -> None:

@@ -10,10 +10,9 @@ from dlq.connectors.base import DeadLetterPlace
 from dlq.core.brokers import kind_of
 from dlq.core.clock import iso
 from dlq.core.configuration import LONGEST_NAME
-from dlq.core.errors import DlqError, UsageError, with_next_step
+from dlq.core.errors import DlqError
 from dlq.core.settings import Settings
-from dlq.core.suggestions import suggest
-from dlq.operations.connecting import connect
+from dlq.operations.connecting import ask_each
 from dlq.operations.desk import Desk
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -35,23 +34,7 @@ class Discovered(NamedTuple):
 def discover(desk: Desk, broker: str | None = None) -> Discovered:
     """Look at one broker, or at all: by dead-letter arguments and policies, and by name. Nothing is changed
     there. Raises UsageError for an unknown one; the listener hears of those that do not answer."""
-    known = desk.settings.brokers
-    if broker is not None and broker not in known:
-        raise UsageError(
-            f"unknown broker {broker!r}{suggest(broker, known)}; configured are: {', '.join(known)}"
-        )
-    found: dict[str, Sequence[DeadLetterPlace]] = {}
-    errors: list[DlqError] = []
-    for name in known if broker is None else (broker,):
-        try:
-            connector = connect(desk, known[name])
-            try:
-                found[name] = connector.discover()
-            finally:
-                connector.close()
-        except DlqError as error:
-            errors.append(error)
-            desk.listener.complain(f"{name}: {with_next_step(error)}")
+    found, errors = ask_each(desk, broker, lambda connector: connector.discover())
     brokers = [
         {"broker": name, "queues": [_row(desk.settings, name, one) for one in places]}
         for name, places in found.items()

@@ -55,20 +55,21 @@ class Threshold:
         return f"{self.text.strip()}: {self.name} is {share}"
 
 
-def parse(expressions: Sequence[str]) -> list[Threshold]:
-    """Checked expressions; raises UsageError naming what is wrong, before any work is done."""
-    return [_parse(text) for text in expressions]
+def parse(expressions: Sequence[str], names: Sequence[str] = NAMES) -> list[Threshold]:
+    """Checked expressions over these names; raises UsageError naming what is wrong, before any work is
+    done."""
+    return [_parse(text, names) for text in expressions]
 
 
-def _parse(text: str) -> Threshold:
+def _parse(text: str, names: Sequence[str]) -> Threshold:
     match = _EXPRESSION.fullmatch(text)
     if match is None:
         raise UsageError(f"--fail-on {text!r} is no threshold; write e.g. 'unknown > 10%' or 'total > 1000'")
     name, sign, bound, unit = match.groups()
-    if name not in NAMES:
-        known = ", ".join(NAMES)
+    if name not in names:
+        known = ", ".join(names)
         raise UsageError(
-            f"--fail-on {text!r}: unknown name {name!r}{suggest(name, NAMES)}; known are {known}"
+            f"--fail-on {text!r}: unknown name {name!r}{suggest(name, names)}; known are {known}"
         )
     if unit not in ("", "%") if name != _AGE else unit == "%":
         wanted = "a duration, e.g. 1h" if name == _AGE else "a number, or a share with %"

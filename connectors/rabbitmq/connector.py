@@ -12,6 +12,7 @@ from dlq.connectors.base import (
     Connector,
     Consumption,
     DeadLetterPlace,
+    Fate,
     Gauge,
     Inspection,
     Limits,
@@ -24,12 +25,21 @@ from dlq.connectors.base import (
     SendPreview,
     SendRequest,
     Target,
+    not_seen,
 )
 from dlq.connectors.chain import ChainReading, QueueScan
 from dlq.connectors.credentials import log_in
 from dlq.connectors.links import LinkLostError, close_on_failure
 from dlq.connectors.looks import bound_looks
-from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
+from dlq.connectors.rabbitmq import (
+    consumers,
+    coverage,
+    definitions,
+    discovery,
+    inspection,
+    queue_pattern,
+    republishing,
+)
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import limits as rabbitmq_limits
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
@@ -111,6 +121,12 @@ class RabbitConnector(Connector):
     def discover(self) -> list[DeadLetterPlace]:
         """Queues that arguments, policies, bindings or names show to be for dead letters (`discovery`)."""
         return discovery.discover(self._broker)
+
+    def coverage(self) -> Sequence[Fate]:
+        """By the management API (`coverage`)."""
+        if not self._broker.management_url:
+            return [not_seen(self._broker.name, "management_url", "http://HOST:15672")]
+        return coverage.predict(definitions.fetch(self._broker))
 
     def read(self, request: ReadRequest) -> Reading:
         """One queue by a window of its own, or those of a pattern in turn. Raises UsageError for a drain of

@@ -1,0 +1,92 @@
+"""`dlq coverage`: what would be lost, as a table, as data, as a threshold and as a picture."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from dlq.cli.app import run
+from dlq.connectors.base import Fate
+from dlq.connectors.memory import MemoryConnector
+from dlq.core.errors import Unreachable
+
+Dlq = Callable[..., tuple[int, str, str]]
+HOSTILE = "</text><script>\x1b[31m\x00"
+FATES = [
+    Fate("queue", "orders", "expiry", "kept", ("orders.dlq",)),
+    Fate(
+        "queue", "orders", "reject", "lost", (), "it has no dead-letter exchange", "rabbitmqctl set_policy x"
+    ),
+    Fate("queue", HOSTILE, "reject", "unknown", (), "its policies are not shown"),
+]
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(MemoryConnector, "coverage", lambda _self: FATES, raising=False)
+    Path("dlq.toml").write_text('[brokers.shop]\nkind = "memory"\nurl = "memory:///tmp/none"\n')
+
+    def command(*words: str) -> tuple[int, str, str]:
+        code = run(["coverage", *words])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return command
+
+
+def test_what_is_lost_comes_first_with_the_command_that_changes_it(dlq: Dlq) -> None:
+    code, out, err = dlq("-o", "table")
+    rows = out.splitlines()
+    assert (code, rows[0].split()) == (0, ["broker", "what", "death", "leads_to", "verdict", "why"])
+    assert [next(v for v in ("lost", "unknown", "kept") if v in row) for row in rows[1:]] == [
+        "lost",
+        "unknown",
+        "kept",
+    ]
+    assert "rabbitmqctl set_policy x" in err
+    assert "shop: 1 lost, 1 unknown, 1 kept" in err
+    assert "\x1b" not in out + err
+
+
+def test_json_holds_rows_and_counts(dlq: Dlq) -> None:
+    document = json.loads(dlq("shop", "-o", "json")[1])
+    assert document["counts"] == {"lost": 1, "unknown": 1, "kept": 1, "total": 3}
+    assert document["coverage"][0] == {
+        "broker": "shop", "what": "queue orders", "death": "reject", "leads_to": [], "verdict": "lost",
+        "why": "it has no dead-letter exchange", "fix": "rabbitmqctl set_policy x",
+    }  # fmt: skip
+
+
+def test_a_threshold_that_is_passed_is_5(dlq: Dlq) -> None:
+    code, _out, err = dlq("--fail-on", "lost > 0")
+    assert (code, "--fail-on lost > 0: lost is 1" in err) == (5, True)
+    assert dlq("--fail-on", "lost > 0", "--death", "expiry")[0] == 0
+
+
+def test_wrong_words_are_named_before_a_broker_is_asked(dlq: Dlq) -> None:
+    for words, said in (
+        (("--fail-on", "gone > 0"), "known are lost, unknown, kept, total"),
+        (("--death", "rejct"), "did you mean 'reject'?"),
+        (("shp",), "did you mean 'shop'?"),
+    ):
+        code, _out, err = dlq(*words)
+        assert (code, said in err) == (2, True), err
+
+
+def test_a_broker_that_does_not_answer_is_4_and_one_line(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(_self: object) -> None:
+        raise Unreachable("no connection")
+
+    monkeypatch.setattr(MemoryConnector, "coverage", unreachable)
+    assert dlq("--fail-on", "lost > 0") == (4, "", "dlq: shop: no connection\n")
+
+
+def test_the_picture_is_xml_whatever_a_queue_is_called(dlq: Dlq) -> None:
+    dlq("--svg", "dead.svg")
+    texts = [one.text or "" for one in ElementTree.parse("dead.svg").iter() if one.tag.endswith("text")]
+    assert "queue orders" in texts
+    assert any("</text><script>" in text for text in texts)
+    assert {"LOST", "UNKNOWN", "orders.dlq"} <= set(texts)
