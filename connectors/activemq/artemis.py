@@ -62,7 +62,9 @@ class Management:
     def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[Any]:
         """The same for several, by resource and name, which are asked for together: to wait for each of them
         would hold up a replay longer than the broker's disk."""
-        questions = [(_attribute(resource, name), "") for resource, name in wanted]
+        return self._ask_parts([(_attribute(resource, name), "") for resource, name in wanted])
+
+    def _ask_parts(self, questions: Sequence[_Question]) -> list[Any]:
         parts = [questions[at : at + _TOGETHER] for at in range(0, len(questions), _TOGETHER)]
         return [told for part in parts for told in self._ask_all(part)]
 
@@ -167,6 +169,31 @@ class Management:
             return [{str(name): str(value) for name, value in one.items()} for one in told]
         except (TypeError, ValueError, KeyError, AttributeError):
             return []
+
+    def definitions(
+        self,
+    ) -> "tuple[list[Mapping[str, str]], dict[str, Any], dict[str, list[dict[str, Any]]]] | None":
+        """All queues, the settings of all addresses, and diverts by address; None where the user may not
+        ask."""
+        names = self.attribute("broker", "addressNames")
+        if not isinstance(names, list):
+            return None
+        queues = self.list_queues("", "")
+        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
+        addresses = sorted(map(str, names))
+        told = self._ask_parts([(asked, json.dumps([name])) for name in addresses])
+        settings = {name: _in_text(one) or {} for name, one in zip(addresses, told, strict=True)}
+        return queues, settings, self._diverts()
+
+    def _diverts(self) -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = {}
+        names = self.attribute("broker", "divertNames")
+        for name in names if isinstance(names, list) else ():
+            what = ("address", "forwardingAddress", "exclusive", "filter")
+            told = self.attributes((f"divert.{name}", one) for one in what)
+            one = dict(zip(what, told, strict=True))
+            found.setdefault(str(one["address"]), []).append(one)
+        return found
 
     def why_dropped(self, address: str) -> str | None:
         """Why a message to this address may be dropped with a receipt; None where it is never."""

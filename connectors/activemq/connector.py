@@ -9,9 +9,10 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from dlq.connectors.activemq import amqp10_records, republishing
+from dlq.connectors.activemq import amqp10_records, artemis_coverage, republishing
 from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
 from dlq.connectors.activemq.amqp10_session import Amqp10, with_amqp
+from dlq.connectors.activemq.artemis import NO_MANAGEMENT
 from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.artemis_ways import WaysReading
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -37,6 +38,7 @@ from dlq.connectors.base import (
     Connector,
     Consumption,
     DeadLetterPlace,
+    Fate,
     Gauge,
     Inspection,
     Limits,
@@ -121,6 +123,17 @@ class ActiveMQConnector(Connector):
             for name, facts in sorted(jolokia.queues().items())
             if (because := why_dead_letters(name, facts))
         ]
+
+    def coverage(self) -> list[Fate]:
+        """Artemis by its management (`artemis_coverage`)."""
+        management = self._queues.management
+        if management is None:
+            return []
+        told = management.definitions()
+        if told is None:
+            return [Fate("broker", self._broker.name, "any", "unknown", (), NO_MANAGEMENT)]
+        queues, settings, diverts = told
+        return artemis_coverage.predict(artemis_coverage.Definitions(queues, settings, diverts, [*settings]))
 
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""

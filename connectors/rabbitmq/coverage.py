@@ -37,6 +37,7 @@ _NO_ALTERNATE = (
     "that sets mandatory hears of it"
 )
 _KEY_DECIDES = "its key decides; with some {}"
+_NO_KEY = "no key is known that it does not take"
 _History = tuple[tuple[str, str], ...]
 """(queue, reason) of the deaths so far, the last first, as in x-death."""
 
@@ -311,9 +312,9 @@ def _summed(kind: str, name: str, death: str, ends: Mapping[str, tuple[_End, boo
     if lost is not None:
         of_key = f"with the key {lost[0]} " if len(verdicts) > 1 else ""
         return Fate(kind, name, death, "lost", places, f"{of_key}{lost[1].lost}", lost[1].fix)
-    first = next(iter(ends.values()))[0] if ends else _End()
-    if verdicts <= {"kept"}:
-        return Fate(kind, name, death, "kept", places, first.remark)
+    if verdicts == {"kept"}:
+        return Fate(kind, name, death, "kept", places, next(iter(ends.values()))[0].remark)
     unknown = next((end.unknown for end, _ in ends.values() if end.unknown), "")
     lost_by = next((end.lost for end, _ in ends.values() if end.lost), "")
-    return Fate(kind, name, death, "unknown", places, unknown or _KEY_DECIDES.format(lost_by))
+    why = unknown or (_KEY_DECIDES.format(lost_by) if lost_by else _NO_KEY)
+    return Fate(kind, name, death, "unknown", places, why)

@@ -13,7 +13,8 @@ from dlq.connectors.rabbitmq.topology import Topology
 _Place = tuple[str, str]
 """("queue" or "exchange", its name)."""
 _OTHER_WORD = "any-other"
-_WILD_WORDS = frozenset("*#")
+_INSTEAD = {"*": _OTHER_WORD, "#": ".".join([_OTHER_WORD] * 7)}
+_WILD_WORDS = _INSTEAD.keys()
 _ANY = "*"
 _MOST_EXAMINED = 500
 _MOST_KEYS = 50
@@ -155,8 +156,8 @@ class Routing:
 
 
 def instance(pattern: str) -> str:
-    """A key of a pattern that nobody has bound."""
-    return ".".join(_OTHER_WORD if word in _WILD_WORDS else word for word in pattern.split("."))
+    """A key of a pattern that nobody has bound; `#` is more words than a pattern of single ones has."""
+    return ".".join(_INSTEAD.get(word, word) for word in pattern.split("."))
 
 
 def common_key(one: str, other: str) -> str | None:

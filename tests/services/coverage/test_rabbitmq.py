@@ -37,7 +37,7 @@ REASONS = {
 PLACE_OF_REFUSED = coverage.PUBLISHER
 FILLER = b"filler"
 _TICK = 6
-"""Seconds in which a quorum queue of 3.10 has told what it holds; one of 4 is told to do so more often."""
+"""Seconds in which a quorum queue has told what it holds."""
 _ids = count(1)
 
 
@@ -162,7 +162,6 @@ class Lab:
         self.is_fed = False
 
     def build(self) -> None:
-        self.rabbit.node.evaluate("ok = application:set_env(rabbit, quorum_tick_interval, 300)")
         for topology in self.topologies:
             for name, queue in topology.queues.items():
                 self._set_policies(name.format(""), queue)
@@ -298,6 +297,7 @@ class Lab:
             case.fillers += 1
         with suppress(NackError):
             for _ in range(100 if refuses else 0):  # a quorum queue takes a few more
+                case.id = b"%d" % next(_ids)
                 self._put(case)
                 time.sleep(0.02)
             return
@@ -332,7 +332,7 @@ class Lab:
 
     def held(self) -> set[str]:
         """Queues in which something waits until it has arrived elsewhere."""
-        time.sleep(1 if self.rabbit.version >= (4,) else _TICK)
+        time.sleep(_TICK)
         listed = self.rabbit.node.api("GET", "queues", self.rabbit.vhost)
         assert isinstance(listed, list)
         return {one["name"] for one in listed if one.get("messages_dlx")}

@@ -1,0 +1,214 @@
+"""What `dlq coverage` says of Artemis is what becomes of messages: random address settings, queues and
+diverts, in which one is killed in each way, and looked for in all queues."""
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from proton import Delivery
+from support.brokers.activemq.amqp import connected
+from support.brokers.activemq.broker import Artemis
+from support.brokers.activemq.fixtures import Place, settings_of
+from support.coverage import Case, Outcome, compare
+from support.waiting import PATIENCE
+
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.base import Fate
+
+pytestmark = [pytest.mark.activemq]
+KINDS = ("work", "dead", "late")
+
+
+@dataclass
+class Topology:
+    """Addresses with their settings, queues and diverts."""
+
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    queues: list[dict[str, Any]] = field(default_factory=list)
+    diverts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def draw(chance: random.Random, number: int) -> Topology:
+    names = [f"t{number}.{kind}{i}" for kind in KINDS for i in (0, 1)]
+    topology = Topology()
+    for name in names:
+        own: dict[str, Any] = {"maxDeliveryAttempts": chance.choice((1, 2, 3))}
+        others = [*(other for other in names if "work" not in other), f"t{number}.none"]
+        if chance.random() < 0.7:
+            own["deadLetterAddress"] = chance.choice(others)
+        if chance.random() < 0.7:
+            own["expiryAddress"] = chance.choice(others)
+        if chance.random() < 0.25:
+            own["autoCreateDeadLetterResources"] = True
+        if "work" not in name and chance.random() < 0.3:
+            own["expiryDelay"] = 50
+        if chance.random() < 0.3:
+            own["sendToDLAOnNoRoute"] = True
+        topology.settings[name] = own
+        if chance.random() < 0.75:
+            ring = {"ring-size": chance.choice((1, 2))} if chance.random() < 0.2 else {}
+            topology.queues.append(
+                {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **ring}
+            )
+    if chance.random() < 0.3:
+        to = chance.choice([name for name in names if "dead" in name])
+        exclusive = chance.random() < 0.5
+        name = f"t{number}.divert"
+        topology.diverts.append(
+            {
+                "name": name,
+                "routing-name": name,
+                "address": to,
+                "forwarding-address": f"t{number}.late0",
+                "exclusive": exclusive,
+            }
+        )
+    return topology
+
+
+@pytest.fixture(scope="module")
+def artemis() -> Iterator[Place]:
+    """A broker that looks for what has expired often, and has no dead-letter address unless told."""
+    broker = Artemis()
+    path = broker.folder / "instance" / "etc" / "broker.xml"
+    text = path.read_text()
+    for line in (
+        "<dead-letter-address>DLQ</dead-letter-address>",
+        "<expiry-address>ExpiryQueue</expiry-address>",
+    ):
+        before, mark, after = text.partition('<address-setting match="#">')
+        text = before + mark + after.replace(line, "")
+    path.write_text(
+        text.replace(
+            "<acceptors>", "<message-expiry-scan-period>100</message-expiry-scan-period><acceptors>", 1
+        )
+    )
+    with broker:
+        settings = settings_of(broker)
+        connector = ActiveMQConnector(settings)
+        yield Place(broker, settings, connector, "")
+        connector.close()
+
+
+class Lab:
+    """A broker with topologies."""
+
+    def __init__(self, place: Place, topologies: list[Topology]) -> None:
+        self.place, self.topologies = place, topologies
+        self.management = Management(place.settings)
+
+    def do(self, operation: str, *arguments: Any) -> Any:
+        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
+        return self.management._ask(asked, json.dumps(arguments))
+
+    def build(self) -> None:
+        for topology in self.topologies:
+            for address, settings in topology.settings.items():
+                self.do("addAddressSettings", address, json.dumps(settings))
+                self.do("createAddress", address, "ANYCAST,MULTICAST")
+            for queue in topology.queues:
+                self.do("createQueue", json.dumps(queue), True)
+            for divert in topology.diverts:
+                self.do("createDivert", json.dumps(divert))
+
+    def put(self, case: "Death", number: int = 1, **headers: str) -> None:
+        self.place.send(b"", queue=case.address, mark=str(case.id), **headers)
+        if number > 1:
+            self.place.send(*[b"filler"] * (number - 1), queue=case.address)
+
+    def kill(self, case: "Death") -> None:
+        if case.death == "expiry":
+            self.put(case, expires=str(int(time.time() * 1000) + 30))
+        elif case.death == "overflow":
+            self.put(case, case.ring + 1)
+        elif case.death == "unroutable":
+            self.put(case, **{"destination-type": "MULTICAST"})
+        else:
+            self.put(case)
+            self.fail(case)
+
+    def fail(self, case: "Death") -> None:
+        """Refused at once, or given back as failed until the limit is reached."""
+        with connected(self.place) as connection:
+            receiver = connection.create_receiver(case.queue)
+            for _ in range(case.attempts if case.death == "delivery limit" else 1):
+                receiver.receive(timeout=PATIENCE)
+                if case.death == "reject":
+                    receiver.reject()
+                else:
+                    receiver.fetcher.unsettled[0].local.failed = True
+                    receiver.settle(Delivery.MODIFIED)
+
+    def take_all(self) -> dict[str, list[str]]:
+        """Body -> queues that hold it, which are emptied."""
+        found: dict[str, list[str]] = {}
+        for queue in self.management.queues() or ():
+            if not queue.startswith(("t", "DLQ.t")):
+                continue
+            for one in self.management.messages(queue, "") or ():
+                found.setdefault(str(one.get("mark")), []).append(queue)
+            self.management.empty(queue)
+        return found
+
+
+@dataclass
+class Death(Case):
+    """One message, and how it dies."""
+
+    queue: str = ""
+    address: str = ""
+    attempts: int = 0
+    ring: int = 0
+    id: int = 0
+
+
+def deaths(topology: Topology) -> Iterator[Death]:
+    for queue in topology.queues:
+        settings, ring = topology.settings[queue["address"]], queue.get("ring-size", 0)
+        if topology.diverts and topology.diverts[0]["address"] == queue["address"]:
+            continue  # what is sent there does not come to its queue, or twice
+        kinds = ["reject", "delivery limit", "expiry", *(["overflow"] if ring else [])]
+        for death in kinds if "expiryDelay" not in settings else ["expiry"]:
+            yield Death(
+                "queue",
+                queue["name"],
+                death,
+                "",
+                True,
+                queue["name"],
+                queue["address"],
+                settings["maxDeliveryAttempts"],
+                ring,
+            )
+    used = {queue["address"] for queue in topology.queues}
+    for address in topology.settings.keys() - used - {one["address"] for one in topology.diverts}:
+        yield Death("address", address, "unroutable", "", True, "", address)
+
+
+def run(place: Place, seed: int, number: int) -> None:
+    chance = random.Random(seed)
+    lab = Lab(place, [draw(chance, at) for at in range(number)])
+    lab.build()
+    fates: list[Fate] = place.connector.coverage()
+    cases = [[*deaths(topology)] for topology in lab.topologies]
+    done: list[Outcome] = []
+    for round_ in range(max(map(len, cases))):
+        now = [own[round_] for own in cases if round_ < len(own)]
+        for id_, case in enumerate(now):
+            case.id = id_
+            lab.kill(case)
+        time.sleep(1.5)
+        found = lab.take_all()
+        done += [Outcome(case, frozenset(found.get(str(case.id), ()))) for case in now]
+    lab.management.close()
+    compare(fates, done)
+
+
+@pytest.mark.parametrize(("seed", "number"), [(1, 2), (2, 40)])
+def test_each_death_leads_where_it_was_said(artemis: Place, seed: int, number: int) -> None:
+    run(artemis, seed, number)
