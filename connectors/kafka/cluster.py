@@ -354,6 +354,38 @@ class Cluster(Clients):
         """The settings of a group."""
         return self._configuration(ResourceType.GROUP, group)
 
+    def configurations(self, topics: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
+        """The same of many topics, asked together. Raises BrokerError."""
+        return self._configurations(ResourceType.TOPIC, topics)
+
+    def group_configurations(self, groups: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
+        """The same of groups."""
+        return self._configurations(ResourceType.GROUP, groups)
+
+    def broker_configuration(self) -> Mapping[str, str] | None:
+        """The settings of the first broker, which are mostly those of all."""
+        nodes = self._described.nodes
+        return self._configuration(ResourceType.BROKER, str(nodes[0].id)) if nodes else None
+
+    def _configurations(
+        self, kind: ResourceType, names: Sequence[str]
+    ) -> dict[str, Mapping[str, str] | None]:
+        resources = [ConfigResource(kind, name) for name in names]
+        found: dict[str, Mapping[str, str] | None] = dict.fromkeys(names)
+        asked = self._ask(
+            lambda admin: admin.describe_configs(resources, request_timeout=self.timeout) if resources else {}
+        )
+        for resource, future in asked.items():
+            try:
+                entries = self._answer(future).values()
+            except KafkaException as error:
+                refused = self.trouble(error.args[0], resource.name)
+                if not isinstance(refused, AccessDenied | NotFound):
+                    raise refused from error
+                continue
+            found[resource.name] = {one.name: one.value for one in entries if one.value is not None}
+        return found
+
     def _configuration(self, kind: ResourceType, name: str) -> Mapping[str, str] | None:
         resource = ConfigResource(kind, name)
         try:

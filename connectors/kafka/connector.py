@@ -12,6 +12,7 @@ from dlq.connectors.base import (
     Connector,
     Consumption,
     DeadLetterPlace,
+    Fate,
     Gauge,
     Inspection,
     Outgoing,
@@ -22,6 +23,7 @@ from dlq.connectors.base import (
     SendRequest,
     Target,
 )
+from dlq.connectors.kafka import coverage
 from dlq.connectors.kafka.cluster import Cluster, Topic
 from dlq.connectors.kafka.consumption import consumption, depths_of, readers
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
@@ -94,6 +96,10 @@ class KafkaConnector(Connector):
             DeadLetterPlace(name, {"topic": name}, "topic", because[name], depth)
             for name, depth in depths.items()
         ]
+
+    def coverage(self) -> list[Fate]:
+        """By the settings of topics and groups (`coverage`)."""
+        return coverage.predict(coverage.fetch(self._cluster))
 
     def read(self, request: ReadRequest) -> KafkaReading:
         """Start a reading; it changes nothing on the broker, in either mode."""

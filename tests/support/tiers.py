@@ -59,6 +59,7 @@ QUICK = (
     "tests/services/kafka/test_replay.py",
     "tests/services/kafka/test_sending_contract.py",
     "tests/services/coverage/test_artemis.py::test_each_death_leads_where_it_was_said[1-2]",
+    "tests/services/coverage/test_kafka.py::test_each_death_leads_where_it_was_said[1-3]",
     "tests/services/coverage/test_rabbitmq.py::test_each_death_leads_where_it_was_said[4-1-4]",
     "tests/services/test_killed_apply.py",
     "tests/services/ledger/test_servers.py",
