@@ -1,6 +1,7 @@
 """Where each kind of death leads on Artemis, from its queues, address settings and diverts alone
 (run on 2.56.0)."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,7 @@ _DEFAULT_ATTEMPTS = 10
 PRODUCER = "its producer"
 _SETTING = '<address-setting match="{}"><{}>{}</{}></address-setting> in broker.xml'
 _CREATE = (
-    "artemis queue create --name '{0}' --address '{0}' --anycast --durable "
-    "--preserve-on-no-consumers --silent"
+    "artemis queue create --name {0} --address {0} --anycast --durable --preserve-on-no-consumers --silent"
 )
 _NO_ADDRESS = "its address has no {}"
 _NO_QUEUE = "{} {} has no queue"
@@ -147,7 +147,9 @@ class _Broker:
             return _merged(ends)
         queues = self._of.get(address, [])
         if not queues and not made and not diverts:
-            return _End("lost", (), _NO_QUEUE.format(way.words, address), _CREATE.format(address))
+            return _End(
+                "lost", (), _NO_QUEUE.format(way.words, address), _CREATE.format(shlex.quote(address))
+            )
         return _merged([*ends, *([self._stays(address, queues, before, made)] if queues or made else [])])
 
     def _stays(

@@ -1,5 +1,6 @@
 """Where each kind of death leads on Kafka, from the settings of topics and groups alone (run on 4.4.0)."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,8 @@ _DLQ = "errors.deadletterqueue."
 _Settings = Mapping[str, str] | None
 """None: they may not be read."""
 _NO_RIGHT = "the settings of {} may not be read (DESCRIBE_CONFIGS)"
-_ALTER = "kafka-configs.sh --bootstrap-server {} --alter --entity-type {} --entity-name '{}' --add-config {}"
-_CREATE = "kafka-topics.sh --bootstrap-server {} --create --topic '{}' --config {}group.enable=true"
+_ALTER = "kafka-configs.sh --bootstrap-server {} --alter --entity-type {} --entity-name {} --add-config {}"
+_CREATE = "kafka-topics.sh --bootstrap-server {} --create --topic {} --config {}group.enable=true"
 _BY_ITSELF = (
     "Kafka keeps no dead letters of consumer groups: where they go, its own code or framework decides"
 )
@@ -52,7 +53,7 @@ def _fates(known: Definitions) -> Iterator[Fate]:
         if settings is None:
             yield Fate("topic", topic, "discard", "unknown", (), _NO_RIGHT.format(topic))
         elif why := _forgets(topic, settings):
-            fix = _ALTER.format(known.server, "topics", topic, "retention.ms=604800000")
+            fix = _ALTER.format(known.server, "topics", shlex.quote(topic), "retention.ms=604800000")
             yield Fate("topic", topic, "discard", "lost", (), why, fix)
     for group in known.groups:
         yield Fate("group", group, "give-up", "unknown", (), _BY_ITSELF)
@@ -75,7 +76,7 @@ def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str])
 
     topic, broker = settings.get(f"{_DLQ}topic.name"), known.broker
     if not topic:
-        fix = _ALTER.format(known.server, "groups", group, f"{_DLQ}topic.name=dlq.{group}")
+        fix = _ALTER.format(known.server, "groups", shlex.quote(group), f"{_DLQ}topic.name=dlq.{group}")
         return lost("it has no topic for dead letters", fix)
     if broker is None:
         return Fate("group", group, "reject", "unknown", (), _NO_RIGHT.format("the brokers"))
@@ -85,7 +86,7 @@ def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str])
     if topic not in known.topics:
         if broker.get(f"{_DLQ}auto.create.topics.enable") == "true":
             return Fate("group", group, "reject", "kept", (topic,), "the broker makes it")
-        return lost(f"there is no topic {topic}", _CREATE.format(known.server, topic, _DLQ))
+        return lost(f"there is no topic {topic}", _CREATE.format(known.server, shlex.quote(topic), _DLQ))
     return _in_topic(known, group, topic, settings)
 
 
@@ -95,14 +96,14 @@ def _in_topic(known: Definitions, group: str, topic: str, settings: Mapping[str,
     if of_topic is None:
         return found._replace(verdict="unknown", why=_NO_RIGHT.format(topic))
     if of_topic.get(f"{_DLQ}group.enable") != "true":
-        fix = _ALTER.format(known.server, "topics", topic, f"{_DLQ}group.enable=true")
+        fix = _ALTER.format(known.server, "topics", shlex.quote(topic), f"{_DLQ}group.enable=true")
         return found._replace(why=f"{topic} takes no dead letters of share groups", fix=fix)
     if "compact" in of_topic.get("cleanup.policy", ""):
         copies = settings.get(f"{_DLQ}copy.record.enable") == "true"
         why = f"{topic} is compacted, and takes none without a key"
         return found._replace(verdict="unknown" if copies else "lost", why=why)
     if why := _forgets(topic, of_topic):
-        fix = _ALTER.format(known.server, "topics", topic, "retention.ms=604800000")
+        fix = _ALTER.format(known.server, "topics", shlex.quote(topic), "retention.ms=604800000")
         return found._replace(why=why, fix=fix)
     return found._replace(verdict="kept", leads_to=(topic,))
 

@@ -82,6 +82,11 @@ class Cluster:
         """Brokers that are registered, and do not answer."""
 
     @property
+    def name_server(self) -> str:
+        """The first one's address."""
+        return self._name_servers[0]
+
+    @property
     def signs(self) -> bool:
         """Whether requests are signed, because an access key is configured."""
         return self._access.signs

@@ -11,6 +11,7 @@ from dlq.connectors.base import (
     Connector,
     Consumption,
     DeadLetterPlace,
+    Fate,
     Gauge,
     Inspection,
     Limits,
@@ -23,6 +24,7 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.looks import bound_looks
+from dlq.connectors.rocketmq import coverage
 from dlq.connectors.rocketmq.bounds import bounds
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.consumption import consumption, is_broadcast
@@ -112,6 +114,10 @@ class RocketConnector(Connector):
             *groups,
             DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
         ]
+
+    def coverage(self) -> list[Fate]:
+        """By the settings of groups, topics and brokers (`coverage`)."""
+        return coverage.predict(coverage.fetch(self._cluster))
 
     def read(self, request: ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""

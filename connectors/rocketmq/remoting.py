@@ -55,6 +55,7 @@ class RequestCode(IntEnum):
     MAX_OFFSET = 30
     MIN_OFFSET = 31
     VIEW_MESSAGE = 33
+    GROUP_CONFIGS = 201
     CONSUMER_CONNECTIONS = 203
     ROUTE = 105
     CLUSTER = 106

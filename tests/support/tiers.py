@@ -61,6 +61,7 @@ QUICK = (
     "tests/services/coverage/test_artemis.py::test_each_death_leads_where_it_was_said[1-2]",
     "tests/services/coverage/test_kafka.py::test_each_death_leads_where_it_was_said[1-3]",
     "tests/services/coverage/test_rabbitmq.py::test_each_death_leads_where_it_was_said[4-1-4]",
+    "tests/services/coverage/test_rocketmq.py::test_what_a_group_gives_up_leads_where_it_was_said[5.5.0-1-6]",
     "tests/services/test_killed_apply.py",
     "tests/services/ledger/test_servers.py",
     "tests/services/s3/test_archive.py",

@@ -1,0 +1,63 @@
+"""What `dlq coverage` says of RocketMQ is what becomes of messages: random settings of groups and of
+their topics, in which one is given up in each way, and looked for as a consumer would."""
+
+import json
+import random
+from contextlib import suppress
+
+import pytest
+from support.brokers.rocketmq.driver import AdminCode, unique_key
+from support.brokers.rocketmq.fixtures import Rocket
+from support.coverage import Case, Outcome, compare
+from support.waiting import eventually
+
+from dlq.connectors.rocketmq.coverage import CONSUMER
+
+pytestmark = [pytest.mark.rocketmq]
+
+
+def make(rocket: Rocket, chance: random.Random, group: str) -> list[Case]:
+    """A group, and what there is of its topics; each death has a group of its own with the same settings."""
+    queues, perms = chance.choice((1, 1, 1, 0)), [chance.choice((None, 6, 6, 2, 4)) for _ in range(2)]
+    cases = [Case("group", f"{group}-{death.split()[0]}", death) for death in ("give-up", "delivery limit")]
+    for case in cases:
+        settings = {
+            "groupName": case.name,
+            "retryMaxTimes": 0,
+            "retryQueueNums": queues,
+            "consumeEnable": True,
+        }
+        rocket.driver.ok(AdminCode.CREATE_GROUP, {}, json.dumps(settings).encode())
+        for prefix, permission in zip(("%RETRY%", "%DLQ%"), perms, strict=True):
+            if permission is not None:
+                rocket.driver.create_topic(f"{prefix}{case.name}", permission=permission)
+    return cases
+
+
+def kill(rocket: Rocket, case: Case) -> Outcome:
+    before = rocket.driver.end(rocket.topic)
+    key = unique_key()
+    rocket.driver.send(rocket.topic, key.encode(), {"UNIQ_KEY": key})
+    eventually(lambda: rocket.driver.end(rocket.topic) > before)
+    (message,) = rocket.driver.messages(rocket.topic, start=before)[:1]
+    refused = True
+    with suppress(AssertionError):
+        rocket.driver.send_back(message, case.name, delay=-1 if case.death == "give-up" else 0)
+        refused = False
+    places = {CONSUMER} if refused else set()
+    rocket.driver.send(rocket.topic, b"later")
+    eventually(
+        lambda: rocket.driver.end(rocket.topic) > before + 1
+    )  # what was stored before it is indexed by now
+    for topic in (f"%DLQ%{case.name}", f"%RETRY%{case.name}"):
+        if any(key.encode() == one.body for one in rocket.driver.messages(topic)):
+            places.add(topic)
+    return Outcome(case, frozenset(places))
+
+
+@pytest.mark.parametrize(("seed", "number"), [(1, 6), (2, 40)])
+def test_what_a_group_gives_up_leads_where_it_was_said(rocket: Rocket, seed: int, number: int) -> None:
+    chance = random.Random(seed)
+    cases = [case for at in range(number) for case in make(rocket, chance, f"g{rocket.number}-{at}")]
+    fates = rocket.connector.coverage()
+    compare(fates, [kill(rocket, case) for case in cases])
