@@ -46,6 +46,8 @@ class Source:
     transactions: bool = False
     key: str = "message_id"
     mode: str = "copy"
+    coverage: str = ""
+    """`required`: a plan leaves its letters out as risky where what dies again at their target is lost."""
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,22 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from dlq.connectors.base import Limits, Target
-from dlq.core.errors import BrokerError, NotFound
+from dlq.connectors import looks
+from dlq.connectors.base import Fate, Limits, Target
+from dlq.core.errors import BrokerError, DlqError, NotFound
 from dlq.replay.brokers import Brokers
 from dlq.replay.temporary import why_temporary
 
 Destination = tuple[str, Target]
 """(Broker, target)."""
 _NONE_KNOWN = Limits()
+_COVERAGE_SECONDS = 10.0
+_AGAIN = ("reject", "delivery limit", "give-up")
+"""Deaths of a letter whose consumer fails again."""
 
 _MEMBER = re.compile(
     r"(?:(?P<stomp>/)?(?:remote-)?(?:temp-)?(?P<kind>queue|topic)(?(stomp)/|://))?(?P<name>[^?]*)"
@@ -62,6 +67,7 @@ class Destinations:
         self._asked: set[Destination] = set()
         self._missing: dict[Destination, str] = {}
         self._limits: dict[Destination, Limits] = {}
+        self._fates: dict[str, dict[tuple[str, str], list[Fate]]] = {}
         self._taken: Counter[Destination] = Counter()
         self._bytes: Counter[Destination] = Counter()
 
@@ -112,6 +118,27 @@ class Destinations:
         self._taken[destination] += 1
         self._bytes[destination] += size
         return None
+
+    def why_uncovered(self, destination: Destination) -> tuple[str, str]:
+        """What becomes of letters that die again there: `lost`, `unknown` or `kept`, and a sentence of what
+        is lost. Each broker is asked once, for so long and no longer."""
+        broker, target = destination
+        if broker not in self._fates:
+            self._fates[broker] = self._ask_coverage(broker)
+        fates = self._fates[broker].get((target.kind, target.name.rpartition("::")[2]), [])
+        lost = [fate for fate in fates if fate.verdict == "lost"]
+        if not lost:
+            return "kept" if fates and all(fate.verdict == "kept" for fate in fates) else "unknown", ""
+        kinds = ", ".join(dict.fromkeys(fate.death for fate in lost))
+        return "lost", f"{target}: what dies there again is lost ({kinds}: {lost[0].why})"
+
+    def _ask_coverage(self, broker: str) -> dict[tuple[str, str], list[Fate]]:
+        found: dict[tuple[str, str], list[Fate]] = {}
+        with suppress(DlqError), looks.within(_COVERAGE_SECONDS):
+            for fate in self._brokers.get(broker).coverage():
+                if fate.death in _AGAIN:
+                    found.setdefault((fate.kind, fate.name), []).append(fate)
+        return found
 
     def _known(self, destination: Destination) -> Limits:
         return self._limits.get(destination, _NONE_KNOWN)

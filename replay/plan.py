@@ -329,6 +329,7 @@ class _Planner:
             or self._not_there(candidate)
             or self._twin(candidate)
             or self._risk(candidate, wanted)
+            or self._uncovered(candidate, wanted)
             or self._no_room(candidate, wanted)
         )
 
@@ -367,6 +368,21 @@ class _Planner:
         if why is None or ":" in wanted.to:
             return None
         self._tally.warn(f"left out as risky: {why}; name the target with --to to send it")
+        return "risky"
+
+    def _uncovered(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        """Whether a letter that dies again would be lost: a warning, unless its source wants to be sure."""
+        destination = candidate.letter.broker, candidate.letter.target
+        verdict, why = self._destinations.why_uncovered(destination)
+        source = self._settings.sources.get(candidate.record.source)
+        is_required = source is not None and source.coverage == "required"
+        if verdict == "kept" or not (why or is_required):
+            return None
+        why = why or f"{destination[1]}: whether what dies there again is lost is not known"
+        if not is_required or ":" in wanted.to:
+            self._tally.warn(why)
+            return None
+        self._tally.warn(f"left out as risky: {why}; dlq coverage says how to fix it, or name it with --to")
         return "risky"
 
     def _not_there(self, candidate: _Candidate) -> str | None:

@@ -7,8 +7,8 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -17,6 +17,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dlq.core.clock import iso, now
 from dlq.core.settings import Settings
+from dlq.operations.coverage import Covered, cover
 from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.sources import inspect_sources
 from dlq.replay.actor import mark_proven
@@ -72,6 +73,31 @@ class _Depths:
         return self._found.get(source, (None, ""))
 
 
+class _Covering:
+    """What the brokers' definitions said last of what would be lost."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Covered, list[str]] | None = None
+        self._until = -math.inf
+        self._lock = threading.Lock()
+
+    def ask(self, desk: Desk) -> tuple[Covered, list[str]]:
+        """With what went wrong. All brokers are asked by one at a time, and not again before nine times as
+        long has passed; meanwhile everybody sees what was said last."""
+        last = self._last
+        if not self._lock.acquire(blocking=last is None):
+            return cast(tuple[Covered, list[str]], last)
+        try:
+            if self._last is None or time.monotonic() >= self._until:
+                began, notes = time.monotonic(), Notes()
+                self._last = cover(replace(desk, listener=notes)), notes.problems
+                took = time.monotonic() - began
+                self._until = time.monotonic() + max(_ASK_AGAIN, 9 * took)
+            return self._last
+        finally:
+            self._lock.release()
+
+
 class _Turns:
     """So many pages are made at once for somebody; the others that they ask for wait without a thread, which
     all pages of all people share."""
@@ -107,6 +133,7 @@ class Console:
     cookie: str
     """The name of this server's cookie."""
     depths: _Depths = field(default_factory=_Depths)
+    coverage: _Covering = field(default_factory=_Covering)
     news: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Session -> what became of what they did last, until it is shown."""
     undo: dict[str, "Undo"] = field(default_factory=dict)

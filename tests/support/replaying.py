@@ -98,6 +98,7 @@ class QueueFile:
         self.before: Checkpoint = NO_CHECKPOINT
         self.not_there: set[str] = set()
         self.known_limits: dict[Target, Limits] = {}
+        self.known_fates: list[Any] = []
 
     def arrived(self) -> list[str]:
         """Replay ids in the order of arrival."""
@@ -130,6 +131,9 @@ class QueueFile:
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         return self.known_limits
+
+    def coverage(self) -> Sequence[Any]:
+        return self.known_fates
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         return {}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from dlq.web.console import Ask
-from dlq.web.pages import books, commands, failures, incidents, letters, now, plans, replays
+from dlq.web.pages import books, commands, coverage, failures, incidents, letters, now, plans, replays
 from dlq.web.people import Right
 
 
@@ -112,6 +112,7 @@ ROUTES = (
     Route("GET", "/transactions", "read", books.list_transactions_page),
     Route("GET", "/books", "read", books.show_books),
     Route("GET", "/audit", "read", books.list_audit_page),
+    Route("GET", "/coverage", "read", coverage.show_coverage),
     Route("GET", "/commands/{job}", "read", commands.show_page),
     Route("GET", "/commands/{job}/events", "read", commands.follow),
 )

@@ -33,12 +33,12 @@ class Topology:
     diverts: list[dict[str, Any]] = field(default_factory=list)
 
 
-def draw(chance: random.Random, number: int) -> Topology:
-    names = [f"t{number}.{kind}{i}" for kind in KINDS for i in (0, 1)]
+def draw(chance: random.Random, number: str) -> Topology:
+    names = [f"{number}.{kind}{i}" for kind in KINDS for i in (0, 1)]
     topology = Topology()
     for name in names:
         own: dict[str, Any] = {"maxDeliveryAttempts": chance.choice((1, 2, 3))}
-        others = [*(other for other in names if "work" not in other), f"t{number}.none"]
+        others = [*(other for other in names if "work" not in other), f"{number}.none"]
         if chance.random() < 0.7:
             own["deadLetterAddress"] = chance.choice(others)
         if chance.random() < 0.7:
@@ -58,13 +58,13 @@ def draw(chance: random.Random, number: int) -> Topology:
     if chance.random() < 0.3:
         to = chance.choice([name for name in names if "dead" in name])
         exclusive = chance.random() < 0.5
-        name = f"t{number}.divert"
+        name = f"{number}.divert"
         topology.diverts.append(
             {
                 "name": name,
                 "routing-name": name,
                 "address": to,
-                "forwarding-address": f"t{number}.late0",
+                "forwarding-address": f"{number}.late0",
                 "exclusive": exclusive,
             }
         )
@@ -192,7 +192,7 @@ def deaths(topology: Topology) -> Iterator[Death]:
 
 def run(place: Place, seed: int, number: int) -> None:
     chance = random.Random(seed)
-    lab = Lab(place, [draw(chance, at) for at in range(number)])
+    lab = Lab(place, [draw(chance, f"t{seed}-{at}") for at in range(number)])
     lab.build()
     fates: list[Fate] = place.connector.coverage()
     cases = [[*deaths(topology)] for topology in lab.topologies]

@@ -1,11 +1,13 @@
 """Targets that would lose a letter, or something living through it, or live with a connection."""
 
+from dataclasses import replace
+
 import pytest
 from support.planning import Planning
 from support.replaying import Replaying, fill
 from support.rows import each_row
 
-from dlq.connectors.base import Limits, Target, least
+from dlq.connectors.base import Fate, Limits, Target, least
 from dlq.core.provenance import REPLAY_ID
 from dlq.replay.plan import Wanted, condition_of_ids
 from dlq.replay.temporary import why_temporary
@@ -29,6 +31,35 @@ def test_the_narrowest_of_several_places_counts() -> None:
     some = [Limits(), Limits(9, None, "nine"), Limits(2, 70, "two"), Limits(None, 50, "bytes")]
     assert least(some) == Limits(2, 50, "two")
     assert least([Limits(), Limits()]) == Limits() == least([])
+
+
+LOST_AGAIN = Fate("queue", "orders", "reject", "lost", (), "it has no dead-letter exchange")
+DIES = "queue:orders: what dies there again is lost (reject: it has no dead-letter exchange)"
+UNSEEN = "queue:orders: whether what dies there again is lost is not known"
+RISKY = "left out as risky: {}; dlq coverage says how to fix it, or name it with --to"
+
+
+def with_required(plan: Planning) -> Planning:
+    source = replace(plan.config.sources["orders"], coverage="required")
+    return Planning(plan.store, replace(plan.config, sources={"orders": source}), plan.queue)
+
+
+def test_what_would_be_lost_when_it_dies_again_is_said_with_the_count(plan: Planning) -> None:
+    fill(plan.store, 3)
+    plan.queue.known_fates = [LOST_AGAIN]
+    header = plan()
+    assert (header.letters, header.warnings) == (3, {DIES: 3})
+
+
+def test_a_source_that_requires_coverage_leaves_them_out(plan: Planning) -> None:
+    fill(plan.store, 3)
+    sure = with_required(plan)
+    for fates, said in (([LOST_AGAIN], DIES), ([], UNSEEN)):
+        plan.queue.known_fates = fates
+        assert (sure().left_out, sure().warnings) == ({"risky": 3}, {RISKY.format(said): 3})
+    assert sure(Wanted(to="queue:orders")).letters == 3
+    plan.queue.known_fates = [LOST_AGAIN._replace(verdict="kept")]
+    assert sure().letters == 3
 
 
 TEMPORARY = [

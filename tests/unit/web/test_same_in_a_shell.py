@@ -15,7 +15,8 @@ from support.consoles import Browser, Serve
 
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
-from dlq.connectors.memory import broker_at
+from dlq.connectors.base import Fate
+from dlq.connectors.memory import MemoryConnector, broker_at
 from dlq.replay import planfile
 from dlq.replay.states import STATES
 from dlq.web.pages import ACTS, ROUTES
@@ -56,6 +57,8 @@ def site(
     """An archive with something of everything: an incident, a transaction, a plan of which one letter was
     sent, a dismissal, a note."""
     url = f"memory://{tmp_path}/broker.db"
+    lost = Fate("queue", "<billing>", "reject", "lost", (), "it has no dead-letter exchange", "fix")
+    monkeypatch.setattr(MemoryConnector, "coverage", lambda _self: [lost], raising=False)
     for queue in ("orders", "orders.dlq"):
         broker_at(url).declare(queue)
     Path(tmp_path, "dlq.toml").write_text(CONFIG.format(archive=store.location, url=url))
@@ -235,6 +238,11 @@ def same_audit(page: str, _site: Site, told: Any) -> None:
     assert page.count('data-label="Who"') == len(told) > 3
 
 
+def same_coverage(page: str, _site: Site, told: Any) -> None:
+    assert page.count('data-label="Verdict"') == told["counts"]["total"] == 1
+    assert "1 lost, 0 unknown, 0 kept" in texts(page)
+
+
 def same_new_plan(page: str, site: Site, told: Any) -> None:
     assert told["selected"] + sum(told["left_out"].values()) == 3
     assert "3 letters chosen" in texts(page)
@@ -256,6 +264,7 @@ PAGES: Mapping[str, tuple[str, Callable[[str, Site, Any], None]]] = {
     "/transactions": ("/transactions", same_transactions),
     "/books": ("/books", same_books),
     "/audit": ("/audit", same_audit),
+    "/coverage": ("/coverage", same_coverage),
 }
 """Path of a route -> one of its pages, and what compares its numbers with those of its first command."""
 OF_COMMANDS = "/commands/{job}"
