@@ -67,6 +67,7 @@ _NODE_UNTOLD = (
     "Artemis did not say which broker it is (nodeID), then or now, so this may be another, a mirror"
 )
 _ELSEWHERE = "this is broker {}, and letters were sent to {}: what is not here, a mirror's, may be there"
+_STRATEGIES = "Classic shows its dead-letter strategies nowhere: they stand in its activemq.xml"
 _COMMITTED = (
     "the broker has committed it; nothing that Classic answers reports a letter that it then drops for a "
     "composite's filter, a plugin, a topic without subscribers or an expiry at once"
@@ -125,10 +126,10 @@ class ActiveMQConnector(Connector):
         ]
 
     def coverage(self) -> list[Fate]:
-        """Artemis by its management (`artemis_coverage`)."""
+        """Artemis by its management (`artemis_coverage`); Classic shows its strategies nowhere."""
         management = self._queues.management
         if management is None:
-            return []
+            return [Fate("broker", self._broker.name, "any", "unknown", (), _STRATEGIES)]
         told = management.definitions()
         if told is None:
             return [Fate("broker", self._broker.name, "any", "unknown", (), NO_MANAGEMENT)]
