@@ -20,6 +20,7 @@ _CREATE = (
 )
 _NO_ADDRESS = "its address has no {}"
 _NO_QUEUE = "{} {} has no queue"
+_NO_ROUTE = "{} has no queue, and send-to-dla-on-no-route is off: what comes is dropped with a receipt"
 _FILTERS = "the queues of {} have filters"
 _CIRCLE = "it goes round between addresses, and stays"
 
@@ -114,11 +115,20 @@ class _Broker:
             return Fate(
                 "address", address, "unroutable", "unknown", (), f"the settings of {address} are not shown"
             )
+        return Fate("address", address, "unroutable", *self._unrouted(address, ()))
+
+    def _unrouted(self, address: str, before: tuple[str, ...]) -> _End:
+        """A message that no queue of an address takes, be it the address of its dead letters."""
+        settings = self._settings(address)
+        if address in before:
+            return _End("kept", (PRODUCER,), "the broker fails over it, as it goes in a circle, and says so")
         if not settings.get("sendToDLAOnNoRoute"):
-            why = "it has no queue, and send-to-dla-on-no-route is off: what comes is dropped with a receipt"
-            fix = _SETTING.format(address, *("send-to-dla-on-no-route", "true", "send-to-dla-on-no-route"))
-            return Fate("address", address, "unroutable", "lost", (), why, fix)
-        return Fate("address", address, "unroutable", *self._leave(address, _DEAD, (), creates=False))
+            fix = _SETTING.format(address, "send-to-dla-on-no-route", "true", "send-to-dla-on-no-route")
+            return _End("lost", (), _NO_ROUTE.format(address), fix)
+        to = str(settings.get(_DEAD.address) or "")
+        if not to or self._of.get(to) or self._known.diverts.get(to):
+            return self._leave(address, _DEAD, before, creates=False)
+        return self._unrouted(to, (*before, address))
 
     def _leave(self, address: str, way: Way, before: tuple[str, ...], creates: bool = True) -> _End:
         """A message that dies at an address, after it died at others."""
@@ -133,19 +143,23 @@ class _Broker:
             made = f"{way.default_prefix if prefix is None else prefix}{address}{suffix or ''}"
         return self._come(str(to), way, (*before, address), made)
 
-    def _come(self, address: str, way: Way, before: tuple[str, ...], made: str = "") -> _End:
+    def _come(
+        self, address: str, way: Way, before: tuple[str, ...], made: str = "", is_routed: bool = False
+    ) -> _End:
         """A message that comes to an address, by itself or by a divert."""
         diverts = self._known.diverts.get(address, ())
         if any(one.get("filter") for one in diverts):
             return _End("unknown", (), f"a divert of {address} has a filter")
         ends = [
-            self._come(str(one["forwardingAddress"]), way, (*before, address))
+            self._come(str(one["forwardingAddress"]), way, (*before, address), is_routed=True)
             for one in diverts
             if address not in before
         ]
         if any(one.get("exclusive") for one in diverts):
             return _merged(ends)
         queues = self._of.get(address, [])
+        if not queues and not diverts and is_routed:
+            return self._unrouted(address, ())
         if not queues and not made and not diverts:
             return _End(
                 "lost", (), _NO_QUEUE.format(way.words, address), _CREATE.format(shlex.quote(address))

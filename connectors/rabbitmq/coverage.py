@@ -212,7 +212,7 @@ class _Host:
             )
         if not queue.policies_known:
             return _End(unknown=_NO_POLICIES.format(name))
-        if self._is_full(name, queue):
+        if self._is_full(name, queue, history):
             return self._overflows(name, queue, key, history, holder)
         return self._stays(name, queue, key, history)
 
@@ -255,10 +255,15 @@ class _Host:
         fix = fixes.policy_without(self._known, name, "expires", "message-ttl")
         return _End(frozenset({name}), remark=said) if kept >= NIGHT else _End(lost=said, fix=fix)
 
-    def _is_full(self, name: str, queue: Topology) -> bool:
-        shown, bounds = self._known.queues[name], _bounds(queue)
-        holds = (whole(shown.get(f"{what}_ready")) or 0 for what in ("messages", "message_bytes"))
-        return any(most is not None and has >= most for most, has in zip(bounds, holds, strict=True))
+    def _is_full(self, name: str, queue: Topology, history: _History) -> bool:
+        """What comes back to where it died first finds the room that it left, unless too many came."""
+        shown, (most, size) = self._known.queues[name], _bounds(queue)
+        left = bool(history) and history[-1][0] == name and history[-1][1] != "maxlen"
+        holds = (whole(shown.get("messages_ready")) or 0) - left
+        is_full = most is not None and holds >= most
+        return is_full or (
+            not left and size is not None and (whole(shown.get("message_bytes_ready")) or 0) >= size
+        )
 
 
 def _is_circle(target: str, history: _History) -> bool:

@@ -17,8 +17,10 @@ from support.coverage import Case, Outcome, compare
 from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.artemis_coverage import PRODUCER
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Fate
+from dlq.core.errors import BrokerError
 
 pytestmark = [pytest.mark.activemq]
 KINDS = ("work", "dead", "late")
@@ -127,7 +129,10 @@ class Lab:
         elif case.death == "overflow":
             self.put(case, case.ring + 1)
         elif case.death == "unroutable":
-            self.put(case, **{"destination-type": "MULTICAST"})
+            try:
+                self.put(case, **{"destination-type": "MULTICAST"})
+            except BrokerError:
+                case.is_refused = True
         else:
             self.put(case)
             self.fail(case)
@@ -165,6 +170,7 @@ class Death(Case):
     attempts: int = 0
     ring: int = 0
     id: int = 0
+    is_refused: bool = False
 
 
 def deaths(topology: Topology) -> Iterator[Death]:
@@ -204,7 +210,9 @@ def run(place: Place, seed: int, number: int) -> None:
             lab.kill(case)
         time.sleep(1.5)
         found = lab.take_all()
-        done += [Outcome(case, frozenset(found.get(str(case.id), ()))) for case in now]
+        for case in now:
+            refused = [PRODUCER] if case.is_refused else []
+            done.append(Outcome(case, frozenset([*found.get(str(case.id), ()), *refused])))
     lab.management.close()
     compare(fates, done)
 
