@@ -137,7 +137,7 @@ class _Host:
             return Fate("exchange", exchange, "unroutable", "unknown", (), why)
         ends = {}
         for key in self._routing.keys_that_differ(alternate, "#"):
-            if self._routing.bound(exchange, key):
+            if self._routing.list_bound(exchange, key):
                 continue
             ends[key] = (self._follow(partial(self._spread, alternate, key, (), "")), False)
         return _summed("exchange", exchange, "unroutable", ends)

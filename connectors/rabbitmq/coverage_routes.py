@@ -73,7 +73,7 @@ class Routing:
         name."""
         return self._arrivals.get(queue) or {queue: True}
 
-    def bound(self, exchange: str, key: str) -> list[_Place]:
+    def list_bound(self, exchange: str, key: str) -> list[_Place]:
         """What an exchange's own bindings take a key to, be it by more than the key."""
         wild = [*self._wild.get((exchange, ""), ()), *self._wild.get((exchange, _first(key)), ())]
         found = [place for pattern, place in wild if pattern == "#" or topic_matches(pattern, key)]
@@ -99,7 +99,7 @@ class Routing:
             return [("queue", key)]
         if name not in self._known.exchanges:
             return []
-        if places := self.bound(name, key):
+        if places := self.list_bound(name, key):
             return places
         alternate = self._known.alternate(name)
         return [("exchange", alternate)] if alternate else []

@@ -217,6 +217,9 @@ def run(place: Place, seed: int, number: int) -> None:
     compare(fates, done)
 
 
-@pytest.mark.parametrize(("seed", "number"), [(1, 2), (2, 40)])
-def test_each_death_leads_where_it_was_said(artemis: Place, seed: int, number: int) -> None:
-    run(artemis, seed, number)
+def test_a_handful_leads_where_it_was_said(artemis: Place) -> None:
+    run(artemis, 1, 2)
+
+
+def test_each_death_leads_where_it_was_said(artemis: Place) -> None:
+    run(artemis, 2, 40)

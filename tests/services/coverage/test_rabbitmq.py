@@ -429,6 +429,10 @@ def _outcome(copy: str, case: Death, found: dict[bytes, list[str]], held: set[st
     return Outcome(case, frozenset(map(rename, places)), costs=fillers < case.fillers)
 
 
-@pytest.mark.parametrize(("seed", "number"), [(1, 4), *((seed, 10) for seed in range(2, 12))])
-def test_each_death_leads_where_it_was_said(rabbit: Rabbit, seed: int, number: int) -> None:
-    run(rabbit, seed, number)
+def test_a_handful_leads_where_it_was_said(rabbit: Rabbit) -> None:
+    run(rabbit, 1, 4)
+
+
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_each_death_leads_where_it_was_said(rabbit: Rabbit, seed: int) -> None:
+    run(rabbit, seed, 10)

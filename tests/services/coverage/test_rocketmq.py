@@ -55,9 +55,16 @@ def kill(rocket: Rocket, case: Case) -> Outcome:
     return Outcome(case, frozenset(places))
 
 
-@pytest.mark.parametrize(("seed", "number"), [(1, 6), (2, 40)])
-def test_what_a_group_gives_up_leads_where_it_was_said(rocket: Rocket, seed: int, number: int) -> None:
+def run(rocket: Rocket, seed: int, number: int) -> None:
     chance = random.Random(seed)
     cases = [case for at in range(number) for case in make(rocket, chance, f"g{rocket.number}-{at}")]
     fates = rocket.connector.coverage()
     compare(fates, [kill(rocket, case) for case in cases])
+
+
+def test_a_handful_leads_where_it_was_said(rocket: Rocket) -> None:
+    run(rocket, 1, 6)
+
+
+def test_each_death_leads_where_it_was_said(rocket: Rocket) -> None:
+    run(rocket, 2, 40)
