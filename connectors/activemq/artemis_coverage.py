@@ -159,7 +159,7 @@ class _Broker:
             return _merged(ends)
         queues = self._of.get(address, [])
         if not queues and not diverts and is_routed:
-            return self._unrouted(address, ())
+            return self._unrouted(address, before)
         if not queues and not made and not diverts:
             return _End(
                 "lost", (), _NO_QUEUE.format(way.words, address), _CREATE.format(shlex.quote(address))

@@ -279,9 +279,13 @@ def _bounds(queue: Topology) -> tuple[int | None, int | None]:
 
 
 def _overflow_of(queue: Topology) -> str:
-    """A quorum queue knows no reject-publish-dlx, and drops its oldest."""
+    """Of a quorum queue a policy wins over an argument (rabbit_quorum_queue.erl, gather_policy_config); it
+    knows no reject-publish-dlx, and drops its oldest."""
     how = str(queue.setting("overflow") or "drop-head")
-    return "drop-head" if how == "reject-publish-dlx" and queue.kind == "quorum" else how
+    if queue.kind == "quorum":
+        how = str(queue.policy.get("overflow", how))
+        return "drop-head" if how == "reject-publish-dlx" else how
+    return how
 
 
 def _is_at_least_once(queue: Topology) -> bool:

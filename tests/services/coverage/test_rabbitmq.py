@@ -56,6 +56,8 @@ class Queue:
         return min((one for one in found if one is not None), default=None)
 
     def text(self, name: str) -> str | None:
+        if (name, self.kind) == ("overflow", "quorum") and name in self.policy:
+            return str(self.policy[name])
         return self.arguments.get(f"x-{name}", self.policy.get(name))
 
 

@@ -76,6 +76,23 @@ KEPT: Mapping[str, tuple[str, tuple[Any, ...]]] = {
         PUBLISHER,
         ([queue("q", {"max-length": 1, "overflow": "reject-publish"})],),
     ),
+    "overflow: of a quorum queue by its policy": (
+        PUBLISHER,
+        (
+            [
+                queue(
+                    "q",
+                    {"max-length": 1, "overflow": "reject-publish"},
+                    type="quorum",
+                    arguments={"x-overflow": "drop-head"},
+                )
+            ],
+        ),
+    ),
+    "reject: back to a full queue, in which it left room": (
+        "q",
+        ([queue("q", {**TO_DLQ, "dead-letter-routing-key": "q", "max-length": 1}, messages_ready=1)],),
+    ),
     "delivery limit: of RabbitMQ 4, unless told": (
         "dlq",
         ([queue("q", TO_DLQ, type="quorum"), queue("dlq")],),
