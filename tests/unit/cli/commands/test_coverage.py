@@ -81,7 +81,9 @@ def test_a_broker_that_does_not_answer_is_4_and_one_line(dlq: Dlq, monkeypatch: 
         raise Unreachable("no connection")
 
     monkeypatch.setattr(MemoryConnector, "coverage", unreachable)
-    assert dlq("--fail-on", "lost > 0") == (4, "", "dlq: shop: no connection\n")
+    code, out, err = dlq("--fail-on", "lost > 0")
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert err.startswith("dlq: shop: no connection")
 
 
 def test_the_picture_is_xml_whatever_a_queue_is_called(dlq: Dlq) -> None:
