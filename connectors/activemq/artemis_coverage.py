@@ -138,20 +138,28 @@ class _Broker:
             fix = _SETTING.format(address, way.words, "DLQ" if way is _DEAD else "ExpiryQueue", way.words)
             return _End("lost", (), _NO_ADDRESS.format(way.words), fix)
         made = ""
-        if creates and settings.get(way.creates) and address != to:
+        if creates and settings.get(way.creates):
             prefix, suffix = settings.get(way.prefix), settings.get(way.suffix)
             made = f"{way.default_prefix if prefix is None else prefix}{address}{suffix or ''}"
         return self._come(str(to), way, (*before, address), made)
 
     def _come(
-        self, address: str, way: Way, before: tuple[str, ...], made: str = "", is_routed: bool = False
+        self,
+        address: str,
+        way: Way,
+        before: tuple[str, ...],
+        made: str = "",
+        is_routed: bool = False,
+        lives: float | None = None,
     ) -> _End:
-        """A message that comes to an address, by itself or by a divert."""
+        """A message that comes to an address, by itself or by a divert, with so many seconds to live: those
+        that an address gives it go along to where its diverts lead."""
+        lives = _expires_after(self._settings(address)) if lives is None else lives
         diverts = self._known.diverts.get(address, ())
         if any(one.get("filter") for one in diverts):
             return _End("unknown", (), f"a divert of {address} has a filter")
         ends = [
-            self._come(str(one["forwardingAddress"]), way, (*before, address), is_routed=True)
+            self._come(str(one["forwardingAddress"]), way, (*before, address), is_routed=True, lives=lives)
             for one in diverts
             if address not in before
         ]
@@ -164,10 +172,17 @@ class _Broker:
             return _End(
                 "lost", (), _NO_QUEUE.format(way.words, address), _CREATE.format(shlex.quote(address))
             )
-        return _merged([*ends, *([self._stays(address, queues, before, made)] if queues or made else [])])
+        return _merged(
+            [*ends, *([self._stays(address, queues, before, made, lives)] if queues or made else [])]
+        )
 
     def _stays(
-        self, address: str, queues: Sequence[Mapping[str, str]], before: tuple[str, ...], made: str
+        self,
+        address: str,
+        queues: Sequence[Mapping[str, str]],
+        before: tuple[str, ...],
+        made: str,
+        delay: float | None,
     ) -> _End:
         origin = before[-1]
         takes = [q["name"] for q in queues if _takes(q.get("filter", ""), origin)]
@@ -181,13 +196,12 @@ class _Broker:
         full = next((why for of in traits if (why := _is_full(of))), "")
         if full:
             return _End("lost", names, full)
-        delay = _expires_after(settings)
         if delay is None or any(int(of.queue.get("consumerCount") or 0) for of in traits):
             return _End("kept", names)
-        if address in before:
-            return _End("kept", names, _CIRCLE)
         if settings.get("expiryAddress"):
-            return self._leave(address, _EXPIRED, before)
+            return (
+                _End("kept", names, _CIRCLE) if address in before else self._leave(address, _EXPIRED, before)
+            )
         why = f"{address} keeps it for {human_seconds(delay)}"
         fix = _SETTING.format(address, "expiry-delay", "-1", "expiry-delay")
         return _End("kept", names, why) if delay >= NIGHT else _End("lost", (), why, fix)

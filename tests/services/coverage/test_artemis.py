@@ -200,11 +200,13 @@ def run(place: Place, seed: int, number: int) -> None:
     chance = random.Random(seed)
     lab = Lab(place, [draw(chance, f"t{seed}-{at}") for at in range(number)])
     lab.build()
-    fates: list[Fate] = place.connector.coverage()
+    fates: list[Fate] = []
     cases = [[*deaths(topology)] for topology in lab.topologies]
     done: list[Outcome] = []
     for round_ in range(max(map(len, cases))):
         now = [own[round_] for own in cases if round_ < len(own)]
+        tried = {(case.kind, case.name, case.death) for case in now}  # queues that deaths have made count
+        fates += [fate for fate in place.connector.coverage() if fate[:3] in tried]
         for id_, case in enumerate(now):
             case.id = id_
             lab.kill(case)

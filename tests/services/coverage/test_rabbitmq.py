@@ -36,8 +36,8 @@ REASONS = {
 }
 PLACE_OF_REFUSED = coverage.PUBLISHER
 FILLER = b"filler"
-_TICK = 6
-"""Seconds in which a quorum queue has told what it holds."""
+_TICK = 10
+"""Seconds in which a quorum queue has told what it holds, on a loaded machine."""
 _ids = count(1)
 
 
