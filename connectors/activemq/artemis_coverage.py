@@ -21,6 +21,7 @@ _CREATE = (
 _NO_ADDRESS = "its address has no {}"
 _NO_QUEUE = "{} {} has no queue"
 _NO_ROUTE = "{} has no queue, and send-to-dla-on-no-route is off: what comes is dropped with a receipt"
+_OWN_FILTER = "_AMQ_ORIG_ADDRESS"
 _FILTERS = "the queues of {} have filters"
 _CIRCLE = "it goes round between addresses, and stays"
 
@@ -161,7 +162,7 @@ class _Broker:
         ends = [
             self._come(str(one["forwardingAddress"]), way, (*before, address), is_routed=True, lives=lives)
             for one in diverts
-            if address not in before
+            if before.count(address) < 2  # by itself, and once more by a divert
         ]
         if any(one.get("exclusive") for one in diverts):
             return _merged(ends)
@@ -187,6 +188,8 @@ class _Broker:
         origin = before[-1]
         takes = [q["name"] for q in queues if _takes(q.get("filter", ""), origin)]
         names = tuple(sorted({*takes, made} - {""}))
+        if not names and all(_OWN_FILTER in q.get("filter", "") for q in queues):
+            return _End("lost", (), f"no queue of {address} takes what died at {origin}")
         if not names:
             return _End("unknown", (), _FILTERS.format(address))
         settings, traits = (
@@ -209,7 +212,7 @@ class _Broker:
 
 def _takes(selector: str, origin: str) -> bool:
     """Of the filters that the broker makes by itself; of others nobody knows."""
-    return not selector or selector.replace(" ", "") == f"_AMQ_ORIG_ADDRESS='{origin}'"
+    return not selector or selector.replace(" ", "") == f"{_OWN_FILTER}='{origin}'"
 
 
 def _expires_after(settings: Mapping[str, Any]) -> float | None:
