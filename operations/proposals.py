@@ -43,7 +43,7 @@ def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
         desk.store.delete(planfile.name_of(made.header.plan))
         why = ", ".join(f"{count:,} {name}" for name, count in made.header.left_out.items())
         raise UsageError(
-            f"no letter would go, so there is nothing to propose; left out: {why or 'none is chosen'}"
+            f"no letter would go (left out: {why or 'none is chosen'}); choose others, and propose those"
         )
     commands = "; ".join(f"dlq replay {action} {made.header.plan}" for action in ("approve", "apply"))
     return {**made.document, "waits_for": f"a person: {commands}"}
