@@ -160,7 +160,7 @@ def change(ask: Ask) -> Response:
     try:
         told = change_rate(desk, ask.names["plan"], float(text))
     except ValueError as error:
-        raise UsageError(f"{text!r} is no number of letters a second") from error
+        raise UsageError(f"{text!r} is no number of letters a second; write one like 5 or 0.5") from error
     news = f"{told['rate']:g} a second from now on." if told["changed"] else "Nobody is applying it."
     return ask.go_on(f"/replays/{told['plan']}", news)
 
