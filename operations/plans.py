@@ -11,7 +11,6 @@ from dlq.core.clock import iso, now
 from dlq.core.documents import Document
 from dlq.core.errors import Busy, DlqError, UsageError
 from dlq.core.text import encodable
-from dlq.operations import died
 from dlq.operations.connecting import connect, warn_of_ledger
 from dlq.operations.desk import Desk
 from dlq.operations.selecting import EVERY, Selection, choose
@@ -242,6 +241,8 @@ def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
     """How far the plan is whose id begins so: `plan, states, sent, skipped, seconds, still_queued,
     came_back`. What came back and is not judged yet is judged now, unless `judge` is false. Raises
     UsageError."""
+    from dlq.operations import died  # it judges, and to plan or to apply needs none of that
+
     header = planfile.load(desk.store, planfile.find(desk.store, prefix))
     states = count_states(desk, header)
     sent = header.letters - states["planned"] - states["sending"]
