@@ -46,7 +46,8 @@ _TOLD = """
     CREATE TEMP TABLE IF NOT EXISTS _told AS
     SELECT source, record_id, cause, proof, also_possible, advice, exception_class, exception_message,
            exception_family, outer_exception, origin
-    FROM verdicts WHERE record_id IN (SELECT example FROM _sums WHERE fingerprint IS NOT NULL)"""
+    FROM verdicts WHERE record_id IN (
+        SELECT example FROM _sums WHERE fingerprint IS NOT NULL OR incident_id IS NOT NULL)"""
 _MADE = {"_sums": _SUMS, "_minutes": _MINUTES, "_told": _TOLD}
 
 

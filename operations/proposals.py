@@ -93,7 +93,7 @@ class Proposal(NamedTuple):
 
 def list_proposals(desk: Desk, failure: str) -> list[Proposal]:
     """What agents have proposed for a failure (its whole fingerprint), the first first."""
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(desk, with_plans=True)) as connection:
         done = [*run(connection, _DONE).rows]
     events = ledger.events(desk.settings.ledger, desk.store)
     told = [one for one in events if one.action == "propose" and one.subject == failure]
@@ -156,7 +156,7 @@ def _check_open(desk: Desk) -> None:
     events = ledger.events(desk.settings.ledger, desk.store)
     approved = {one.subject for one in events if one.action == "approve"}
     told = [one for one in events if one.action == "propose" and one.actor == desk.actor and one.at > since]
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(desk, with_plans=True)) as connection:
         done = [*run(connection, _DONE).rows]
     waiting = sum(_describe(one, done).done_by is None for one in told)
     plans = [one for one in planfile.list_makers(desk.store) if one.actor == desk.actor and one.at > since]

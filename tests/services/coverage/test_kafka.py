@@ -11,6 +11,7 @@ from confluent_kafka import AcknowledgeType
 from confluent_kafka.admin import ResourceType
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.coverage import Case, Outcome, compare
+from support.waiting import PATIENCE
 
 from dlq.connectors.kafka.cluster import Cluster
 from dlq.connectors.kafka.coverage import fetch, predict
@@ -54,7 +55,7 @@ def kill(kafka: KafkaPlace, case: Case) -> None:
 
 def find(kafka: KafkaPlace, cases: list[Case]) -> list[Outcome]:
     found: dict[str, set[str]] = {case.name: set() for case in cases}
-    for topic in kafka.driver.admin.list_topics(timeout=30).topics:
+    for topic in kafka.driver.admin.list_topics(timeout=PATIENCE).topics:
         if topic.startswith(("dlq.", "other.")):
             for one in kafka.driver.records(topic):
                 group = dict(one.headers() or []).get("__dlq.errors.group", b"").decode()

@@ -15,14 +15,15 @@ from rich.console import Console
 from support.archives import MINUTE, letter, write_analysis, write_segment
 from support.rows import each_row
 
-from dlq.archive import views
+from dlq.archive import short_ids, views
 from dlq.archive.store import LocalStore
 from dlq.core.brokers import kind_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Death
+from dlq.reports import letter as letters
 from dlq.reports import letter_text, unpacking
 from dlq.reports.body import preview
-from dlq.reports.letter import gather, with_readable_body
+from dlq.reports.letter import with_readable_body
 
 A = "aaaaaaaa" + "1" * 24
 B = "aaaaaaaa" + "2" * 24
@@ -41,6 +42,11 @@ def store(tmp_path: Path) -> LocalStore:
     )
     write_segment(store, "p-0", [first, letter(2, record_id=B, body=b"\xff\xfe")])
     return store
+
+
+def gather(connection: Any, prefix: str) -> dict[str, Any]:
+    record_id = short_ids.record_id(connection, prefix)
+    return letters.gather(connection, record_id, views.on_page(views.page_of(connection, record_id)))
 
 
 def shown(store: LocalStore, prefix: str) -> str:

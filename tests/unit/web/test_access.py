@@ -1,5 +1,6 @@
 """Who may see and do what: tokens, cookies, proxies, roles."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,7 @@ def test_what_somebody_may_not_do_is_shown_switched_off_with_the_reason(serve: S
     assert (
         "may not triage failures and dismiss letters: [serve] roles.triage in dlq.toml says who may" in text
     )
-    assert "<button disabled>Assign</button>" in text
+    assert re.search("<button[^>]* disabled>Assign</button>", text)
 
 
 def test_who_may_not_read_sees_no_page(serve: Serve) -> None:
