@@ -1,16 +1,17 @@
 """Who receives what is published to a target: RabbitMQ's bindings, read from the management API."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
 from typing import Any
 
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.management import Management, mapping
+from dlq.connectors.rabbitmq.management import Management, ManagementError
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.rabbitmq.routes import topic_matches
+from dlq.connectors.rabbitmq.topology import alternate_of, policies_of
 
 _SECONDS = 120.0
 """For all questions: exchanges may lead to exchanges without end."""
@@ -35,6 +36,7 @@ class Bindings:
         self._queues = cache(partial(management.get, "queues", management.vhost))
         self._exchanges = cache(partial(management.get, "exchanges", management.vhost))
         self._bindings = cache(management.get_bindings_of)
+        self._policies = cache(partial(policies_of, management))
 
     def queues(self, exchange: str, keys: Sequence[str], until: float | None = None) -> set[str] | None:
         """All queues that one message reaches, whose keys are its routing key and those of CC; None where an
@@ -79,17 +81,17 @@ class Bindings:
             for binding in self._bindings(exchange)
             if any(matches(str(binding.get("routing_key", "")), key) for key in keys)
         ]
-        return reached or [("exchange", alternate) for alternate in _alternates(found)]
+        return reached or self._alternate(found)
 
-
-def _alternates(exchange: Mapping[str, Any]) -> Iterator[str]:
-    """The policy wins over the argument (https://www.rabbitmq.com/docs/ae)."""
-    policy = mapping(exchange.get("effective_policy_definition"))
-    arguments = mapping(exchange.get("arguments"))
-    for name in (policy.get("alternate-exchange"), arguments.get("alternate-exchange")):
-        if isinstance(name, str):
-            yield name
-            return
+    def _alternate(self, exchange: Mapping[str, Any]) -> list[tuple[str, str]] | None:
+        """What takes what nothing is bound for; None where a policy that the user may not see may name it."""
+        name = alternate_of(exchange, None)
+        if name == "":
+            try:
+                name = alternate_of(exchange, self._policies())
+            except ManagementError:
+                return None
+        return [("exchange", name)] if name else []
 
 
 _MATCHES = {

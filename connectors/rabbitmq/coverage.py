@@ -279,13 +279,9 @@ def _bounds(queue: Topology) -> tuple[int | None, int | None]:
 
 
 def _overflow_of(queue: Topology) -> str:
-    """Of a quorum queue a policy wins over an argument (rabbit_quorum_queue.erl, gather_policy_config); it
-    knows no reject-publish-dlx, and drops its oldest."""
+    """A quorum queue knows no reject-publish-dlx, and drops its oldest."""
     how = str(queue.setting("overflow") or "drop-head")
-    if queue.kind == "quorum":
-        how = str(queue.policy.get("overflow", how))
-        return "drop-head" if how == "reject-publish-dlx" else how
-    return how
+    return "drop-head" if (queue.kind, how) == ("quorum", "reject-publish-dlx") else how
 
 
 def _is_at_least_once(queue: Topology) -> bool:

@@ -9,7 +9,13 @@ from typing import Any
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.discovery import names_dead_letters
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
-from dlq.connectors.rabbitmq.topology import Topology, limit_in_force, version_of
+from dlq.connectors.rabbitmq.topology import (
+    Topology,
+    alternate_of,
+    limit_in_force,
+    policies_of,
+    version_of,
+)
 
 _Named = Mapping[str, Mapping[str, Any]]
 _QUEUES = (
@@ -51,17 +57,8 @@ class Definitions:
         )
 
     def alternate(self, exchange: str) -> str | None:
-        """The alternate exchange, of which an argument wins over a policy (run on 3.10.8 and 4.3.6); None: it
-        has none; empty: that is not known."""
-        shown = self.exchanges[exchange]
-        found = mapping(shown.get("arguments")).get("alternate-exchange")
-        if found is None and shown.get("policy"):
-            if self.policies is None:
-                return ""
-            found = mapping(self.policies.get(str(shown["policy"]), {}).get("definition")).get(
-                "alternate-exchange"
-            )
-        return None if found is None else str(found)
+        """See `topology.alternate_of`."""
+        return alternate_of(self.exchanges[exchange], self.policies)
 
 
 def fetch(broker: RabbitBroker) -> Definitions:
@@ -80,7 +77,7 @@ def fetch(broker: RabbitBroker) -> Definitions:
 
 def _policies(ask: Management) -> _Named | None:
     try:
-        return _by_name(ask.get_all("policies", ask.vhost))
+        return policies_of(ask)
     except ManagementError:
         return None
 

@@ -43,6 +43,11 @@ _COLUMNS = (
 )
 
 
+_POLICY_WINS = (("quorum", "overflow"),)
+"""Type of a queue and setting of which a policy wins over an argument (rabbit_quorum_queue.erl,
+gather_policy_config)."""
+
+
 @dataclass(frozen=True)
 class Topology:
     """One queue: `kind` is classic, quorum, stream or None (unknown). Limits in the broker's units
@@ -86,8 +91,10 @@ class Topology:
     notes: tuple[str, ...] = ()
 
     def setting(self, name: str) -> Any:
-        """The value in force of e.g. `message-ttl`: of a policy and an argument the smaller number."""
-        found = [v for v in (self.arguments.get(f"x-{name}"), self.policy.get(name)) if v is not None]
+        """The value in force of e.g. `message-ttl`: of a policy and an argument the smaller number, else the
+        argument, but for _POLICY_WINS."""
+        both = self.arguments.get(f"x-{name}"), self.policy.get(name)
+        found = [v for v in (both[::-1] if (self.kind, name) in _POLICY_WINS else both) if v is not None]
         numbers = [v for v in found if isinstance(v, int)]
         return min(numbers) if numbers and len(numbers) == len(found) else next(iter(found), None)
 
@@ -347,15 +354,30 @@ def dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
 def alternate_exchanges(management: Management) -> dict[str, str]:
     """Alternate exchange -> an exchange that has it, by argument or by policy. Raises ManagementError."""
     exchanges = management.get_all("exchanges", management.vhost, columns="name,arguments,policy")
-    policies = management.get_all("policies", management.vhost)
-    by_policy = {str(p.get("name")): mapping(p.get("definition")).get("alternate-exchange") for p in policies}
+    policies = policies_of(management)
     found: dict[str, str] = {}
     for exchange in exchanges:
-        own = mapping(exchange.get("arguments")).get("alternate-exchange")
-        for name in (own, by_policy.get(str(exchange.get("policy")))):
-            if name:
-                found.setdefault(str(name), str(exchange.get("name")))
+        if name := alternate_of(exchange, policies):
+            found.setdefault(name, str(exchange.get("name")))
     return found
+
+
+def policies_of(management: Management) -> Mapping[str, Mapping[str, Any]]:
+    """The policies of a virtual host by name. Raises ManagementError, also for who may not see them."""
+    return {str(one.get("name")): one for one in management.get_all("policies", management.vhost)}
+
+
+def alternate_of(exchange: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]] | None) -> str | None:
+    """The alternate exchange of one that the management API shows: its argument's, else its policy's
+    (rabbit_policy.erl, get_arg), which is shown by its name alone. None: it has none; empty: that is not
+    known, as the `policies` are not."""
+    found = mapping(exchange.get("arguments")).get("alternate-exchange")
+    if found is None and exchange.get("policy"):
+        if policies is None:
+            return ""
+        policy = policies.get(str(exchange["policy"]), {})
+        found = mapping(policy.get("definition")).get("alternate-exchange")
+    return None if found is None else str(found)
 
 
 def _declared_arguments(

@@ -4,9 +4,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 
 import pytest
+from pika.exceptions import NackError
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import (
     HEADERS,
@@ -19,8 +21,9 @@ from support.brokers.rabbitmq.letters import (
     to_queue,
 )
 from support.sending_contract import until_it_ends
+from support.waiting import PATIENCE
 
-from dlq.connectors.base import Outgoing, SendRequest, Target
+from dlq.connectors.base import Limits, Outgoing, SendRequest, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.envelope import Way
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
@@ -128,6 +131,40 @@ def test_the_consumers_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> 
     asked = [*expected, Target("exchange", "by-headers", "x")]
     assert RabbitConnector(rabbit.broker()).consumers(asked) == expected
     assert RabbitConnector(rabbit.broker(management_url=None)).consumers(asked) == {}
+
+
+def test_an_argument_names_the_alternate_exchange_and_else_a_policy_does(rabbit: Rabbit) -> None:
+    channel, (own, others) = rabbit.channel, [rabbit.queue() for _ in range(2)]
+    for name, queue in (("own", own), ("others", others)):
+        channel.exchange_declare(name, "fanout")
+        channel.queue_bind(queue, name)
+    policy = {"pattern": "^p-", "apply-to": "exchanges", "definition": {"alternate-exchange": "others"}}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "all", **policy)
+    channel.exchange_declare("p-both", "direct", arguments={"alternate-exchange": "own"})
+    channel.exchange_declare("p-policy", "direct")
+    for exchange in ("p-both", "p-policy"):
+        channel.basic_publish(exchange, "x", exchange.encode())
+    taken = {queue: rabbit.take(queue, 1)[0][2] for queue in (own, others)}
+    assert taken == {own: b"p-both", others: b"p-policy"}
+    asked = [Target("exchange", name, "x") for name in ("p-both", "p-policy")]
+    found = RabbitConnector(rabbit.broker()).consumers(asked)
+    assert [*found.values()] == [[own], [others]]
+
+
+def test_a_policy_says_what_a_full_quorum_queue_does_with_more(rabbit: Rabbit) -> None:
+    queue = rabbit.queue(x_queue_type="quorum", x_overflow="drop-head", x_max_length=1)
+    policy = {"pattern": f"^{queue}$", "apply-to": "queues", "definition": {"overflow": "reject-publish"}}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "full", **policy)
+    channel = rabbit.channel.connection.channel()
+    channel.confirm_delivery()
+    deadline = time.monotonic() + PATIENCE
+    with suppress(NackError):
+        while time.monotonic() < deadline:
+            channel.basic_publish("", queue, b"x")
+    assert time.monotonic() < deadline, "it refuses more, and drops none"
+    connector, target = RabbitConnector(rabbit.broker()), to_queue(queue)
+    while connector.limits([target]).get(target, Limits()).letters is not None:  # statistics are late
+        assert time.monotonic() < deadline
 
 
 def no_exchange(rabbit: Rabbit) -> Target:
