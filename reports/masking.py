@@ -7,7 +7,7 @@ Shown are names, types and lengths of headers and of JSON members, what brokers 
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
@@ -37,7 +37,11 @@ _LONGEST_WORD = 256
 _FRAME = re.compile(r"\s*at [\w.$<>/]+\([\w.$]+(?::\d+)?\)|\s*(?:\.\.\. \d+ more|Traceback .*:)")
 _OPEN_QUOTE = re.compile(r"""["«»„“`\[]|(?<!\w)'""")
 """What is left of a quoted value behind a template, where its end is not seen."""
-_WORD = re.compile(r"[^\s@\"']+|[0-9T:. Z+-]+")
+_WORD = re.compile(
+    r"""(?!.*\d{6}) [^\s@"']+ | \d{1,9} | 1\d{9}(?:\d{3})? | \d{4}-\d\d-\d\d[T ][\d:.]+(?:Z|[+-][\d:]+)?""",
+    re.VERBOSE,
+)
+"""A name, a number, or a time (also in seconds or milliseconds since the epoch)."""
 _ADDRESS = re.compile(r"@[\w-]+\.")
 _OF_PERSONS = re.compile(r"@|\d{6}")
 """In names: addresses, and numbers of something."""
@@ -57,15 +61,15 @@ class Masker:
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A letter, or another JSON-able object, masked; it keeps its members, but for blocks of bytes."""
         kind = document.get("broker_kind")
-        return {
-            _name(name): self._member(name, value, kind)
+        return _named(
+            (name, self._member(name, value, kind))
             for name, value in document.items()
             if name not in _LEFT_OUT
-        }
+        )
 
     def _member(self, name: str, value: Any, kind: str | None) -> Any:
         if name in ("headers", "properties") and isinstance(value, Mapping):
-            return {_name(one): self._header(one, item, kind) for one, item in value.items()}
+            return _named((one, self._header(one, item, kind)) for one, item in value.items())
         if name == "body_base64" and value:
             return base64.b64encode(self.body(base64.b64decode(value)).encode()).decode()
         if name == "body_text" and isinstance(value, str):
@@ -120,7 +124,7 @@ class Masker:
             return "deeper"
         if isinstance(value, dict):
             some = islice(value.items(), _MOST_MEMBERS)
-            shown = {_name(name): self._shape(one, (*at, name)) for name, one in some}
+            shown = _named((name, self._shape(one, (*at, name))) for name, one in some)
             return _with_rest(shown, len(value) - _MOST_MEMBERS)
         if isinstance(value, list):
             rest = [f"{len(value) - _MOST_ITEMS:,} more"] if len(value) > _MOST_ITEMS else []
@@ -145,6 +149,18 @@ def _name(name: str) -> str:
     """A name as it is shown: structure, unless it is made of content."""
     is_content = len(name) > _LONGEST_WORD or _OF_PERSONS.search(name)
     return f"[name of {len(name):,}]" if is_content else name
+
+
+def _named(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Members by the names that are shown of them, of which several may have become equal."""
+    found: dict[str, Any] = {}
+    for name, value in members:
+        shown, number = _name(name), 1
+        while shown in found:
+            number += 1
+            shown = f"{_name(name)} ({number})"
+        found[shown] = value
+    return found
 
 
 def _template(line: str) -> str:

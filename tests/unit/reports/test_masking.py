@@ -71,6 +71,11 @@ def test_structure_places_times_and_what_programs_wrote_stay() -> None:
         ("kafka_dlt-exception-fqcn", "com.shop.StockException", "com.shop.StockException"),
         ("MT-Fault-Message", "jane@example.com", "?"),
         ("error", "unclosed 'Jane and more", "unclosed …"),
+        ("error", "4111111111111111", "?"),
+        ("error", "4111 1111 1111 1111", "? ? ? ?"),
+        ("x-error", "sk_live_0123456789", "?"),
+        ("failed-at", "2026-11-02T03:12:09.123456Z", "2026-11-02T03:12:09.123456Z"),
+        ("x-original-offset", "1762053", "1762053"),
         ("error", "x" * 400, "x" * 300 + "…"),
         ("tenant", "acme", "text of 4"),
         ("count", 7, "number"),
@@ -100,6 +105,11 @@ def test_the_configuration_lists_what_may_be_shown() -> None:
     item = {"sku": "A-1", "who": "text of 4"}
     shape = {"status": "paid", "items": [item, item, item, "2 more"], "who": {"status": "text of 4"}}
     assert json.loads(masked["body_text"]) == shape
+
+
+def test_names_that_are_hidden_stay_apart() -> None:
+    masked = Masker().document({"targets": {"ann@example.com": 1, "bob@example.com": 2, "orders": 3}})
+    assert masked["targets"] == {"[name of 15]": 1, "[name of 15] (2)": 2, "orders": 3}
 
 
 @each_row(
