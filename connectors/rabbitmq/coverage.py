@@ -165,12 +165,9 @@ class _Host:
         if exchange is None and not queue.policies_known:
             return _End(unknown=_NO_POLICIES.format(name))
         if exchange is None:
-            why = (
-                _NO_EXCHANGE
-                if not before
-                else f"it dies again in {name} ({reason}), which has no dead-letter exchange"
-            )
-            return _End(lost=why, fix=fixes.dead_letter_policy(self._known, name))
+            again = f"it dies again in {name} ({reason}), which has no dead-letter exchange"
+            fix = fixes.dead_letter_policy(self._known, name)
+            return _End(lost=again if before else _NO_EXCHANGE, fix=fix)
         holder = name if _is_at_least_once(queue) else ""
         history = (own, *(one for one in before if one != own))
         return self._spread(str(exchange), str(own_key if own_key is not None else key), history, holder)
@@ -186,12 +183,8 @@ class _Host:
                 fix=fixes.route(self._known, exchange, key, origin),
             )
         if not ends and holder:
-            ends = [
-                _End(
-                    frozenset({holder}),
-                    remark="it waits there until its dead-letter exchange leads somewhere",
-                )
-            ]
+            remark = "it waits there until its dead-letter exchange leads somewhere"
+            ends = [_End(frozenset({holder}), remark=remark)]
         return _merged(ends, unknown, "" if holder or not history else _AT_MOST_ONCE)
 
     def _arrive(self, name: str, key: str, history: _History, holder: str) -> _End:
@@ -203,13 +196,10 @@ class _Host:
             if holder:
                 return _End(frozenset({holder}), remark="it goes in a circle, and stays there")
             return _End(lost=f"it comes to {name} in a circle without a rejection, and RabbitMQ drops it")
+        if queue.kind == "stream" and self._known.version >= _STREAMS_TAKE:
+            return _End(frozenset({name}))
         if queue.kind == "stream":
-            takes = self._known.version >= _STREAMS_TAKE
-            return (
-                _End(frozenset({name}))
-                if takes
-                else _End(lost=f"{name} is a stream, which takes none before RabbitMQ 3.12")
-            )
+            return _End(lost=f"{name} is a stream, which takes none before RabbitMQ 3.12")
         if not queue.policies_known:
             return _End(unknown=_NO_POLICIES.format(name))
         if self._is_full(name, queue, history):
@@ -218,10 +208,8 @@ class _Host:
 
     def _overflows(self, name: str, queue: Topology, key: str, history: _History, holder: str) -> _End:
         """A message that comes to a full queue."""
-        how, fix = (
-            _overflow_of(queue),
-            fixes.policy_without(self._known, name, "max-length", "max-length-bytes"),
-        )
+        how = _overflow_of(queue)
+        fix = fixes.policy_without(self._known, name, "max-length", "max-length-bytes")
         if how == "drop-head" and _bounds(queue)[0] != 0:
             oldest = self._die(name, "maxlen", key, ())
             stays = self._stays(name, queue, key, history)
