@@ -1,5 +1,6 @@
 """How fast a plan is sent, and when it is stopped."""
 
+import math
 import signal
 import threading
 import time
@@ -59,8 +60,7 @@ class Stop:
         if not self._asked and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_SECONDS
             self._asked = self._read(_stop_name(self._plan)) is not None
-            asked = self._read(_rate_name(self._plan))
-            self.rate = float(asked) if asked else None
+            self.rate = _rate_of(self._read(_rate_name(self._plan)))
         return self._asked or self.signalled
 
     def _read(self, name: str) -> bytes | None:
@@ -69,6 +69,15 @@ class Stop:
                 return bytes(file.read())
         except UsageError:
             return None
+
+
+def _rate_of(asked: bytes | None) -> float | None:
+    """The rate that somebody has asked for; None for nothing, and for what is none: a replay goes on."""
+    try:
+        rate = float(asked or b"")
+    except ValueError:
+        return None
+    return rate if LEAST_RATE <= rate < math.inf else None
 
 
 @contextmanager
@@ -93,8 +102,8 @@ def stopping_on_signals(stop: Stop) -> Iterator[None]:
 
 
 class Pace:
-    """A token bucket: `rate` messages a second unless others are asked for, bursts of at most a tenth of a
-    second."""
+    """A token bucket: `rate` messages a second, or fewer where that is asked for; bursts of at most a tenth
+    of a second."""
 
     def __init__(self, rate: float | None, stop: Stop) -> None:
         self._rate, self._stop = rate, stop
@@ -102,7 +111,7 @@ class Pace:
 
     def wait(self) -> bool:
         """Until the next message may go; False when the run is stopped instead."""
-        rate = self._stop.rate or self._rate
+        rate = min(filter(None, (self._stop.rate, self._rate)), default=None)
         if rate is None:
             return not self._stop()
         self._due = max(self._due, time.monotonic() - _BURST_SECONDS) + 1 / rate

@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 from support.archives import letter
 from support.replaying import QueueFile, Replaying, confirm, fill
+from support.rows import each_row
 from support.waiting import SOON
 
 from dlq.archive import manifests, segments
@@ -17,7 +18,7 @@ from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, Unr
 from dlq.replay import planfile
 from dlq.replay.apply import Run
 from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.pace import request_rate, request_stop
+from dlq.replay.pace import Stop, request_rate, request_stop
 
 WINDOW = 40
 
@@ -226,16 +227,22 @@ def test_stop_leaves_the_rest_planned_and_nothing_in_flight(replay: Replaying) -
     assert replay.apply(replay.plan()).sent == 100 - run.sent
 
 
-def test_a_rate_is_changed_while_a_plan_is_sent(replay: Replaying) -> None:
-    plan = replay.planned(100, rate=0.5)
+@pytest.mark.parametrize(("asked", "least"), [(15.0, 2.0), (1000.0, 1.2)], ids=["fewer", "more"])
+def test_a_rate_is_lowered_while_a_plan_is_sent_and_never_raised_above_the_plans(
+    replay: Replaying, asked: float, least: float
+) -> None:
+    plan = replay.planned(60, rate=40.0)
     request_rate(replay.store, plan, 0.1)  # of an earlier run, so void
+    run = replay.apply(plan, progress=lambda _: request_rate(replay.store, plan, asked))
+    assert run.sent == 60
+    assert least < run.seconds < SOON
 
-    def ask(_run: Run) -> None:
-        request_rate(replay.store, plan, 1000.0)
 
-    run = replay.apply(plan, progress=ask)
-    assert run.sent == 100
-    assert run.seconds < SOON
+@each_row("asked", [b"", b"fast", b"nan", b"inf", b"-1", b"0", b"\xff", b"1e999"])
+def test_what_is_no_rate_changes_nothing(replay: Replaying, asked: bytes) -> None:
+    replay.store.put("plans/p.rate", asked)
+    stop = Stop(replay.store, "p")
+    assert (stop(), stop.rate) == (False, None)
 
 
 def test_a_request_to_stop_an_earlier_run_is_void_and_a_second_apply_is_busy(replay: Replaying) -> None:
