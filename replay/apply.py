@@ -169,8 +169,7 @@ def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | Non
         if not is_allowed(target_named(target), settings.replay.targets):
             raise UsageError(
                 f"plan {plan} sends to {target}, and [replay] targets lets letters go to "
-                f"{', '.join(settings.replay.targets)} alone"
-                "; add it there, or make another plan"
+                f"{', '.join(settings.replay.targets)} alone; add it there, or make another plan"
             )
     _check_bound(checked)
     return checked
