@@ -41,7 +41,7 @@ def test_a_question_of_the_shell_is_bound_as_long_as_it_is_asked(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_segment(LocalStore(str(tmp_path / "archive")), "p-0", [letter(1)])
-    most = 2**30
+    most = 2**28
     monkeypatch.setattr(query, "OF_SQL", most)
     monkeypatch.setattr(app, "bound_memory", lambda: bound_memory(most))
     before = resource.getrlimit(resource.RLIMIT_DATA)

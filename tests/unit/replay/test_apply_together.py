@@ -21,7 +21,7 @@ WINDOW = 40
     ("place", "letters"), [("marked", 1), ("taken", 35), ("written", 35), ("answered", 100)]
 )
 def test_kill_minus_nine_in_mid_apply(replay: Replaying, place: str, letters: int) -> None:
-    plan = replay.planned(2000, witness=True)
+    plan = replay.planned(600, witness=True)
     running = child(replay, plan, Strike(place, letters))
     assert running.wait() == -signal.SIGKILL, running.communicate()
     running.communicate()
@@ -31,7 +31,7 @@ def test_kill_minus_nine_in_mid_apply(replay: Replaying, place: str, letters: in
     resolved = replay.reconcile(plan)
     assert resolved["unknown"] == 0
     replay.apply(plan)
-    assert replay.states(plan) == {"confirmed": 2000}
+    assert replay.states(plan) == {"confirmed": 600}
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
 
 
