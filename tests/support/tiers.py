@@ -9,6 +9,7 @@
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from support.brokers.activemq.broker import CLASSIC
@@ -162,6 +163,22 @@ def is_thorough(nodeid: str, row: int) -> bool:
 def is_slow(nodeid: str) -> bool:
     """Whether `make check` leaves a test to `make test`."""
     return not nodeid.startswith("tests/unit") or nodeid.startswith(SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of which nothing would run: each worker would compile them, and what they import."""
+    left_out = re.findall(r"\w+", config.option.markexpr.partition("not ")[2])
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    if collection_path.suffix != ".py":
+        return None
+    if "thorough" in left_out and not has_promises(name):
+        return True
+    return ("slow" in left_out and is_slow(name)) or None
+
+
+def has_promises(file: str) -> bool:
+    """Whether `make test` runs a test of this file."""
+    return any(file.startswith(name.partition("::")[0]) for name in QUICK)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.tiers import EVERY, QUICK, SLOW, is_slow, is_thorough
+from support.tiers import EVERY, QUICK, SLOW, has_promises, is_slow, is_thorough
 
 ROOT = Path(__file__).parents[2]
 _CONTRACTS = "tests/support/"
@@ -38,7 +38,7 @@ def first_command(name: str) -> int:
 
 def is_there(name: str) -> bool:
     """Whether a file, or a test in it that may be named by its beginning, is there."""
-    file, _, test = name.partition("::")
+    file, _, test = name.partition("[")[0].partition("::")
     path = ROOT / file
     return path.exists() and (not test or bool(re.search(rf"(?:def|class) {test}", path.read_text())))
 
@@ -71,3 +71,9 @@ def test_make_test_keeps_every_promise_and_the_table_says_which_command_runs_it_
 ])  # fmt: skip
 def test_make_test_runs_some_rows_on_the_newest_versions(name: str, row: int, thorough: bool) -> None:
     assert is_thorough(name, row) is thorough
+
+
+def test_no_file_of_which_make_test_runs_something_is_left_out() -> None:
+    tests = {name for _, _, tests in TABLE for name in tests if not is_thorough(name, 0)}
+    assert [name for name in tests if not has_promises(name.partition("::")[0])] == []
+    assert not has_promises("tests/services/rabbitmq/test_cluster.py")
