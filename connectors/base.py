@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Keep, strip_failure
 from dlq.core.keys import KeyReader, key_reader
@@ -497,6 +498,11 @@ class Connector(Protocol):
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """How far the receivers of each target are; targets of which nothing can be told are absent."""
         return {}
+
+    def newer(self, search: NewerSearch) -> NewerProof | None:
+        """Newer messages of the letters' keys in the logs that these came from. It only reads, joins no
+        group, and ends at the search's bound. None: the broker has no log. Raises BrokerError."""
+        return None
 
     def publisher(self, request: SendRequest) -> Publisher:
         """Open the way in for one plan. Raises BrokerError."""

@@ -22,7 +22,7 @@ _C = TypeVar("_C", bound=type[Connector])
 LOOK_SECONDS = PROOF_SECONDS
 _LOOKS = (
     "inspect", "gauge", "members", "discover", "coverage", "read", "consumers", "missing_targets", "limits",
-    "consumption", "bounds", "find",
+    "consumption", "newer", "bounds", "find",
 )  # fmt: skip
 """What of a connector asks as often as the broker's answers make it; of `read` its beginning."""
 _TOGETHER = ("preview",)

@@ -29,6 +29,7 @@ from dlq.connectors.kafka.consumption import consumption, depths_of, readers
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
 from dlq.connectors.kafka.find import bounds, find
 from dlq.connectors.kafka.inspection import inspect
+from dlq.connectors.kafka.newer import find_newer
 from dlq.connectors.kafka.pointers import Pointers
 from dlq.connectors.kafka.publisher import KafkaPublisher
 from dlq.connectors.kafka.reading import KafkaReading
@@ -43,6 +44,7 @@ from dlq.connectors.kafka.republishing import (
 from dlq.connectors.kafka.snapshot import cut_logs, facts_of, look, plan_of, unread_note
 from dlq.connectors.kafka.wholeness import end_of_epoch
 from dlq.connectors.looks import bound_looks
+from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
@@ -161,6 +163,10 @@ class KafkaConnector(Connector):
         known = self._known(targets)
         found = {target: consumption(self._cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups}
+
+    def newer(self, search: NewerSearch) -> NewerProof:
+        """By the partitions that the letters came from."""
+        return find_newer(self._cluster, search)
 
     def publisher(self, request: SendRequest) -> KafkaPublisher:
         """Open the way in. Kafka needs no witness: what was sent stays, and is found by its replay id."""

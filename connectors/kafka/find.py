@@ -196,11 +196,11 @@ def _among(
                 place = Place(message.topic() or "", message.partition() or 0)
                 error = message.error()
                 if error is None:
-                    headers = _headers_of(message)
+                    headers = said_headers(message)
                     found |= {value for name, value in headers if name == REPLAY_ID and value in sought}
                     is_done = (message.offset() or 0) + 1 >= spans[place][1]
                 else:
-                    is_done = _ends(error, place)
+                    is_done = ends(error, place)
                 if is_done:
                     at.pop(place, None)
     finally:
@@ -208,7 +208,7 @@ def _among(
     return found
 
 
-def _headers_of(message: Any) -> Any:
+def said_headers(message: Any) -> Any:
     """Those of a letter of ours can be said, or the library would not have sent them."""
     try:
         return headers_of(message)
@@ -216,7 +216,7 @@ def _headers_of(message: Any) -> Any:
         return ()
 
 
-def _ends(error: KafkaError, place: Place) -> bool:
+def ends(error: KafkaError, place: Place) -> bool:
     """Whether an event is the end of a partition. Raises BrokerError for a log that cannot be read."""
     if error.code() == KafkaError._PARTITION_EOF:
         return True

@@ -64,7 +64,7 @@ def target_of(record: Record, to: str) -> Target | None:
     return Target("topic", record.origin) if record.origin else None
 
 
-def _raw_of(record: Record) -> RawRecord:
+def raw_of_record(record: Record) -> RawRecord:
     """The record beside its value, as it lies or was edited."""
     if record.raw_properties is not None:
         return decode(record.raw_properties)
@@ -125,7 +125,7 @@ def _kept(headers: Headers, taken: _Taken) -> list[tuple[str, str | bytes | None
 def message_of(outgoing: Outgoing) -> Message:
     """The letter as it is sent. Raises ValueError where its block is damaged, or cannot be said."""
     record, target = outgoing.record, outgoing.target
-    raw = _raw_of(record)
+    raw = raw_of_record(record)
     sent = raw.original or raw  # what a share group's letter pointed to
     kept = _kept(sent.headers, _taken(sent.headers, outgoing.keep_headers))
     if why := _why_unsayable(kept):
@@ -236,7 +236,7 @@ def preview(letter: Outgoing, told: Told) -> SendPreview:
     """What sending it would strip, warn of, or fail on."""
     record, target, keep_headers = letter.record, letter.target, letter.keep_headers
     try:
-        raw = _raw_of(record)
+        raw = raw_of_record(record)
     except ValueError as error:
         return SendPreview(problem=str(error))
     raw = raw.original or raw

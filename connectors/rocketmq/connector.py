@@ -24,6 +24,7 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.looks import bound_looks
+from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.connectors.rocketmq import coverage
 from dlq.connectors.rocketmq.bounds import bounds
 from dlq.connectors.rocketmq.cluster import Cluster
@@ -40,6 +41,7 @@ from dlq.connectors.rocketmq.inspection import (
     without_index,
 )
 from dlq.connectors.rocketmq.limits import NONE, Attributes
+from dlq.connectors.rocketmq.newer import find_newer
 from dlq.connectors.rocketmq.publisher import RocketPublisher
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.reading import RocketReading
@@ -181,6 +183,10 @@ class RocketConnector(Connector):
         """The groups that read a target, by the offsets that they have committed."""
         found = {target: consumption(self._cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups}
+
+    def newer(self, search: NewerSearch) -> NewerProof:
+        """By the indexes of keys."""
+        return find_newer(self._cluster, search)
 
     def publisher(self, request: SendRequest) -> RocketPublisher:
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""

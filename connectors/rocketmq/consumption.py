@@ -9,6 +9,7 @@ from typing import Any
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.republishing import topic_of
 from dlq.core.errors import AccessDenied
@@ -41,8 +42,13 @@ def _reached(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, in
         for queue in queues.to_read if node in masters else ():
             place = {"topic": topic, "queueId": queue}
             end = _offset(cluster, node, RequestCode.MAX_OFFSET, place)
-            committed = _offset(cluster, node, RequestCode.CONSUMER_OFFSET, {**place, "consumerGroup": group})
-            yield min(committed, end), end
+            yield min(committed_offset(cluster, MessageQueue(topic, node, queue), group), end), end
+
+
+def committed_offset(cluster: Cluster, place: MessageQueue, group: str) -> int:
+    """How far a group is in a queue. Raises BrokerError."""
+    fields = {"topic": place.topic, "queueId": place.queue, "consumerGroup": group}
+    return _offset(cluster, place.node, RequestCode.CONSUMER_OFFSET, fields)
 
 
 def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -> int:

@@ -182,10 +182,10 @@ def _micros(millis: Sequence[int]) -> list[int | None]:
 
 def _readable_bodies(found: StoredColumns) -> Iterator[bytes]:
     """For the business key."""
-    yield from map(_readable, found.body, found.sys_flag)
+    yield from map(readable_body, found.body, found.sys_flag)
 
 
-def _readable(body: bytes, sys_flag: int) -> bytes:
+def readable_body(body: bytes, sys_flag: int) -> bytes:
     """The body for the business key: as the producer wrote it, where it can be had."""
     try:
         return plain_body(body, sys_flag)

@@ -149,6 +149,12 @@ def query_fields(topic: str, key: str) -> dict[str, object]:
 
 def query_answer(node: str, answer: Frame, topic: str, key: str) -> list[StoredMessage]:
     """The messages that really carry `key` as UNIQ_KEY: the index keeps hashes. Raises BrokerError."""
+    found = messages_in(node, answer, topic)
+    return [m for m in found if parse_properties(m.properties).get("UNIQ_KEY") == key]
+
+
+def messages_in(node: str, answer: Frame, topic: str) -> list[StoredMessage]:
+    """The messages of a topic in the answer to a look-up by key. Raises BrokerError."""
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []
     if answer.code != ResponseCode.OK:
@@ -157,7 +163,7 @@ def query_answer(node: str, answer: Frame, topic: str, key: str) -> list[StoredM
         found = list(decode(answer.body))
     except ProtocolError as error:
         raise ConnectionLost(f"{node} sent what is no message: {error}") from error
-    return [m for m in found if m.topic == topic and parse_properties(m.properties).get("UNIQ_KEY") == key]
+    return [m for m in found if m.topic == topic]
 
 
 def _is_committed(message: StoredMessage) -> bool:
