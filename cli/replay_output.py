@@ -34,6 +34,11 @@ def show_plan(context: Context, made: Made) -> None:
     _section(context, "only the letters say that they came from there", header.told_by_letters, {})
     _section(context, "stripped", header.stripped, {})
     _section(context, "left out", header.left_out, LEFT_OUT)
+    if header.superseded:
+        out("\nsuperseded")
+    for record_id, why in list(header.superseded.items())[:_MOST_ROWS]:
+        out(f"  {record_id[:12]}  {for_terminal(why)}", soft_wrap=True)
+    _section(context, "not known whether something newer lives", header.not_looked_at, {})
     _section(context, "mind", header.warnings, {})
     if header.owners:
         out("\nowners of consumers say")

@@ -34,7 +34,7 @@ Since = Annotated[
         "--since",
         metavar="TIME",
         rich_help_panel=WHICH,
-        help="Dead since then (24h, 2026-11-02T03:00:00Z).",
+        help="Dead since (24h, 2026-11-02T03:00Z).",
     ),
 ]
 Incident = Annotated[

@@ -156,6 +156,7 @@ def _check_source(place: str, source: Source, settings: Settings) -> None:
     _one_of(f"{place}.broker", source.broker, settings.brokers)
     _one_of(f"{place}.mode", source.mode, _MODES)
     _one_of(f"{place}.coverage", source.coverage or "required", ("required",))
+    _one_of(f"{place}.superseded", source.superseded, ("check_first", "never"))
     _sound(place, keys.key_reader, source.key)
     broker = settings.brokers[source.broker]
     kind = kind_of(broker.kind)

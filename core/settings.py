@@ -48,6 +48,8 @@ class Source:
     mode: str = "copy"
     coverage: str = ""
     """`required`: a plan leaves its letters out as risky where what dies again at their target is lost."""
+    superseded: str = "check_first"
+    """Advice on a letter that something newer of its business key has replaced; or `never`."""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ LEFT_OUT: Mapping[str, str] = {
     "not_there": "the target does not exist, see below",
     "not_allowed": "[replay] targets in the configuration does not let letters go there",
     "no_broker": "no configured broker is named for it: configure its source, or import with --broker",
+    "superseded": "something newer of its key lives, see below: --any-advice, unless its source says never",
     "same_key": "another letter of this plan is the same business message",
     "sent_elsewhere": "the ledger knows: sent to another target, or may have been; --again takes it in",
     "twin_sent": "another letter of the same message was sent: name it by its id to send it, too",
@@ -140,7 +141,7 @@ def make_plan(desk: Desk, wanted: PlanWanted, opener: Opener | None = None) -> M
         reason=encodable(wanted.how.reason) if wanted.how.reason else None,
     )
     with Brokers(desk.settings, opener or partial(connect, desk)) as brokers:
-        header = make(desk.store, desk.settings, how, brokers)
+        header = make(desk.store, desk.settings, how, brokers, desk.listener.say)
     changes = edits.load(desk.store, header)
     return Made(
         header,
@@ -184,6 +185,9 @@ def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
         "edited": changed - header.unwrapped,
         "unwrapped": header.unwrapped,
         "left_out": dict(header.left_out),
+        "superseded": header.left_out.get("superseded", 0),
+        "superseded_by": dict(header.superseded),
+        "not_looked_at": dict(header.not_looked_at),
         "targets": dict(header.targets),
         "target_brokers": {target: list(header.brokers_of(target)) for target in header.targets},
         "still_queued": still_queued.of_plan(desk.store, desk.settings, header),

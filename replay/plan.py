@@ -29,7 +29,7 @@ from dlq.core.interpreter import rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.core.text import sql_literal
-from dlq.replay import came_back, content, deadlines, elsewhere, planfile, still_queued, twins
+from dlq.replay import came_back, content, deadlines, elsewhere, planfile, still_queued, superseded, twins
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
@@ -74,6 +74,8 @@ class Wanted:
     """What was sent to another target, or may have been, goes to this one, too."""
     unwrap: bool = False
     """What remembers its failure in its body goes as the message in it; that names no letter."""
+    check_superseded: bool | None = None
+    """Whether newer messages of the letters' keys are looked for; see `superseded.Asked`."""
     actor: str | None = None
     reason: str | None = None
 
@@ -137,6 +139,8 @@ _LONGEST_NAME = 2**16
 _NO_NAME = f"left out: the name of its target is longer than any can be ({_LONGEST_NAME:,} characters)"
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
+_MOST_SUPERSEDED = 1_000
+"""A plan says why of so many; the others it counts."""
 
 
 @dataclass
@@ -154,6 +158,7 @@ class _Tally:
     edited: set[str] = field(default_factory=set)
     unwrapped: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
+    superseded: dict[str, str] = field(default_factory=dict)
 
     def warn(self, text: str) -> None:
         """Count a sentence; beyond a few dozen different ones they are only counted."""
@@ -176,7 +181,10 @@ class _Candidate:
 class _Planner:
     """Makes one plan."""
 
-    def __init__(self, store: Store, settings: Settings, brokers: Brokers, ledger: Ledger | None) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, brokers: Brokers, ledger: Ledger | None, say: superseded.Say
+    ) -> None:
+        self._say = say
         self._store, self._settings, self._brokers, self._ledger = store, settings, brokers, ledger
         self._by_key = {name for name, source in settings.sources.items() if source.key != "message_id"}
         self._business_keys: set[str] = set()
@@ -195,6 +203,7 @@ class _Planner:
         """All that were sent, or may have been."""
         self._elsewhere: elsewhere.Elsewhere = {}
         self._twins: Collection[str] = ()
+        self._superseded = superseded.Found()
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
 
@@ -217,6 +226,7 @@ class _Planner:
         loader = Loader(self._store, PLANNED_COLUMNS)
         self._sent = twins.find_sent(connection)
         try:
+            self._superseded = superseded.find(self._ask(wanted, connection), self._brokers)
             columns = (*_CHOSEN, "source", *TIMES) if self._settings.consumers else _CHOSEN
             for batch in views.segment_rows(connection, wanted.condition(), columns):
                 for rows in _by_segment(batch):
@@ -232,7 +242,7 @@ class _Planner:
         candidates = [
             found
             for record, place, advice, origin in zip(
-                loader.records(places), places, self._advice(rows), origins, strict=True
+                loader.records(places), places, self._advice(rows, self._owners), origins, strict=True
             )
             if (found := self._candidate(record, _as_judged(record, origin), place, advice, wanted))
         ]
@@ -253,7 +263,20 @@ class _Planner:
                 self._count(candidate, wanted)
                 yield candidate.letter
 
-    def _advice(self, rows: pa.RecordBatch) -> Iterator[str | None]:
+    def _ask(self, wanted: Wanted, connection: Any) -> superseded.Asked:
+        """What to find out of letters before any is picked."""
+        owners = Owners(self._settings, self._moment)
+
+        def goes(rows: pa.RecordBatch) -> list[bool]:
+            told = zip(rows["record_id"].to_pylist(), self._advice(rows, owners), strict=True)
+            return [_advised_against(record_id, advice, wanted) is None for record_id, advice in told]
+
+        return superseded.Asked(
+            self._store, self._settings, connection, wanted.check_superseded, wanted.condition(), goes,
+            ("advice", "source", *TIMES), self._replays, self._say,
+        )  # fmt: skip
+
+    def _advice(self, rows: pa.RecordBatch, owners: Owners) -> Iterator[str | None]:
         """The verdict's advice of each, as the owners of consumers leave it."""
         advice = rows["advice"].to_pylist()
         if not self._settings.consumers:
@@ -262,8 +285,8 @@ class _Planner:
         times = (rows[name].cast(pa.int64()).to_pylist() for name in TIMES)
         for advised, source, *known in zip(advice, rows["source"].to_pylist(), *times, strict=True):
             oldest = oldest_of(known)
-            self._owners.count(source, oldest)
-            yield self._owners.advise(source, advised, oldest)
+            owners.count(source, oldest)
+            yield owners.advise(source, advised, oldest)
 
     def _without_dismissed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Nothing takes these in but `dlq dismiss --undo`."""
@@ -323,6 +346,7 @@ class _Planner:
         against = _advised_against(candidate.record.record_id, candidate.advice, wanted)
         return (
             against
+            or self._replaced(candidate, wanted)
             or self._sent_elsewhere(candidate, wanted)
             or self._twin_sent(candidate, wanted)
             or self._temporary(candidate, wanted)
@@ -332,6 +356,21 @@ class _Planner:
             or self._uncovered(candidate, wanted)
             or self._no_room(candidate, wanted)
         )
+
+    def _replaced(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        """Superseded is advice to check first; where its source says never, only its id takes a letter in."""
+        record = candidate.record
+        why = self._superseded.why.get(record.record_id)
+        if why is None:
+            return None
+        if len(self._tally.superseded) < _MOST_SUPERSEDED:
+            self._tally.superseded[record.record_id] = why
+        source = self._settings.sources.get(record.source)
+        is_never = source is not None and source.superseded == "never"
+        if wanted.names(record.record_id) or (wanted.any_advice and not is_never):
+            self._tally.warn("it goes back though it is superseded: it may overwrite something newer")
+            return None
+        return "superseded"
 
     def _sent_elsewhere(self, candidate: _Candidate, wanted: Wanted) -> str | None:
         words = elsewhere.describe_sent(self._elsewhere, candidate.record.record_id, candidate.letter.key)
@@ -496,6 +535,8 @@ class _Planner:
             reason=wanted.reason,
             owners=self._owners.describe(),
             private=sorted(tally.private & tally.targets.keys()),
+            superseded=tally.superseded,
+            not_looked_at=dict(self._superseded.unlooked.most_common(_MOST_WARNINGS)),
         )
         digest = draft.digest(header)
         header = replace(header, digest=digest, plan=f"{iso(moment)[:19].translate(_COMPACT)}-{digest[:6]}")
@@ -584,11 +625,14 @@ def _advised_against(record_id: str, advice: str | None, wanted: Wanted) -> str 
 _COMPACT = str.maketrans("", "", "-:")
 
 
-def make(store: Store, settings: Settings, wanted: Wanted, brokers: Brokers) -> Header:
-    """Write a plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
+def make(
+    store: Store, settings: Settings, wanted: Wanted, brokers: Brokers, say: superseded.Say = lambda _: None
+) -> Header:
+    """Write a plan and return its header; `say` is told how much will be looked at. Raises UsageError,
+    ArchiveError, BrokerError."""
     if wanted.rate is not None and not 0 < wanted.rate < math.inf:
         raise UsageError(
             f"--rate {wanted.rate:g}: a rate is a positive number of messages a second; write one"
         )
     with ledgers.opened_if_any(settings.ledger, store) as ledger, rare_garbage_collection():
-        return _Planner(store, settings, brokers, ledger).make(wanted)
+        return _Planner(store, settings, brokers, ledger, say).make(wanted)

@@ -107,6 +107,10 @@ class Header:
     private: Sequence[str] = ()
     """Targets to which the plan has a way of its own (`SendRequest.private`); none in a plan of an older dlq,
     which sends as that said."""
+    superseded: Mapping[str, str] = field(default_factory=dict)
+    """Letter that something newer of its key has replaced -> what proves it; some of them."""
+    not_looked_at: Mapping[str, int] = field(default_factory=dict)
+    """Why nobody could look for something newer -> of how many letters."""
 
     def brokers_of(self, target: str) -> Collection[str]:
         """The brokers on which letters may go to this target."""
@@ -389,7 +393,10 @@ def _target_quoted(target: Target) -> str:
 def _digest(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
     # Those that plans of an older dlq do not have.
-    for name in ("actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped"):
+    for name in (
+        "actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped", "superseded",
+        "not_looked_at",
+    ):  # fmt: skip
         if not fields[name]:
             del fields[name]
     whole = lines.copy()

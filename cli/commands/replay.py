@@ -69,9 +69,7 @@ _Unwrap = Annotated[
 ]
 _Fixed = Annotated[
     bool,
-    typer.Option(
-        "--fixed", rich_help_panel=selecting.WHICH, help="Include fix_first: you have deployed the fix."
-    ),
+    typer.Option("--fixed", rich_help_panel=selecting.WHICH, help="Include fix_first: the fix is deployed."),
 ]
 _Again = Annotated[
     bool,
@@ -79,9 +77,18 @@ _Again = Annotated[
 ]
 _AnyAdvice = Annotated[
     bool,
+    typer.Option("--any-advice", rich_help_panel=selecting.WHICH, help="Include any advice, or no verdict."),
+]
+_CheckSuperseded = Annotated[
+    bool,
     typer.Option(
-        "--any-advice", rich_help_panel=selecting.WHICH, help="Include any advice, and missing verdicts."
+        "--check-superseded",
+        rich_help_panel=selecting.WHICH,
+        help="Leave out what a newer one replaced.",
     ),
+]
+_NoCheckSuperseded = Annotated[
+    bool, typer.Option("--no-check-superseded", rich_help_panel=selecting.WHICH, hidden=True)
 ]
 _KeepHeaders = Annotated[
     bool,
@@ -131,6 +138,8 @@ def plan(
     fixed: _Fixed = False,
     any_advice: _AnyAdvice = False,
     again: _Again = False,
+    check_superseded: _CheckSuperseded = False,
+    no_check_superseded: _NoCheckSuperseded = False,
     keep_headers: _KeepHeaders = False,
     witness: _Witness = False,
     apply_now: _ApplyNow = False,
@@ -140,8 +149,7 @@ def plan(
 ) -> int:
     """Choose letters and write a plan; nothing is sent.
 
-    IDs (8 or more digits) choose exactly these letters. Else letters are left out that the ledger knows,
-    that have no verdict, or whose advice is not replay.
+    IDs (8 or more digits) choose exactly these; else the advice decides.
 
     Example: dlq replay plan --where "cause = 'application_error'"
     """
@@ -151,18 +159,25 @@ def plan(
     from dlq.replay.plan import Wanted
 
     context: Context = ctx.obj
-    asks = apply_now and not yes
-    if asks and not context.can_ask:
-        raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
+    asks = _asks(context, apply_now, yes)
     changes = edits.read(edit) if edit is not None else edits.NO_EDITS
-    selection = Selection(where, source, since, incident, failure, text)
     how = Wanted(
-        None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, again, unwrap, reason=reason
-    )
-    made = make_plan(context.desk_of(as_), PlanWanted(ids or (), selection, how))
+        None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, again, unwrap,
+        check_superseded or (False if no_check_superseded else None), reason=reason,
+    )  # fmt: skip
+    chosen = Selection(where, source, since, incident, failure, text)
+    made = make_plan(context.desk_of(as_), PlanWanted(ids or (), chosen, how))
     if not made.header.letters:
         say_what_is_not_judged(context)
     return _carry_out(context, made, asks) if apply_now else _show(context, made)
+
+
+def _asks(context: Context, apply_now: bool, yes: bool) -> bool:
+    """Whether somebody is asked before letters are sent. Raises UsageError where nobody can be."""
+    asks = apply_now and not yes
+    if asks and not context.can_ask:
+        raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
+    return asks
 
 
 def _show(context: Context, made: "Made") -> int:

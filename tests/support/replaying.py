@@ -38,6 +38,7 @@ from dlq.connectors.base import (
     Writing,
     keep_no_mark,
 )
+from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
 from dlq.core.provenance import REPLAY_ID
@@ -99,6 +100,7 @@ class QueueFile:
         self.not_there: set[str] = set()
         self.known_limits: dict[Target, Limits] = {}
         self.known_fates: list[Any] = []
+        self.log: Callable[[NewerSearch], NewerProof | None] = lambda _search: None
 
     def arrived(self) -> list[str]:
         """Replay ids in the order of arrival."""
@@ -131,6 +133,9 @@ class QueueFile:
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         return self.known_limits
+
+    def newer(self, search: NewerSearch) -> NewerProof | None:
+        return self.log(search)
 
     def coverage(self) -> Sequence[Any]:
         return self.known_fates

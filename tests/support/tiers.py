@@ -59,6 +59,7 @@ QUICK = (
     "tests/services/kafka/test_reading.py",
     "tests/services/kafka/test_replay.py",
     "tests/services/kafka/test_sending_contract.py",
+    "tests/services/kafka/test_superseded.py",
     "tests/services/coverage/test_artemis.py::test_a_handful",
     "tests/services/coverage/test_kafka.py::test_a_handful",
     "tests/services/coverage/test_rabbitmq.py::test_a_handful",

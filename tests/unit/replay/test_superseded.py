@@ -1,0 +1,207 @@
+"""A plan leaves out what something newer of its key has replaced, and says where nobody could look."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.archives import letter
+from support.planning import Planning, ids
+from support.replaying import Replaying, brokers, judge, settings
+from support.rows import each_row
+
+from dlq.archive import segments
+from dlq.connectors.newer import Newer, NewerProof, NewerSearch
+from dlq.core.clock import now
+from dlq.core.errors import ConfigError, Unreachable
+from dlq.core.provenance import REPLAY_ID
+from dlq.core.settings import Settings
+from dlq.replay import planfile, superseded
+from dlq.replay.plan import Wanted, make
+
+OLD, NEW = letter(0).record_id, letter(1).record_id
+LIVES = Newer("orders-0", 18, 1_000_000, "billing", True)
+WHY = "orders-0 holds a newer one of its key at offset 18, sent 1970-01-01T00:00:01Z; billing has consumed it"
+CHECKED = Wanted(check_superseded=True)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Settings:
+    """A source whose letters have a business key."""
+    return settings(tmp_path / "archive", source={"key": "header:entity"})
+
+
+class Log:
+    """Of a broker: the answer that it gives, and what it was asked."""
+
+    def __init__(self, newer: dict[int, Newer] | None = None, unlooked: dict[int, str] | None = None) -> None:
+        self.proof = NewerProof(newer or {}, unlooked or {})
+        self.asked: list[tuple[str, bool]] | None = None
+        self.died: set[tuple[str | None, str]] = set()
+
+    def __call__(self, search: NewerSearch) -> NewerProof:
+        self.asked = [(one.record.record_id, one.is_asked) for one in search.letters]
+        self.died = {*search.died}
+        search.begin(700)
+        return self.proof
+
+
+def given(plan: Planning | Replaying, *rows: dict[str, Any]) -> None:
+    """Letters, each with its fields and the advice of its verdict, which is to replay it."""
+    letters = [letter(n, origin_kind="queue", **{"key": "a", **row}) for n, row in enumerate(rows)]
+    advice = {one.record_id: "replay" for one in letters}
+    segments.commit(plan.store, "orders", "pull", 0, "drain", letters, {}, settled=True)
+    judge(plan.store, advice)
+
+
+def test_what_the_log_shows_to_be_replaced_is_left_out_with_its_proof(plan: Planning) -> None:
+    given(plan, {"message_id": "m0", "origin_group": "billing"}, {"message_id": "m1"}, {"key": None})
+    plan.queue.log = log = Log({0: LIVES})
+    header = plan(CHECKED)
+    assert (header.letters, header.left_out) == (2, {"superseded": 1})
+    assert header.superseded == {OLD: WHY}
+    assert log.asked == [(OLD, True), (NEW, True)]
+    assert log.died == {("billing", "m0"), (None, "m1")}
+    assert header.not_looked_at == {"it has no business key": 1}
+
+
+def test_what_its_advice_leaves_out_is_not_looked_for(plan: Planning) -> None:
+    given(plan, {}, {"key": "b"})
+    judge(plan.store, {OLD: "never", NEW: "fix_first"})
+    plan.queue.log = log = Log({0: LIVES})
+    assert plan(CHECKED).left_out == {"never": 1, "fix_first": 1}
+    assert plan(replace(CHECKED, fixed=True)).left_out == {"never": 1, "superseded": 1}
+    assert log.asked == [(NEW, True)]
+
+
+def test_how_much_is_looked_at_is_said_before(plan: Planning) -> None:
+    given(plan, {})
+    plan.queue.log = Log()
+    said: list[str] = []
+    with brokers(plan.config, plan.queue) as opened:
+        make(plan.store, plan.config, CHECKED, opened, said.append)
+    assert said == ["looks for newer messages: at up to 700 of shop, for at most 2m"]
+
+
+@each_row("word, wanted, goes, count", [
+    ("check_first", {}, [], 1),
+    ("check_first", {"any_advice": True}, [OLD], 0),
+    ("never", {"any_advice": True}, [], 1),
+    ("never", {"where": f"record_id = '{OLD}'"}, [OLD], 0),
+])  # fmt: skip
+def test_its_id_takes_it_in_and_any_advice_unless_its_source_says_never(
+    plan: Planning, word: str, wanted: dict[str, Any], goes: list[str], count: int
+) -> None:
+    source = replace(plan.config.sources["orders"], superseded=word)
+    plan.config = replace(plan.config, sources={"orders": source})
+    if not list(plan.store.list("segments/")):
+        given(plan, {})
+    plan.queue.log = Log({0: LIVES})
+    header = plan(replace(CHECKED, **wanted))
+    assert (ids(plan, header), header.left_out.get("superseded", 0)) == (goes, count)
+    assert any("it may overwrite something newer" in warning for warning in header.warnings) == bool(goes)
+
+
+def test_where_nobody_could_look_the_letter_goes_and_that_is_said(plan: Planning) -> None:
+    given(plan, {}, {"key": "b"}, {"key": "c"})
+    plan.queue.log = Log({2: LIVES}, {1: "retention took it"})
+    header = plan(CHECKED)
+    assert (header.letters, header.not_looked_at) == (2, {"retention took it": 1})
+
+
+def test_a_broker_that_cannot_be_asked_stops_no_plan(plan: Planning) -> None:
+    given(plan, {})
+
+    def fail(_search: NewerSearch) -> NewerProof:
+        raise Unreachable("shop does not answer")
+
+    plan.queue.log = fail
+    assert plan(CHECKED).not_looked_at == {"shop does not answer": 1}
+    plan.queue.log = lambda _search: None
+    header = plan(CHECKED)
+    assert (header.letters, header.not_looked_at) == (1, {"shop keeps no log": 1})
+
+
+def test_no_broker_is_asked_without_letters(plan: Planning) -> None:
+    plan.queue.log = log = Log()
+    assert plan(CHECKED).letters == 0
+    assert log.asked is None
+
+
+def test_it_looks_by_itself_only_where_a_source_names_a_key_and_its_broker_has_a_log(
+    plan: Planning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(plan, {})
+    plan.queue.log = Log({0: LIVES})
+    assert plan().letters == 1, "it has no log"
+    monkeypatch.setattr(superseded, "kind_of", lambda _kind: type("Kind", (), {"keeps_letters": True}))
+    assert plan().letters == 0
+    assert plan(Wanted(check_superseded=False)).letters == 1
+    source = replace(plan.config.sources["orders"], key="message_id")
+    plan.config = replace(plan.config, sources={"orders": source})
+    assert plan().letters == 1, "it names no key"
+
+
+HOUR = 3_600_000_000
+
+
+PAIRS: list[tuple[dict[str, Any], bool]] = [
+    ({"published_at": 2 * HOUR}, True),
+    ({"published_at": HOUR}, False),
+    ({"published_at": None}, False),
+    ({"published_at": 2 * HOUR, "origin": "bills"}, False),
+    ({"published_at": 2 * HOUR, "origin_group": "audit"}, False),
+]
+"""A letter of the same key as one that was published after an hour -> whether it replaces that one."""
+
+
+def test_a_newer_letter_of_the_key_that_goes_along_replaces_an_older_one(plan: Planning) -> None:
+    rows = [{"key": f"{n}", **other} for n, (other, _) in enumerate(PAIRS)]
+    given(plan, *({"key": f"{n}", "published_at": HOUR} for n in range(len(PAIRS))), *rows)
+    plan.queue.log = Log()
+    replaced = {letter(n).record_id for n, (_, replaces) in enumerate(PAIRS) if replaces}
+    header = plan(CHECKED)
+    assert header.superseded.keys() == replaced
+    assert (
+        header.superseded[OLD]
+        == f"letter {letter(5).record_id[:12]} of its key is newer, and is chosen for this plan, too"
+    )
+
+
+def test_in_one_log_its_order_tells_what_is_newer_whatever_the_clocks(plan: Planning) -> None:
+    given(plan, {"published_at": HOUR}, {"published_at": 2 * HOUR})
+    plan.queue.log = log = Log()
+    log.proof.places |= {0: ("orders-0", 9), 1: ("orders-0", 8)}
+    assert ids(plan, plan(CHECKED)) == [OLD]
+
+
+def test_a_newer_letter_that_was_replayed_replaces_an_older_one_unless_it_came_back(
+    replay: Replaying,
+) -> None:
+    """At another target: at the same one the ledger keeps the older one back by itself."""
+    given(replay, {"published_at": HOUR}, {"published_at": 2 * HOUR})
+    replay.queue.log = log = Log()
+    replay.apply(replay.plan(where=f"record_id = '{NEW}'", check_superseded=False))
+    wanted = {"to": "queue:bills", "check_superseded": True}
+    header = planfile.load(replay.store, replay.plan(**wanted))
+    assert log.asked == [(OLD, True), (NEW, False)]
+    assert header.superseded == {
+        OLD: f"letter {NEW[:12]} of its key is newer, and was replayed and did not come back"
+    }
+    [replay_id] = replay.queue.arrived()
+    back = letter(7, headers={REPLAY_ID: replay_id}, captured_at=now())
+    segments.commit(replay.store, "orders", "again", 0, "drain", [back], {}, settled=True)
+    assert planfile.load(replay.store, replay.plan(**wanted)).superseded == {}
+
+
+def test_too_many_letters_are_not_looked_for(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(superseded, "_MOST", 1)
+    given(plan, {}, {"key": "b"}, {"key": "c"})
+    plan.queue.log = Log({0: LIVES})
+    header = plan(CHECKED)
+    assert (header.letters, header.not_looked_at) == (2, {"it is one of more than 1: choose fewer": 2})
+
+
+def test_a_word_that_means_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sources\.orders\.superseded = 'maybe' is unknown"):
+        settings(tmp_path, source={"superseded": "maybe"})
