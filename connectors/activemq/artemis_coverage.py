@@ -116,13 +116,15 @@ class _Broker:
             return Fate(
                 "address", address, "unroutable", "unknown", (), f"the settings of {address} are not shown"
             )
-        return Fate("address", address, "unroutable", *self._unrouted(address, ()))
+        return Fate("address", address, "unroutable", *self._unrouted(address, (PRODUCER,)))
 
     def _unrouted(self, address: str, before: tuple[str, ...]) -> _End:
-        """A message that no queue of an address takes, be it the address of its dead letters."""
+        """A message that no queue of an address takes, be it the address of its dead letters. Its producer is
+        the first of those before where it was not in a queue yet."""
         settings = self._settings(address)
         if address in before:
-            return _End("kept", (PRODUCER,), "the broker fails over it, as it goes in a circle, and says so")
+            why = "the broker fails over it, as it goes in a circle"
+            return _End("kept", (PRODUCER,), why) if before[0] == PRODUCER else _End("lost", (), why)
         if not settings.get("sendToDLAOnNoRoute"):
             fix = _SETTING.format(address, "send-to-dla-on-no-route", "true", "send-to-dla-on-no-route")
             return _End("lost", (), _NO_ROUTE.format(address), fix)

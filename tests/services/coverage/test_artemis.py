@@ -191,8 +191,13 @@ def deaths(topology: Topology) -> Iterator[Death]:
                 settings["maxDeliveryAttempts"],
                 ring,
             )
-    used = {queue["address"] for queue in topology.queues}
-    for address in topology.settings.keys() - used - {one["address"] for one in topology.diverts}:
+    used = {queue["address"] for queue in topology.queues} | {one["address"] for one in topology.diverts}
+    made = {  # a death gives them a queue
+        own.get("deadLetterAddress")
+        for own in topology.settings.values()
+        if "autoCreateDeadLetterResources" in own
+    }
+    for address in sorted(topology.settings.keys() - used - made):
         yield Death("address", address, "unroutable", "", True, "", address)
 
 
