@@ -25,23 +25,28 @@ _OF_FILES = (
 COLUMNS = (*_OF_FILES, "replay_state", "analysis", "still_queued")
 """Columns of the view `_brief`, which has `segment_file` besides. A row of it is that of `letters`."""
 _LIES = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
-_SUMS = """
+DIED = """
+    CASE WHEN dead_at IS NULL THEN epoch_us(coalesce(published_at, captured_at))
+         WHEN epoch_us(dead_at) % 1000000 = 0
+         THEN greatest(epoch_us(dead_at), least(epoch_us(dead_at) + 999999, epoch_us(captured_at)))
+         ELSE epoch_us(dead_at) END"""
+"""When a letter of `_brief` died, in microseconds. A broker that counts seconds says when the second began:
+the letter died at its end, or before it was captured."""
+IS_LETTER = "NOT (cause IS NULL AND rule IS NOT NULL)"
+"""A judged record without a cause is evidence beside a letter, such as a copy of a half message."""
+_SUMS = f"""
     CREATE TEMP TABLE IF NOT EXISTS _sums AS
     SELECT source, broker_kind, dead_letter_queue, origin, cause, advice, fingerprint, incident_id,
            replay_state, coalesce(proof = 'likely', false) AS likely,
-           NOT (cause IS NULL AND rule IS NOT NULL) AS is_letter, count(*) AS letters,
+           {IS_LETTER} AS is_letter, count(*) AS letters,
            min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
-           max(CASE WHEN dead_at IS NULL THEN epoch_us(coalesce(published_at, captured_at))
-               WHEN epoch_us(dead_at) % 1000000 = 0
-               THEN greatest(epoch_us(dead_at), least(epoch_us(dead_at) + 999999, epoch_us(captured_at)))
-               ELSE epoch_us(dead_at) END) AS died,
-           sum(body_size) AS body_bytes, min(record_id) AS example,
+           max({DIED}) AS died, sum(body_size) AS body_bytes, min(record_id) AS example,
            count(*) FILTER (still_queued) AS still_queued
     FROM _brief GROUP BY ALL"""
-_MINUTES = """
+_MINUTES = f"""
     CREATE TEMP TABLE IF NOT EXISTS _minutes AS
     SELECT cause, floor(epoch(dead_at) / 60)::BIGINT AS minute, count(*) AS letters FROM _brief
-    WHERE dead_at IS NOT NULL AND NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY ALL"""
+    WHERE dead_at IS NOT NULL AND {IS_LETTER} GROUP BY ALL"""
 _TOLD = """
     CREATE TEMP TABLE IF NOT EXISTS _told AS
     SELECT source, record_id, cause, proof, also_possible, advice, exception_class, exception_message,
@@ -106,11 +111,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
     """Make these tables, unless they are there: `_sums`, letters that are alike in all that is counted, a row
-    each; `_minutes`, how many died in each; `_told`, the verdicts of examples.
-
-    A judged record without a cause is evidence beside a letter, such as a copy of a half message: no letter.
-    `died`: a broker that counts seconds says when the second began: the letter died at its end, or before it
-    was captured."""
+    each; `_minutes`, how many died in each; `_told`, the verdicts of examples."""
     with guarded(connection):
         for sql in _MADE.values():
             connection.execute(sql)

@@ -157,7 +157,8 @@ def _check_source(place: str, source: Source, settings: Settings) -> None:
     _one_of(f"{place}.mode", source.mode, _MODES)
     _one_of(f"{place}.coverage", source.coverage or "required", ("required",))
     _one_of(f"{place}.superseded", source.superseded, ("check_first", "never"))
-    _sound(place, keys.key_reader, source.key)
+    _sound(f"{place}.key", keys.key_reader, source.key)
+    _sound(f"{place}.version", keys.key_reader, source.version)
     broker = settings.brokers[source.broker]
     kind = kind_of(broker.kind)
     named = [name for name in dict.fromkeys((*kind.named_by, *_NAMED_BY)) if getattr(source, name)]

@@ -1,7 +1,7 @@
 """The life of a failure (all letters of one fingerprint): from what people said, and how its letters die.
 
     new -> open -> snoozed -> open          snooze ends at a time, or at a number of letters
-           open -> resolved -> regressed    a letter of it died after it was resolved
+           open -> resolved -> regressed    a letter died after it was resolved, of that version or newer
 
 What was said is a list of events, which only grows; the state follows from them each time it is asked for.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from dlq.core.clock import from_iso, iso
+from dlq.core.versions import is_older
 
 State = Literal["new", "open", "snoozed", "resolved", "regressed"]
 ORDER: tuple[State, ...] = ("regressed", "new", "open", "resolved", "snoozed")
@@ -35,8 +36,9 @@ class Event(NamedTuple):
     """The fingerprint; of plan, approve and apply the plan."""
     action: Action
     value: str
-    """Of assign the owner (`""`: nobody), of snooze its end (a time in ISO 8601, or `letters:N`), of plan,
-    approve and apply the plan's digest, of propose the command that a person may run."""
+    """Of assign the owner (`""`: nobody), of snooze its end (a time in ISO 8601, or `letters:N`), of resolve
+    the version with the fix (`""`: none is said), of plan, approve and apply the plan's digest, of propose
+    the command that a person may run."""
     reason: str
 
 
@@ -46,6 +48,9 @@ class Deaths(NamedTuple):
     letters: int = 0
     last: int | None = None
     """When the last one died."""
+    by_version: Mapping[str | None, int] | None = None
+    """Version of the application (None: nothing says it) -> when the last one of it died that died after the
+    resolution; None: not asked."""
 
 
 class Life(NamedTuple):
@@ -59,6 +64,8 @@ class Life(NamedTuple):
     """What somebody noted last; where nobody has, the last reason that was given."""
     actor: str | None = None
     changed_at: int | None = None
+    resolved_in: str | None = None
+    """While it is resolved, or regressed since: the version that was said to have the fix."""
 
 
 def make_event(at: int, actor: str, subject: str, action: Action, value: str = "", reason: str = "") -> Event:
@@ -81,18 +88,25 @@ def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
     if not events:
         return Life("new")
     assigned = [event for event in events if event.action == "assign"]
-    moved = [event for event in events if event.action in _MOVES]
+    moved, fix = _last_move(events), find_fix(events)
     reasons = [event.reason for event in events if event.reason]
     notes = [event.reason for event in events if event.action == "note"] or reasons
-    state = _state(moved[-1], deaths, now) if moved else "open"
+    state = _state(moved, deaths, now) if moved else "open"
     return Life(
         state,
         (assigned[-1].value or None) if assigned else None,
-        moved[-1].value if state == "snoozed" else None,
+        moved.value if moved and state == "snoozed" else None,
         notes[-1] if notes else None,
         events[-1].actor,
         events[-1].at,
+        fix.value if fix else None,
     )
+
+
+def find_fix(events: Sequence[Event]) -> Event | None:
+    """The resolution of a failure that stands and says in which version, of the events about it."""
+    last = _last_move(events)
+    return last if last and last.action == "resolve" and last.value else None
 
 
 OF_PLANS: tuple[Action, ...] = ("plan", "approve", "apply")
@@ -112,12 +126,26 @@ def until_time(moment: int) -> str:
     return iso(moment)
 
 
+def _last_move(events: Sequence[Event]) -> Event | None:
+    return next((event for event in reversed(events) if event.action in _MOVES), None)
+
+
 def _state(last: Event, deaths: Deaths, now: int) -> State:
     if last.action == "snooze":
         return "snoozed" if _lasts(last.value, deaths.letters, now) else "open"
     if last.action == "resolve":
-        return "regressed" if deaths.last is not None and deaths.last > last.at else "resolved"
+        return "regressed" if _came_back(last, deaths) else "resolved"
     return "open"
+
+
+def _came_back(fix: Event, deaths: Deaths) -> bool:
+    """While a fix is rolled out, letters of older versions die still. One of which nothing says the version
+    may be of the new one."""
+    last = {None: deaths.last} if deaths.by_version is None else deaths.by_version
+    return any(
+        died is not None and died > fix.at and not is_older(version, fix.value)
+        for version, died in last.items()
+    )
 
 
 def _lasts(end: str, letters: int, now: int) -> bool:

@@ -34,8 +34,7 @@ def _json(path: str) -> KeyReader:
     steps = parse_path(path)
     if not steps or EVERY in steps:
         raise ConfigError(
-            f"key = {quote_value(f'json:{path}')} is no path; "
-            "write it like json:$.order.id or json:$.items[0].sku"
+            f"{quote_value(f'json:{path}')} is no path; write it like json:$.order.id or json:$.items[0].sku"
         )
 
     def read(
@@ -76,6 +75,6 @@ def key_reader(spec: str | None) -> KeyReader:
     kind, _, argument = (spec or "message_id").partition(":")
     if kind not in _READERS or (kind != "message_id") != bool(argument):
         raise ConfigError(
-            f"key = {quote_value(spec)} is unknown; use message_id, header:NAME, property:NAME or json:$.path"
+            f"{quote_value(spec)} is unknown; use message_id, header:NAME, property:NAME or json:$.path"
         )
     return _READERS[kind](argument)

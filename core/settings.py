@@ -46,6 +46,8 @@ class Source:
     transactions: bool = False
     key: str = "message_id"
     mode: str = "copy"
+    version: str | None = None
+    """Where a letter says the version of the application that failed, in the forms of `key`."""
     coverage: str = ""
     """`required`: a plan leaves its letters out as risky where what dies again at their target is lost."""
     superseded: str = "check_first"

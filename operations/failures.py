@@ -11,6 +11,7 @@ from dlq.core.failures import ORDER, Action, Event, make_event, until_letters, u
 from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
 from dlq.core.units import seconds
+from dlq.core.versions import is_version
 from dlq.operations.connecting import warn_of_ledger
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
@@ -38,7 +39,8 @@ def find_failures(desk: Desk) -> list[Row]:
 
 def tell_failures(desk: Desk, found: Sequence[Row]) -> list[Row]:
     """All failures as `list_failures` has them; of those that nobody spoke of nothing is worked out anew."""
-    return tell(found, _read_events(desk), now())
+    with closing(open_views(desk)) as connection:
+        return tell(connection, found, _read_events(desk), now(), desk.settings)
 
 
 def check_states(states: Collection[str]) -> None:
@@ -85,10 +87,23 @@ def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | No
     return _add(desk, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
 
 
-def resolve_failure(desk: Desk, prefix: str, reason: str) -> Document:
-    """Mark a failure as fixed: a letter of it that dies from now on makes it regressed. Raises
-    UsageError."""
-    return _add(desk, prefix, "resolve", "", _needed(reason, 'say how it was fixed: --reason "…"'))
+def resolve_failure(desk: Desk, prefix: str, reason: str, version: str = "") -> Document:
+    """Mark a failure as fixed: a letter of it that dies from now on makes it regressed, with the `version` of
+    the fix unless it is of an older one. Raises UsageError."""
+    version = version.strip()
+    if version and not is_version(version):
+        raise UsageError(f"--in {version}: no version; write it like 2.4.1, v2.4.1 or 2.4.1-rc1")
+    if not version:
+        _needed(reason, 'say how it was fixed: --reason "…", or in which version: --in 2.4.1')
+    told = _add(desk, prefix, "resolve", version, reason)
+    known = {one.name for one in desk.settings.sources.values() if one.version}
+    for source in told["sources"] if version else ():
+        if source not in known:
+            desk.listener.complain(
+                f"sources.{source} has no version setting: any letter of it that dies later makes the "
+                'failure regressed; write there where letters have it, like version = "header:app-version"'
+            )
+    return told
 
 
 def reopen_failure(desk: Desk, prefix: str, reason: str) -> Document:
@@ -124,7 +139,7 @@ def _read_events(desk: Desk) -> list[Event]:
 def _gather(desk: Desk) -> list[Row]:
     events = _read_events(desk)
     with closing(open_views(desk)) as connection:
-        return gather(connection, events, now())
+        return gather(connection, events, now(), desk.settings)
 
 
 def _add(
@@ -138,14 +153,14 @@ def _add(
     value, reason, who = given
     events = _read_events(desk)
     with closing(open_views(desk)) as connection:
-        before = find(gather(connection, events, now()), prefix)
+        before = find(gather(connection, events, now(), desk.settings), prefix)
         if action == "assign" and before["owner"] not in (None, value):
             desk.listener.complain(f"until now it was assigned to {before['owner']}")
         with ledger.opened(desk.settings.ledger, desk.store) as book:
             event = make_event(now(), who, before["fingerprint"], action, value, reason)
             book.append([event if proposal is None else event._replace(id=_id_of_deed(proposal))])
             events = book.events()
-        return tell_failure(gather(connection, events, now()), before["fingerprint"])
+        return tell_failure(gather(connection, events, now(), desk.settings), before["fingerprint"])
 
 
 def _id_of_deed(proposal: str) -> str:

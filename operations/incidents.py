@@ -29,7 +29,7 @@ def list_incidents(desk: Desk) -> list[Document]:
     if analyses.latest(desk.store) is None:
         raise UsageError("no analysis yet: run dlq analyze")
     with closing(open_views(desk)) as connection:
-        return gather(connection, states=states(connection, read_events(desk), now()))
+        return gather(connection, states=states(connection, read_events(desk), now(), desk.settings))
 
 
 def show_incident(desk: Desk, prefix: str) -> Document:
@@ -37,7 +37,7 @@ def show_incident(desk: Desk, prefix: str) -> Document:
     (`by_failure`), and the command that looks into it (`next`). Raises UsageError for none or several."""
     with closing(open_views(desk)) as connection:
         name = short_ids.incident(connection, prefix)
-        every = gather(connection, states=states(connection, read_events(desk), now()))
+        every = gather(connection, states=states(connection, read_events(desk), now(), desk.settings))
         failures = list_objects(connection, _FAILURES, [name])
     row = next((one for one in every if one["incident_id"] == name), None)
     if row is None:

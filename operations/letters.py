@@ -152,7 +152,7 @@ def add_states(desk: Desk, letters: Letters, found: Sequence[Document]) -> Seque
     ever spoke of a failure. `found` needs the column fingerprint."""
     if not (said := read_events(desk)):
         return found
-    known = states(letters.connection, said, now())
+    known = states(letters.connection, said, now(), desk.settings)
     told = [{**one, "state": known.get(one["fingerprint"], "new")} for one in found]
     return sorted(told, key=lambda one: ORDER.index(one["state"]))
 

@@ -9,8 +9,10 @@ from dlq.archive.user_sql import run
 from dlq.core.causes import cause_in_words
 from dlq.core.clock import iso
 from dlq.core.failures import ORDER, Deaths, Event, Life, State, by_fingerprint, life
+from dlq.core.settings import Settings
 from dlq.core.suggestions import find_by_prefix
 from dlq.core.text import list_names
+from dlq.reports.versions import add_versions
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,11 +22,11 @@ Row = dict[str, Any]
 COLUMNS = (
     "fingerprint", "state", "owner", "letters", "waiting", "first", "last", "oldest", "sources", "origin",
     "origins", "cause", "proof", "exception_class", "exception_message", "outer_exception", "advice",
-    "until", "note", "changed_by", "changed_at", "example",
+    "until", "resolved_in", "note", "changed_by", "changed_at", "example",
 )  # fmt: skip
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
-the first of them died; `origins` all queues in which they did; `until`, `note`, `changed_by` and `changed_at`
-as `core.failures.Life` has them."""
+the first of them died; `origins` all queues in which they did; `until`, `resolved_in`, `note`, `changed_by`
+and `changed_at` as `core.failures.Life` has them."""
 _COUNTS = "replay_state IS DISTINCT FROM 'dismissed' AND is_letter"
 _WAITS = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"
 _SQL = f"""
@@ -43,20 +45,26 @@ _SQL = f"""
     FROM found JOIN _told v ON v.record_id = found.example AND v.source = found.lies_in"""
 
 
-def states(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> Mapping[str, State]:
+def states(
+    connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int, settings: Settings
+) -> Mapping[str, State]:
     """Fingerprint -> how that failure stands, of those that somebody spoke of; all others are new."""
-    return {one: stands.state for one, stands in lives(connection, events, now).items()}
+    return {one: stands.state for one, stands in lives(connection, events, now, settings).items()}
 
 
-def lives(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> Mapping[str, Life]:
-    """Fingerprint -> the life of that failure, of those that somebody spoke of."""
+def lives(
+    connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int, settings: Settings
+) -> Mapping[str, Life]:
+    """Fingerprint -> the life of that failure, of those that somebody spoke of; `settings` say where letters
+    have the version of their application."""
     said_of = by_fingerprint(events)
     sql = f"""
         SELECT fingerprint, sum(letters)::BIGINT, max(died) FROM _sums
         WHERE fingerprint IN (SELECT unnest(?)) AND {_COUNTS} GROUP BY 1"""
     brief.sum_up(connection)
     found = run(connection, sql, [list(said_of)]).rows if said_of else ()
-    deaths = {fingerprint: Deaths(letters, died) for fingerprint, letters, died in found}
+    seen = {fingerprint: Deaths(letters, died) for fingerprint, letters, died in found}
+    deaths = add_versions(connection, settings, said_of, seen)
     return {one: life(said, deaths.get(one, Deaths()), now) for one, said in said_of.items()}
 
 
@@ -69,36 +77,47 @@ def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]
     return {source: died for source, died in run(connection, sql).rows if died is not None}
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> list[Row]:
+def gather(
+    connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int, settings: Settings
+) -> list[Row]:
     """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
     one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says
     when it died was alive when it was published; of one that says neither, the capture is what is known."""
-    return tell(find_all(connection), events, now)
+    return tell(connection, find_all(connection), events, now, settings)
 
 
 def find_all(connection: "duckdb.DuckDBPyConnection") -> list[Row]:
     """Every failure that has letters, as if nobody had spoken of any."""
     brief.sum_up(connection)
-    return [_row(row["fingerprint"], row, (), 0) for row in run(connection, _SQL).objects()]
+    return [_row(row["fingerprint"], row, (), Life("new")) for row in run(connection, _SQL).objects()]
 
 
-def tell(found: Sequence[Row], events: Sequence[Event], now: int) -> list[Row]:
+def tell(
+    connection: "duckdb.DuckDBPyConnection",
+    found: Sequence[Row],
+    events: Sequence[Event],
+    now: int,
+    settings: Settings,
+) -> list[Row]:
     """`gather` of what `find_all` found: those that somebody spoke of are told anew."""
     known = {row["fingerprint"]: row for row in found}
     said_of = by_fingerprint(events)
-    told = {one: _row(one, known.get(one, {}), said, now) for one, said in said_of.items()}
+    seen = {one: Deaths(row["letters"], row["died"]) for one, row in known.items() if one in said_of}
+    deaths = add_versions(connection, settings, said_of, seen)
+    told = {
+        one: _row(one, known.get(one, {}), said, life(said, deaths.get(one, Deaths()), now))
+        for one, said in said_of.items()
+    }
     rows = {**known, **told}.values()
     return sorted(rows, key=lambda row: (ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]))
 
 
-def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now: int) -> Row:
-    letters = seen.get("letters", 0)
-    stands = life(events, Deaths(letters, seen.get("died")), now)
+def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], stands: Life) -> Row:
     told = {
         **seen,
         **stands._asdict(),
         "fingerprint": fingerprint,
-        "letters": letters,
+        "letters": seen.get("letters", 0),
         "waiting": seen.get("waiting", 0),
         "sources": seen.get("sources", []),
         "origins": seen.get("origins") or [],

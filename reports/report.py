@@ -69,7 +69,7 @@ def make(
         before = _found(store, before)
     masker = None if mask is None else Masker(mask)
     with opened or views.connect(store, replays, before=before, queued=queued) as connection:
-        said = failures.lives(connection, events, now())
+        said = failures.lives(connection, events, now(), settings or Settings())
         lives = [{"fingerprint": one, **stands._asdict()} for one, stands in said.items()]
         if part is not None:
             views.narrow(connection, user_sql.condition(part.condition(connection)))

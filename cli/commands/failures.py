@@ -138,15 +138,26 @@ def snooze(
     _show(context, snooze_failure(context.desk_of(as_), fingerprint, until, letters, reason))
 
 
-def resolve(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_: _As = None) -> None:
+def resolve(
+    ctx: typer.Context,
+    fingerprint: _Failure,
+    version: Annotated[
+        str, typer.Option("--in", metavar="VERSION", help="The version of the application with the fix.")
+    ] = "",
+    reason: _Reason = "",
+    as_: _As = None,
+) -> None:
     """Resolve a failure. A letter of it that dies later makes it regressed.
 
-    Example: dlq failures resolve 1f0c2d3e --reason "fixed in 2.4.1, letters are replayed"
+    With --in, letters of older versions do not: they die while the fix is rolled out. The version setting of
+    a source says where its letters have theirs.
+
+    Example: dlq failures resolve 1f0c2d3e --in 2.4.1
     """
     from dlq.operations.failures import resolve_failure
 
     context: Context = ctx.obj
-    _show(context, resolve_failure(context.desk_of(as_), fingerprint, reason))
+    _show(context, resolve_failure(context.desk_of(as_), fingerprint, reason, version))
 
 
 def reopen(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_: _As = None) -> None:

@@ -159,7 +159,7 @@ def _snooze(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
 
 
 def _resolve(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
-    return operations.resolve_failure(desk, one, form.text("reason"))
+    return operations.resolve_failure(desk, one, form.text("reason"), form.text("version"))
 
 
 def _reopen(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ def sources(**changes: object) -> dict[str, Any]:
         ({"retain": {"max_size": "big"}}, "retain.max_size: 'big' is no size"),
         ({"profiles": {"nightly": {"max_time": "long"}}}, "profiles.nightly.max_time: 'long' is no duration"),
         ({"brokers": {"shop": {"kind": "memory", "timeout": "x"}}}, "brokers.shop.timeout: 'x' is no"),
-        (sources(key="body:x"), "sources.orders: key = 'body:x' is unknown"),
+        (sources(key="body:x"), "sources.orders.key: 'body:x' is unknown"),
         (sources(mode="move"), "sources.orders.mode = 'move' is unknown"),
     ],
 )

@@ -13,7 +13,7 @@ def event(at: int, action: Action, value: str = "", reason: str = "", actor: str
 
 
 ASSIGN, NOTE, REOPEN = event(1, "assign", "ann"), event(1, "note", "", "seen"), event(20, "reopen")
-RESOLVE = event(10, "resolve")
+RESOLVE, FIXED = event(10, "resolve"), event(10, "resolve", "2.4.1")
 FOR_A_WHILE = event(10, "snooze", until(50 * SECOND))
 TO_FIVE = event(10, "snooze", until_letters(5))
 
@@ -47,6 +47,36 @@ def test_a_state_follows_from_events_and_letters(
 ) -> None:
     died = None if last is None else last * SECOND
     assert life(events, Deaths(letters, died), now * SECOND).state == state
+
+
+BY_VERSION: list[tuple[list[Event], dict[str | None, int] | None, State]] = [
+    # events, when the last one of each version died (None: not asked) -> state, where the last died at 11
+    ([FIXED], {"2.4.0": 11}, "resolved"),
+    ([FIXED], {"2.4.0": 11, "2.4.1": 10}, "resolved"),
+    ([FIXED], {"2.4.0": 10, "2.4.1": 11}, "regressed"),
+    ([FIXED], {"2.10.0": 11}, "regressed"),
+    ([FIXED], {"2.4.1-rc1": 11}, "resolved"),
+    ([FIXED], {"2.4.0": 11, None: 11}, "regressed"),
+    ([FIXED], {"latest": 11}, "regressed"),
+    ([FIXED], None, "regressed"),
+    ([RESOLVE], {"2.4.0": 11}, "regressed"),
+    ([FIXED, RESOLVE], {"2.4.0": 11}, "regressed"),
+    ([FIXED, REOPEN], {"2.4.1": 11}, "open"),
+    ([event(10, "resolve", "soon")], {"2.4.0": 11}, "regressed"),
+]
+
+
+@each_row(("events", "by_version", "state"), BY_VERSION)
+def test_only_letters_of_the_version_with_the_fix_or_newer_bring_a_failure_back(
+    events: list[Event], by_version: dict[str | None, int] | None, state: State
+) -> None:
+    died = by_version and {version: at * SECOND for version, at in by_version.items()}
+    assert life(events, Deaths(3, 11 * SECOND, died), 99 * SECOND).state == state
+
+
+def test_a_failure_says_in_which_version_it_was_resolved_while_that_stands() -> None:
+    for events, version in (([FIXED, NOTE], "2.4.1"), ([RESOLVE], None), ([FIXED, REOPEN], None)):
+        assert life(events, Deaths(), 0).resolved_in == version
 
 
 def test_the_last_owner_and_the_last_reason_stand() -> None:

@@ -82,6 +82,29 @@ def test_a_letter_that_dies_afterwards_regresses(dlq: Dlq, store: LocalStore, de
     assert failures(dlq)[-1] == (TIMEOUT, "open", None)
 
 
+def test_a_letter_of_an_older_version_than_the_fix_does_not_regress(
+    dlq: Dlq, store: LocalStore, tmp_path: Path
+) -> None:
+    _code, _out, err = dlq("failures", "resolve", TIMEOUT, "--in", "v2.4.1")
+    assert "sources.orders has no version setting: any letter of it" in err
+    source = '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\nversion = "header:app-version"'
+    (tmp_path / "dlq.toml").write_text(f'[brokers.shop]\nkind = "memory"\n{source}')
+    code, out, err = dlq("failures", "resolve", TIMEOUT, "--in", "2.4.1")
+    shown = json.loads(out)
+    assert (code, err, shown["state"], shown["resolved_in"]) == (0, "", "resolved", "2.4.1")
+    died = {"dead_at": now() + 1, "captured_at": now() + 1}
+    ids = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
+    for n, (version, state) in enumerate([("2.4.0", "resolved"), ("2.4.1", "regressed")]):
+        again = f"{n}e" * 16
+        write_segment(
+            store, f"p-{n}e", [letter(9, record_id=again, headers={"app-version": version}, **died)]
+        )
+        analyze(store, ids := ids | {again: TIMEOUT}, f"2026010{n + 2}T000000")
+        assert (TIMEOUT, state, None) in failures(dlq)
+        assert json.loads(dlq("report", "-o", "json")[1])["counts"]["regressed"] == (state == "regressed")
+    assert "resolved_in       2.4.1" in dlq("failures", "show", TIMEOUT, "-o", "table")[1]
+
+
 def test_ls_shows_how_failures_stand_once_somebody_has_spoken_of_one(dlq: Dlq) -> None:
     _code, out, _err = dlq("ls", "-o", "table")
     assert "state" not in out.splitlines()[0].split()
@@ -125,6 +148,7 @@ def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq
 
 @pytest.mark.parametrize(("words", "told"), [
     (["resolve", TIMEOUT], "say how it was fixed"),
+    (["resolve", TIMEOUT, "--in", "next"], "--in next: no version; write it like 2.4.1"),
     (["reopen", TIMEOUT], "say why"),
     (["note", TIMEOUT, " "], "a note says something"),
     (["snooze", TIMEOUT, "--reason", "x"], "until when?"),
