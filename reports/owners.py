@@ -14,13 +14,16 @@ _OPEN = f"""
     SELECT count(*),
            count(*) FILTER ($1 IS NOT NULL AND coalesce(epoch_us(least({", ".join(TIMES)})) < $1, true))
     FROM letters
-    WHERE source IN (SELECT unnest($2::VARCHAR[]))
+    WHERE source IN (SELECT unnest($2::VARCHAR[])) AND ($3 IS NULL OR fingerprint = $3)
           AND coalesce(replay_state, '') NOT IN ('confirmed', 'dismissed')"""
 """Letters of some sources that are still open, and how many of them are older than a time."""
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", settings: Settings) -> list[Document]:
-    """A row for each consumer with letters: its name, and what its owner `says` in a sentence."""
+def gather(
+    connection: "duckdb.DuckDBPyConnection", settings: Settings, failure: str | None = None
+) -> list[Document]:
+    """A row for each consumer with letters (of that fingerprint): its name, and what its owner `says` in a
+    sentence."""
     if not settings.consumers:
         return []
     owners = Owners(settings)
@@ -28,7 +31,8 @@ def gather(connection: "duckdb.DuckDBPyConnection", settings: Settings) -> list[
     found = []
     for consumer in settings.consumers.values():
         mine = [source for source in sources if consumer in owners.find(source)]
-        letters, older = next(run(connection, _OPEN, [owners.oldest_held(consumer), mine]).rows)
+        asked = [owners.oldest_held(consumer), mine, failure]
+        letters, older = next(run(connection, _OPEN, asked).rows)
         if letters:
             found.append({"consumer": consumer.name, "says": describe(consumer, letters, older)})
     return found

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.operations import failures as operations
@@ -17,7 +18,7 @@ from dlq.operations.letters import show_letter
 from dlq.operations.plans import list_plans
 from dlq.operations.proposals import Proposal, carry_out, list_proposals
 from dlq.operations.views import open_views
-from dlq.reports import common, stack, timeline
+from dlq.reports import common, owners, stack, timeline
 from dlq.reports import failures as words
 from dlq.web.console import Ask, Undo
 from dlq.web.forms import Form
@@ -60,6 +61,7 @@ class _Seen(NamedTuple):
     incidents: list[str]
     plans: list[str]
     proposals: list[Proposal]
+    owners: list[Document]
 
 
 _INCIDENTS = (
@@ -82,6 +84,7 @@ def _look_at(ask: Ask, desk: Desk, row: Mapping[str, Any]) -> _Seen:
         incidents,
         [*dict.fromkeys([*plans, *_list_planned(desk, name)])],
         list_proposals(desk, name),
+        owners.gather(views, desk.settings, name),
     )
 
 
@@ -115,6 +118,7 @@ def show_page(ask: Ask) -> Response:
         common=look.common,
         incidents=look.incidents,
         plans=look.plans,
+        owners=look.owners,
         own=next((text for kind, text in (look.sample or {"trace": ()})["trace"] if kind == "own"), ""),
         advice=ADVICE,
         proposals=[_tell_proposal(ask, one, row) for one in look.proposals if not one.done_by],

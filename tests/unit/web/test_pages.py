@@ -206,6 +206,7 @@ def said_of(dlq: Any) -> list[dict[str, Any]]:
         ("snooze", {"until": "3d", "reason": "monday"}, "snoozed"),
         ("snooze", {"letters": "900", "reason": "few"}, "snoozed"),
         ("resolve", {"reason": "2.4.1"}, "resolved"),
+        ("resolve", {"version": "2.4.1"}, "resolved"),
         ("reopen", {"reason": "again"}, "open"),
     ],
 )
@@ -220,6 +221,17 @@ def test_what_is_said_of_a_failure_stands_in_the_ledger_under_a_proven_name(
     assert (row["actor"], row["action"], row["subject"]) == ("ada [proven]", action, TIMEOUT)
     assert dlq("failures", "show", TIMEOUT)["state"] == state
     assert state in browser.get(FAILURE, **ada).text
+
+
+def test_a_failure_says_in_which_version_it_was_resolved_and_what_owners_of_consumers_say(
+    serve: Serve, dlq: Any
+) -> None:
+    billing = {"sources": ["ord*"], "replay": "safe", "because": "idempotent", "holds_for": "1h"}
+    browser = serve(consumers={"billing": billing})
+    browser.post(f"{FAILURE}/resolve", {"version": "2.4.1"}, FAILURE)
+    text = re.sub(r"<[^>]*>", " ", browser.get(FAILURE).text)
+    assert "resolved  in 2.4.1" in text
+    assert "billing: safe (idempotent); 3 of 3 are older: check_first" in text
 
 
 def hidden(page: str) -> dict[str, str]:
