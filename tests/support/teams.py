@@ -4,12 +4,14 @@ What a consumer was given is counted here, beside `dlq`, by the clients of the t
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from confluent_kafka import Consumer as KafkaConsumer
+from proton import Timeout
+from support.brokers.activemq.amqp import connected
 from support.brokers.activemq.fixtures import Place
 from support.brokers.kafka.driver import Driver as KafkaDriver
 from support.brokers.kafka.fixtures import KafkaPlace
@@ -32,6 +34,7 @@ class Delivery(NamedTuple):
 
     replay_id: str | None
     """None: it was never replayed."""
+    body: bytes
     done: Callable[[], object]
     fail: Callable[[], object]
     """It goes to the dead letters."""
@@ -47,7 +50,8 @@ class Team:
 
     broker: str
     """Its table of the configuration, and of one source, named letters."""
-    produce: Callable[[int], object]
+    produce: Callable[[Iterable[int]], object]
+    """Messages of these orders."""
     consuming: Callable[[], AbstractContextManager[Take]]
     pids: Sequence[int]
     """Of the broker."""
@@ -89,6 +93,11 @@ class Consumer(threading.Thread):
         assert not self.is_alive()
 
 
+def order(number: int) -> bytes:
+    """The body of a message."""
+    return b'{"order": %d}' % number
+
+
 def table(kind: str, url: str, source: str, **more: str | None) -> str:
     """The tables of a broker and its source."""
     told = "".join(f"{name} = {value}\n" for name, value in more.items() if value)
@@ -108,13 +117,14 @@ def rabbitmq_team(rabbit: Rabbit) -> Team:
         deliveries = channel.consume(work, inactivity_timeout=_NAP)
 
         def take() -> list[Delivery]:
-            method, properties, _body = next(deliveries)
+            method, properties, body = next(deliveries)
             if method is None:
                 return []
             tag = method.delivery_tag
             return [
                 Delivery(
                     (properties.headers or {}).get(_REPLAY),
+                    body,
                     lambda: channel.basic_ack(tag),
                     lambda: channel.basic_reject(tag, requeue=False),
                 )
@@ -129,7 +139,7 @@ def rabbitmq_team(rabbit: Rabbit) -> Team:
             password_env=f'"{settings.password_env}"', management_url=f'"{settings.management_url}"',
             witness="true",
         ),
-        lambda number: rabbit.publish(work, [b"order %d" % n for n in range(number)]),
+        lambda numbers: rabbit.publish(work, [*map(order, numbers)]),
         consuming,
         [*rabbit.node._own()],
     )  # fmt: skip
@@ -152,6 +162,7 @@ def activemq_team(place: Place) -> Team:
             return [
                 Delivery(
                     headers_of(frame.head).get(_REPLAY),
+                    frame.body,
                     lambda head=frame.head: answer(b"ACK", head),
                     lambda head=frame.head: answer(b"NACK", head),
                 )
@@ -167,7 +178,39 @@ def activemq_team(place: Place) -> Team:
             "activemq", settings.url, f'queue = "DLQ.{work}"\nmode = "drain"',
             jolokia_url=f'"{settings.jolokia_url}"',
         ),
-        lambda number: place.send(*(b"order %d" % n for n in range(number)), queue=work),
+        lambda numbers: place.send(*map(order, numbers), queue=work),
+        consuming,
+        [place.broker.process.pid],
+    )  # fmt: skip
+
+
+def artemis_team(place: Place) -> Team:
+    """A queue of Artemis, whose dead letters lie with those of others: what is there is taken out."""
+    settings = place.settings
+    place.drain("DLQ")
+
+    @contextmanager
+    def consuming() -> Iterator[Take]:
+        with connected(place) as connection:
+            receiver = connection.create_receiver(place.queue, credit=100)
+
+            def take() -> list[Delivery]:
+                try:
+                    message = receiver.receive(timeout=_NAP)
+                except Timeout:
+                    return []
+                replay_id = (message.properties or {}).get(_REPLAY)
+                return [Delivery(replay_id, bytes(message.body), receiver.accept, receiver.reject)]
+
+            yield take
+
+    assert place.broker.process
+    return Team(
+        table(
+            "activemq", settings.url, 'queue = "DLQ"\nmode = "drain"',
+            password_env=f'"{settings.password_env}"',
+        ),
+        lambda numbers: place.send(*map(order, numbers)),
         consuming,
         [place.broker.process.pid],
     )  # fmt: skip
@@ -197,16 +240,16 @@ def rocketmq_team(rocket: Rocket) -> Team:
                         commit()
 
                     replay_id = parse_properties(message.properties).get(_REPLAY)
-                    found.append(Delivery(replay_id, commit, fail))
+                    found.append(Delivery(replay_id, message.body, commit, fail))
             threading.Event().wait(0 if found else _NAP)
             return found
 
         yield take
         driver.close()
 
-    def produce(number: int) -> None:
-        for n in range(number):
-            rocket.driver.send(rocket.topic, b"order %d" % n, {"UNIQ_KEY": unique_key()})
+    def produce(numbers: Iterable[int]) -> None:
+        for number in numbers:
+            rocket.driver.send(rocket.topic, order(number), {"UNIQ_KEY": unique_key()})
 
     where = table("rocketmq", rocket.cluster.url, f'group = "{rocket.group}"')
     return Team(where, produce, consuming, [rocket.cluster.pid()])
@@ -240,16 +283,14 @@ def kafka_team(kafka: KafkaPlace) -> Team:
                 commit()
 
             replay_id = dict(headers).get(_REPLAY)
-            return [Delivery(replay_id.decode() if replay_id else None, commit, fail)]
+            return [Delivery(replay_id.decode() if replay_id else None, message.value(), commit, fail)]
 
         yield take
         consumer.close()
 
     return Team(
         table("kafka", kafka.node.url, f'topic = "{kafka.dead}"'),
-        lambda number: kafka.driver.send_all(
-            kafka.topic, [(b"order %d" % n, None, ()) for n in range(number)]
-        ),
+        lambda numbers: kafka.driver.send_all(kafka.topic, [(order(n), None, ()) for n in numbers]),
         consuming,
         [kafka.node.pid],
     )

@@ -123,7 +123,7 @@ def go_the_whole_way(team: Team, browser: Page, folder: Path) -> None:
     consumer = Consumer(team)
     consumer.start()
     try:
-        team.produce(LETTERS)
+        team.produce(range(LETTERS))
         eventually(lambda: consumer.fresh == LETTERS)
         with serving(folder) as server:
             person = Person(browser, server)
