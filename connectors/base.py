@@ -424,6 +424,19 @@ def not_seen(broker: str, setting: str, example: str) -> Fate:
     return Fate("broker", broker, "any", "unknown", (), why, f'[brokers.{broker}] {setting} = "{example}"')
 
 
+class Private(NamedTuple):
+    """Places that a rehearsal has to itself, by their names alone: nothing was asked, or made."""
+
+    target: Target
+    """Where its copies go, and the consumer under test reads."""
+    place: Mapping[str, str]
+    """What a source of that place says in the configuration."""
+    dead: Mapping[str, str]
+    """The same of where what dies there comes back."""
+    point: Sequence[str] = ()
+    """How to point consumers there, a line each."""
+
+
 class Connector(Protocol):
     """One broker. Connecting is done on construction, or lazily; either raises BrokerError. A class that
     inherits it overrides what its broker can tell; what has a default here may be left as it is."""
@@ -526,6 +539,16 @@ class Connector(Protocol):
         """Nothing of the plan is open any more: remove what a publisher that was opened so left on the
         broker, a witness or markers. Nothing may be there; a broker on which it leaves nothing is not
         asked."""
+
+    def private(self, name: str) -> Private:
+        """Name the places of a rehearsal; asks nobody. Raises UsageError where this broker can have none."""
+        raise UsageError("this broker has no private places for a rehearsal; use --ramp of dlq replay apply")
+
+    def make_private(self, private: Private) -> None:
+        """Make them, which are not there. Raises BrokerError."""
+
+    def remove_private(self, private: Private) -> None:
+        """Remove what there is of them, with all that lies there. Raises BrokerError."""
 
     def close(self) -> None:
         """Let go of all connections. Never raises."""

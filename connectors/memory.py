@@ -22,6 +22,7 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Outgoing,
+    Private,
     Proof,
     ReadRequest,
     Search,
@@ -275,6 +276,21 @@ class MemoryConnector(Connector):
                 for letter in search.letters
             }
         )
+
+    def private(self, name: str) -> Private:
+        """Two queues; whoever takes from the first puts what dies into the other."""
+        return Private(Target("queue", name), {"queue": name}, {"queue": f"{name}.dlq"})
+
+    def make_private(self, private: Private) -> None:
+        """Declare them."""
+        for place in (private.place, private.dead):
+            self._broker.declare(place["queue"])
+
+    def remove_private(self, private: Private) -> None:
+        """Delete them."""
+        for place in (private.place, private.dead):
+            self._broker.sql("DELETE FROM letters WHERE queue = ?", [place["queue"]])
+            self._broker.sql("DELETE FROM queues WHERE name = ?", [place["queue"]])
 
 
 MEMORY = Kind(

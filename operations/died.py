@@ -85,13 +85,15 @@ def _count(desk: Desk, pull_ids: Collection[str], verdicts: Iterable[_Verdict], 
         causes[pull_id][verdict["cause"]] += 1
         failures[verdict["fingerprint"]] += 1
         examples.setdefault(verdict["fingerprint"], verdict)
-    told = [(n, _cause(desk, examples[key]), _first_line(examples[key])) for key, n in failures.most_common()]
+    told = [
+        (n, _cause(desk, examples[key]), describe_failure(examples[key])) for key, n in failures.most_common()
+    ]
     of_pull = {pull_id: dict(found.most_common()) for pull_id, found in causes.items()}
     return Died(of_pull, told, failures.total(), code)
 
 
-def _first_line(verdict: Mapping[str, Any]) -> str:
-    """The first line of what went wrong: the exception, else the evidence."""
+def describe_failure(verdict: Mapping[str, Any]) -> str:
+    """Return the first line of what went wrong: the exception, else the evidence."""
     name, message = verdict["exception_class"], verdict["exception_message"]
     parts = [name.rpartition(".")[2], message] if name else [message or verdict["evidence"]]
     return next(iter(": ".join(part for part in parts if part).strip().splitlines()), "")
@@ -126,6 +128,8 @@ def list_came_back(desk: Desk, plan: str, judge: bool = True) -> list[dict[str, 
 def _describe_back(row: Sequence[Any]) -> dict[str, Any]:
     found = dict(zip(_BACK, row, strict=True))
     text = (
-        _first_line(found) if found["cause"] else next(iter((found["failure_text"] or "").splitlines()), "")
+        describe_failure(found)
+        if found["cause"]
+        else next(iter((found["failure_text"] or "").splitlines()), "")
     )
     return {"record_id": found["record_id"], "cause": found["cause"], "failure": text[:_LONGEST]}

@@ -43,6 +43,7 @@ LEFT_OUT: Mapping[str, str] = {
     "sent_elsewhere": "the ledger knows: sent to another target, or may have been; --again takes it in",
     "twin_sent": "another letter of the same message was sent: name it by its id to send it, too",
     "risky": "it would be refused or harm the others, see below",
+    "rehearsal": "copies that a rehearsal made",
     "replayed": "the ledger knows: sent and confirmed",
     "sending": "the ledger knows: being sent right now",
     "in_doubt": "the ledger knows: in doubt, dlq replay reconcile",

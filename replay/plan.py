@@ -26,6 +26,7 @@ from dlq.core.clock import iso, now
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.interpreter import rare_garbage_collection
+from dlq.core.provenance import REHEARSAL
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.core.text import sql_literal
@@ -49,6 +50,11 @@ DEFAULT_TARGET = "failed"
 _NAMES_IDS = re.compile(
     r"[\s(]*\"?record_id\"?\s*(=\s*'[^']*'|in\s*\(\s*'[^']*'(\s*,\s*'[^']*')*\s*\))[\s)]*", re.IGNORECASE
 )
+
+
+def names_ids(where: str | None) -> bool:
+    """Whether a condition names letters by their ids, and does nothing else."""
+    return _NAMES_IDS.fullmatch(where or "") is not None
 
 
 def condition_of_ids(record_ids: Iterable[str]) -> str:
@@ -92,7 +98,7 @@ class Wanted:
 
     def names(self, record_id: str) -> bool:
         """The user means this letter, by its id or by editing it."""
-        return record_id in self.edits.changed or bool(_NAMES_IDS.fullmatch(self.where or ""))
+        return record_id in self.edits.changed or names_ids(self.where)
 
     def why_unnamed(self, unless_named: Mapping[Any, str], record_id: str) -> str | None:
         """Why a letter is not sent, and what the user would have to name for it; None where that is named."""
@@ -338,6 +344,8 @@ class _Planner:
         return None
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
+        if REHEARSAL in {*candidate.record.headers, *candidate.record.properties}:
+            return "rehearsal"
         insists = wanted.takes(candidate.record.record_id) and not self._died_again(candidate, state)
         if state is not None and state in _LEFT_OUT_BY_STATE and not (insists and state in _MAY_GO_AGAIN):
             return _LEFT_OUT_BY_STATE[state]

@@ -9,6 +9,7 @@ import typer
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context, say_what_is_not_judged
 from dlq.cli.exit import ExitCode
+from dlq.cli.rehearsal import rehearse
 from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
 
@@ -100,6 +101,16 @@ _Witness = Annotated[
         "--witness", rich_help_panel=_WHERE_TO, help="Also copy each to a witness queue, for reconcile."
     ),
 ]
+_Rehearsed = Annotated[
+    str | None,
+    typer.Option(
+        "--rehearsed",
+        metavar="PLAN",
+        rich_help_panel=selecting.WHICH,
+        autocompletion=completion.plans,
+        help="Only failures of PLAN that passed its rehearsal.",
+    ),
+]
 _ApplyNow = Annotated[
     bool,
     typer.Option("--apply", rich_help_panel=_CONSENT, help="Apply the plan; a terminal asks first."),
@@ -116,7 +127,7 @@ _Reason = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     commands = typer.Typer(no_args_is_help=True)
-    for command in (plan, approve, apply, status, check, reconcile, rate, stop):
+    for command in (plan, rehearse, approve, apply, status, check, reconcile, rate, stop):
         commands.command()(command)
     app.add_typer(commands, name="replay", help="Send letters back, each at most once, by a plan.")
 
@@ -133,6 +144,7 @@ def plan(
     to: _To = "failed",
     rate: _Rate = None,
     limit: _Limit = None,
+    rehearsed: _Rehearsed = None,
     edit: _Edit = None,
     unwrap: _Unwrap = False,
     fixed: _Fixed = False,
@@ -166,7 +178,12 @@ def plan(
         check_superseded or (False if no_check_superseded else None), reason=reason,
     )  # fmt: skip
     chosen = Selection(where, source, since, incident, failure, text)
-    made = make_plan(context.desk_of(as_), PlanWanted(ids or (), chosen, how))
+    wanted = PlanWanted(ids or (), chosen, how)
+    if rehearsed is not None:
+        from dlq.operations.rehearsing import take_passed
+
+        wanted = take_passed(context.desk, rehearsed, wanted)
+    made = make_plan(context.desk_of(as_), wanted)
     if not made.header.letters:
         say_what_is_not_judged(context)
     return _carry_out(context, made, asks) if apply_now else _show(context, made)

@@ -17,6 +17,7 @@ from dlq.connectors.base import (
     Inspection,
     Limits,
     Outgoing,
+    Private,
     Proof,
     Publisher,
     Reading,
@@ -42,6 +43,7 @@ from dlq.connectors.rabbitmq import (
 )
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import limits as rabbitmq_limits
+from dlq.connectors.rabbitmq import private as rabbitmq_private
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_publisher import RabbitTwoWays, open_session
@@ -313,6 +315,18 @@ class RabbitConnector(Connector):
             rabbitmq_witness.forget(self._broker, request.plan, queues)
         elif queues:
             forget(self._broker, request.plan, queues)
+
+    def private(self, name: str) -> Private:
+        """Two queues, of which the one dead-letters into the other."""
+        return rabbitmq_private.name_places(name)
+
+    def make_private(self, private: Private) -> None:
+        """Declare them."""
+        rabbitmq_private.make(self._broker, private)
+
+    def remove_private(self, private: Private) -> None:
+        """Delete them."""
+        rabbitmq_private.remove(self._broker, private)
 
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:

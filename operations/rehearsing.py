@@ -1,0 +1,260 @@
+"""A plan is rehearsed: a sample of it goes to a private place, and what its consumer does there is told."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dlq.analyzers import topology
+from dlq.analyzers.rules import judge
+from dlq.archive import user_sql
+from dlq.connectors.base import Connector, Outgoing, Target
+from dlq.core.causes import cause_in_words
+from dlq.core.documents import Document
+from dlq.core.errors import BrokerError, DlqError, UsageError
+from dlq.core.text import sql_literal
+from dlq.operations.applying import open_brokers
+from dlq.operations.desk import Desk
+from dlq.operations.died import describe_failure
+from dlq.operations.outcome import ExitCode
+from dlq.operations.plans import PlanWanted
+from dlq.operations.progress import Line
+from dlq.operations.views import open_views
+from dlq.replay import edits, planfile, rehearsal
+from dlq.replay.destinations import is_allowed
+from dlq.replay.pace import Stop, stopping_on_signals
+from dlq.replay.plan import names_ids
+from dlq.replay.planfile import Checked
+from dlq.replay.rehearsal import Book, Found, Stage
+
+_WARNING = "its side effects are real: the consumer under test must work against test systems"
+_HINT = (
+    "without a count of acknowledgements (RabbitMQ: management_url) only a consumer that has stopped shows it"
+)
+_NAMED = ("cause", "exception_class", "exception_message", "evidence")
+_BY_DEATH = f"""
+    SELECT record_id, coalesce(fingerprint, ''), {", ".join(_NAMED)} FROM letters
+    WHERE record_id IN (SELECT unnest($1)) ORDER BY coalesce(dead_at, captured_at), record_id"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How large the sample is, and how many seconds its consumer has."""
+
+    limit: int = 200
+    per_failure: int = 20
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What became of the copies, as `dlq replay rehearse` prints it, and how it ended."""
+
+    document: Document
+    code: ExitCode
+
+
+def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
+    """Send copies of a sample to a private place, wait for the consumer under test, and tell what passed,
+    died or hung. All that is private is removed at the end. Raises UsageError, Busy, BrokerError."""
+    checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
+    plan, stop = checked.header.plan, Stop(desk.store, f"{checked.header.plan}.rehearsal")
+    with _staged(desk, checked) as (connector, stage, target):
+        _check_target(desk, stage.private.target)
+        chosen, names = _sample(desk, checked, wanted)
+        book = Book(rehearsal.new_id(plan), stage.private.target.name, stage.dead_place)
+        copies = rehearsal.copies_of(desk.store, checked, chosen, stage.private.target, book.rehearsal)
+        before = _depth(connector, target)
+        stage.remove()  # what a killed run has left
+        rehearsal.write(desk.store, plan, book)
+        try:
+            with stopping_on_signals(stop):
+                found = _perform(desk, stage, copies, chosen, wanted, stop)
+        finally:
+            book = replace(book, removed=_remove(desk, plan, stage))
+            rehearsal.write(desk.store, plan, book)
+        after = _depth(connector, target)
+    rehearsal.write(desk.store, plan, replace(book, failures=found.failures))
+    document = {
+        **_describe(book),
+        "failures": _tell(desk, stage.broker.kind, found, chosen, names),
+        "untold": found.untold,
+        "target": {"name": str(target), "before": before, "after": after},
+    }
+    code = ExitCode.DONE if all(one.has_passed for one in found.failures) else ExitCode.PARTLY
+    return Rehearsed(document, ExitCode.INTERRUPTED if stop.signalled else code)
+
+
+def clean_rehearsal(desk: Desk, prefix: str) -> Rehearsed:
+    """Remove what a killed rehearsal of the plan has left. Raises UsageError, Busy, BrokerError."""
+    checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
+    plan = checked.header.plan
+    with _staged(desk, checked) as (_, stage, _target):
+        stage.remove()
+        book = rehearsal.load(desk.store, plan)
+        if book is not None:
+            rehearsal.write(desk.store, plan, replace(book, removed=True))
+    name = "" if book is None else book.rehearsal
+    done = Book(name, stage.private.target.name, stage.dead_place, removed=True)
+    return Rehearsed({**_describe(done), "failures": []}, ExitCode.DONE)
+
+
+@contextmanager
+def _staged(desk: Desk, checked: Checked) -> Iterator[tuple[Connector, Stage, Target]]:
+    plan = checked.header.plan
+    broker, target = rehearsal.only_place(checked.header)
+    with desk.store.lock(f"rehearsal-{plan}"), open_brokers(desk) as brokers:
+        connector = brokers.get(broker)
+        yield connector, Stage(connector, desk.settings.brokers[broker], plan), target
+
+
+def _check_target(desk: Desk, target: Target) -> None:
+    patterns = desk.settings.replay.targets
+    if not is_allowed(target, patterns):
+        raise UsageError(
+            f"[replay] targets lets letters go to {', '.join(patterns)} alone; add {target} there"
+        )
+
+
+def _sample(desk: Desk, checked: Checked, wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
+    """Record id -> failure, of those that are chosen; and failure -> what it is, in a line."""
+    ids = [letter.record_id for letter in checked.letters()]
+    names: dict[str, str] = {}
+
+    def failures(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str]]:
+        for record_id, failure, *told in rows:
+            if failure and failure not in names:
+                names[failure] = describe_failure(dict(zip(_NAMED, told, strict=True)))
+            yield record_id, failure
+
+    with closing(open_views(desk)) as connection:
+        rows = user_sql.run(connection, _BY_DEATH, [ids]).rows
+        return rehearsal.sample(failures(rows), wanted.per_failure, wanted.limit), names
+
+
+def _depth(connector: Connector, target: Target) -> int | None:
+    """How many letters wait at the plan's own target; None where nobody tells."""
+    try:
+        seen = connector.consumption([target]).get(target)
+    except BrokerError:
+        return None
+    return sum(one.waiting for one in seen) if seen else None
+
+
+def _perform(
+    desk: Desk,
+    stage: Stage,
+    copies: Sequence[Outgoing],
+    chosen: Mapping[str, str],
+    wanted: Wanted,
+    stop: Stop,
+) -> Found:
+    """Make the places, fill them, and wait. Raises BrokerError."""
+    stage.make()
+    place = stage.private.target
+    desk.listener.warn(_WARNING)
+    desk.listener.say(f"{len(copies):,} copies go to {place}; what dies has to come to {stage.dead_place}")
+    for how in stage.private.point:
+        desk.listener.say(f"  {how}")
+    sent = _send(desk, stage, copies)
+    line = Line(place.name, "the broker")
+
+    def tell(left: int | None) -> None:
+        said = _HINT if left is None else f"{left:,} of {len(sent):,} copies are not consumed yet"
+        line.news(lambda _elapsed: f"{said}; Ctrl-C ends the rehearsal")
+
+    with desk.listener.follow([line]):
+        left = rehearsal.wait(stage, len(sent), wanted.seconds, stop, tell)
+    return rehearsal.look(stage, {one: chosen[one] for one in sent}, left)
+
+
+def _send(desk: Desk, stage: Stage, copies: Sequence[Outgoing]) -> list[str]:
+    """The ids of letters whose copies are there. Raises BrokerError where none is."""
+    ids = {one.number: one.record.record_id for one in copies}
+    answers = stage.send(copies)
+    sent = [ids[one.number] for one in answers if one.outcome == "confirmed"]
+    why = Counter(one.detail or one.outcome for one in answers if one.outcome != "confirmed")
+    if why and not sent:
+        raise BrokerError(f"no copy could be sent: {next(iter(why))}")
+    for reason, count in why.items():
+        desk.listener.complain(f"{count:,} copies were not sent: {reason}")
+    return sent
+
+
+def _remove(desk: Desk, plan: str, stage: Stage) -> bool:
+    try:
+        stage.remove()
+    except DlqError as error:
+        desk.listener.complain(
+            f"what is private could not be removed: {error}; dlq replay rehearse {plan} --clean tries again"
+        )
+        return False
+    return True
+
+
+def _describe(book: Book) -> Document:
+    return {name: getattr(book, name) for name in ("rehearsal", "place", "dead_place", "removed")}
+
+
+def _tell(
+    desk: Desk, kind: str, found: Found, of: Mapping[str, str], names: Mapping[str, str]
+) -> list[Document]:
+    """What became of each failure (`of`: a letter's), and what its copies died of, by the rules for all."""
+    deaths: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    facts = topology.facts(desk.store, desk.settings)
+    for record_id, record in found.died.items():
+        verdict = judge(record, facts)._asdict()
+        cause = cause_in_words(verdict["cause"], [kind], verdict["proof"])
+        deaths[of[record_id]][cause, describe_failure(verdict)] += 1
+    return [
+        {
+            **one._asdict(),
+            "failure": one.failure or None,
+            "what": names.get(one.failure),
+            "died_of": [
+                {"cause": cause, "failure": text, "copies": count}
+                for (cause, text), count in deaths[one.failure].most_common()
+            ],
+        }
+        for one in found.failures
+    ]
+
+
+def take_passed(desk: Desk, prefix: str, wanted: PlanWanted) -> PlanWanted:
+    """Narrow a new plan to failures that passed entirely when the plan was rehearsed whose id begins so, and
+    make it as that was; that they passed is the word that they are fixed. Raises UsageError."""
+    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
+    passed = _list_passed(desk, header.plan)
+    if wanted.ids:
+        raise UsageError("--rehearsed chooses the letters; leave out the ids, or leave out --rehearsed")
+    if len(edits.load(desk.store, header).changed) != header.unwrapped:
+        raise UsageError(
+            f"plan {header.plan} has edits, which --rehearsed does not take along; make "
+            "a plan of the letters that passed with --edit"
+        )
+    conditions = [f"fingerprint IN ({', '.join(map(sql_literal, passed))})"]
+    conditions += [f"({one}\n)" for one in (header.where, wanted.selection.where) if one]
+    how = replace(
+        wanted.how,
+        to=header.to,
+        rate=wanted.how.rate or header.rate,
+        any_advice=wanted.how.any_advice or header.any_advice or names_ids(header.where),
+        fixed=True,
+        keep_headers=wanted.how.keep_headers or header.keep_headers,
+        unwrap=header.unwrapped > 0,
+    )
+    return PlanWanted((), wanted.selection._replace(where=" AND ".join(conditions)), how)
+
+
+def _list_passed(desk: Desk, plan: str) -> list[str]:
+    book = rehearsal.load(desk.store, plan)
+    if book is None or not book.failures:
+        raise UsageError(f"plan {plan} has no finished rehearsal; run dlq replay rehearse {plan}")
+    passed = [one.failure for one in book.failures if one.has_passed and one.failure]
+    if not passed:
+        raise UsageError(
+            f"no failure of plan {plan} passed its rehearsal entirely; fix the consumer, and run "
+            f"dlq replay rehearse {plan} again"
+        )
+    return passed

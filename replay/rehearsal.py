@@ -1,0 +1,257 @@
+"""Rehearse a plan: copies of some letters go to a private place, and what a consumer does to them is counted.
+
+A rehearsal is no replay: the ledger hears nothing of it, and the plan's own targets get nothing. What cannot
+be told apart counts against a failure: it has passed only where each of its copies is known to be consumed.
+"""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import sha256
+from itertools import chain, islice, zip_longest
+from typing import NamedTuple
+from uuid import uuid4
+
+from dlq.archive.schema import FORMAT_VERSION
+from dlq.archive.store import Store, build
+from dlq.connectors.base import Connector, Consumption, Outgoing, ReadRequest, SendRequest, Sent, Target
+from dlq.core import documents
+from dlq.core.brokers import kind_of
+from dlq.core.errors import UsageError
+from dlq.core.provenance import REHEARSAL, REPLAY_ID, REPLAY_OF
+from dlq.core.record import Record
+from dlq.core.settings import Broker, Source
+from dlq.replay import edits
+from dlq.replay.destinations import target_named
+from dlq.replay.load import Loader
+from dlq.replay.planfile import Checked, Header
+
+_ASK_SECONDS = 0.5
+_SETTLE_SECONDS = 1.0
+"""A rejected letter is that long on its way to its dead-letter place, at most."""
+_MOST_NAMED = 3
+
+
+class Tried(NamedTuple):
+    """What became of one failure's copies. `failure` is its fingerprint, empty where nothing is judged."""
+
+    failure: str
+    sent: int
+    passed: int
+    died: int
+    hung: int
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether all were consumed, and there were some."""
+        return 0 < self.sent == self.passed
+
+
+@dataclass(frozen=True)
+class Book:
+    """What the archive remembers of a plan's last rehearsal: written before anything is made."""
+
+    rehearsal: str
+    place: str
+    dead_place: str
+    removed: bool = False
+    failures: Sequence[Tried] = ()
+
+
+def new_id(plan: str) -> str:
+    """Name a rehearsal of a plan, as no other is."""
+    return f"{plan}-{uuid4().hex[:8]}"
+
+
+def _book_name(plan: str) -> str:
+    return f"plans/{plan}.rehearsal.json"
+
+
+def write(store: Store, plan: str, book: Book) -> None:
+    """Keep what is known of a plan's rehearsal."""
+    failures = [one._asdict() for one in book.failures]
+    document = {"format": FORMAT_VERSION, **asdict(book), "failures": failures}
+    store.put(_book_name(plan), json.dumps(document).encode())
+
+
+def load(store: Store, plan: str) -> Book | None:
+    """The last rehearsal of a plan; None where there was none. Raises ArchiveError, FormatTooNew."""
+    try:
+        content = store.get(_book_name(plan))
+    except UsageError:
+        return None
+    found: Book = build(_book_name(plan), content, partial(documents.build, Book))
+    return found
+
+
+def only_place(header: Header) -> tuple[str, Target]:
+    """The broker and the target of a plan's letters. Raises UsageError where there are several: a rehearsal
+    is for one consumer."""
+    targets = sorted({target_named(one)._replace(routing_key="") for one in header.targets})
+    if not targets:
+        raise UsageError(f"plan {header.plan} has no letters to rehearse; make another plan")
+    if len(targets) > 1 or len(header.brokers) > 1:
+        named = ", ".join(map(str, targets[:_MOST_NAMED])) + (", …" if len(targets) > _MOST_NAMED else "")
+        raise UsageError(
+            f"plan {header.plan} goes to several places ({named}; brokers {', '.join(header.brokers)}), and "
+            "a rehearsal is for one consumer; make a plan for each (--source, --where)"
+        )
+    return next(iter(header.brokers)), targets[0]
+
+
+def sample(dead: Iterable[tuple[str, str]], per_failure: int, limit: int) -> dict[str, str]:
+    """Choose letters, given as (record id, failure), the oldest first: of each failure the oldest and the
+    newest, then what died before that; no failure gets a further one before each has as many."""
+    by_failure: dict[str, list[str]] = defaultdict(list)
+    for record_id, failure in dead:
+        by_failure[failure].append(record_id)
+    ranked = (
+        [(one, name) for one in (ids[0], *ids[:0:-1])][:per_failure] for name, ids in by_failure.items()
+    )
+    return dict(islice(filter(None, chain.from_iterable(zip_longest(*ranked))), limit))
+
+
+def account(
+    sent: Mapping[str, str], died: Collection[str], left: Collection[str], untold: int
+) -> list[Tried]:
+    """What became of the copies `sent` (record id -> failure): `died` came back, `left` were not consumed,
+    and of `untold` more of them nobody knows which they are."""
+    of: dict[str, list[str]] = defaultdict(list)
+    for record_id, failure in sent.items():
+        of[failure].append(record_id)
+    return [_account(failure, ids, {*died}, {*left}, untold) for failure, ids in of.items()]
+
+
+def _account(failure: str, ids: Sequence[str], died: set[str], left: set[str], untold: int) -> Tried:
+    dead, waiting = died.intersection(ids), left.intersection(ids) - died
+    gone = len(ids) - len(dead) - len(waiting)
+    doubtful = min(gone, untold)
+    return Tried(failure, len(ids), gone - doubtful, len(dead), len(waiting) + doubtful)
+
+
+class Stage:
+    """The private places of one plan's rehearsals. Their names follow from the plan's alone, so that whoever
+    comes later finds, and removes, what a killed run left."""
+
+    def __init__(self, connector: Connector, broker: Broker, plan: str) -> None:
+        """Raises UsageError where the broker can have none."""
+        self._connector, self.broker, self._kind = connector, broker, kind_of(broker.kind)
+        self.private = connector.private(f"dlq.rehearsal.{plan}")
+        self._way = SendRequest(f"rehearsal-{plan}", window=100, private=[self.private.target])
+
+    @property
+    def dead_place(self) -> str:
+        """What dies comes back there."""
+        return next(iter(self.private.dead.values()))
+
+    def make(self) -> None:
+        """Make the places, which are not there. Raises BrokerError."""
+        self._connector.make_private(self.private)
+
+    def remove(self) -> None:
+        """Leave nothing on the broker. Raises BrokerError."""
+        self._connector.forget(self._way)
+        self._connector.remove_private(self.private)
+
+    def send(self, copies: Sequence[Outgoing]) -> list[Sent]:
+        """Send copies to the private place; what became of each. Raises BrokerError."""
+        with closing(self._connector.publisher(self._way)) as publisher:
+            return list(publisher.publish(iter(copies)))
+
+    def count_left(self, sent: int) -> int | None:
+        """How many of so many copies are not consumed, those that consumers hold among them; None while
+        nobody can tell."""
+        seen = self._connector.consumption([self.private.target]).get(self.private.target, ())
+        if not seen:
+            return sent if self._kind.keeps_letters else len(self.read(self.private.place))
+        expected = sent - (self._connector.gauge(self._source(self.private.dead)).depth or 0)
+        left = [_left_of(one, expected) for one in seen]
+        return max((one for one in left if one is not None), default=None)
+
+    def find_left(self, left: int | None) -> list[Record]:
+        """Those of the copies that are not consumed which can be looked at. A log keeps what is consumed,
+        too, and the private one has a single queue: those are its last."""
+        if left == 0:
+            return []
+        found = self.read(self.private.place)
+        return found[-left:] if left and self._kind.keeps_letters else found
+
+    def read(self, place: Mapping[str, str]) -> list[Record]:
+        """What lies in one of the places."""
+        request = ReadRequest(self._source(place), "copy", "rehearsal", force=True)
+        with closing(self._connector.read(request)) as reading:
+            return [record for batch in reading.batches() for record in batch.records]
+
+    def _source(self, place: Mapping[str, str]) -> Source:
+        return self._kind.source(name="rehearsal", broker=self.broker.name, **place)  # type: ignore[arg-type]
+
+
+def _left_of(seen: Consumption, expected: int) -> int | None:
+    """By acknowledgements; without them what consumers hold is not known, unless there are none."""
+    if seen.acknowledged is not None:
+        return max(seen.waiting, expected - seen.acknowledged)
+    return None if seen.consumers else seen.waiting
+
+
+def copies_of(
+    store: Store, checked: Checked, chosen: Collection[str], to: Target, rehearsal: str
+) -> list[Outgoing]:
+    """The copies of a plan's letters, each as it would be replayed, but for where it goes and its marks.
+    Raises UsageError for what is not what was planned."""
+    header = checked.header
+    loader = Loader(store, lean=header.edits is None)
+    loader.check(header.segments, header.plan)
+    changes = edits.load(store, header)
+    letters = [one for one in checked.letters() if one.record_id in chosen]
+    copies = []
+    for letter, record in zip(letters, loader.records(letters), strict=True):
+        planned = edits.planned_outgoing(letter, record, changes, header.keep_headers)
+        if planned is None:
+            raise UsageError(
+                f"letter {letter.record_id[:12]} is not what was planned: someone changed the archive; "
+                "run dlq verify, and make a new plan"
+            )
+        key = sha256(f"{rehearsal}\0{letter.key}".encode()).hexdigest()[:32]
+        marks = {**planned.provenance, REPLAY_ID: key, REHEARSAL: rehearsal}
+        copies.append(planned._replace(target=to, provenance=marks))
+    return copies
+
+
+def wait(
+    stage: Stage, sent: int, seconds: float, stop: Callable[[], bool], tell: Callable[[int | None], None]
+) -> int | None:
+    """Until all copies are consumed or dead, `stop` says so, or time is over; how many are left."""
+    until = time.monotonic() + seconds
+    while (left := stage.count_left(sent)) != 0 and time.monotonic() < until and not stop():
+        tell(left)
+        time.sleep(_ASK_SECONDS)
+    time.sleep(_SETTLE_SECONDS)
+    return left
+
+
+class Found(NamedTuple):
+    """What became of each failure's copies, and those that died: the letter -> how it lies there."""
+
+    failures: Sequence[Tried]
+    died: Mapping[str, Record]
+    untold: int
+    """Copies of which nobody knows what became of them."""
+
+
+def look(stage: Stage, sent: Mapping[str, str], left: int | None) -> Found:
+    """Look at what is left, and at what died."""
+    waiting = {*map(letter_of, stage.find_left(left))} & sent.keys()
+    dead = stage.read(stage.private.dead)
+    died = {one: record for record in dead if (one := letter_of(record)) in sent}
+    held = (len(sent) - len(died) if left is None else left) - len(waiting)
+    untold = max(0, held) + sum(letter_of(record) not in sent for record in dead)
+    return Found(account(sent, died, waiting, untold), died, untold)
+
+
+def letter_of(record: Record) -> str:
+    """The id of the letter that this is a copy of."""
+    return record.headers.get(REPLAY_OF) or record.properties.get(REPLAY_OF) or ""

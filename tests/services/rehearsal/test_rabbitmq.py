@@ -1,0 +1,96 @@
+"""On a real RabbitMQ: what a consumer has fixed is what a rehearsal says, and nothing of it stays."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, on_rabbitmq_4
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, spring_headers, told_of
+from support.waiting import eventually
+
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.core.configuration import parse
+from dlq.core.errors import AccessDenied
+from dlq.operations.desk import Desk, Notes, open_desk
+
+pytestmark = pytest.mark.rabbitmq
+
+
+@pytest.fixture
+def desk(rabbit: Rabbit, tmp_path: Path) -> Desk:
+    return desk_of(rabbit, tmp_path, rabbit.broker())
+
+
+def desk_of(rabbit: Rabbit, tmp_path: Path, broker: RabbitBroker) -> Desk:
+    shop = {"kind": "rabbitmq", "url": broker.url, "password_env": PASSWORD_VARIABLE}
+    dead = rabbit.queue()
+    for failure in FAILURES:
+        rabbit.publish(dead, [failure.encode()] * OF_EACH, headers=spring_headers(failure, "order.created"))
+    return open_desk(
+        parse({
+            "archive": str(tmp_path / "archive"),
+            "brokers": {"shop": shop | {"management_url": broker.management_url}},
+            "sources": {"orders": {"broker": "shop", "queue": dead}},
+        }),
+        Notes(),
+    )  # fmt: skip
+
+
+class Consumer:
+    """Rejects `broken` failures, keeps `held` ones, and acknowledges the rest."""
+
+    def __init__(self, rabbit: Rabbit, broken: set[str], held: str = "") -> None:
+        self.rabbit, self.broken, self.held = rabbit, broken, held
+        self.keys: set[str] = set()
+
+    def __call__(self, place: str, over: threading.Event) -> None:
+        channel = self.rabbit.connect()
+        eventually(lambda: over.is_set() or self.is_there(place))
+        for method, _, body in channel.consume(place, inactivity_timeout=0.1):
+            if method is not None and body.decode() != self.held:
+                self.keys.add(method.routing_key)
+                if body.decode() in self.broken:
+                    channel.basic_reject(method.delivery_tag, requeue=False)
+                else:
+                    channel.basic_ack(method.delivery_tag)
+            if over.is_set():
+                break
+        channel.connection.close()
+
+    def is_there(self, place: str) -> bool:
+        return (
+            RabbitConnector(self.rabbit.broker()).missing_targets(
+                [RabbitConnector(self.rabbit.broker()).private(place).target]
+            )
+            == {}
+        )
+
+
+@on_private_nodes
+def test_precision_and_recall_are_one(rabbit: Rabbit, desk: Desk) -> None:
+    production = rabbit.queue()
+    rabbit.publish(production, [b"waits"])
+    consumer = Consumer(rabbit, {"stock", "login"})
+    done = rehearse(desk, f"queue:{production}", consumer)
+    assert fixed(done.document) == {*FAILURES} - consumer.broken
+    assert [counts(done.document, name) for name in ("stock", "tax")] == [
+        (OF_EACH, 0, OF_EACH, 0),
+        (OF_EACH, OF_EACH, 0, 0),
+    ]
+    assert told_of(done.document, consumer.broken) == {"rejected by the consumer (poison_ack)"}
+    assert consumer.keys == {"order.created"}
+    assert done.document["target"] == {"name": f"queue:{production}", "before": 1, "after": 1}
+    assert done.document["removed"]
+    places = [done.document["place"], done.document["dead_place"]]
+    left = [one["name"] for one in rabbit.node.api("GET", "queues", rabbit.vhost)]
+    assert not {*places} & {*left}
+
+
+@on_rabbitmq_4
+def test_a_right_that_is_missing_is_named_in_one_line(rabbit: Rabbit, tmp_path: Path) -> None:
+    desk = desk_of(rabbit, tmp_path, rabbit.by_user("reader", rights="^dlq(-test|.replay).* .* .*"))
+    with pytest.raises(AccessDenied, match=r"grant configure, write and read on dlq\.\*"):
+        rehearse(desk, f"queue:{rabbit.queue()}", lambda _place, _over: None)
+    assert isinstance(desk.listener, Notes)
+    assert desk.listener.problems == []
