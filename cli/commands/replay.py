@@ -108,7 +108,7 @@ _Rehearsed = Annotated[
         metavar="PLAN",
         rich_help_panel=selecting.WHICH,
         autocompletion=completion.plans,
-        help="Only failures of PLAN that passed its rehearsal.",
+        help="Only failures that passed in PLAN's rehearsal.",
     ),
 ]
 _ApplyNow = Annotated[

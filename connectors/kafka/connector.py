@@ -16,6 +16,7 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Outgoing,
+    Private,
     Proof,
     ReadRequest,
     Search,
@@ -24,6 +25,7 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.kafka import coverage
+from dlq.connectors.kafka import private as kafka_private
 from dlq.connectors.kafka.cluster import Cluster, Topic
 from dlq.connectors.kafka.consumption import consumption, depths_of, readers
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
@@ -179,6 +181,18 @@ class KafkaConnector(Connector):
     def find(self, search: Search) -> Proof:
         """Look through what was stored since."""
         return find(self._cluster, search)
+
+    def private(self, name: str) -> Private:
+        """Two topics: the second is named as Spring names the one for dead letters."""
+        return kafka_private.name_places(name)
+
+    def make_private(self, private: Private) -> None:
+        """Create them."""
+        kafka_private.make(self._cluster, private)
+
+    def remove_private(self, private: Private) -> None:
+        """Delete them."""
+        kafka_private.remove(self._cluster, private)
 
     def _known(self, targets: Sequence[Target]) -> dict[Target, Topic]:
         topics = self._cluster.topics(target.name for target in targets if target.kind == "topic")

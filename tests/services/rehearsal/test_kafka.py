@@ -1,0 +1,72 @@
+"""On a real Kafka: what a consumer has fixed is what a rehearsal says, and no topic of it stays."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from support.brokers.kafka.fixtures import KafkaPlace
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, told_of
+
+from dlq.core.configuration import parse
+from dlq.operations.desk import Desk, Notes, open_desk
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def desk(kafka: KafkaPlace, tmp_path: Path) -> Desk:
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.dead)
+    told = [("kafka_dlt-original-topic", kafka.topic.encode())]
+    for failure in FAILURES:
+        why = ("kafka_dlt-exception-message", f"the {failure} is closed".encode())
+        kafka.driver.send_all(
+            kafka.dead, [(failure.encode(), b"k%d" % n, [*told, why]) for n in range(OF_EACH)]
+        )
+    return open_desk(
+        parse({
+            "archive": str(tmp_path / "archive"),
+            "brokers": {"shop": {"kind": "kafka", "url": kafka.node.url}},
+            "sources": {"orders": {"broker": "shop", "topic": kafka.dead}},
+        }),
+        Notes(),
+    )  # fmt: skip
+
+
+class FixedSome:
+    """Sends `broken` failures to the dead-letter topic, as Spring does, and commits what is done."""
+
+    def __init__(self, kafka: KafkaPlace, broken: set[str]) -> None:
+        self.settings, self.broken = kafka.driver.settings, broken
+        self.marks: set[str] = set()
+
+    def __call__(self, place: str, over: threading.Event) -> None:
+        own = {"group.id": place, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        consumer, producer = Consumer({**self.settings, **own}), Producer(self.settings)
+        consumer.subscribe([place])
+        while not over.is_set():
+            message = consumer.poll(0.1)
+            if message is None or message.error():
+                continue
+            failure, headers = (message.value() or b"").decode(), message.headers() or []
+            self.marks |= {name for name, _ in headers}
+            if failure in self.broken:
+                why = ("kafka_dlt-exception-message", f"the {failure} is closed".encode())
+                producer.produce(f"{place}-dlt", message.value(), headers=[*headers, why])
+                producer.flush()
+            consumer.commit(message, asynchronous=False)
+        consumer.close()
+
+
+def test_precision_and_recall_are_one(kafka: KafkaPlace, desk: Desk) -> None:
+    before = kafka.driver.end(kafka.topic)
+    consumer = FixedSome(kafka, {"stock", "login"})
+    done = rehearse(desk, f"topic:{kafka.topic}", consumer)
+    assert fixed(done.document) == {*FAILURES} - consumer.broken
+    assert counts(done.document, "stock") == (OF_EACH, 0, OF_EACH, 0)
+    assert told_of(done.document, consumer.broken) == {"application_error"}
+    assert consumer.marks == {"dlq_replay_id", "dlq_replay_lap", "dlq_replay_of", "dlq_rehearsal"}
+    assert kafka.driver.end(kafka.topic) == before
+    assert done.document["removed"]
+    assert not [name for name in kafka.driver.admin.list_topics().topics if name.startswith("dlq.rehearsal")]
