@@ -547,6 +547,9 @@ class Connector(Protocol):
     def make_private(self, private: Private) -> None:
         """Make them, which are not there. Raises BrokerError."""
 
+    def collect_private(self, private: Private) -> None:
+        """Bring to `dead` what died, where the broker's own settings led it elsewhere. Raises BrokerError."""
+
     def remove_private(self, private: Private) -> None:
         """Remove what there is of them, with all that lies there. Raises BrokerError."""
 

@@ -8,7 +8,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
@@ -21,7 +21,7 @@ from dlq.archive.store import Store, build
 from dlq.connectors.base import Connector, Consumption, Outgoing, ReadRequest, SendRequest, Sent, Target
 from dlq.core import documents
 from dlq.core.brokers import kind_of
-from dlq.core.errors import UsageError
+from dlq.core.errors import HarmRefused, NotFound, UsageError
 from dlq.core.provenance import REHEARSAL, REPLAY_ID, REPLAY_OF
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
@@ -168,9 +168,14 @@ class Stage:
         seen = self._connector.consumption([self.private.target]).get(self.private.target, ())
         if not seen:
             return sent if self._kind.keeps_letters else len(self.read(self.private.place))
-        expected = sent - (self._connector.gauge(self._source(self.private.dead)).depth or 0)
+        expected = sent - self._count_dead()
         left = [_left_of(one, expected) for one in seen]
         return max((one for one in left if one is not None), default=None)
+
+    def _count_dead(self) -> int:
+        with suppress(NotFound):  # Classic makes it with its first message
+            return self._connector.gauge(self._source(self.private.dead)).depth or 0
+        return 0
 
     def find_left(self, left: int | None) -> list[Record]:
         """Those of the copies that are not consumed which can be looked at. A log keeps what is consumed,
@@ -180,11 +185,19 @@ class Stage:
         found = self.read(self.private.place)
         return found[-left:] if left and self._kind.keeps_letters else found
 
+    def find_dead(self) -> list[Record]:
+        """What died. Raises BrokerError."""
+        self._connector.collect_private(self.private)
+        return self.read(self.private.dead)
+
     def read(self, place: Mapping[str, str]) -> list[Record]:
-        """What lies in one of the places."""
-        request = ReadRequest(self._source(place), "copy", "rehearsal", force=True)
-        with closing(self._connector.read(request)) as reading:
-            return [record for batch in reading.batches() for record in batch.records]
+        """What lies in one of the places, which may not be there yet; Artemis can only take it and give it
+        back."""
+        for force in (False, True):
+            request = ReadRequest(self._source(place), "copy", "rehearsal", force=force)
+            with suppress(HarmRefused, NotFound), closing(self._connector.read(request)) as reading:
+                return [record for batch in reading.batches() for record in batch.records]
+        return []
 
     def _source(self, place: Mapping[str, str]) -> Source:
         return self._kind.source(name="rehearsal", broker=self.broker.name, **place)  # type: ignore[arg-type]
@@ -245,7 +258,7 @@ class Found(NamedTuple):
 def look(stage: Stage, sent: Mapping[str, str], left: int | None) -> Found:
     """Look at what is left, and at what died."""
     waiting = {*map(letter_of, stage.find_left(left))} & sent.keys()
-    dead = stage.read(stage.private.dead)
+    dead = stage.find_dead()
     died = {one: record for record in dead if (one := letter_of(record)) in sent}
     held = (len(sent) - len(died) if left is None else left) - len(waiting)
     untold = max(0, held) + sum(letter_of(record) not in sent for record in dead)

@@ -203,6 +203,11 @@ class Management:
         drops = f"{address} drops messages when it is full (address-full-policy DROP)"
         return drops if policy == "DROP" else None
 
+    def operate(self, operation: str, *parameters: Any) -> Any:
+        """Ask the broker for an operation; None where it has no result, or the user may not."""
+        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
+        return self._ask(asked, json.dumps(parameters))
+
     def destroy(self, queue: str) -> None:
         """Delete a queue with all that is in it, and its address; nothing happens without the right."""
         self._ask(_DESTROY, json.dumps([queue, True, True]))

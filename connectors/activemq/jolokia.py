@@ -156,6 +156,13 @@ class Jolokia:
         found = self._ask(asked)
         return found if isinstance(found, Mapping) else None
 
+    def move(self, queue: str, selector: str, target: str) -> int | None:
+        """Move those messages of a Classic queue that a selector means; how many these were, None where that
+        is not allowed."""
+        operation = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
+        asked = {"type": "exec", "mbean": self._mbean(queue), "operation": operation}
+        return web.whole(self._ask({**asked, "arguments": [selector, target]}))
+
     def remove_queue(self, queue: str) -> None:
         """Delete a Classic queue with all that is in it; nothing happens where that is not allowed."""
         mbean = self._mbean(queue)

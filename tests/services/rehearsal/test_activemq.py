@@ -1,0 +1,84 @@
+"""On real ActiveMQ brokers: what a consumer has fixed is what a rehearsal says, and no queue of it stays."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, Place, on_all
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, spring_headers
+from support.waiting import eventually
+
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.stomp import encode, headers_of
+from dlq.connectors.base import Target
+from dlq.core.configuration import parse
+from dlq.operations.desk import Desk, Notes, open_desk
+
+pytestmark = pytest.mark.activemq
+
+
+@pytest.fixture
+def desk(stomp: Place, tmp_path: Path) -> Desk:
+    for failure in FAILURES:
+        stomp.send(*[failure.encode()] * OF_EACH, shelf=failure, **spring_headers(failure, "orders"))
+    given = {"url": stomp.settings.url, "jolokia_url": stomp.settings.jolokia_url}
+    login = {"password_env": PASSWORD_VARIABLE} if stomp.broker.user else {}
+    broker = {"kind": "activemq", **{name: value for name, value in given.items() if value}, **login}
+    source = {"broker": "legacy", "queue": stomp.queue, "mode": "drain"}
+    archive = str(tmp_path / "archive")
+    config = {"archive": archive, "brokers": {"legacy": broker}, "sources": {"orders": source}}
+    return open_desk(parse(config), Notes())
+
+
+class FixedSome:
+    """Gives `broken` failures up, and acknowledges the rest. Who gives up over STOMP on Artemis acknowledges:
+    there its management does as after the last attempt."""
+
+    def __init__(self, place: Place, broken: set[str]) -> None:
+        self.place, self.broken = place, broken
+
+    def __call__(self, name: str, over: threading.Event) -> None:
+        link, left = self.place.link(), len(FAILURES) * OF_EACH
+        eventually(lambda: over.is_set() or self.is_there(name))
+        if self.place.broker.artemis:
+            left -= self.kill(name)
+        destination = self.place.destination(name)
+        link.request("SUBSCRIBE", {**destination, "id": link.token, "ack": "client-individual"})
+        while left and not over.is_set():
+            for frame in link.receive(0.1):
+                command = "NACK" if frame.body.decode() in self.broken else "ACK"
+                link.send(encode(command, {"id": headers_of(frame.head)["ack"]}))
+                left -= 1
+        link.request("UNSUBSCRIBE", {"id": link.token})
+        link.close()
+
+    def is_there(self, name: str) -> bool:
+        seen = self.place.connector.consumption([Target("queue", name)]).values()
+        return any(one.waiting == len(FAILURES) * OF_EACH for found in seen for one in found)
+
+    def kill(self, name: str) -> int:
+        management = Management(self.place.settings)
+        ids = [
+            one["messageID"]
+            for failure in self.broken
+            for one in management.messages(name, f"shelf = '{failure}'") or ()
+        ]
+        management.close()
+        for number in ids:
+            self.place.manage("sendMessageToDeadLetterAddress", number, resource=f"queue.{name}")
+        return len(ids)
+
+
+@on_all
+def test_precision_and_recall_are_one(stomp: Place, desk: Desk) -> None:
+    stomp.send(b"waits", queue=f"{stomp.queue}.work")
+    consumer = FixedSome(stomp, {"stock", "login"})
+    done = rehearse(desk, f"queue:{stomp.queue}.work", consumer)
+    assert fixed(done.document) == {*FAILURES} - consumer.broken
+    assert counts(done.document, "stock") == (OF_EACH, 0, OF_EACH, 0)
+    assert done.document["target"] == {"name": f"queue:{stomp.queue}.work", "before": 1, "after": 1}
+    assert done.document["removed"]
+    names = stomp.connector._queues.names() or []
+    assert not [name for name in names if "rehearsal" in name]
+    dead = [one for name in names if "DLQ" in name for one in stomp.drain(name)]
+    assert not [one for one in dead if "dlq_rehearsal" in one.headers]
