@@ -547,8 +547,10 @@ class Connector(Protocol):
     def make_private(self, private: Private) -> None:
         """Make them, which are not there. Raises BrokerError."""
 
-    def collect_private(self, private: Private) -> None:
-        """Bring to `dead` what died, where the broker's own settings led it elsewhere. Raises BrokerError."""
+    def collect_private(self, private: Private) -> Sequence[Record]:
+        """Bring to `dead` what died, where the broker's own settings led it elsewhere, and return what cannot
+        be brought there. Raises BrokerError."""
+        return []
 
     def remove_private(self, private: Private) -> None:
         """Remove what there is of them, with all that lies there. Raises BrokerError."""

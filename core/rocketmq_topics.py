@@ -8,6 +8,8 @@ RETRY = "%RETRY%"
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 """Op records: the broker's notes that half messages have ended."""
+DELAYED = "SCHEDULE_TOPIC_XXXX"
+"""Messages that wait for their time, such as the next try of a group."""
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 

@@ -187,8 +187,8 @@ class Stage:
 
     def find_dead(self) -> list[Record]:
         """What died. Raises BrokerError."""
-        self._connector.collect_private(self.private)
-        return self.read(self.private.dead)
+        elsewhere = self._connector.collect_private(self.private)
+        return [*elsewhere, *self.read(self.private.dead)]
 
     def read(self, place: Mapping[str, str]) -> list[Record]:
         """What lies in one of the places, which may not be there yet; Artemis can only take it and give it

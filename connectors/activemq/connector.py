@@ -334,10 +334,11 @@ class ActiveMQConnector(Connector):
         if self._queues.management is not None:
             activemq_private.make_on_artemis(self._queues.management, self._broker.name, private)
 
-    def collect_private(self, private: Private) -> None:
+    def collect_private(self, private: Private) -> Sequence[Record]:
         """Take what died out of Classic's queues of the dead."""
         if self._queues.management is None:
             activemq_private.collect_on_classic(Jolokia(self._broker, False), self._broker.name, private)
+        return []
 
     def remove_private(self, private: Private) -> None:
         """Delete them, and what died."""

@@ -154,6 +154,10 @@ class Cluster:
             raise BrokerError(f"{self._name_server} says that {topic} has {total} queues: {_UNTRUE}")
         return dict(sorted(found.items()))
 
+    def forget_route(self, topic: str) -> None:
+        """Let the name servers forget a topic that its brokers have deleted."""
+        self._ask_name_servers(RequestCode.DELETE_ROUTE, {"topic": topic})
+
     def groups_of(self, topic: str) -> set[str] | None:
         """The groups that consume `topic` now, or have committed an offset of it; None where nobody tells."""
         masters = self.masters()

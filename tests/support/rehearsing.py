@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from support.waiting import PATIENCE
+
 from dlq.operations.desk import Desk
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources

@@ -45,6 +45,13 @@ def dead(failure: str, number: int) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(autouse=True)
+def in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is on its way within the embedded broker."""
+    monkeypatch.setattr(rehearsal, "_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(rehearsal, "_ASK_SECONDS", 0.05)
+
+
 @pytest.fixture
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBroker:
     monkeypatch.chdir(tmp_path)
