@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,9 @@ from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.core.text import for_terminal, shorten
 from dlq.core.units import seconds
+
+if TYPE_CHECKING:
+    from dlq.operations.plans import PlanWanted
 
 Plan = Annotated[
     str,
@@ -37,8 +40,7 @@ def rehearse(
     """Send copies of a sample of a plan to a private place, and show what passes.
 
     The command prints the place. Point your fixed consumer at it, and at test systems: its side effects are
-    real. What dies there is judged by the usual rules. Nothing goes to production, and nothing counts as
-    sent.
+    real. Nothing goes to production, and nothing counts as sent.
 
     Example: dlq replay rehearse 20261121T0301
     """
@@ -49,6 +51,15 @@ def rehearse(
     done = clean_rehearsal(context.desk, plan) if clean else rehearse_plan(context.desk, plan, wanted)
     context.emit(done.document, partial(_show, context, done.document, plan))
     return done.code
+
+
+def narrow(context: Context, plan: str | None, wanted: "PlanWanted") -> "PlanWanted":
+    """What a new plan wants, of the failures that passed the rehearsal of another alone, if one is named."""
+    if plan is None:
+        return wanted
+    from dlq.operations.rehearsing import take_passed
+
+    return take_passed(context.desk, plan, wanted)
 
 
 def _show(context: Context, document: Mapping[str, Any], plan: str) -> None:

@@ -424,8 +424,9 @@ def not_seen(broker: str, setting: str, example: str) -> Fate:
     return Fate("broker", broker, "any", "unknown", (), why, f'[brokers.{broker}] {setting} = "{example}"')
 
 
-class Private(NamedTuple):
-    """Places that a rehearsal has to itself, by their names alone: nothing was asked, or made."""
+@dataclass
+class Private:
+    """Places that a rehearsal has to itself. They are named, and nothing is asked, until they are made."""
 
     target: Target
     """Where its copies go, and the consumer under test reads."""
@@ -435,6 +436,17 @@ class Private(NamedTuple):
     """The same of where what dies there comes back."""
     point: Sequence[str] = ()
     """How to point consumers there, a line each."""
+
+    def make(self) -> None:
+        """Make them, which are not there. Raises BrokerError."""
+
+    def collect(self) -> Sequence[Record]:
+        """Bring to `dead` what died, where the broker's own settings led it elsewhere, and return what cannot
+        be brought there. Raises BrokerError."""
+        return []
+
+    def remove(self) -> None:
+        """Remove what there is of them, with all that lies there. Raises BrokerError."""
 
 
 class Connector(Protocol):
@@ -541,19 +553,8 @@ class Connector(Protocol):
         asked."""
 
     def private(self, name: str) -> Private:
-        """Name the places of a rehearsal; asks nobody. Raises UsageError where this broker can have none."""
+        """Name the places of a rehearsal. Raises UsageError where this broker can have none."""
         raise UsageError("this broker has no private places for a rehearsal; use --ramp of dlq replay apply")
-
-    def make_private(self, private: Private) -> None:
-        """Make them, which are not there. Raises BrokerError."""
-
-    def collect_private(self, private: Private) -> Sequence[Record]:
-        """Bring to `dead` what died, where the broker's own settings led it elsewhere, and return what cannot
-        be brought there. Raises BrokerError."""
-        return []
-
-    def remove_private(self, private: Private) -> None:
-        """Remove what there is of them, with all that lies there. Raises BrokerError."""
 
     def close(self) -> None:
         """Let go of all connections. Never raises."""

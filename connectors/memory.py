@@ -279,18 +279,22 @@ class MemoryConnector(Connector):
 
     def private(self, name: str) -> Private:
         """Two queues; whoever takes from the first puts what dies into the other."""
-        return Private(Target("queue", name), {"queue": name}, {"queue": f"{name}.dlq"})
+        return _MemoryPrivate(self._broker, name)
 
-    def make_private(self, private: Private) -> None:
-        """Declare them."""
-        for place in (private.place, private.dead):
-            self._broker.declare(place["queue"])
 
-    def remove_private(self, private: Private) -> None:
-        """Delete them."""
-        for place in (private.place, private.dead):
-            self._broker.sql("DELETE FROM letters WHERE queue = ?", [place["queue"]])
-            self._broker.sql("DELETE FROM queues WHERE name = ?", [place["queue"]])
+class _MemoryPrivate(Private):
+    def __init__(self, broker: MemoryBroker, name: str) -> None:
+        super().__init__(Target("queue", name), {"queue": name}, {"queue": f"{name}.dlq"})
+        self._broker, self._names = broker, (name, f"{name}.dlq")
+
+    def make(self) -> None:
+        for name in self._names:
+            self._broker.declare(name)
+
+    def remove(self) -> None:
+        for name in self._names:
+            self._broker.sql("DELETE FROM letters WHERE queue = ?", [name])
+            self._broker.sql("DELETE FROM queues WHERE name = ?", [name])
 
 
 MEMORY = Kind(

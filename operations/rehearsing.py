@@ -77,7 +77,7 @@ def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
         after = _depth(connector, target)
     rehearsal.write(desk.store, plan, replace(book, failures=found.failures))
     document = {
-        **_describe(book),
+        **vars(book),
         "failures": _tell(desk, stage.broker.kind, found, chosen, names),
         "untold": found.untold,
         "target": {"name": str(target), "before": before, "after": after},
@@ -92,12 +92,10 @@ def clean_rehearsal(desk: Desk, prefix: str) -> Rehearsed:
     plan = checked.header.plan
     with _staged(desk, checked) as (_, stage, _target):
         stage.remove()
-        book = rehearsal.load(desk.store, plan)
-        if book is not None:
-            rehearsal.write(desk.store, plan, replace(book, removed=True))
-    name = "" if book is None else book.rehearsal
-    done = Book(name, stage.private.target.name, stage.dead_place, removed=True)
-    return Rehearsed({**_describe(done), "failures": []}, ExitCode.DONE)
+        known = rehearsal.load(desk.store, plan) or Book("", stage.private.target.name, stage.dead_place)
+        book = replace(known, removed=True)
+        rehearsal.write(desk.store, plan, book)
+    return Rehearsed({**vars(book), "failures": []}, ExitCode.DONE)
 
 
 @contextmanager
@@ -151,7 +149,7 @@ def _perform(
     stop: Stop,
 ) -> Found:
     """Make the places, fill them, and wait. Raises BrokerError."""
-    stage.make()
+    stage.private.make()
     place = stage.private.target
     desk.listener.warn(_WARNING)
     desk.listener.say(f"{len(copies):,} copies go to {place}; what dies has to come to {stage.dead_place}")
@@ -191,10 +189,6 @@ def _remove(desk: Desk, plan: str, stage: Stage) -> bool:
         )
         return False
     return True
-
-
-def _describe(book: Book) -> Document:
-    return {name: getattr(book, name) for name in ("rehearsal", "place", "dead_place", "removed")}
 
 
 def _tell(

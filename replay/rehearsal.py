@@ -148,14 +148,10 @@ class Stage:
         """What dies comes back there."""
         return next(iter(self.private.dead.values()))
 
-    def make(self) -> None:
-        """Make the places, which are not there. Raises BrokerError."""
-        self._connector.make_private(self.private)
-
     def remove(self) -> None:
         """Leave nothing on the broker. Raises BrokerError."""
         self._connector.forget(self._way)
-        self._connector.remove_private(self.private)
+        self.private.remove()
 
     def send(self, copies: Sequence[Outgoing]) -> list[Sent]:
         """Send copies to the private place; what became of each. Raises BrokerError."""
@@ -169,8 +165,8 @@ class Stage:
         if not seen:
             return sent if self._kind.keeps_letters else len(self.read(self.private.place))
         expected = sent - self._count_dead()
-        left = [_left_of(one, expected) for one in seen]
-        return max((one for one in left if one is not None), default=None)
+        left = [known for one in seen if (known := _left_of(one, expected)) is not None]
+        return max(left) if len(left) == len(seen) else None
 
     def _count_dead(self) -> int:
         with suppress(NotFound):  # Classic makes it with its first message
@@ -187,7 +183,7 @@ class Stage:
 
     def find_dead(self) -> list[Record]:
         """What died. Raises BrokerError."""
-        elsewhere = self._connector.collect_private(self.private)
+        elsewhere = self.private.collect()
         return [*elsewhere, *self.read(self.private.dead)]
 
     def read(self, place: Mapping[str, str]) -> list[Record]:

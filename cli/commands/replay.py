@@ -9,7 +9,7 @@ import typer
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context, say_what_is_not_judged
 from dlq.cli.exit import ExitCode
-from dlq.cli.rehearsal import rehearse
+from dlq.cli.rehearsal import narrow, rehearse
 from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
 
@@ -178,11 +178,7 @@ def plan(
         check_superseded or (False if no_check_superseded else None), reason=reason,
     )  # fmt: skip
     chosen = Selection(where, source, since, incident, failure, text)
-    wanted = PlanWanted(ids or (), chosen, how)
-    if rehearsed is not None:
-        from dlq.operations.rehearsing import take_passed
-
-        wanted = take_passed(context.desk, rehearsed, wanted)
+    wanted = narrow(context, rehearsed, PlanWanted(ids or (), chosen, how))
     made = make_plan(context.desk_of(as_), wanted)
     if not made.header.letters:
         say_what_is_not_judged(context)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 
 from dlq.connectors.activemq import amqp10_records, artemis_coverage, republishing
-from dlq.connectors.activemq import private as activemq_private
 from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
 from dlq.connectors.activemq.amqp10_session import Amqp10, with_amqp
 from dlq.connectors.activemq.artemis import NO_MANAGEMENT
@@ -23,6 +22,7 @@ from dlq.connectors.activemq.limits import limits
 from dlq.connectors.activemq.marker import COUNTED_AFTER, POLL, PROBES, Trail, marker_queue
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender, with_openwire
+from dlq.connectors.activemq.private import ArtemisPrivate, ClassicPrivate
 from dlq.connectors.activemq.queue_effects import harm
 from dlq.connectors.activemq.queue_scan import scan_of
 from dlq.connectors.activemq.queues import Queues, is_pattern
@@ -321,31 +321,15 @@ class ActiveMQConnector(Connector):
         self._queues.remove_empty(marker_queue(request.plan))
 
     def private(self, name: str) -> Private:
-        """Two queues (`private`). Raises ConfigError for a Classic broker without Jolokia, which alone can
-        take what died out of the queue for all dead letters."""
-        if self._queues.management is None and not self._broker.jolokia_url:
+        """Two queues. Raises ConfigError for Classic without Jolokia, which alone can take what died out of
+        the queue for all dead letters."""
+        if self._queues.management is not None:
+            return ArtemisPrivate(self._queues.management, self._broker.name, name)
+        if not self._broker.jolokia_url:
             raise ConfigError(
                 f"brokers.{self._broker.name} is ActiveMQ Classic: to rehearse, set jolokia_url"
             )
-        return activemq_private.name_places(name)
-
-    def make_private(self, private: Private) -> None:
-        """Create them on Artemis; on Classic the first message does."""
-        if self._queues.management is not None:
-            activemq_private.make_on_artemis(self._queues.management, self._broker.name, private)
-
-    def collect_private(self, private: Private) -> Sequence[Record]:
-        """Take what died out of Classic's queues of the dead."""
-        if self._queues.management is None:
-            activemq_private.collect_on_classic(Jolokia(self._broker, False), self._broker.name, private)
-        return []
-
-    def remove_private(self, private: Private) -> None:
-        """Delete them, and what died."""
-        if self._queues.management is not None:
-            activemq_private.remove_on_artemis(self._queues.management, self._broker.name, private)
-        else:
-            activemq_private.remove_on_classic(Jolokia(self._broker, False), self._broker.name, private)
+        return ClassicPrivate(Jolokia(self._broker, False), self._broker.name, name)
 
     def close(self) -> None:
         """Close the connection on which management is asked."""

@@ -25,7 +25,6 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.kafka import coverage
-from dlq.connectors.kafka import private as kafka_private
 from dlq.connectors.kafka.cluster import Cluster, Topic
 from dlq.connectors.kafka.consumption import consumption, depths_of, readers
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
@@ -33,6 +32,7 @@ from dlq.connectors.kafka.find import bounds, find
 from dlq.connectors.kafka.inspection import inspect
 from dlq.connectors.kafka.newer import find_newer
 from dlq.connectors.kafka.pointers import Pointers
+from dlq.connectors.kafka.private import KafkaPrivate
 from dlq.connectors.kafka.publisher import KafkaPublisher
 from dlq.connectors.kafka.reading import KafkaReading
 from dlq.connectors.kafka.republishing import (
@@ -184,15 +184,7 @@ class KafkaConnector(Connector):
 
     def private(self, name: str) -> Private:
         """Two topics: the second is named as Spring names the one for dead letters."""
-        return kafka_private.name_places(name)
-
-    def make_private(self, private: Private) -> None:
-        """Create them."""
-        kafka_private.make(self._cluster, private)
-
-    def remove_private(self, private: Private) -> None:
-        """Delete them."""
-        kafka_private.remove(self._cluster, private)
+        return KafkaPrivate(self._cluster, name)
 
     def _known(self, targets: Sequence[Target]) -> dict[Target, Topic]:
         topics = self._cluster.topics(target.name for target in targets if target.kind == "topic")

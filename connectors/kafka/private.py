@@ -5,8 +5,10 @@ what is left is the end of it, and keep all, however old a copy's time is.
 """
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from dlq.connectors.base import Private, Target
 from dlq.connectors.kafka.cluster import Cluster
@@ -26,43 +28,41 @@ _POINT = (
 )
 
 
-def name_places(name: str) -> Private:
-    """See `Connector.private`."""
-    dead = f"{name}-dlt"
-    point = [line.format(name, dead) for line in _POINT]
-    return Private(Target("topic", name), {"topic": name}, {"topic": dead}, point)
+class KafkaPrivate(Private):
+    """See `Private`."""
 
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        dead = f"{name}-dlt"
+        point = [line.format(name, dead) for line in _POINT]
+        super().__init__(Target("topic", name), {"topic": name}, {"topic": dead}, point)
+        self._cluster, self._names = cluster, [name, dead]
 
-def make(cluster: Cluster, private: Private) -> None:
-    """Create both topics, and wait until they have leaders. Raises BrokerError."""
-    names = [private.place["topic"], private.dead["topic"]]
-    keep = {"retention.ms": "-1", "cleanup.policy": "delete"}
-    topics = [NewTopic(name, 1, -1, config=keep) for name in names]
-    try:
-        cluster.ask_admin(lambda admin: admin.create_topics(topics, request_timeout=cluster.timeout))
-    except AccessDenied as error:
-        raise AccessDenied(f"{error}; {_DENIED}") from error
-    _wait(cluster, names, there=True)
-    cluster.logs([*cluster.topics(names).values()])
+    def make(self) -> None:
+        """Create both topics, and wait until they have leaders."""
+        cluster, keep = self._cluster, {"retention.ms": "-1", "cleanup.policy": "delete"}
+        topics = [NewTopic(name, 1, -1, config=keep) for name in self._names]
+        self._ask(lambda admin: admin.create_topics(topics, request_timeout=cluster.timeout))
+        self._wait_until(self._names, there=True)
+        cluster.logs([*cluster.topics(self._names).values()])
 
+    def remove(self) -> None:
+        """Delete all topics whose names begin so, a framework's retry topics among them; with them go the
+        offsets of their groups."""
+        cluster = self._cluster
+        if names := [name for name in cluster.names() if name.startswith(self._names[0])]:
+            self._ask(lambda admin: admin.delete_topics(names, request_timeout=cluster.timeout))
+            self._wait_until(names, there=False)
 
-def remove(cluster: Cluster, private: Private) -> None:
-    """Delete all topics whose names begin so, a framework's retry topics among them; with them go the offsets
-    of their groups. Raises BrokerError."""
-    names = [name for name in cluster.names() if name.startswith(private.place["topic"])]
-    if not names:
-        return
-    try:
-        cluster.ask_admin(lambda admin: admin.delete_topics(names, request_timeout=cluster.timeout))
-    except AccessDenied as error:
-        raise AccessDenied(f"{error}; {_DENIED}") from error
-    _wait(cluster, names, there=False)
+    def _ask(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> None:
+        try:
+            self._cluster.ask_admin(ask)
+        except AccessDenied as error:
+            raise AccessDenied(f"{error}; {_DENIED}") from error
 
-
-def _wait(cluster: Cluster, names: list[str], there: bool) -> None:
-    """Until the cluster shows all of these topics, or none."""
-    until = time.monotonic() + cluster.timeout
-    while len({*names} & {*cluster.names()}) != there * len(names):
-        if time.monotonic() > until:
-            raise BrokerError(f"{cluster.name}: {', '.join(names)}: the change does not show; run it again")
-        time.sleep(_PAUSE)
+    def _wait_until(self, names: Sequence[str], there: bool) -> None:
+        """Until the cluster shows all of these topics, or none."""
+        until = time.monotonic() + self._cluster.timeout
+        while len({*names} & {*self._cluster.names()}) != there * len(names):
+            if time.monotonic() > until:
+                raise BrokerError(f"{self._cluster.name}: {', '.join(names)}: a change does not show")
+            time.sleep(_PAUSE)

@@ -43,7 +43,6 @@ from dlq.connectors.rabbitmq import (
 )
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import limits as rabbitmq_limits
-from dlq.connectors.rabbitmq import private as rabbitmq_private
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_publisher import RabbitTwoWays, open_session
@@ -59,6 +58,7 @@ from dlq.connectors.rabbitmq.connection import (
 from dlq.connectors.rabbitmq.consumer import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
+from dlq.connectors.rabbitmq.private import RabbitPrivate
 from dlq.connectors.rabbitmq.queue_effects import harm
 from dlq.connectors.rabbitmq.second_death import Prospects
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
@@ -318,15 +318,7 @@ class RabbitConnector(Connector):
 
     def private(self, name: str) -> Private:
         """Two queues, of which the one dead-letters into the other."""
-        return rabbitmq_private.name_places(name)
-
-    def make_private(self, private: Private) -> None:
-        """Declare them."""
-        rabbitmq_private.make(self._broker, private)
-
-    def remove_private(self, private: Private) -> None:
-        """Delete them."""
-        rabbitmq_private.remove(self._broker, private)
+        return RabbitPrivate(self._broker, name)
 
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:

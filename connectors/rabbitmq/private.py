@@ -26,29 +26,29 @@ _POINT = (
 )
 
 
-def name_places(name: str) -> Private:
-    """See `Connector.private`."""
-    dead = f"{name}_error"
-    point = [line.format(name, dead) for line in _POINT]
-    return Private(Target("queue", name), {"queue": name}, {"queue": dead}, point)
+class RabbitPrivate(Private):
+    """See `Private`."""
 
+    def __init__(self, broker: RabbitBroker, name: str) -> None:
+        dead = f"{name}_error"
+        point = [line.format(name, dead) for line in _POINT]
+        super().__init__(Target("queue", name), {"queue": name}, {"queue": dead}, point)
+        self._broker, self._name, self._dead = broker, name, dead
 
-def make(broker: RabbitBroker, private: Private) -> None:
-    """Declare both queues; what dies in the one lands in the other. Raises BrokerError."""
-    dead = private.dead["queue"]
-    to_dead: dict[str, Any] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
-    with _naming_the_rights(), Channel(broker) as channel:
-        channel.queue_declare(dead, durable=True)
-        channel.queue_declare(private.place["queue"], durable=True, arguments=to_dead)
+    def make(self) -> None:
+        """Declare both queues; what dies in the one lands in the other."""
+        to_dead: dict[str, Any] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self._dead}
+        with _naming_the_rights(), Channel(self._broker) as channel:
+            channel.queue_declare(self._dead, durable=True)
+            channel.queue_declare(self._name, durable=True, arguments=to_dead)
 
-
-def remove(broker: RabbitBroker, private: Private) -> None:
-    """Delete both, and the exchanges that MassTransit makes beside them; the broker takes that for done where
-    there are none. Raises BrokerError."""
-    with _naming_the_rights(), Channel(broker) as channel:
-        for place in (private.place, private.dead):
-            channel.queue_delete(place["queue"])
-            channel.exchange_delete(place["queue"])
+    def remove(self) -> None:
+        """Delete both, and the exchanges that MassTransit makes beside them; the broker takes that for done
+        where there are none."""
+        with _naming_the_rights(), Channel(self._broker) as channel:
+            for name in (self._name, self._dead):
+                channel.queue_delete(name)
+                channel.exchange_delete(name)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,6 @@ from dlq.connectors.base import (
 from dlq.connectors.looks import bound_looks
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.connectors.rocketmq import coverage
-from dlq.connectors.rocketmq import private as rocketmq_private
 from dlq.connectors.rocketmq.bounds import bounds
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.consumption import consumption, is_broadcast
@@ -45,6 +43,7 @@ from dlq.connectors.rocketmq.inspection import (
 )
 from dlq.connectors.rocketmq.limits import NONE, Attributes
 from dlq.connectors.rocketmq.newer import find_newer
+from dlq.connectors.rocketmq.private import RocketPrivate
 from dlq.connectors.rocketmq.publisher import RocketPublisher
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.reading import RocketReading
@@ -64,7 +63,7 @@ from dlq.connectors.rocketmq.snapshot import (
 from dlq.connectors.rocketmq.transaction_outcomes import Outcomes, untold_key
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
 from dlq.core.record import Record
-from dlq.core.rocketmq_topics import DEAD_LETTERS, DELAYED, DISCARDED, HALF, OP_TOPIC, RETRY
+from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
 
 _MARGIN = 0.2
@@ -84,7 +83,6 @@ class RocketConnector(Connector):
         self._unreadable: dict[str, BrokerError] = {}
         self._attributes: dict[str, Attributes] = {}
         self._silent_until = 0.0
-        self._delayed_before: Checkpoint = NO_CHECKPOINT
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
@@ -206,28 +204,7 @@ class RocketConnector(Connector):
 
     def private(self, name: str) -> Private:
         """A topic, and a group of the same name."""
-        return rocketmq_private.name_places(name)
-
-    def make_private(self, private: Private) -> None:
-        """Create them."""
-        rocketmq_private.make(self._cluster, private)
-        self._delayed_before = rocketmq_private.ends_of_the_delayed(self._cluster)
-
-    def collect_private(self, private: Private) -> Sequence[Record]:
-        """Find the copies that were sent back for another try since."""
-        source, retry = (
-            Source("rehearsal", self._cluster.name, topic=DELAYED),
-            f"{RETRY}{private.target.name}",
-        )
-        with closing(
-            self.read(ReadRequest(source, "drain", "rehearsal", resume=self._delayed_before))
-        ) as reading:
-            found = (record for batch in reading.batches() for record in batch.records)
-            return [record for record in found if record.properties.get("REAL_TOPIC") == retry]
-
-    def remove_private(self, private: Private) -> None:
-        """Delete them, and the group's topics."""
-        rocketmq_private.remove(self._cluster, private)
+        return RocketPrivate(self._cluster, name, self.read)
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -54,7 +54,7 @@ class Consumer:
                     channel.basic_reject(method.delivery_tag, requeue=False)
                 else:
                     channel.basic_ack(method.delivery_tag)
-            if over.is_set():
+            if over.is_set() or (self.held and method is None):
                 break
         channel.connection.close()
 
@@ -85,6 +85,14 @@ def test_precision_and_recall_are_one(rabbit: Rabbit, desk: Desk) -> None:
     places = [done.document["place"], done.document["dead_place"]]
     left = [one["name"] for one in rabbit.node.api("GET", "queues", rabbit.vhost)]
     assert not {*places} & {*left}
+
+
+@on_rabbitmq_4
+def test_what_a_consumer_holds_is_told_apart_once_it_has_stopped(rabbit: Rabbit, desk: Desk) -> None:
+    done = rehearse(desk, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="tax"), seconds=8.0)
+    assert fixed(done.document) == {*FAILURES} - {"stock", "tax"}
+    assert counts(done.document, "tax") == (OF_EACH, 0, 0, OF_EACH)
+    assert (done.document["untold"], done.document["removed"]) == (0, True)
 
 
 @on_rabbitmq_4
