@@ -88,6 +88,6 @@ def _show(context: Context, document: Mapping[str, Any], plan: str) -> None:
             )
         )
     if document["removed"]:
-        out(for_terminal(f"removed: {document['place']}, {document['dead_place']}"))
+        out(for_terminal(f"removed: {document['place']}, {document['dead_place']}"), soft_wrap=True)
     if any(0 < one["sent"] == one["passed"] for one in failures):
         out(f"\nNext: dlq replay plan --rehearsed {plan}")

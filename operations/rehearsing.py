@@ -28,7 +28,7 @@ from dlq.replay.plan import names_ids
 from dlq.replay.planfile import Checked
 from dlq.replay.rehearsal import Book, Found, Stage
 
-_WARNING = "its side effects are real: the consumer under test must work against test systems"
+_WARNING = "side effects of a rehearsal are real: let the consumer under test work against test systems"
 _HINT = (
     "without a count of acknowledgements (RabbitMQ: management_url) only a consumer that has stopped shows it"
 )
