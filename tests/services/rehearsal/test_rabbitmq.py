@@ -24,13 +24,15 @@ def desk(rabbit: Rabbit, tmp_path: Path) -> Desk:
 
 def desk_of(rabbit: Rabbit, tmp_path: Path, broker: RabbitBroker) -> Desk:
     shop = {"kind": "rabbitmq", "url": broker.url, "password_env": PASSWORD_VARIABLE}
+    if broker.management_url:
+        shop["management_url"] = broker.management_url
     dead = rabbit.queue()
     for failure in FAILURES:
         rabbit.publish(dead, [failure.encode()] * OF_EACH, headers=spring_headers(failure, "order.created"))
     return open_desk(
         parse({
             "archive": str(tmp_path / "archive"),
-            "brokers": {"shop": shop | {"management_url": broker.management_url}},
+            "brokers": {"shop": shop},
             "sources": {"orders": {"broker": "shop", "queue": dead}},
         }),
         Notes(),
@@ -93,6 +95,15 @@ def test_what_a_consumer_holds_is_told_apart_once_it_has_stopped(rabbit: Rabbit,
     assert fixed(done.document) == {*FAILURES} - {"stock", "tax"}
     assert counts(done.document, "tax") == (OF_EACH, 0, 0, OF_EACH)
     assert (done.document["untold"], done.document["removed"]) == (0, True)
+
+
+@on_rabbitmq_4
+def test_without_management_a_consumer_that_stopped_shows_what_it_acknowledged(
+    rabbit: Rabbit, tmp_path: Path
+) -> None:
+    desk = desk_of(rabbit, tmp_path, rabbit.broker(management_url=None))
+    done = rehearse(desk, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="nothing"))
+    assert (fixed(done.document), done.document["untold"]) == ({*FAILURES} - {"stock"}, 0)
 
 
 @on_rabbitmq_4

@@ -219,6 +219,9 @@ def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(
     done = clean_rehearsal(desk, plan)
     assert done.document["rehearsal"] == book.rehearsal
     assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
+    broker.put(f"{place}.dlq", dead("gateway", 1))  # of a killed run, and nobody has cleaned
+    consumer = Consumer(broker, plan, lambda failure, nth: "pass")
+    assert rehearse(desk, consumer, plan).document["untold"] == 0
 
 
 def test_a_plan_for_several_consumers_is_not_rehearsed(
