@@ -44,7 +44,7 @@ _To = Annotated[
         metavar="PLACE",
         rich_help_panel=_WHERE_TO,
         show_default=False,
-        help="failed (default), origin, group, resume, queue:NAME, topic:NAME, exchange:NAME/KEY.",
+        help="failed (default), origin, group, resume, KIND:NAME.",
     ),
 ]
 _Rate = Annotated[
@@ -108,7 +108,7 @@ _Rehearsed = Annotated[
         metavar="PLAN",
         rich_help_panel=selecting.WHICH,
         autocompletion=completion.plans,
-        help="Only failures that passed in PLAN's rehearsal.",
+        help="Only what passed PLAN's rehearsal.",
     ),
 ]
 _ApplyNow = Annotated[
@@ -177,9 +177,8 @@ def plan(
         None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, again, unwrap,
         check_superseded or (False if no_check_superseded else None), reason=reason,
     )  # fmt: skip
-    chosen = Selection(where, source, since, incident, failure, text)
-    wanted = narrow(context, rehearsed, PlanWanted(ids or (), chosen, how))
-    made = make_plan(context.desk_of(as_), wanted)
+    wanted = PlanWanted(ids or (), Selection(where, source, since, incident, failure, text), how)
+    made = make_plan(context.desk_of(as_), narrow(context, rehearsed, wanted))
     if not made.header.letters:
         say_what_is_not_judged(context)
     return _carry_out(context, made, asks) if apply_now else _show(context, made)
