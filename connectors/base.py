@@ -237,6 +237,8 @@ class Consumption(NamedTuple):
     """Letters acknowledged since some moment in the past; None: the broker does not tell."""
     age: float = 0.0
     """Seconds that the broker's numbers may be old."""
+    unacknowledged: int | None = None
+    """Letters that no consumer has acknowledged, by such old numbers; None: `waiting` counts them now."""
 
 
 class Gauge(NamedTuple):

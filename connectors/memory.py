@@ -50,6 +50,10 @@ CREATE TABLE IF NOT EXISTS letters (
     number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, document TEXT NOT NULL,
     redelivered INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS by_queue ON letters (queue, number);
+CREATE TABLE IF NOT EXISTS consumed (queue TEXT PRIMARY KEY, letters INTEGER NOT NULL);
+CREATE TRIGGER IF NOT EXISTS count_consumed AFTER DELETE ON letters BEGIN
+    INSERT INTO consumed VALUES (old.queue, 1) ON CONFLICT (queue) DO UPDATE SET letters = letters + 1;
+END;
 """
 _MOST_ROWS = 100
 
@@ -259,8 +263,12 @@ class MemoryConnector(Connector):
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Who consumes from it deletes, so what is there is not acknowledged."""
-        depths = {target: self._broker.depth(target.name) for target in targets if target.kind == "queue"}
-        return {target: [Consumption(target.name, depth)] for target, depth in depths.items()}
+        done = dict(self._broker.sql("SELECT queue, letters FROM consumed"))
+        queues = [target for target in targets if target.kind == "queue"]
+        return {
+            one: [Consumption(one.name, self._broker.depth(one.name), None, done.get(one.name, 0))]
+            for one in queues
+        }
 
     def publisher(self, request: SendRequest) -> MemoryPublisher:
         """A publisher with a window of one, so no witness is needed."""

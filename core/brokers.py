@@ -153,10 +153,12 @@ class Kind:
     raises ValueError."""
     transaction: str = ""
     """Names the function (record) -> the transaction that it is a half message of, or None."""
+    order_key: tuple[str, ...] = ()
+    """Where its messages carry the key by which it keeps their order, as a source's `key` names a place."""
     tells_more: Callable[[Any], str] = lambda _broker: ""
     """(broker): which setting would tell more of consumers, in words; empty where it is set."""
     ramp_note: str = ""
-    """What to know when a ramp goes by its consumers."""
+    """What else looks like consumed, in words: a ramp says so, and no plan in order goes by it."""
 
 
 @cache

@@ -5,7 +5,8 @@ them and themselves, or when no more wait than before and as many were acknowled
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from dlq.connectors.base import Consumption, Target
@@ -38,19 +39,55 @@ def read_standing(brokers: Brokers, places: Collection[Destination]) -> Standing
     return {(broker, target): seen for broker, found in asked.items() for target, seen in found.items()}
 
 
-def how_far_consumed(before: Standing, now: Standing, sent: Mapping[Destination, int], gone: int) -> Consumed:
+def is_told(receivers: Sequence[Consumption]) -> bool:
+    """Whether those who receive something tell what they have acknowledged."""
+    return bool(receivers) and all(one.acknowledged is not None for one in receivers)
+
+
+def how_far_consumed(
+    before: Standing,
+    now: Standing,
+    sent: Mapping[Destination, int],
+    gone: int,
+    since: float | None = None,
+) -> Consumed:
     """What is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never taken by
-    the broker."""
-    found = [_of_place(before.get(place, ()), now.get(place, ()), n, gone) for place, n in sent.items()]
+    the broker. With `since`, for how many seconds they are out, it is known of each of them."""
+    judge = _of_receiver if since is None else partial(_of_each, since)
+    found = [_of_place(judge, before.get(at, ()), now.get(at, ()), n, gone) for at, n in sent.items()]
     return max(found, key=_WORST_LAST.index, default="unknown")
 
 
-def _of_place(before: Sequence[Consumption], now: Sequence[Consumption], sent: int, gone: int) -> Consumed:
+def _of_place(
+    judge: Callable[[Consumption | None, Consumption, int, int], Consumed],
+    before: Sequence[Consumption],
+    now: Sequence[Consumption],
+    sent: int,
+    gone: int,
+) -> Consumed:
     """The receivers that have consumers decide, or all where none has."""
     was = {one.receiver: one for one in before}
     watched = [one for one in now if one.consumers != 0] or now
-    found = [_of_receiver(was.get(one.receiver), one, sent, gone) for one in watched]
+    found = [judge(was.get(one.receiver), one, sent, gone) for one in watched]
     return max(found, key=_WORST_LAST.index, default="unknown")
+
+
+def _of_each(since: float, before: Consumption | None, now: Consumption, sent: int, gone: int) -> Consumed:
+    """Nothing is left, or as many were acknowledged as lay there with them, by numbers that are younger than
+    the letters. What died is acknowledged, too, on some brokers: it may not count twice."""
+    done = _acknowledged(before, now)
+    if now.unacknowledged is not None and since < now.age:
+        return "waiting"
+    if _lying(now):
+        lay_before = _lying(before) if before else 0
+        return "consumed" if done is not None and done >= sent + lay_before else "waiting"
+    if done is None:
+        return "taken"
+    return "consumed" if done + gone >= sent else "held"
+
+
+def _lying(one: Consumption) -> int:
+    return max(one.waiting, one.unacknowledged or 0)
 
 
 def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: int) -> Consumed:

@@ -13,7 +13,7 @@ from dlq.replay.consumed import MISSING, Consumed, Standing, age, how_far_consum
 from dlq.replay.destinations import Destination
 from dlq.replay.letters import Letter
 
-_GROWTH = 10
+GROWTH = 10
 _NAP_SECONDS = 0.2
 _ASK_SECONDS = 0.5
 _LOOK_SECONDS = 2.0
@@ -76,16 +76,16 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
     while not over:
         before = watch.ask(places)
         step = send(size)
-        _add(done.run, step, first=not done.steps)
+        add_step(done.run, step, first=not done.steps)
         if step.sent:
-            watched = _Watched(watch, step, before, known, _name(done))
+            watched = Watched(watch, step, before, known, _name(done))
             watched.run()
-            _judge(done, watched, watch)
+            judge(done, watched, watch, MISSING)
             known = watched.known
             watch.note(done)
         done.run.stopped = step.stopped or watch.stop()
         over = bool(done.stopped_by or done.run.stopped or step.lost) or step.sent < size
-        size *= _GROWTH
+        size *= GROWTH
     return done
 
 
@@ -94,7 +94,7 @@ def _name(done: Ramp) -> str:
     number, run = len(done.steps) + 1, done.run
     steps, left = 0, run.total - run.skipped
     while left > 0:
-        left -= _GROWTH**steps
+        left -= GROWTH**steps
         steps += 1
     return f"step {number} of {max(number, steps)}: {run.sent + run.skipped:,} of {run.total:,} sent"
 
@@ -104,12 +104,15 @@ def places_of(letters: Iterable[Letter]) -> set[Destination]:
     return {(letter.broker, letter.target) for letter in letters}
 
 
-class _Watched:
-    """One step that is being watched."""
+class Watched:
+    """One step that is being watched; `exact`: until each of its letters is known to be consumed."""
 
-    def __init__(self, watch: Watch, step: Run, before: Standing, known: int, name: str) -> None:
+    def __init__(
+        self, watch: Watch, step: Run, before: Standing, known: int, name: str, exact: bool = False
+    ) -> None:
         self._watch, self.step, self._before, self._known_before = watch, step, before, known
-        self._name = name
+        self._name, self._exact = name, exact
+        self._begun = self._asked = time.monotonic()
         self._not_there = step.sent - step.outcomes.get("confirmed", 0)
         self.now, self.known = before, known
         self.evidence: Consumed = "unknown"
@@ -145,6 +148,7 @@ class _Watched:
         return time.monotonic() - self._last_sign < self._patience and not self._watch.stop()
 
     def _ask(self) -> None:
+        self._asked = time.monotonic()
         self.now = self._watch.ask(self.step.places)
         self._patience = self._watch.wait + age(self.now)
         taken, acknowledged = progress(self.now)
@@ -164,7 +168,8 @@ class _Watched:
 
     def _weigh(self) -> None:
         gone = self.came_back + self._not_there
-        self.evidence = how_far_consumed(self._before, self.now, self.step.places, gone)
+        since = self._asked - self._begun if self._exact else None
+        self.evidence = how_far_consumed(self._before, self.now, self.step.places, gone, since)
         left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
         seen = in_words(self.now) or "it is not known who consumes"
@@ -175,14 +180,16 @@ class _Watched:
         )
 
 
-def _judge(done: Ramp, watched: _Watched, watch: Watch) -> None:
+def judge(done: Ramp, watched: Watched, watch: Watch, missing: Collection[Consumed]) -> None:
+    """Add a step that was watched; evidence that is among the `missing` stops all."""
     step = RampStep(watched.step.sent, watched.came_back, watched.evidence)
-    done.steps.append(step)
+    if step.sent:
+        done.steps.append(step)
     done.harm += step.came_back
     if watched.is_harm:
         done.stopped_by = "harm"
         done.why = f"{step.came_back:,} of the last {step.sent:,} letters died again"
-    elif step.evidence in MISSING and not watch.stop():
+    elif step.evidence in missing and not watch.stop():
         done.stopped_by = "no_evidence"
         done.why = _NOT_CONSUMED[step.evidence].format(seen=in_words(watched.now))
 
@@ -197,11 +204,13 @@ _AWAITED: Mapping[Consumed, str] = {
 _NOT_CONSUMED = {
     "waiting": "nothing shows that the letters of this step are consumed: {seen}",
     "held": "consumers took the letters of this step and do not acknowledge them: {seen}",
+    "taken": "nothing shows any more whether letters are acknowledged: {seen}",
+    "unknown": "nothing shows any more whether letters are consumed",
 }
 
 
-def _add(whole: Run, step: Run, first: bool) -> None:
-    """What a later step skips are the letters of the steps before."""
+def add_step(whole: Run, step: Run, first: bool) -> None:
+    """Count a step; what a later one skips are the letters of the steps before."""
     whole.sent += step.sent
     whole.skipped += step.skipped if first else 0
     whole.seconds += step.seconds

@@ -45,6 +45,7 @@ CLASSIC = Kind(
     told="dlq.connectors.activemq.told:tell",
     republishing="dlq.connectors.activemq.republishing",
     sent_columns=("body", "body_size", "headers", "properties"),
+    order_key=("header:_AMQ_GROUP_ID", "property:JMSXGroupID", "header:JMSXGroupID"),
     tells_more=_tells_more,
 )
 ARTEMIS = replace(

@@ -81,4 +81,5 @@ KAFKA = Kind(
     sent_columns=("body", "body_size", "dead_letter_queue", "origin", "published_at", "flags"),
     edit_headers="dlq.connectors.kafka.header_texts:edit",
     ramp_note="",
+    order_key=("property:key",),
 )

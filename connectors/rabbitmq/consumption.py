@@ -35,9 +35,9 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
     reached = receivers(broker, targets)
     names = {name for queues in reached.values() for name in queues}
-    acknowledged = _acknowledged(fetch_queues(broker, names)[0])
+    shown, _ = fetch_queues(broker, names)
     with open_connection(broker) as connection:
-        looked = dict(_look(broker, connection, names, acknowledged))
+        looked = dict(_look(broker, connection, names, shown))
     found = {target: _known(looked[name] for name in queues) for target, queues in reached.items()}
     return {target: queues for target, queues in found.items() if queues}
 
@@ -62,7 +62,7 @@ def gauge(
         fetch_queues(broker, names) if known is None else ({one: known[one] for one in names}, "")
     )
     with open_connection(broker) as connection:
-        looked = dict(_look(broker, connection, names, _acknowledged(shown)))
+        looked = dict(_look(broker, connection, names, shown))
     gone = sorted(name for name, one in looked.items() if isinstance(one, NotFound))
     if gone and (known is None or len(gone) == len(names)):
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
@@ -124,7 +124,7 @@ def _look(
     broker: RabbitBroker,
     connection: pika.BlockingConnection,
     names: Iterable[str],
-    acknowledged: Mapping[str, int],
+    shown: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, Consumption | DlqError]]:
     """Each queue, or what the broker says instead: then it closes the channel, so each has one of its own."""
     for name in names:
@@ -135,9 +135,11 @@ def _look(
             yield name, refusal(refused.reply_code, refused.reply_text, broker)
             continue
         channel.close()
-        known = acknowledged.get(name)
+        told = shown.get(name, {})
+        known = _acknowledged(told)
         age = 0.0 if known is None else _INTERVAL
-        yield name, Consumption(name, found.message_count, found.consumer_count, known, age)
+        lies = whole(told.get("messages"))
+        yield name, Consumption(name, found.message_count, found.consumer_count, known, age, lies)
 
 
 def _known(looked: Iterable[Consumption | DlqError]) -> list[Consumption]:
@@ -159,9 +161,7 @@ def fetch_queues(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[st
             return {}, str(error)
 
 
-def _acknowledged(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, int]:
-    """By queue; those of which the management API counts nothing are absent."""
-    counts = {
-        name: mapping(queue.get("message_stats")) for name, queue in told.items() if "messages" in queue
-    }
-    return {name: sum(whole(count.get(done)) or 0 for done in _DONE) for name, count in counts.items()}
+def _acknowledged(told: Mapping[str, Any]) -> int | None:
+    """None where the management API counts nothing of a queue."""
+    counts = mapping(told.get("message_stats"))
+    return sum(whole(counts.get(done)) or 0 for done in _DONE) if "messages" in told else None

@@ -68,8 +68,9 @@ ROCKETMQ = Kind(
     republishing="dlq.connectors.rocketmq.republishing",
     sent_columns=("body", "body_size", "broker_node", "dead_letter_queue", "origin", "headers", "flags"),
     transaction="dlq.connectors.rocketmq.republishing:transaction_of",
+    order_key=("property:__SHARDINGKEY",),
     ramp_note=(
-        "RocketMQ tries a failing letter again for hours before it is dead, so this ramp counts as consumed "
-        "what waits for its next try"
+        "RocketMQ tries a failing letter again for hours before it is dead, and what waits for its next try "
+        "looks like consumed"
     ),
 )

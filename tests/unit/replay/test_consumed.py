@@ -10,8 +10,17 @@ ORDERS: Destination = ("shop", Target("queue", "orders"))
 BILLS: Destination = ("shop", Target("queue", "bills"))
 
 
+LATE = 5.0
+"""How old the broker's numbers may be."""
+
+
 def told(waiting: int, acknowledged: int | None = None, consumers: int | None = 1) -> Consumption:
     return Consumption("orders", waiting, consumers, acknowledged)
+
+
+def shown(unacknowledged: int, acknowledged: int) -> Consumption:
+    """By numbers that are late, of a queue in which nothing is ready."""
+    return told(0, acknowledged)._replace(age=LATE, unacknowledged=unacknowledged)
 
 
 TEN: dict[str, tuple[Consumption, Consumption, int, Consumed]] = {
@@ -32,6 +41,28 @@ TEN: dict[str, tuple[Consumption, Consumption, int, Consumed]] = {
 @each_row(("before", "now", "came_back", "expected"), TEN.values(), ids=TEN)
 def test_ten_letters_are(before: Consumption, now: Consumption, came_back: int, expected: Consumed) -> None:
     assert how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back) == expected
+
+
+EACH: dict[str, tuple[Consumption, Consumption, int, float, Consumed]] = {
+    "all acknowledged, and nothing lies there": (told(0, 5), told(0, 15), 0, 0.0, "consumed"),
+    "one is held": (told(0, 5), told(0, 14), 0, 0.0, "held"),
+    "and that one came back": (told(0, 5), told(0, 14), 1, 0.0, "consumed"),
+    "as many as were sent, but ours may lie there": (told(5, 0), told(1, 14), 0, 0.0, "waiting"),
+    "all before ours and ours, while others come": (told(5, 0), told(3, 15), 0, 0.0, "consumed"),
+    "what died counts once where it is acknowledged, too": (told(0, 0), told(4, 6), 4, 0.0, "waiting"),
+    "nothing is counted": (told(0), told(0), 0, 0.0, "taken"),
+    "numbers from before the letters": (shown(0, 0), shown(0, 10), 0, 4.9, "waiting"),
+    "and from after them": (shown(0, 0), shown(0, 10), 0, 5.1, "consumed"),
+    "a consumer holds one": (shown(0, 0), shown(1, 9), 0, 5.1, "waiting"),
+}
+
+
+@each_row(("before", "now", "came_back", "since", "expected"), EACH.values(), ids=EACH)
+def test_of_each_of_ten_letters_it_is_known_that_they_are(
+    before: Consumption, now: Consumption, came_back: int, since: float, expected: Consumed
+) -> None:
+    found = how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back, since)
+    assert found == expected
 
 
 def test_the_place_of_which_least_is_known_decides() -> None:
