@@ -18,6 +18,13 @@ from dlq.replay.states import STATES
 _MOST_ROWS = 20
 _FOR_EYES = ("plan", "age", "letters", "progress", "targets", "where")
 _LONG = 120
+_MOST_NAMED = 5
+_IN_ORDER = {
+    "consumed": "key by key, the next when the one before is consumed",
+    "sent": "key by key, in the order of sending alone",
+}
+_STOPPED = {"died_again": "died again", "in_doubt": "is in doubt", "sending": "is being sent"}
+"""Why a key does not go on; another word is the letter's state."""
 
 
 def show_plan(context: Context, made: Made) -> None:
@@ -27,7 +34,8 @@ def show_plan(context: Context, made: Made) -> None:
     pace = f" at {header.rate:g} a second" if header.rate else ""
     counts = ((name, made.document[name]) for name in ("edited", "unwrapped"))
     changed = "".join(f", {count:,} of them {name}" for name, count in counts if count)
-    out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}")
+    order = f", {_IN_ORDER[header.in_order]}" if header.in_order else ""
+    out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}{order}")
     if header.reason:
         out(block_for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
     _section(context, "goes to", header.targets, {name: _read_by(header, name) for name in header.targets})
@@ -100,7 +108,23 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
         seen = IN_WORDS[step["evidence"]]
         context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back, {seen}")
     show_came_back(context, document.get("came_back", ()))
+    _show_stopped(context, document.get("stopped_keys", ()))
     context.console.print("\nNext: " + "\n      ".join(_next(context, document)), soft_wrap=True)
+
+
+def _show_stopped(context: Context, stopped: Sequence[Mapping[str, Any]]) -> None:
+    """The keys of a plan in order that do not go on, and who waits."""
+    if stopped:
+        context.console.print("\nstopped keys")
+    for one in stopped[:_MOST_ROWS]:
+        ids = [record_id[:12] for record_id in one["left"]]
+        named = ", ".join(ids[:_MOST_NAMED]) + (", …" if len(ids) > _MOST_NAMED else "")
+        why = f"{one['record_id'][:12]} {_STOPPED.get(one['why'], one['why'])}"
+        context.console.print(
+            f"  {for_terminal(one['key'])}: {why}, {len(ids):,} wait: {named}", soft_wrap=True
+        )
+    if len(stopped) > _MOST_ROWS:
+        context.console.print(f"  and {len(stopped) - _MOST_ROWS:,} more")
 
 
 def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
@@ -113,6 +137,12 @@ def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
         f"dlq show {shlex.quote(one['record_id'][:12])} --explain   # what it died of: fix that"
         for one in document.get("came_back", ())[:1]
     ]
+    if stopped := document.get("stopped_keys"):
+        named = shlex.quote(stopped[0]["key"])
+        return [
+            *again,
+            f"dlq replay apply {plan} --release {named}   # where its next ones may go, or a new plan",
+        ]
     if again and left:
         return [*again, f"dlq replay apply {plan} --ramp   # then, the {left:,} left"]
     if left and document.get("stopped_by"):

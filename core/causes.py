@@ -67,3 +67,5 @@ ADVICE = {
     "never": "must not go back",
     "hold": "wait: its outcome can still change",
 }
+SAME_KEY = "another letter has the same business key: sending both may do the work twice"
+"""Why a letter is looked at first, unless its key is the name of what several messages are about."""

@@ -18,10 +18,11 @@ State = Literal["new", "open", "snoozed", "resolved", "regressed"]
 ORDER: tuple[State, ...] = ("regressed", "new", "open", "resolved", "snoozed")
 """States as lists show them: what needs a person first."""
 Action = Literal[
-    "assign", "note", "snooze", "resolve", "reopen", "plan", "approve", "apply", "propose", "unmask"
+    "assign", "note", "snooze", "resolve", "reopen", "plan", "approve", "apply", "release", "propose",
+    "unmask",
 ]  # fmt: skip
-"""Of a failure, but for plan, approve and apply, which are of a plan (who made one stands in its file), and
-unmask, which is of a letter: somebody saw it as it is."""
+"""Of a failure, but for those OF_PLANS, which are of a plan (who made one stands in its file), and unmask,
+which is of a letter: somebody saw it as it is."""
 
 
 class Event(NamedTuple):
@@ -33,12 +34,12 @@ class Event(NamedTuple):
     """Microseconds since the epoch, by the clock of who said it."""
     actor: str
     subject: str
-    """The fingerprint; of plan, approve and apply the plan."""
+    """The fingerprint; of those OF_PLANS the plan."""
     action: Action
     value: str
     """Of assign the owner (`""`: nobody), of snooze its end (a time in ISO 8601, or `letters:N`), of resolve
-    the version with the fix (`""`: none is said), of plan, approve and apply the plan's digest, of propose
-    the command that a person may run."""
+    the version with the fix (`""`: none is said), of plan, approve and apply the plan's digest, of release
+    the letter at which its key had stopped, of propose the command that a person may run."""
     reason: str
 
 
@@ -109,7 +110,7 @@ def find_fix(events: Sequence[Event]) -> Event | None:
     return last if last and last.action == "resolve" and last.value else None
 
 
-OF_PLANS: tuple[Action, ...] = ("plan", "approve", "apply")
+OF_PLANS: tuple[Action, ...] = ("plan", "approve", "apply", "release")
 OF_LETTERS: tuple[Action, ...] = ("unmask",)
 _MOVES: tuple[Action, ...] = ("snooze", "resolve", "reopen")
 """Actions that say what the state is from then on; assign and note leave it, and end `new`."""

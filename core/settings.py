@@ -52,6 +52,8 @@ class Source:
     """`required`: a plan leaves its letters out as risky where what dies again at their target is lost."""
     superseded: str = "check_first"
     """Advice on a letter that something newer of its business key has replaced; or `never`."""
+    in_order: bool = False
+    """Every plan sends its letters key by key, in the order in which they were sent."""
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,11 @@ def make_plan(desk: Desk, wanted: PlanWanted, opener: Opener | None = None) -> M
     )
 
 
+def is_in_order(desk: Desk, prefix: str) -> bool:
+    """Whether the plan whose id begins so goes key by key. Raises UsageError."""
+    return planfile.load(desk.store, planfile.find(desk.store, prefix)).in_order is not None
+
+
 def _choose(desk: Desk, wanted: PlanWanted) -> str | None:
     if not wanted.ids and wanted.selection.is_all:
         return None
@@ -196,6 +201,8 @@ def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
         "stripped": dict(header.stripped),
         "warnings": dict(header.warnings),
         "owners": list(header.owners),
+        "in_order": header.in_order,
+        "unkeyed": header.unkeyed,
         "actor": header.actor,
         "reason": header.reason,
         "audience": {target: list(receivers) for target, receivers in header.audience.items()},

@@ -1,8 +1,9 @@
 """A plan is applied in growing steps: who is asked what becomes of the letters, and what is said of it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Mode
@@ -25,8 +26,8 @@ from dlq.replay.pace import Stop
 from dlq.replay.ramp import Ramp, Watch, places_of, ramp
 
 _UNWATCHABLE = (
-    "--ramp pulls {source} again and again to see what comes back, and a {mode} of it is refused (dlq doctor "
-    '{source} says why); set mode = "drain" for it in dlq.toml, or apply without --ramp'
+    "this apply pulls {source} again and again to see what comes back, and a {mode} of it is refused (dlq "
+    'doctor {source} says why); set mode = "drain" for it in dlq.toml, or go without --ramp, or --in-order'
 )
 
 
@@ -37,37 +38,48 @@ def ramp_plan(desk: Desk, prefix: str, max_share: float) -> Applied:
     plan = planfile.find(desk.store, prefix)
     checked = planfile.check(desk.store, plan)
     header = checked.header
-    look = partial(_look_again, desk, _sources(desk, header), plan)
+    sources = watched_sources(desk, header)
+
+    def look() -> int:
+        look_again(desk, sources)
+        return came_back.count(desk.store, desk.settings, plan)
+
     places = places_of(checked.letters())
     stop, line = Stop(desk.store, plan), line_of(desk, plan)
-    tell = partial(_tell, line)
     with open_brokers(desk) as brokers:
         _say_what_it_goes_by(desk, read_standing(brokers, places), places)
         wait = seconds(desk.settings.replay.ramp_wait)
-        note = partial(_note, desk, plan)
-        watch = Watch(partial(read_standing, brokers), look, wait, max_share, stop, tell, note)
-        with sending(desk, plan, brokers, stop, line, _tell_what_is_sent) as send:
+        note = partial(keep_steps, desk, plan)
+        watch = Watch(partial(read_standing, brokers), look, wait, max_share, stop, partial(tell, line), note)
+        with sending(desk, plan, brokers, stop, line, tell_what_is_sent) as send:
             done = ramp(send, watch, plan, header.letters, places)
+    return finish_ramp(desk, done, stop, {})
+
+
+def finish_ramp(desk: Desk, done: Ramp, stop: Stop, more: Mapping[str, Any]) -> Applied:
+    """What became of a plan's letters step by step, and `more`."""
     steps = [asdict(step) for step in done.steps]
-    back = list_came_back(desk, plan) if done.harm else []
+    back = list_came_back(desk, done.run.plan) if done.harm else []
     if done.stopped_by:
         desk.listener.complain(f"stopped: {done.why}")
-    more = {"steps": steps, "harm": done.harm, "stopped_by": done.stopped_by, "came_back": back}
-    applied = finish(desk, done.run, stop, more)
+    told = {"steps": steps, "harm": done.harm, "stopped_by": done.stopped_by, "came_back": back}
+    applied = finish(desk, done.run, stop, {**told, **more})
     return replace(applied, code=worst(applied.code, ExitCode.PARTLY)) if done.stopped_by else applied
 
 
-def _note(desk: Desk, plan: str, done: Ramp) -> None:
+def keep_steps(desk: Desk, plan: str, done: Ramp) -> None:
+    """For those who follow the plan from elsewhere."""
     planfile.keep_ramp(desk.store, plan, [asdict(step) for step in done.steps], done.stopped_by)
 
 
-def _tell(line: Line, text: str) -> None:
+def tell(line: Line, text: str) -> None:
+    """Let the plan's line say something."""
     line.news(lambda _elapsed: text)
 
 
-def _tell_what_is_sent(line: Line, run: Run) -> None:
+def tell_what_is_sent(line: Line, run: Run) -> None:
     """While a step is being sent; `skipped` are the letters of the steps before."""
-    _tell(line, f"sending, {run.sent + run.skipped:,} of {run.total:,}")
+    tell(line, f"sending, {run.sent + run.skipped:,} of {run.total:,}")
 
 
 def _say_what_it_goes_by(desk: Desk, found: Standing, places: Collection[Destination]) -> None:
@@ -93,20 +105,20 @@ def _say_what_it_goes_by(desk: Desk, found: Standing, places: Collection[Destina
             desk.listener.say(f"{name}: {kind.ramp_note}")
 
 
-def _sources(desk: Desk, header: planfile.Header) -> list[Source]:
+def watched_sources(desk: Desk, header: planfile.Header) -> list[Source]:
     """Where the plan's letters died; raises UsageError when one of these can't be watched."""
     names = Loader(desk.store).sources(header.segments)
     missing = [name for name in names if name not in desk.settings.sources]
     if missing:
         raise UsageError(
-            f"--ramp watches source {missing[0]!r}, which is not in the configuration any more"
-            "; add it, or leave out --ramp"
+            f"this apply watches source {missing[0]!r}, which is not in the configuration any more; add it"
         )
     return [desk.settings.sources[name] for name in names]
 
 
-def _look_again(desk: Desk, sources: Sequence[Source], plan: str) -> int:
-    """Capture what lies in the sources now, as their configured mode says; how much of the plan came back."""
+def look_again(desk: Desk, sources: Sequence[Source]) -> None:
+    """Capture what lies in the sources now, as their configured mode says. Raises HarmRefused for one that
+    can't be watched so, and BrokerError."""
     for source in sources:
         mode: Mode = "drain" if source.mode == "drain" else "copy"
         try:
@@ -116,4 +128,3 @@ def _look_again(desk: Desk, sources: Sequence[Source], plan: str) -> int:
             raise HarmRefused(_UNWATCHABLE.format(source=source.name, mode=mode)) from refused
         if result.error is not None:
             raise result.error
-    return came_back.count(desk.store, desk.settings, plan)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from typing import Protocol
 
 from dlq.archive.store import Store
 from dlq.connectors.base import (
@@ -86,8 +87,12 @@ class Run:
 _Progress = Callable[[Run], None]
 
 
-Send = Callable[[int | None], Run]
-"""Send at most so many letters of the plan, or all that are left."""
+class Send(Protocol):
+    """Send at most so many letters of the plan, or all that are left; of one in order those that may go."""
+
+    def __call__(self, at_most: int | None, may_go: Callable[[Letter], bool] | None = None) -> Run:
+        """Raises UsageError for a plan in order without a word of which may go."""
+        ...
 
 
 def apply(
@@ -129,8 +134,10 @@ def applying(
     changes = edits.load(store, header)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
 
-    def send(at_most: int | None) -> Run:
+    def send(at_most: int | None, may_go: Callable[[Letter], bool] | None = None) -> Run:
         run = Run(plan, header.letters, at_most)
+        if header.in_order and may_go is None:
+            raise UsageError(f"plan {plan} goes in order, key by key, and this would send it in any order")
         if status.has_ended(store, ledger, header):
             run.skipped = header.letters
             return run
@@ -144,7 +151,7 @@ def applying(
             window = settings.replay.window or connector.window
             targets = settings.replay.targets
             sender = _Sender(checked, window, ledger, claims, loader, changes, run, stop, targets, unsent)
-            sender.send(store, broker, connector, progress)
+            sender.send(store, broker, connector, progress, may_go or (lambda _letter: True))
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
             run.notes += forget(header, brokers)
@@ -245,15 +252,22 @@ class _Sender:
         self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
         self._in_flight = window - 2 * self._chunk
 
-    def send(self, store: Store, broker: str, connector: Connector, progress: _Progress) -> None:
-        """Send the plan's letters for `broker`; whatever ends it, the ledger knows.
+    def send(
+        self,
+        store: Store,
+        broker: str,
+        connector: Connector,
+        progress: _Progress,
+        may_go: Callable[[Letter], bool],
+    ) -> None:
+        """Send the plan's letters for `broker` that may go; whatever ends it, the ledger knows.
 
         Where a connection ends with one letter in doubt, and the broker shows that it has not kept it, that
         letter is sent once more; when the connection ends with it again it is refused, and the rest goes.
         Where nobody tells, it stays in doubt, and the rest goes.
         """
         plan = self._header.plan
-        own = (one for one in self._plan.letters() if one.broker == broker)
+        own = (one for one in self._plan.letters() if one.broker == broker and may_go(one))
         letters = _with_bounds(own, lambda new: self._keep_bounds(store, broker, connector.bounds(new)))
         while lost := self._send_some(letters, store, broker, connector, progress):
             again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)

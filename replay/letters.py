@@ -25,6 +25,8 @@ class Letter(NamedTuple):
     target: Target
     content: str = ""
     """The digest of what is sent (`dlq.replay.content`); empty in a plan of an older dlq."""
+    business_key: str = ""
+    """In a plan in order: what it goes after the others of; empty: it goes at any time."""
 
 
 class Located(Protocol):

@@ -30,7 +30,17 @@ from dlq.core.provenance import REHEARSAL
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.core.text import sql_literal
-from dlq.replay import came_back, content, deadlines, elsewhere, planfile, still_queued, superseded, twins
+from dlq.replay import (
+    came_back,
+    content,
+    deadlines,
+    elsewhere,
+    ordering,
+    planfile,
+    still_queued,
+    superseded,
+    twins,
+)
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
@@ -39,6 +49,7 @@ from dlq.replay.enveloped import memory_in_body
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, make_outgoing, replay_key, transaction_of
 from dlq.replay.load import PLANNED_COLUMNS, Loader
+from dlq.replay.ordering import InOrder
 from dlq.replay.origins import Origins
 from dlq.replay.owners import TIMES, Owners, oldest_of
 from dlq.replay.planfile import Draft, Header
@@ -82,6 +93,8 @@ class Wanted:
     """What remembers its failure in its body goes as the message in it; that names no letter."""
     check_superseded: bool | None = None
     """Whether newer messages of the letters' keys are looked for; see `superseded.Asked`."""
+    in_order: InOrder | None = None
+    """Letters of one key go one after the other; None: those of sources that are `in_order`."""
     actor: str | None = None
     reason: str | None = None
 
@@ -143,6 +156,10 @@ _CHOSEN = ("advice", *_ORIGIN, *twins.COLUMNS, "replay_state")
 _LONGEST_NAME = 2**16
 """Characters: no broker has a target with such a name, which would keep it from being asked about others."""
 _NO_NAME = f"left out: the name of its target is longer than any can be ({_LONGEST_NAME:,} characters)"
+_NO_LIMIT = (
+    "--limit may leave out the first of a key and take the next one: choose letters otherwise, or see them "
+    "go in growing steps by dlq replay apply PLAN --ramp"
+)
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
 _MOST_SUPERSEDED = 1_000
@@ -193,6 +210,9 @@ class _Planner:
         self._say = say
         self._store, self._settings, self._brokers, self._ledger = store, settings, brokers, ledger
         self._by_key = {name for name, source in settings.sources.items() if source.key != "message_id"}
+        self._in_order: InOrder | None = None
+        self._unkeyed = 0
+        self._of_keys: Mapping[str, str | None] = {}
         self._business_keys: set[str] = set()
         self._tally = _Tally()
         self._lines: dict[str, bytes] = {}
@@ -216,11 +236,30 @@ class _Planner:
     def make(self, wanted: Wanted) -> Header:
         """Choose the letters, write them, and return the header."""
         self._lines |= wanted.edits.lines
+        sources = self._settings.sources.values()
+        ordered = {one.name for one in sources if one.in_order or wanted.in_order}
+        self._in_order = wanted.in_order or ("consumed" if ordered else None)
+        self._by_key -= ordered  # a key that several messages have is no message's name
         with tempfile.TemporaryFile() as spool:
             draft = Draft(spool)
-            draft.add(islice(self._letters(wanted), wanted.limit))
+            letters = islice(self._letters(wanted), wanted.limit)
+            draft.add(self._in_turns(letters, wanted) if self._in_order else letters)
             wanted.edits.check_used(self._tally.edited)
             return self._commit(draft, wanted)
+
+    def _in_turns(self, letters: Iterable[Letter], wanted: Wanted) -> Sequence[Letter]:
+        """The letters key by key. Raises UsageError where nothing would let the next of a key go."""
+        found = ordering.arrange(self._store, self._settings, [*letters], by_all=bool(wanted.in_order))
+        places = ordering.places_in_order(found.letters)
+        if places and wanted.limit is not None:
+            raise UsageError(_NO_LIMIT)
+        if not (places or wanted.in_order):
+            self._in_order = None  # the sources that are in order have no part in it
+        elif self._in_order == "consumed":
+            ordering.check_evidence(self._brokers, self._settings, places, self._tally.warn)
+        self._unkeyed = found.unkeyed
+        self._tally.warnings.update(found.warnings)
+        return found.letters
 
     def _letters(self, wanted: Wanted) -> Iterator[Letter]:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
@@ -231,6 +270,9 @@ class _Planner:
         self._brokers_of = {stem: m.broker for m in committed for stem in (*m.replaces, m.stem)}
         loader = Loader(self._store, PLANNED_COLUMNS)
         self._sent = twins.find_sent(connection)
+        if self._in_order:
+            by_all = wanted.in_order is not None
+            self._of_keys = ordering.find_of_keys(connection, self._settings, by_all)
         try:
             self._superseded = superseded.find(self._ask(wanted, connection), self._brokers)
             columns = (*_CHOSEN, "source", *TIMES) if self._settings.consumers else _CHOSEN
@@ -252,7 +294,7 @@ class _Planner:
             )
             if (found := self._candidate(record, _as_judged(record, origin), place, advice, wanted))
         ]
-        self._twins = twins.with_sent_twin(self._sent, rows)
+        self._twins = twins.with_sent_twin(self._sent, rows) - self._of_keys.keys()
         is_known = rows["replay_state"].null_count < rows.num_rows
         self._elsewhere = elsewhere.find_sent(self._replays, ids) if is_known else {}
         self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
@@ -285,6 +327,9 @@ class _Planner:
     def _advice(self, rows: pa.RecordBatch, owners: Owners) -> Iterator[str | None]:
         """The verdict's advice of each, as the owners of consumers leave it."""
         advice = rows["advice"].to_pylist()
+        if self._of_keys:
+            ids = rows["record_id"].to_pylist()
+            advice = [self._of_keys.get(one) or given for one, given in zip(ids, advice, strict=True)]
         if not self._settings.consumers:
             yield from advice
             return
@@ -545,6 +590,8 @@ class _Planner:
             private=sorted(tally.private & tally.targets.keys()),
             superseded=tally.superseded,
             not_looked_at=dict(self._superseded.unlooked.most_common(_MOST_WARNINGS)),
+            in_order=self._in_order,
+            unkeyed=self._unkeyed,
         )
         digest = draft.digest(header)
         header = replace(header, digest=digest, plan=f"{iso(moment)[:19].translate(_COMPACT)}-{digest[:6]}")

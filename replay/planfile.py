@@ -30,6 +30,7 @@ from dlq.core.failures import Event
 from dlq.core.suggestions import find_by_prefix
 from dlq.core.text import quote_value
 from dlq.replay.letters import Letter
+from dlq.replay.ordering import InOrder
 
 _FOLDER = "plans/"
 _SUFFIX = ".jsonl"
@@ -46,11 +47,11 @@ _KEY = re.compile(r"[0-9a-f]{32}")
 _LONGEST_ID = 64
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
-_fields = itemgetter(*Letter._fields[1:-2])
-_TYPES = (int, str, str, int, str, str, int, Target, str)
+_fields = itemgetter(*Letter._fields[1:-3])
+_TYPES = (int, str, str, int, str, str, int, Target, str, str)
 _MOST_LAPS = 2**31 - 1
 """A ledger has 32 bits for it."""
-_TYPED = tuple[int, str, str, int, str, str, int, Any, str]
+_TYPED = tuple[int, str, str, int, str, str, int, Any, str, str]
 """The fields of a letter; checked the slow way where types differ, or there may be half a character."""
 
 
@@ -111,6 +112,10 @@ class Header:
     """Letter that something newer of its key has replaced -> what proves it; some of them."""
     not_looked_at: Mapping[str, int] = field(default_factory=dict)
     """Why nobody could look for something newer -> of how many letters."""
+    in_order: InOrder | None = None
+    """What lets the next letter of a key go; None: letters go in any order."""
+    unkeyed: int = 0
+    """How many of a plan in order have no key, and go at any time."""
 
     def brokers_of(self, target: str) -> Collection[str]:
         """The brokers on which letters may go to this target."""
@@ -323,7 +328,8 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
         for number, line in enumerate(_lines_of(pieces)):
             try:
                 found, _ = _scan(line.decode(), 0)
-                fields = (number, *_fields(found), _target(*found["target"]), found.get("content", ""))
+                rest = found.get("content", ""), found.get("business_key", "")
+                fields = (number, *_fields(found), _target(*found["target"]), *rest)
                 if tuple(map(type, fields)) != _TYPES or b"\\ud" in line.lower():
                     documents.value(_TYPED, fields)
                 letter = Letter._make(fields)
@@ -376,10 +382,11 @@ def _lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _to_line(letter: Letter) -> bytes:
     """As `json.dumps`, which costs four times as much."""
-    _, record_id, key, lap, broker, segment, row, target, content = letter
+    _, record_id, key, lap, broker, segment, row, target, content, business_key = letter
     whose = f'"record_id":{_quoted(record_id)},"key":{_quoted(key)},"lap":{lap},"broker":{_quoted(broker)}'
     where = f'"segment":{_quoted(segment)},"row":{row},"target":{_target_quoted(target)}'
-    return f'{{{whose},{where},"content":{_quoted(content)}}}\n'.encode()
+    after = f',"business_key":{_quoted(business_key)}' if business_key else ""
+    return f'{{{whose},{where},"content":{_quoted(content)}{after}}}\n'.encode()
 
 
 _quoted = json.encoder.encode_basestring_ascii
@@ -390,13 +397,16 @@ def _target_quoted(target: Target) -> str:
     return json.dumps(target, separators=(",", ":"))
 
 
+_LATER = (
+    "actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped", "superseded",
+    "not_looked_at", "in_order", "unkeyed",
+)  # fmt: skip
+"""What plans of an older dlq do not have."""
+
+
 def _digest(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
-    # Those that plans of an older dlq do not have.
-    for name in (
-        "actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped", "superseded",
-        "not_looked_at",
-    ):  # fmt: skip
+    for name in _LATER:
         if not fields[name]:
             del fields[name]
     whole = lines.copy()

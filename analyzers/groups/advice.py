@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dlq.analyzers.groups.judged import Duplicate
 from dlq.analyzers.rules import Letter, Verdict
-from dlq.core.causes import CAUSES, MOVED
+from dlq.core.causes import CAUSES, MOVED, SAME_KEY
 from dlq.core.settings import Rule as UserRule
 
 
@@ -248,7 +248,7 @@ ADVICE: tuple[Advice, ...] = (
     Advice(
         lambda known: known.repeats == "same_key",
         "check_first",
-        "another letter has the same business key: sending both may do the work twice",
+        SAME_KEY,
     ),
     Advice(
         lambda known: known.repeats == "same_body" and not known.message_id,

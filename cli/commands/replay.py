@@ -1,10 +1,11 @@
 """`dlq replay`: letters go back, once, by plan."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context, say_what_is_not_judged
@@ -54,6 +55,15 @@ _Rate = Annotated[
 _Limit = Annotated[
     int | None,
     typer.Option("--limit", metavar="N", rich_help_panel=selecting.WHICH, min=1, help="At most N letters."),
+]
+_InOrder = Annotated[
+    Literal["consumed", "sent"] | None,
+    typer.Option(
+        "--in-order",
+        metavar="[=sent]",
+        rich_help_panel=_WHERE_TO,
+        help="One after the other, key by key.",
+    ),
 ]
 _Edit = Annotated[
     str | None,
@@ -124,10 +134,20 @@ _Reason = Annotated[
 ]
 
 
+class _PlanCommand(TyperCommand):
+    """`--in-order` may stand without a value, which typer has no word for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give it the one that it means then."""
+        words = [f"{word}=consumed" if word == "--in-order" else word for word in args]
+        return super().parse_args(ctx, words)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     commands = typer.Typer(no_args_is_help=True)
-    for command in (plan, rehearse, approve, apply, status, check, reconcile, rate, stop):
+    commands.command(cls=_PlanCommand, short_help="Choose letters and write a plan; nothing is sent.")(plan)
+    for command in (rehearse, approve, apply, status, check, reconcile, rate, stop):
         commands.command()(command)
     app.add_typer(commands, name="replay", help="Send letters back, each at most once, by a plan.")
 
@@ -143,6 +163,7 @@ def plan(
     text: selecting.Text = None,
     to: _To = "failed",
     rate: _Rate = None,
+    in_order: _InOrder = None,
     limit: _Limit = None,
     rehearsed: _Rehearsed = None,
     edit: _Edit = None,
@@ -159,9 +180,7 @@ def plan(
     reason: _Reason = None,
     as_: _As = None,
 ) -> int:
-    """Choose letters and write a plan; nothing is sent.
-
-    IDs (8 or more digits) choose exactly these; else the advice decides.
+    """Choose letters and write a plan; nothing is sent. IDs choose these alone.
 
     Example: dlq replay plan --where "cause = 'application_error'"
     """
@@ -175,7 +194,7 @@ def plan(
     changes = edits.read(edit) if edit is not None else edits.NO_EDITS
     how = Wanted(
         None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, again, unwrap,
-        check_superseded or (False if no_check_superseded else None), reason=reason,
+        check_superseded or (False if no_check_superseded else None), in_order, reason=reason,
     )  # fmt: skip
     wanted = PlanWanted(ids or (), Selection(where, source, since, incident, failure, text), how)
     made = make_plan(context.desk_of(as_), narrow(context, rehearsed, wanted))
@@ -211,7 +230,7 @@ def _carry_out(context: Context, made: "Made", asks: bool) -> int:
     else:
         for line in made.differences:
             context.say(line)
-    return _apply(context, made.header.plan, None, made.document)
+    return _apply(context, made.header.plan, None, (), made.document)
 
 
 def approve(
@@ -250,6 +269,10 @@ def apply(
             "--max-harm", metavar="PERCENT", min=0, max=100, help="With --ramp: may die again in a step."
         ),
     ] = 10.0,
+    release: Annotated[
+        list[str] | None,
+        typer.Option("--release", metavar="KEY", help="Let this key of a plan in order go on."),
+    ] = None,
 ) -> int:
     """Send the letters of a plan that were never sent.
 
@@ -259,18 +282,25 @@ def apply(
 
     Example: dlq replay apply 20261121T0301 --ramp
     """
-    return _apply(ctx.obj, plan, max_harm / 100 if ramp else None, {})
+    return _apply(ctx.obj, plan, max_harm / 100 if ramp else None, release or (), {})
 
 
-def _apply(context: Context, plan: str, max_share: float | None, more: Mapping[str, Any]) -> int:
+def _apply(
+    context: Context, plan: str, max_share: float | None, release: Sequence[str], more: Mapping[str, Any]
+) -> int:
     """Apply a plan, in growing steps where it is said how much of one may die again, and show it beside
     `more`."""
     from dlq.cli.replay_output import show_states
     from dlq.operations.applying import apply_plan
+    from dlq.operations.in_order import apply_in_order
+    from dlq.operations.plans import is_in_order
     from dlq.operations.ramping import ramp_plan
 
     desk = context.desk
-    done = apply_plan(desk, plan) if max_share is None else ramp_plan(desk, plan, max_share)
+    if release or is_in_order(desk, plan):
+        done = apply_in_order(desk, plan, max_share, release)
+    else:
+        done = apply_plan(desk, plan) if max_share is None else ramp_plan(desk, plan, max_share)
     document = {**more, **done.document}
     context.emit(document, lambda: show_states(context, document))
     return done.code

@@ -1,0 +1,85 @@
+"""A plan in order is applied: who watches its consumers, which keys stop, and who lets them go on."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+from dlq.core.clock import now
+from dlq.core.errors import UsageError
+from dlq.core.failures import make_event
+from dlq.core.settings import Source
+from dlq.core.units import seconds
+from dlq.operations.applying import Applied, line_of, open_brokers, sending
+from dlq.operations.desk import Desk
+from dlq.operations.outcome import ExitCode, worst
+from dlq.operations.ramping import (
+    finish_ramp,
+    keep_steps,
+    look_again,
+    tell,
+    tell_what_is_sent,
+    watched_sources,
+)
+from dlq.replay import came_back, ledger, ordering, planfile
+from dlq.replay.apply import Run
+from dlq.replay.consumed import read_standing
+from dlq.replay.ledger.contract import Ledger
+from dlq.replay.pace import Stop
+from dlq.replay.ramp import Watch
+from dlq.replay.turns import Turns, send_in_turns
+
+
+def apply_in_order(
+    desk: Desk, prefix: str, max_share: float | None = None, release: Sequence[str] = ()
+) -> Applied:
+    """Send a plan key by key, in growing waves where `max_share` (0 to 1) says how much of one may die again;
+    keys that stopped go on where they are to be released. Raises as `apply_plan` and `ramp_plan`, and
+    UsageError for a plan in no order, or a key that cannot be released."""
+    plan = planfile.find(desk.store, prefix)
+    checked = planfile.check(desk.store, plan)
+    header = checked.header
+    if not header.in_order:
+        raise UsageError(f"plan {plan} is in no order, so no key of it stops; leave out --release")
+    is_watched = header.in_order == "consumed"
+    sources = watched_sources(desk, header) if is_watched else []
+    stop, line = Stop(desk.store, plan), line_of(desk, plan)
+    with ExitStack() as held:
+        brokers = held.enter_context(open_brokers(desk))
+        book = held.enter_context(ledger.opened(desk.settings.ledger, desk.store))
+        send = held.enter_context(sending(desk, plan, brokers, stop, line, tell_what_is_sent))
+        turns = Turns(checked.letters(), book, plan)
+        look = partial(_look, desk, sources, turns)
+        known = _begin(desk, book, turns, look, release)
+        most = math.inf if max_share is None else max_share
+        news, note = partial(tell, line), partial(keep_steps, desk, plan)
+        wait = seconds(desk.settings.replay.ramp_wait)
+        watch = Watch(partial(read_standing, brokers), look, wait, most, stop, news, note)
+        start = Run(plan, header.letters, skipped=turns.known)
+        places = ordering.places_in_order(checked.letters()) if is_watched else ()
+        size = None if max_share is None else 1
+        done = send_in_turns(send, turns, watch, start, known, places, size)
+    stopped = [one._asdict() for one in turns.stopped()]
+    applied = finish_ramp(desk, done, stop, {"in_order": header.in_order, "stopped_keys": stopped})
+    return replace(applied, code=worst(applied.code, ExitCode.PARTLY)) if stopped else applied
+
+
+def _look(desk: Desk, sources: Sequence[Source], turns: Turns) -> int:
+    look_again(desk, sources)
+    return turns.note_dead(came_back.find_among(desk.store, turns.out, 0))
+
+
+def _begin(desk: Desk, book: Ledger, turns: Turns, look: Callable[[], int], release: Sequence[str]) -> int:
+    """Before anything is sent: what is dead again (how many), which keys go on, and whose letters come too
+    late, or too early."""
+    turns.learn()
+    known = look()
+    turns.learn()
+    released = turns.release(release)
+    book.append([make_event(now(), desk.actor, turns.plan, "release", one) for one in released])
+    left = turns.left()
+    told = ordering.tell(desk.store, desk.settings, left, by_all=True) if left else []
+    for text, count in ordering.overtaken(set(left), told).items():
+        desk.listener.complain(f"{count:,} letters: {text}")
+    return known

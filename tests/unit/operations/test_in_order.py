@@ -1,0 +1,312 @@
+"""A plan in order: of each key one letter after the other, on the embedded broker, with a consumer that does
+its work whenever somebody asks how far it is."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builders import in_file, memory_sources
+from support.waiting import eventually
+
+from dlq.cli.app import run
+from dlq.cli.context import Context
+from dlq.connectors.base import Connector
+from dlq.connectors.memory import MemoryConnector, broker_at
+from dlq.core.errors import UsageError
+from dlq.operations import in_order
+from dlq.operations.applying import apply_plan, reconcile_plan
+from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.in_order import apply_in_order
+from dlq.operations.judging import AnalysisWanted, analyze_archive
+from dlq.operations.outcome import ExitCode
+from dlq.operations.plans import PlanWanted, make_plan
+from dlq.operations.pulling import PullWanted, pull_sources
+from dlq.operations.selecting import Selection
+from dlq.replay import ordering
+from dlq.replay.plan import Wanted
+
+Document = dict[str, Any]
+
+
+def version(text: str) -> Document:
+    """A message that is named by its key and the version that it has of it; sent at that second."""
+    key, number = text[:-1], text[-1]
+    death = {"reason": "rejected", "queue": "orders", "exchange": "", "count": 1}
+    headers: Document = {"x-death": [death], "x-first-death-queue": "orders"}
+    return {
+        "broker_kind": "rabbitmq",
+        "message_id": text,
+        "headers": {**headers, "order": key} if key else headers,
+        "properties": {"message_id": text, "timestamp": f"2026-11-02T03:00:0{number}Z"},
+        "body_text": text,
+    }
+
+
+class Shop:
+    """An archive, a queue `orders`, and its consumer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.notes, self.folder = Notes(), folder
+        self.broker = broker_at(in_file(folder))
+        for queue in ("orders", "orders.dlq"):
+            self.broker.declare(queue)
+        self.seen: list[str] = []
+        self.fails: Callable[[str], bool] = lambda _text: False
+        self.takes = 1_000
+
+    @property
+    def desk(self) -> Desk:
+        return open_desk(Context().settings, self.notes)
+
+    def dead(self, *texts: str) -> None:
+        """Capture these."""
+        self.broker.put("orders.dlq", *map(version, texts))
+        assert pull_sources(self.desk, PullWanted()).code is ExitCode.DONE
+
+    def plan(self, where: str | None = None, **wanted: Any) -> Document:
+        how = Wanted(any_advice=True, **{"in_order": "consumed", **wanted})
+        return make_plan(self.desk, PlanWanted((), Selection(where), how)).document
+
+    def planned(self, *texts: str) -> str:
+        """A plan of these."""
+        self.dead(*texts)
+        return str(self.plan()["plan"])
+
+    def consume(self) -> None:
+        """Take what lies there; what fails dies again."""
+        for number, text in self.broker.sql("SELECT number, document FROM letters WHERE queue = 'orders'"):
+            document = json.loads(text)
+            if len(self.seen) < self.takes:
+                self.seen.append(document["body_text"])
+                self.broker.sql("DELETE FROM letters WHERE number = ?", [number])
+                if self.fails(document["body_text"]):
+                    document["headers"] |= version(document["body_text"])["headers"]
+                    self.broker.put("orders.dlq", document)
+
+    def apply(self, plan: str, *release: str) -> Document:
+        return apply_in_order(self.desk, plan, None, release).document
+
+    def lines(self) -> dict[str, str]:
+        """Key -> the versions that the consumer got, in that order."""
+        found: dict[str, str] = {}
+        for text in self.seen:
+            found[text[:-1]] = found.get(text[:-1], "") + text[-1]
+        return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.chdir(tmp_path)
+    more = 'mode = "drain"\nkey = "header:order"\n'
+    wait = '[replay]\nramp_wait = "10ms"\n[analysis]\nafter_pull = false\n'
+    (tmp_path / "dlq.toml").write_text(memory_sources(in_file(tmp_path), "orders", more=more) + wait)
+    shop = Shop(tmp_path)
+    real = in_order.read_standing
+
+    def consume_and_tell(brokers: Any, places: Collection[Any]) -> Any:
+        shop.consume()
+        return real(brokers, places)
+
+    monkeypatch.setattr(in_order, "read_standing", consume_and_tell)
+    return shop
+
+
+def test_versions_go_in_the_order_of_sending_and_keys_side_by_side(shop: Shop) -> None:
+    shop.dead("b2", "a3", "a1", "b1", "a2", "c1")
+    made = shop.plan()
+    assert (made["in_order"], made["unkeyed"]) == ("consumed", 0)
+    done = shop.apply(made["plan"])
+    assert shop.lines() == {"a": "123", "b": "12", "c": "1"}
+    assert [step["sent"] for step in done["steps"]] == [3, 2, 1]
+    assert (done["sent"], done["states"]["confirmed"], done["stopped_keys"]) == (6, 6, [])
+    again = shop.apply(made["plan"])
+    assert (again["sent"], again["skipped"]) == (0, 6)
+
+
+def test_one_that_dies_again_stops_its_key_alone_until_that_is_released(shop: Shop) -> None:
+    plan = shop.planned("a1", "a2", "a3", "b1", "b2")
+    shop.fails = lambda text: text in ("a1", "a2")
+    applied = apply_in_order(shop.desk, plan)
+    [stopped] = applied.document["stopped_keys"]
+    assert applied.code is ExitCode.PARTLY
+    assert (stopped["key"], stopped["why"], len(stopped["left"])) == ("a", "died_again", 2)
+    assert applied.document["states"]["planned"] == 2
+    assert shop.lines() == {"a": "1", "b": "12"}
+    assert shop.apply(plan)["sent"] == 0
+    assert [one["key"] for one in shop.apply(plan, "a")["stopped_keys"]] == ["a"], "the next one died, too"
+    shop.fails = lambda _text: False
+    assert shop.apply(plan)["sent"] == 0, "a release is of what had died by then"
+    assert shop.apply(plan, "a")["stopped_keys"] == []
+    assert shop.lines() == {"a": "123", "b": "12"}
+
+
+def test_a_new_plan_puts_what_came_back_where_it_was_first_sent(shop: Shop) -> None:
+    first = shop.planned("a2", "a1", "a3")
+    shop.fails = lambda text: text == "a1"
+    shop.apply(first)
+    shop.fails = lambda _text: False
+    shop.apply(shop.plan()["plan"])
+    assert shop.lines() == {"a": "1123"}
+    assert shop.apply(first)["sent"] == 0
+
+
+def test_a_consumer_that_is_not_there_stops_all(shop: Shop) -> None:
+    plan = shop.planned("a1", "a2", "b1", "b2")
+    shop.takes = 1
+    applied = apply_in_order(shop.desk, plan)
+    assert (applied.document["stopped_by"], applied.document["sent"]) == ("no_evidence", 2)
+    assert applied.code is ExitCode.PARTLY
+    assert any("1 wait in orders" in text for text in shop.notes.problems)
+
+
+def test_what_an_apply_has_left_unproven_is_proven_before_the_next_wave(shop: Shop) -> None:
+    plan = shop.planned("a1", "a2")
+    shop.takes = 0
+    assert shop.apply(plan)["sent"] == 1
+    assert shop.apply(plan)["sent"] == 0
+    shop.takes = 9
+    assert shop.apply(plan)["sent"] == 1
+    assert shop.lines() == {"a": "12"}
+
+
+def test_without_a_key_it_goes_at_any_time_and_is_counted(shop: Shop) -> None:
+    shop.dead("1", "2", "a1", "a2")
+    made = shop.plan()
+    assert made["unkeyed"] == 2
+    assert any("no key" in text for text in made["warnings"])
+    assert [step["sent"] for step in shop.apply(made["plan"])["steps"]] == [3, 1]
+
+
+def test_growing_waves_stop_at_harm(shop: Shop) -> None:
+    plan = shop.planned(*(f"{key}{number}" for key in "abcdefghijklmno" for number in (1, 2)))
+    shop.fails = lambda text: text[0] != "a"
+    done = apply_in_order(shop.desk, plan, 0.1).document
+    assert done["stopped_by"] == "harm"
+    assert [step["sent"] for step in done["steps"]] in ([1, 10], [1])
+
+
+def test_a_newer_one_that_was_consumed_is_said_before_anything_is_sent(shop: Shop) -> None:
+    shop.dead("a1", "a2", "a3")
+    newest = "message_id = 'a3'"
+    plan = shop.plan(where="message_id <> 'a3'")["plan"]
+    newer = shop.plan(where=newest)
+    assert any("an older letter of their key" in text for text in newer["warnings"])
+    shop.apply(newer["plan"])
+    assert any("a newer message of their key" in text for text in shop.plan()["warnings"])
+    shop.notes.problems.clear()
+    shop.apply(plan)
+    assert shop.notes.problems[0].startswith("2 letters: a newer message of their key was sent again")
+
+
+def test_a_source_in_order_needs_no_flag_and_others_stay_as_they_are(shop: Shop) -> None:
+    config = shop.folder / "dlq.toml"
+    config.write_text(config.read_text().replace('key = "', 'in_order = true\nkey = "'))
+    shop.dead("a2", "a1")
+    assert shop.plan(in_order=None)["in_order"] == "consumed"
+    with pytest.raises(UsageError, match="--limit may leave out the first"):
+        shop.plan(in_order=None, limit=1)
+    config.write_text(config.read_text().replace("in_order = true", "in_order = false"))
+    assert shop.plan(in_order=None, limit=1)["in_order"] is None
+
+
+def test_no_plan_in_order_goes_in_any_order(shop: Shop) -> None:
+    plan = shop.planned("a2", "a1")
+    with pytest.raises(UsageError, match="key by key, and this would send it in any order"):
+        apply_plan(shop.desk, plan)
+    with pytest.raises(UsageError, match="has that key"):
+        shop.apply(plan, "z")
+    with pytest.raises(UsageError, match="is in no order"):
+        shop.apply(shop.plan(in_order=None)["plan"], "a")
+    assert shop.seen == []
+
+
+def test_versions_are_no_duplicates_where_their_key_is_that_of_an_entity(shop: Shop) -> None:
+    shop.dead("a1", "a2", "b1", "a3")
+    analyze_archive(shop.desk, AnalysisWanted())
+    chosen = Selection("message_id <> 'a3'")
+    in_order = Wanted(fixed=True, in_order="consumed")
+    unordered = make_plan(shop.desk, PlanWanted((), chosen, Wanted(fixed=True))).document
+    assert unordered["left_out"] == {"check_first": 1}
+    made = make_plan(shop.desk, PlanWanted((), chosen, in_order)).document
+    assert (made["selected"], made["left_out"]) == (3, {})
+    shop.apply(made["plan"])
+    made = make_plan(shop.desk, PlanWanted(how=in_order)).document
+    assert (made["selected"], made["left_out"]) == (1, {"replayed": 3})
+
+
+def test_where_nothing_tells_of_consumers_the_order_of_sending_is_what_there_is(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordering, "read_standing", lambda _brokers, _places: {})
+    shop.dead("a2", "b1", "a1")
+    with pytest.raises(UsageError, match="whether letters for queue:orders on shop are consumed"):
+        shop.plan()
+    plan = shop.plan(in_order="sent")["plan"]
+    assert shop.apply(plan)["sent"] == 3
+    shop.consume()
+    assert shop.lines()["a"] == "12"
+
+
+def test_what_the_broker_refused_stops_its_key(shop: Shop) -> None:
+    plan = shop.planned("a1", "a2", "b1")
+    shop.broker.faults.refuse = lambda letter: letter.record.body == b"a1"
+    assert [one["why"] for one in shop.apply(plan)["stopped_keys"]] == ["refused"]
+    shop.broker.faults.refuse = lambda _letter: False
+    assert shop.apply(plan, "a")["stopped_keys"] == []
+    assert shop.lines() == {"b": "1", "a": "2"}
+
+
+def test_what_is_in_doubt_stops_its_key_and_cannot_be_released(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = shop.planned("a1", "a2")
+    shop.takes, shop.broker.faults.cut_publishing_after = 0, 1
+    with monkeypatch.context() as silent:
+        silent.setattr(MemoryConnector, "find", Connector.find)
+        assert [one["why"] for one in shop.apply(plan)["stopped_keys"]] == ["in_doubt"]
+        with pytest.raises(UsageError, match="is in doubt; find that out first: dlq replay reconcile"):
+            shop.apply(plan, "a")
+    reconcile_plan(shop.desk, plan)
+    shop.takes = 9
+    assert shop.apply(plan)["stopped_keys"] == []
+    assert shop.lines() == {"a": "12"}
+
+
+def test_the_command_line_tells_who_waits_and_how_they_go_on(
+    shop: Shop, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shop.dead("a1", "a2", "b1")
+    shop.fails = lambda text: text == "a1"
+    run(["-o", "json", "replay", "plan", "--any-advice", "--in-order"])
+    plan = json.loads(capfd.readouterr().out)["plan"]
+    assert run(["-o", "table", "replay", "apply", plan]) == ExitCode.PARTLY
+    told = capfd.readouterr().out
+    assert "died again, 1 wait: " in told
+    assert f"dlq replay apply {plan} --release a" in told
+    assert run(["replay", "apply", plan, "--release", "a"]) == ExitCode.DONE
+    assert run(["replay", "plan", "--in-order=any"]) == ExitCode.USAGE
+    assert "'any' is not one of 'consumed', 'sent'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("seen", [4, 14], ids=["in the first wave", "in the second"])
+def test_after_kill_minus_nine_the_next_apply_goes_on_and_nothing_goes_twice_or_too_early(
+    shop: Shop, seen: int
+) -> None:
+    shop.dead(*(f"{key}{number}" for key in "abcdefghij" for number in (3, 1, 2)))
+    plan = shop.plan(rate=40.0)["plan"]
+    shop.fails = lambda text: text in ("a1", "b1", "c1")
+    apply = [sys.executable, "-m", "dlq.cli", "-q", "replay", "apply", plan]
+    with subprocess.Popen(apply) as killed:
+        assert eventually(lambda: shop.consume() or len(shop.seen) >= seen)
+        killed.kill()
+    with subprocess.Popen(apply) as applied:
+        assert eventually(lambda: shop.consume() or applied.poll() is not None)
+    shop.consume()
+    assert len(shop.seen) == len(set(shop.seen)), "nothing goes twice"
+    assert all("123".startswith(numbers) for numbers in shop.lines().values()), "nothing goes too early"
+    assert [shop.lines()[key] for key in "abc"] == ["1"] * 3
+    assert sum(numbers == "123" for numbers in shop.lines().values()) >= 6, "but for one in doubt at most"
