@@ -1,14 +1,14 @@
-"""What frameworks and hands leave on a letter that failed: one table, which rules read and replays take away.
+"""What frameworks and hands leave on a letter that failed: rules read it, and replays take it away.
 
 A letter that is sent again starts anew. What is left on it would make the first hiccup after the replay the
 last one (a counter), or explain the next death by the old one (an error). So whatever a rule reads as
 evidence of a failure is gone or set back when the letter goes out, on every broker; a header that is a
 container is mended inside, since the rest of it may be needed to read the body.
 
-Some names belong to frameworks and to nobody else (TRACES). Others are written by hand, in any spelling: they
-are put into words, and the words into one vocabulary. There one header alone says little (a business may call
-a property `errorMessage`), unless it begins with `x-` or names a dead-letter queue, or its value is an
-exception's class or a stack; two of them that belong together say that the letter was parked.
+Some names belong to frameworks and to nobody else (`core.frameworks`). Others are written by hand, in any
+spelling: they are put into words, and the words into one vocabulary. There one header alone says little (a
+business may call a property `errorMessage`), unless it begins with `x-` or names a dead-letter queue, or its
+value is an exception's class or a stack; two of them that belong together say that the letter was parked.
 """
 
 import json
@@ -17,111 +17,15 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
+from dlq.core.frameworks import FRAMEWORKS, Inside, Trace
+
 _Path = tuple[str, ...]
-"""Keys from a header's value inwards; `*` is any. Empty: the value itself."""
-
-
-class Inside(NamedTuple):
-    """What of a header is taken away and what is set back to 0; the rest of it stays."""
-
-    gone: tuple[_Path, ...] = ()
-    zero: tuple[_Path, ...] = ()
-
-    def join(self, other: "Inside") -> "Inside":
-        """What either takes away or sets back."""
-        return Inside(self.gone + other.gone, self.zero + other.zero)
-
-    def is_gone(self, at: _Path) -> bool:
-        """Whether the value there is taken away."""
-        return _meets(self.gone, at)
-
-    def is_zero(self, at: _Path) -> bool:
-        """Whether the number there is set back."""
-        return _meets(self.zero, at)
-
-    def __str__(self) -> str:
-        """The paths inside, for people."""
-        told = (".".join(path) for path in dict.fromkeys((*self.gone, *self.zero)))
-        return f"without {', '.join(told)}"
-
-
 Keep = bool | Sequence[str]
 """What a replay leaves on a letter of its failure: all (True), nothing (False), names by patterns (`x-*`)."""
-_ITSELF = Inside(zero=((),))
-
-
-class _Trace(NamedTuple):
-    """Headers of one framework, by their whole names."""
-
-    names: re.Pattern[str]
-    inside: Inside | None = None
-    """None: they go."""
-    beside: tuple[str, ...] = ()
-    """Headers without which such a name is not the framework's."""
-    always: bool = False
-    """What it is compared with is a broker's and always goes, so it goes with it."""
-
-
-def _trace(
-    names: str, inside: Inside | None = None, beside: tuple[str, ...] = (), always: bool = False
-) -> _Trace:
-    return _Trace(re.compile(names, re.DOTALL), inside, beside, always)
-
-
-_TRACES: tuple[_Trace, ...] = (
-    # Spring AMQP, Spring Cloud Stream, and what many write in their way
-    _trace(r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|deliveryAttempt|x-death-reason"),
-    _trace(r"x-last-(?:error|exception|failure).*|x-failure-.*|x-exception|x-attempts?|x-death-count", None),
-    _trace(
-        r"(?:kafka_dlt-|kafka_original-|kafka_(?:key-)?exception-|retry_topic-|springDeserializerException).*"
-    ),
-    _trace(r"kafka_deliveryAttempt"),
-    _trace(r"x-shovelled.*"),
-    _trace(r"MT-Fault-.*|MT-Reason|MT-Redelivery-Count"),
-    _trace(r"NServiceBus\.(?:ExceptionInfo\..*|FailedQ|TimeOfFailure|Retries|FLRetries|DelayedRetries)"),
-    _trace(r"rbs2-(?:error-details|source-queue|delivery-count|defer-count)"),
-    # Wolverine
-    _trace(r"exception-(?:type|message|stack)|failed-at|original-(?:destination|partition|offset)"),
-    _trace(r"wolverine-kafka-retry-.*"),
-    _trace(r"attempts", beside=("exception-type",)),
-    # Watermill
-    _trace(r"(?:reason|topic|handler|subscriber)_poisoned"),
-    _trace(
-        r"X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
-        r"(?:ErrorDetails|SentToFailureTransport|Redelivery)Stamp"
-    ),
-    # Connect, Streams, share groups
-    _trace(r"__(?:connect|streams|dlq)\.errors\..*"),
-    # SmallRye; JMS allows no hyphens
-    _trace(r"(?:dead-letter|delayed-retry|deserialization-failure)-.*"),
-    _trace(r"dead_letter_(?:exception_class_name|reason|cause_class_name|cause)"),
-    # Karafka
-    _trace(r"(?:source|original)_(?:topic|partition|offset|consumer_group|attempts)"),
-    # Brighter, which compares its count with the most requeues
-    _trace(r"OriginalTopic|Rejection(?:Reason|Message|Timestamp)"),
-    _trace(r"originalTopic|rejection(?:Reason|Message|Timestamp)", beside=("rejectionReason",)),
-    _trace(r"HandledCount", _ITSELF),
-    # Sneakers, Phraseanet, Camel (whose components filter its own names)
-    _trace(r"retry_info"),
-    _trace(r"worker-message"),
-    _trace(r"Camel(?:Exception|Failure|Redeliver|RollbackOnly).*"),
-    _trace(r"FailedBecause"),
-    # Mats3; mats_dlq_DlqCount counts reissues and is its operators'
-    _trace(r"mats_dlq_(?!DlqCount).*"),
-    # Moleculer channels
-    _trace(r"x-redelivered-count", _ITSELF),
-    # Rascal nacks what its record says, until x-death shows that nack
-    _trace(r"rascal", Inside(gone=(("recovery", "*", "immediateNack"),)), always=True),
-    _trace(r"rascal", Inside(gone=(("recovery",), ("error",)), zero=(("redeliveries",),))),
-    _trace(r"laravel", Inside(zero=(("attempts",),))),
-    # rabbit-queue's error is an object, and none without its stack; kafkajs-async-retry counts in its header
-    _trace(r"errors", Inside(gone=(("stack",),))),
-    _trace(r"asyncRetry"),
-    # Celery counts on the letter, and gives up at max_retries
-    _trace(r"retries", _ITSELF, beside=("task", "id")),
-)
+_TRACES: tuple[Trace, ...] = (*chain.from_iterable(framework.traces for framework in FRAMEWORKS),)
 
 # --- Names written by hand ---
 
@@ -424,7 +328,7 @@ def restart_by_names(names: tuple[str, ...], keep: Keep = False) -> Restart | No
 def is_of_a_failure(name: str) -> bool:
     """Whether a header's name is a framework's, or says by itself that it tells a failure."""
     plain = decode_name(name)
-    is_traced = any(trace.names.fullmatch(plain) for trace in _TRACES if not trace.beside)
+    is_traced = any(trace.is_of(plain) for trace in _TRACES if not trace.beside)
     return is_traced or mark_of(name) is not None
 
 
@@ -449,7 +353,7 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
         if (always_alone and not trace.always) or not all(name in known for name in trace.beside):
             continue
         for plain, name in known.items():
-            if not trace.names.fullmatch(plain) or (_is_kept(name, kept) and not trace.always):
+            if not trace.is_of(plain) or (_is_kept(name, kept) and not trace.always):
                 continue
             if trace.inside is None:
                 gone.add(name)
@@ -507,9 +411,3 @@ def _mend(value: Any, inside: Inside, at: _Path = ()) -> Any:
     return {
         key: 0 if inside.is_zero((*at, key)) else _mend(one, inside, (*at, key)) for key, one in kept.items()
     }
-
-
-def _meets(paths: Sequence[_Path], at: _Path) -> bool:
-    return any(
-        len(path) == len(at) and all(x in ("*", y) for x, y in zip(path, at, strict=True)) for path in paths
-    )

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple
 
-from dlq.analyzers.rules import by_hand, exceptions, frameworks, jms, node
+from dlq.analyzers.rules import by_hand, exceptions, frameworks
 from dlq.analyzers.rules.letter import (
     LONGEST_EVIDENCE,
     Facts,
@@ -92,9 +92,7 @@ def _broken_rule(_letter: Letter, _facts: Facts) -> Finding:
     return _NOTHING
 
 
-OF_ANY_BROKER: tuple[Rule, ...] = (
-    *frameworks.RULES, *node.RULES, *jms.RULES, *by_hand.RULES, *frameworks.REJECTS
-)  # fmt: skip
+OF_ANY_BROKER: tuple[Rule, ...] = (*frameworks.RULES, *by_hand.RULES, *frameworks.REJECTS)
 """Rules for what frameworks and hands leave."""
 _UNKNOWN = Rule(_unknown, "unknown", "none")
 _BROKEN = Rule(_broken_rule, "unknown", "none")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dlq.analyzers.rules import exceptions
-from dlq.analyzers.rules.frameworks import parked_finding
+from dlq.analyzers.rules.frameworks import complete_parked
 from dlq.analyzers.rules.letter import (
     Facts,
     Finding,
@@ -98,8 +98,7 @@ def _hand_written(letter: Letter, failure: HandWritten) -> Finding:
     of_class = _of_parts(failure, CLASSES) or _class_as_reason(failure)
     told = _of_parts(failure, ("",) if _class_as_reason(failure) else (*MESSAGES, ""))
     thrown, message = (None, told) if of_class else _thrown(told)
-    found = parked_finding(
-        letter,
+    found = Finding(
         join_all(name, ": ", value),
         attempts=failure.counted.attempts if failure.counted else None,
         origin=_origin_by_hand(letter, failure.origins) or topic,
@@ -107,6 +106,7 @@ def _hand_written(letter: Letter, failure: HandWritten) -> Finding:
         error_message=message,
         error_text=_error_text(failure),
     )
+    found = complete_parked(letter, found)
     return found._replace(origin_kind="topic") if topic and found.origin == topic else found
 
 
@@ -166,7 +166,8 @@ def _counted_by_hand(letter: Letter, failure: HandWritten) -> Finding | None:
     if failure.counted is None:
         return None
     origin = failure.origins.get("queue")
-    return parked_finding(letter, str(failure.counted), attempts=failure.counted.attempts, origin=origin)
+    found = Finding(str(failure.counted), attempts=failure.counted.attempts, origin=origin)
+    return complete_parked(letter, found)
 
 
 _BY_BROKERS = frozenset(

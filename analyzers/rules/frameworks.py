@@ -1,14 +1,15 @@
-"""What frameworks leave on a letter when they park it; names are those of the frameworks' sources.
+"""What frameworks leave on a letter when they park it: rows of `dlq.core.frameworks`, and what no row tells.
 
 Framework evidence wins over an older death history, which then still gives attempts and origin.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
-from urllib.parse import unquote_plus
+from functools import lru_cache, wraps
+from typing import Any
 
 from dlq.analyzers.rules.deaths import death_text, history
 from dlq.analyzers.rules.letter import (
@@ -27,18 +28,12 @@ from dlq.analyzers.rules.letter import (
     whole,
     whole_characters,
 )
-from dlq.analyzers.rules.stack import STACK_FOLLOWS
+from dlq.core import frameworks as rows
 from dlq.core.clock import to_micros
 from dlq.core.envelopes import Stamps, read_stamps, read_task
 from dlq.core.failure_headers import decode_name
+from dlq.core.frameworks import Framework, Told
 
-_MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
-_MASSTRANSIT_FAULT = ("MT-Fault-Message", "MT-Fault-ExceptionType")
-_NSERVICEBUS = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
-_NO_ENVELOPE = re.compile(r"\boccurr?ed while deserializing the message")
-"""What MassTransit says of a body that it could not read (its message deserializers)."""
-_NO_LOGICAL_MESSAGE = re.compile(r"\bwhile attempting to extract logical messages from\b")
-"""The same of NServiceBus (DeserializeMessageConnector; ExtractLogicalMessagesBehavior before 5)."""
 _UNMARSHALLED = re.compile(r"\b(?:cannot|can't|failed to|could not|error) unmarshal|^(?:json|proto|xml): ")
 _SNEAKERS = {"error", "num_attempts", "failed_at"}
 _SNEAKERS_QUEUE = re.compile(r"^(.+)-error$")
@@ -66,13 +61,9 @@ def _are_as_they_were(names: tuple[str, ...]) -> bool:
     return all(decode_name(name) is name for name in names)
 
 
-def _nservicebus_time(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f %z")
-
-
 _TIMES: Mapping[str, Callable[[str], datetime]] = {
     "MT-Fault-Timestamp": datetime.fromisoformat,
-    "NServiceBus.TimeOfFailure": _nservicebus_time,
+    "NServiceBus.TimeOfFailure": lambda text: datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f %z"),
 }
 
 
@@ -85,14 +76,10 @@ def counted_deaths(letter: Letter) -> int | None:
 def _failed_at(letter: Letter) -> int | None:
     """When the framework gave up, in microseconds, where it says so."""
     for name, read in _TIMES.items():
-        text = letter.headers.get(name)
-        if not text:
-            continue
-        try:
-            moment = read(text)
-        except ValueError:
-            continue
-        return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        with suppress(ValueError):
+            if text := letter.headers.get(name):
+                moment = read(text)
+                return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     return None
 
 
@@ -109,32 +96,30 @@ def is_superseded(letter: Letter) -> bool:
     return parked_at is not None and last.time > parked_at + 1_000_000
 
 
-def parked_finding(
-    letter: Letter,
-    evidence: str | None,
-    attempts: int | None = None,
-    origin: str | None = None,
-    error_class: str | None = None,
-    error_message: str | None = None,
-    error_text: str | None = None,
-) -> Finding:
-    """Parked by a framework; refusals before that still tell attempts and origin."""
+def complete_parked(letter: Letter, found: Finding) -> Finding:
+    """A finding of a letter that was parked; refusals before that still tell attempts and origin."""
     refused = history(letter).rejected
-    return Finding(
-        evidence,
-        attempts=attempts if attempts is not None else plus(refused.count if refused else None, 1),
-        origin=origin or (refused.queue if refused else None),
-        error_class=error_class,
-        error_message=error_message,
-        error_text=error_text,
-    )
+    attempts, queue = (plus(refused.count, 1), refused.queue) if refused else (None, None)
+    attempts = attempts if found.attempts is None else found.attempts
+    return found._replace(attempts=attempts, origin=found.origin or queue)
 
 
-def _rejected(
-    letter: Letter, evidence: str | None, attempts: int | None = None, origin: str | None = None
-) -> Finding:
-    last = history(letter).last
-    return Finding(evidence, attempts=attempts, origin=origin or (last.queue if last else None))
+def _reject(
+    ask: Callable[[Letter], tuple[str, int | None] | None],
+) -> Callable[[Letter, Facts], Finding | None]:
+    """The rule of a framework that leaves nothing but a refusal: whose letter it is, and how often it was
+    tried."""
+
+    @wraps(ask)
+    def find(letter: Letter, _: Facts) -> Finding | None:
+        told = ask(letter)
+        if told is None or not _is_rejected(letter):
+            return None
+        last = history(letter).last
+        evidence = join_all(told[0], death_text(letter))
+        return Finding(evidence, attempts=told[1], origin=last.queue if last else None)
+
+    return find
 
 
 def _is_rejected(letter: Letter) -> bool:
@@ -147,28 +132,118 @@ def _last_count(letter: Letter) -> int | None:
     return last.count if last else None
 
 
-def _shown(letter: Letter, *names: str) -> str | None:
-    """The first of these headers that is there, as `name: value`."""
-    return next(
-        (f"{name}: {letter.headers[name]}" for name in names if letter.headers.get(name) is not None), None
+def read_count(texts: Mapping[str, str], told: Told) -> int | None:
+    """What these headers, or properties, say there, as a number."""
+    return plus(whole(told.read(texts)), told.added)
+
+
+def quote_first(texts: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """The first of these that holds something, as `name: value`."""
+    for name in names:
+        if text := texts.get(name):
+            return f"{name}: {text}"
+    return None
+
+
+def outer_class(texts: Mapping[str, str], classes: Told) -> str | None:
+    """What wraps the root cause, where that has a name of its own."""
+    names = classes.names
+    is_told = len(names) > 1 and "cause" in names[0] and bool(texts.get(names[0]))
+    return texts.get(names[1]) if is_told else None
+
+
+def is_told(texts: Mapping[str, str], row: Framework) -> bool:
+    """Whether what a framework leaves is there."""
+    if first(texts, *row.needs[0]) is None:
+        return False
+    return len(row.needs) == 1 or all(first(texts, *more) is not None for more in row.needs[1:])
+
+
+def is_unread(texts: Mapping[str, str], row: Framework) -> bool:
+    """Whether it says that the message could not be read."""
+    for name, marks in row.unread:
+        text = texts.get(name)
+        if text is not None and any(mark in text for mark in marks):
+            return True
+    return False
+
+
+def _parked(
+    letter: Letter,
+    row: Framework,
+    attempts: int | None = None,
+    origin: str | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> Finding | None:
+    """What a framework says of a letter that it parked; None where it says nothing, or the letter died later.
+    `attempts`, `origin`: what the row does not tell."""
+    texts = letter.headers if texts is None else texts
+    if not is_told(texts, row) or is_superseded(letter):
+        return None
+    found = Finding(
+        quote_first(texts, row.evidence),
+        attempts=read_count(texts, row.attempts) if attempts is None else attempts,
+        origin=row.origin.read(texts) or part(row.dead_letters, letter.dead_letter_queue) or origin,
+        error_class=row.classes.read(texts),
+        error_message=row.messages.read(texts),
+        error_text=row.stacks.read(texts),
+        outer_error=outer_class(texts, row.classes),
     )
+    return complete_parked(letter, found)
 
 
-_DELIVERY_ATTEMPT = re.compile(r"deliveryAttempt=(\d{1,9})\b")
-"""In the text of the failed message; retry-count counts how often the binder has parked it."""
+_Reading = Callable[[Letter, Framework], Finding | None]
+
+
+def rules_of(row: Framework, failed: _Reading = _parked, unread: _Reading | None = None) -> Sequence[Rule]:
+    """The rule of a row, and before it that for what could not be read, where it has one."""
+    own = _ask(row, unread or _unread_of(failed), row.unread_rule, row.unread_when)
+    return [
+        *([Rule(own, "unreadable", "deserialization")] if row.unread_rule else ()),
+        Rule(_ask(row, failed, row.rule, row.when), "application_error", "framework"),
+    ]
+
+
+def _unread_of(failed: _Reading) -> _Reading:
+    return lambda letter, row: failed(letter, row) if is_unread(letter.headers, row) else None
+
+
+def _ask(
+    row: Framework, reading: _Reading, rule: str, when: str
+) -> Callable[[Letter, Facts], Finding | None]:
+    def ask(letter: Letter, _: Facts) -> Finding | None:
+        return reading(letter, row)
+
+    ask.__name__, ask.__doc__ = rule, when
+    return ask
+
+
+def _of_topic(letter: Letter, found: Finding | None) -> Finding | None:
+    """Over AMQP what a framework calls its topic is the queue that it subscribes to."""
+    if found is None or not found.origin or letter.broker_kind == "rabbitmq":
+        return found
+    return found._replace(origin_kind="topic")
+
+
+def _document(text: str | None) -> Any:
+    """A text of JSON; None for every other one."""
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _dict(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return whole_characters(value) if isinstance(value, str) and value else None
+
+
 _CONSUMED = re.compile(r"amqp_consumerQueue=([^\s,;{}\[\]]{1,255})")
 """In the text of the failed message: the queue that it was consumed from."""
-READS_FOR_FUNCTION = "FunctionInvocationWrapper.convertInput"
-"""The frames in which Spring Cloud Function makes of a message what a function takes, before it is called."""
-_UNCONVERTED = (
-    "MessageConversionException", "Failed to convert message", "Cannot convert from [", READS_FOR_FUNCTION,
-)  # fmt: skip
 _WHOLE_MESSAGE = " for GenericMessage ["
-
-
-def attempts_of_binder(letter: Letter) -> int | None:
-    """How often a binder of Spring Cloud Stream had called its function, by the trace that it leaves."""
-    return whole(part(_DELIVERY_ATTEMPT, letter.headers.get("x-exception-stacktrace")))
 
 
 def _spring_origin(letter: Letter) -> str | None:
@@ -186,74 +261,38 @@ def _stream_queue(letter: Letter) -> str | None:
     return key if key is not None and letter.dead_letter_queue == f"{key}.dlq" else None
 
 
-def _is_unconverted(letter: Letter) -> bool:
-    return any(mark in (_of_spring(letter) or "") for mark in _UNCONVERTED)
-
-
-def _of_spring(letter: Letter) -> str | None:
-    """The trace, else the message, that Spring leaves."""
-    return first(letter.headers, "x-exception-stacktrace", "x-exception-message")
-
-
 def _spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-* of the Spring Cloud Stream binder: retry-count, or a queue <destination>.<group>.dlq
     (RabbitMessageChannelBinder)"""
     headers = letter.headers
-    if first(headers, "x-exception-message", "x-exception-stacktrace") is None:
+    if not is_told(headers, rows.SPRING_AMQP) or is_unread(headers, rows.SPRING_AMQP):
         return None
-    if headers.get("retry-count") is None and _stream_queue(letter) is None:
-        return None
-    return None if _is_unconverted(letter) else _of_stream(letter)
+    is_of_stream = headers.get("retry-count") is not None or _stream_queue(letter) is not None
+    return _of_stream(letter) if is_of_stream else None
 
 
-def _of_stream(letter: Letter) -> Finding:
-    headers = letter.headers
-    return parked_finding(
-        letter,
-        _shown(letter, "x-exception-message", "x-exception-stacktrace"),
-        attempts=attempts_of_binder(letter),
-        origin=_stream_queue(letter) or _spring_origin(letter),
-        error_message=headers.get("x-exception-message"),
-        error_text=headers.get("x-exception-stacktrace"),
-    )
+def _of_stream(letter: Letter) -> Finding | None:
+    attempts = read_count(letter.headers, rows.DELIVERY_ATTEMPT)
+    return _parked(letter, rows.SPRING_AMQP, attempts, _stream_queue(letter) or _spring_origin(letter))
 
 
 def _spring_amqp(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-message or x-exception-stacktrace with x-original-exchange and x-original-routingKey
     (Spring AMQP's RepublishMessageRecoverer)"""
     headers = letter.headers
-    if not any(headers.get(name) for name in ("x-exception-message", "x-exception-stacktrace")):
+    if first(headers, "x-original-exchange", "x-original-routingKey") is None:
         return None
-    if first(headers, "x-original-exchange", "x-original-routingKey") is None or _is_unconverted(letter):
+    if quote_first(headers, rows.SPRING_AMQP.evidence) is None or is_unread(headers, rows.SPRING_AMQP):
         return None
-    return parked_finding(
-        letter,
-        _shown(letter, "x-exception-message", "x-exception-stacktrace"),
-        origin=_spring_origin(letter),
-        error_message=headers.get("x-exception-message"),
-        error_text=headers.get("x-exception-stacktrace"),
-    )
+    return _parked(letter, rows.SPRING_AMQP, origin=_spring_origin(letter))
 
 
 def _spring_unread(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-* of Spring with a MessageConversionException or a frame of a function's conversion: the
     listener was not called, since it could not make of the message what it takes"""
-    if _of_spring(letter) is None or not _is_unconverted(letter):
-        return None
-    found = _of_stream(letter)
-    return found._replace(error_text=(found.error_text or "").partition(_WHOLE_MESSAGE)[0] or None)
-
-
-def _whole_trace(text: str | None) -> str | None:
-    """A stack trace that says something; people cut it to its first frame, or to dots."""
-    first_line = (text or "").lstrip().partition("\n")[0]
-    return None if first_line.startswith(("at ", "...", "\u2026")) and ": " not in first_line else text
-
-
-def _masstransit_origin(letter: Letter) -> str | None:
-    address = letter.headers.get("MT-Fault-InputAddress") or ""
-    queue = unquote_plus(address.partition("?")[0].rpartition("/")[2])
-    return queue or part(_MASSTRANSIT_QUEUE, letter.dead_letter_queue)
+    found = _of_stream(letter) if is_unread(letter.headers, rows.SPRING_AMQP) else None
+    text = found and (found.error_text or "").partition(_WHOLE_MESSAGE)[0]
+    return found and found._replace(error_text=text or None)
 
 
 def _masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
@@ -262,60 +301,19 @@ def _masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
     if letter.headers.get("MT-Reason") != "dead-letter" or is_superseded(letter):
         return None
     # What a fault left before is copied along: its exception and its attempts are not this death's.
-    queue = part(_MASSTRANSIT_QUEUE, letter.dead_letter_queue) or _masstransit_origin(letter)
-    return Finding("MT-Reason: dead-letter (no consumer for this message type)", origin=queue or None)
+    row = rows.MASSTRANSIT
+    queue = part(row.dead_letters, letter.dead_letter_queue) or row.origin.read(letter.headers)
+    return Finding("MT-Reason: dead-letter (no consumer for this message type)", origin=queue)
 
 
-def _masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
-    """MT-Reason is fault, or an MT-Fault-* header (MassTransit's ExceptionUtil); on ActiveMQ the same
-    headers are properties"""
+def _masstransit(letter: Letter, row: Framework) -> Finding | None:
     headers = letter.headers
-    if headers.get("MT-Reason") != "fault" and first(headers, *_MASSTRANSIT_FAULT) is None:
-        return None
-    if is_superseded(letter):
+    if headers.get("MT-Reason") != "fault" and first(headers, *row.evidence[:2]) is None:
         return None
     # MT-Fault-RetryCount is there only above 0, and each redelivery went through all retries again.
     retried = (whole(headers.get("MT-Fault-RetryCount")) or 0) + 1
     rounds = (whole(headers.get("MT-Redelivery-Count")) or 0) + 1
-    return parked_finding(
-        letter,
-        _shown(letter, "MT-Fault-Message", "MT-Fault-ExceptionType", "MT-Reason"),
-        attempts=retried * rounds,
-        origin=_masstransit_origin(letter),
-        error_class=headers.get("MT-Fault-ExceptionType"),
-        error_message=headers.get("MT-Fault-Message"),
-        error_text=_whole_trace(headers.get("MT-Fault-StackTrace")),
-    )
-
-
-def _masstransit_unread(letter: Letter, facts: Facts) -> Finding | None:
-    """the MT-Fault-Message says that the message could not be deserialized: no consumer was called"""
-    is_unread = _NO_ENVELOPE.search(letter.headers.get("MT-Fault-Message") or "")
-    return _masstransit_fault(letter, facts) if is_unread else None
-
-
-def _nservicebus_unread(letter: Letter, facts: Facts) -> Finding | None:
-    """a MessageDeserializationException of NServiceBus, or its text: no handler was called"""
-    headers = letter.headers
-    of_class = headers.get("NServiceBus.ExceptionInfo.ExceptionType") or ""
-    text = headers.get("NServiceBus.ExceptionInfo.Message") or ""
-    is_unread = of_class.endswith(".MessageDeserializationException") or _NO_LOGICAL_MESSAGE.search(text)
-    return _nservicebus(letter, facts) if is_unread else None
-
-
-def _nservicebus(letter: Letter, _: Facts) -> Finding | None:
-    """NServiceBus.FailedQ or NServiceBus.ExceptionInfo.* (FaultsHeaderKeys)"""
-    headers = letter.headers
-    if first(headers, "NServiceBus.FailedQ", *_NSERVICEBUS) is None or is_superseded(letter):
-        return None
-    return parked_finding(
-        letter,
-        _shown(letter, *_NSERVICEBUS, "NServiceBus.FailedQ"),
-        origin=(headers.get("NServiceBus.FailedQ") or "").partition("@")[0],
-        error_class=headers.get("NServiceBus.ExceptionInfo.ExceptionType"),
-        error_message=headers.get("NServiceBus.ExceptionInfo.Message"),
-        error_text=_whole_trace(headers.get("NServiceBus.ExceptionInfo.StackTrace")),
-    )
+    return _parked(letter, row, retried * rounds)
 
 
 def _easynetq(letter: Letter, _: Facts) -> Finding | None:
@@ -332,70 +330,24 @@ def _easynetq(letter: Letter, _: Facts) -> Finding | None:
     key, exchange = body_field(letter, "RoutingKey"), body_field(letter, "Exchange")
     queue = body_field(letter, "Queue") or (key if exchange == "" else None)
     place = f"published to {exchange}/{key}: " if exchange and key and not queue else ""
-    found = parked_finding(letter, f"{place}{error}", origin=queue, error_text=error)
-    return found._replace(origin_exchange=exchange, origin_routing_key=key)
-
-
-def _rebus(letter: Letter, _: Facts) -> Finding | None:
-    """rbs2-error-details (Rebus' Headers)"""
-    headers = letter.headers
-    if headers.get("rbs2-error-details") is None:
-        return None
-    return parked_finding(
-        letter,
-        _shown(letter, "rbs2-error-details"),
-        attempts=plus(whole(headers.get("rbs2-delivery-count")), 1),
-        origin=headers.get("rbs2-source-queue"),
-        error_text=headers["rbs2-error-details"],
+    found = Finding(
+        f"{place}{error}", origin=queue, origin_exchange=exchange, origin_routing_key=key, error_text=error
     )
+    return complete_parked(letter, found)
 
 
-def _wolverine(letter: Letter, _: Facts) -> Finding | None:
-    """exception-type with exception-message (Wolverine's DeadLetterQueueConstants)"""
-    headers = letter.headers
-    if headers.get("exception-type") is None or headers.get("exception-message") is None:
-        return None
-    address = (headers.get("original-destination") or "").partition("?")[0]
-    return parked_finding(
-        letter,
-        _shown(letter, "exception-message"),
-        attempts=whole(headers.get("attempts")),
-        origin=unquote_plus(address.rpartition("/")[2]),
-        error_class=headers["exception-type"],
-        error_message=headers["exception-message"],
-        error_text=headers.get("exception-stack"),
-    )
+def _watermill(letter: Letter, row: Framework) -> Finding | None:
+    return _of_topic(letter, _parked(letter, row))
 
 
-def _watermill_unread(letter: Letter, facts: Facts) -> Finding | None:
-    """reason_poisoned says that the message could not be unmarshalled: the handler was not called"""
-    is_unread = _UNMARSHALLED.search(letter.headers.get("reason_poisoned") or "")
-    return _watermill(letter, facts) if is_unread else None
-
-
-def _watermill(letter: Letter, _: Facts) -> Finding | None:
-    """reason_poisoned with topic_poisoned or handler_poisoned (Watermill's PoisonQueue)"""
-    headers = letter.headers
-    reason, topic = headers.get("reason_poisoned"), headers.get("topic_poisoned")
-    if reason is None or first(headers, "topic_poisoned", "handler_poisoned") is None:
-        return None
-    found = parked_finding(
-        letter,
-        _shown(letter, "reason_poisoned"),
-        origin=topic,
-        error_message=reason.partition(STACK_FOLLOWS)[0],
-        error_text=reason,
-    )
-    # Over AMQP its topic is the queue that it subscribes to.
-    return found._replace(origin_kind="topic") if topic and letter.broker_kind != "rabbitmq" else found
+def _watermill_unread(letter: Letter, row: Framework) -> Finding | None:
+    is_unmarshalled = _UNMARSHALLED.search(letter.headers.get("reason_poisoned") or "")
+    return _watermill(letter, row) if is_unmarshalled else None
 
 
 def _stamps(letter: Letter, name: str) -> list[Mapping[str, object]]:
     """Symfony's stamps of a class, oldest first."""
-    try:
-        found = json.loads(letter.headers.get(_STAMP + name) or "[]")
-    except (ValueError, RecursionError):
-        return []
+    found = _document(letter.headers.get(_STAMP + name))
     return [stamp for stamp in found if isinstance(stamp, dict)] if isinstance(found, list) else []
 
 
@@ -443,21 +395,19 @@ def _symfony_in_body(letter: Letter, _: Facts) -> Finding | None:
 
 
 def _failed_by_symfony(letter: Letter, stamps: Stamps | None) -> Finding | None:
-    if stamps is None or not (stamps.is_failed or _is_in_failed(letter, stamps)):
+    if stamps is None:
         return None
-    return parked_finding(
-        letter,
+    is_told = stamps.error_class is not None or stamps.error_message is not None
+    if not stamps.is_failed and not (is_told and letter.dead_letter_queue == _SYMFONY_QUEUE):
+        return None
+    found = Finding(
         f"Symfony's failure transport, {stamps.error_message or 'no message'}",
         attempts=plus(stamps.retries, 1),
         origin=_symfony_queue(letter),
         error_class=stamps.error_class,
         error_message=stamps.error_message,
     )
-
-
-def _is_in_failed(letter: Letter, stamps: Stamps) -> bool:
-    is_told = stamps.error_class is not None or stamps.error_message is not None
-    return is_told and letter.dead_letter_queue == _SYMFONY_QUEUE
+    return complete_parked(letter, found)
 
 
 def _symfony_queue(letter: Letter) -> str | None:
@@ -468,17 +418,14 @@ def _symfony_queue(letter: Letter) -> str | None:
     return key if key and any(name.endswith(f"_{key}") for name in waited if name) else None
 
 
-def _symfony_reject(letter: Letter, _: Facts) -> Finding | None:
+@_reject
+def _symfony_reject(letter: Letter) -> tuple[str, int] | None:
     """stamps of Symfony Messenger, and the last death is a rejection: without a failure transport it rejects
     what failed as often as it may"""
     stamps = _stamps_in_headers(letter)
-    if (stamps is None and not _is_of_php(letter)) or not _is_rejected(letter):
-        return None
-    stamps = stamps or _stamps_in_body(letter)
-    retried = stamps.retries if stamps else None
-    if retried is None:
-        return None
-    return _rejected(letter, join_all("Symfony message, ", death_text(letter)), attempts=retried + 1)
+    if stamps is None and _is_of_php(letter) and _is_rejected(letter):
+        stamps = _stamps_in_body(letter)
+    return None if stamps is None or stamps.retries is None else ("Symfony message, ", stamps.retries + 1)
 
 
 def _rabbit_queue(letter: Letter, _: Facts) -> Finding | None:
@@ -487,22 +434,18 @@ def _rabbit_queue(letter: Letter, _: Facts) -> Finding | None:
     told = letter.headers.get("errors")
     if told is None or "x-death" in letter.headers or '"stack"' not in told[:_LONGEST_ERROR]:
         return None
-    try:
-        error = json.loads(told)
-    except (ValueError, RecursionError):
-        return None
-    fields = error.items() if isinstance(error, dict) else ()
+    fields = _dict(_document(told)).items()
     texts = {name: whole_characters(text) for name, text in fields if isinstance(text, str)}
     if not texts.keys() >= {"name", "message", "stack"}:
         return None
-    return parked_finding(
-        letter,
+    found = Finding(
         join_all("errors: ", texts["name"], ": ", texts["message"]),
         origin=part(_RABBIT_QUEUE, letter.dead_letter_queue),
         error_class=texts["name"],
         error_message=texts["message"],
         error_text=texts["stack"],
     )
+    return complete_parked(letter, found)
 
 
 @once_per_letter
@@ -514,10 +457,7 @@ def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
         told = body_text(letter)
     if told is None or letter.deaths:
         return {}
-    try:
-        found = json.loads(told)
-    except (ValueError, RecursionError):
-        return {}
+    found = _document(told)
     newest = found[0] if isinstance(found, list) and found else found
     return newest if isinstance(newest, dict) and newest.keys() >= _SNEAKERS else {}
 
@@ -526,14 +466,14 @@ def _sneakers_parked(letter: Letter, failure: Mapping[str, object]) -> Finding:
     """Its error queue is called `<queue>-error`, where no option says otherwise."""
     said_of = {name: whole_characters(text) for name, text in failure.items() if isinstance(text, str)}
     attempts = failure["num_attempts"]
-    return parked_finding(
-        letter,
+    found = Finding(
         join_all("retry_info: ", said_of.get("error", "no error")),
         attempts=attempts if isinstance(attempts, int) else None,
         origin=part(_SNEAKERS_QUEUE, letter.dead_letter_queue),
         error_class=said_of.get("error_class"),
         error_message=said_of.get("error_message"),
     )
+    return complete_parked(letter, found)
 
 
 def _sneakers(letter: Letter, _: Facts) -> Finding | None:
@@ -549,21 +489,8 @@ def _sneakers_reject(letter: Letter, _: Facts) -> Finding | None:
     return _sneakers_parked(letter, failure) if failure else None
 
 
-def _brighter(letter: Letter, _: Facts) -> Finding | None:
-    """rejectionReason with originalTopic: Brighter's own dead-letter channel on RocketMQ
-    (RocketMessageConsumer); to RabbitMQ it only rejects"""
-    properties = letter.properties
-    reason, topic = properties.get("rejectionReason"), properties.get("originalTopic")
-    if reason is None or topic is None:
-        return None
-    found = parked_finding(
-        letter,
-        join_all("rejectionReason: ", reason),
-        attempts=plus(whole(properties.get("HandledCount")), 1),
-        origin=topic,
-        error_message=properties.get("rejectionMessage"),
-    )
-    return found._replace(origin_kind="topic")
+def _brighter(letter: Letter, row: Framework) -> Finding | None:
+    return _of_topic(letter, _parked(letter, row, texts=letter.properties))
 
 
 def _is_dramatiq(letter: Letter) -> bool:
@@ -585,22 +512,68 @@ def _dramatiq(letter: Letter, _: Facts) -> Finding | None:
     trace = body_field(letter, "options", "traceback") if _is_dramatiq(letter) else None
     if trace is None:
         return None
-    found = parked_finding(
-        letter,
+    found = Finding(
         f"traceback of the attempt before the last: {trace}",
+        stale_evidence=True,
         attempts=_dramatiq_attempts(letter),
         origin=_dramatiq_queue(letter) or body_field(letter, "queue_name"),
         error_text=trace,
     )
-    return found._replace(stale_evidence=True)
+    return complete_parked(letter, found)
 
 
-def _camel(letter: Letter, _: Facts) -> Finding | None:
-    """CamelExceptionCaught or CamelFailure* copied into headers by the route (Camel's exchange properties)"""
-    shown = _shown(letter, "CamelExceptionCaught", "CamelFailureEndpoint", "CamelFailureRouteId")
-    if shown is None:
+def _rascal(letter: Letter, _: Facts) -> Finding | None:
+    """a header rascal with an error or a recovery: it was republished until its attempts were used up, or
+    nacked for good (Rascal's SubscriberError)"""
+    told = _dict(_document(letter.headers.get("rascal")))
+    error, recovery = _dict(told.get("error")), _dict(told.get("recovery"))
+    if not error and not recovery:
         return None
-    return parked_finding(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
+    queue = _text(told.get("originalQueue")) or next(iter(recovery), None)
+    republished = _dict(recovery.get(queue or "")).get("republished")
+    message, code = _text(error.get("message")), _text(error.get("code"))
+    parts = (f"rascal: {message or 'no message'}", f"code {code}" if code else None)
+    found = Finding(
+        ", ".join(text for text in parts if text),
+        attempts=plus(republished, 1) if type(republished) is int else None,
+        origin=queue,
+        origin_exchange=_text(told.get("originalExchange")),
+        origin_routing_key=_text(told.get("originalRoutingKey")),
+        error_class=_text(error.get("name")),
+        error_message=message,
+        error_text=_text(error.get("stack")),
+    )
+    return complete_parked(letter, found)
+
+
+def _moleculer(letter: Letter, row: Framework) -> Finding | None:
+    channel, group = letter.headers.get("x-original-channel"), letter.headers.get("x-original-group")
+    found = _parked(letter, row) if channel and group else None
+    if found is None or letter.broker_kind != "rabbitmq":
+        return _of_topic(letter, found)
+    return found._replace(origin=f"{group}.{channel}")
+
+
+def _over_jms(letter: Letter, row: Framework) -> Finding | None:
+    # Who looks at a column is asked of every letter.
+    return _parked(letter, row, origin=letter.origin) if is_told(letter.headers, row) else None
+
+
+def _mats_refused(letter: Letter, _: Facts) -> Finding | None:
+    """mats_dlq_Refused: a stage of Mats3 refused it (MatsRefuseMessageException)"""
+    is_refused = (letter.headers.get("mats_dlq_Refused") or "false").lower() != "false"
+    return _over_jms(letter, rows.MATS) if is_refused else None
+
+
+def _mats_failed(letter: Letter, _: Facts) -> Finding | None:
+    """mats_dlq_Exception: a stage of Mats3 threw as often as it may, and moved it here by itself"""
+    return _over_jms(letter, rows.MATS) if letter.headers.get("mats_dlq_Exception") else None
+
+
+def _mats_received(letter: Letter, _: Facts) -> Finding | None:
+    """mats_dlq_DeliveryCount without an exception: Mats3 found it delivered too often, before its stage saw
+    it"""
+    return _over_jms(letter, rows.MATS)
 
 
 def _dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
@@ -608,84 +581,64 @@ def _dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
     if not _is_dramatiq(letter) or not _is_rejected(letter):
         return None
     attempts = _dramatiq_attempts(letter)
-    return _rejected(
-        letter,
+    return Finding(
         death_text(letter),
         attempts=attempts if attempts is not None else _last_count(letter),
         origin=_dramatiq_queue(letter),
     )
 
 
-def _celery_reject(letter: Letter, _: Facts) -> Finding | None:
+@_reject
+def _celery_reject(letter: Letter) -> tuple[str, int | None] | None:
     """headers task and id of Celery, and the last death is a rejection; Celery leaves no exception
     (worker.request)"""
-    headers = letter.headers
-    if headers.get("task") is None or headers.get("id") is None or not _is_rejected(letter):
+    task = letter.headers.get("task")
+    if task is None or letter.headers.get("id") is None:
         return None
-    attempts = plus(whole(headers.get("retries")), 1)
-    return _rejected(
-        letter,
-        join_all("Celery task ", headers["task"], ", ", death_text(letter)),
-        attempts=attempts if attempts is not None else _last_count(letter),
-    )
+    attempts = plus(whole(letter.headers.get("retries")), 1)
+    return f"Celery task {task}, ", attempts if attempts is not None else _last_count(letter)
 
 
-def _celery_in_body(letter: Letter, _: Facts) -> Finding | None:
+@_reject
+def _celery_in_body(letter: Letter) -> tuple[str, int] | None:
     """a task of Celery's first protocol in the body, and the last death is a rejection; its retries are
     counted there (as_task_v1)"""
     is_of_kombu = {"correlation_id", "content_encoding"} <= letter.properties.keys()
     if not is_of_kombu or "task" in letter.headers or not _is_rejected(letter):
         return None
-    task = read_task(body_of(letter))
-    name, retries = (task.get("task"), task.get("retries")) if task else (None, None)
+    task = read_task(body_of(letter)) or {}
+    name, retries = task.get("task"), task.get("retries")
     if not isinstance(name, str) or type(retries) is not int:
         return None
-    told = join_all("Celery task ", whole_characters(name), ", ", death_text(letter))
-    return _rejected(letter, told, attempts=retries + 1)
+    return f"Celery task {whole_characters(name)}, ", retries + 1
 
 
-def _laravel_attempts(letter: Letter) -> int | None:
-    try:
-        told = json.loads(letter.headers.get("laravel") or "null")
-    except (ValueError, RecursionError):
-        return None
-    earlier = told.get("attempts") if isinstance(told, dict) else None
-    return earlier + 1 if isinstance(earlier, int) else None
-
-
-def _laravel_reject(letter: Letter, _: Facts) -> Finding | None:
+@_reject
+def _laravel_reject(letter: Letter) -> tuple[str, int] | None:
     """a header laravel with attempts, those before this one, and the last death is a rejection
     (laravel-queue-rabbitmq's RabbitMQJob); the exception is only in failed_jobs"""
-    attempts = _laravel_attempts(letter)
-    if attempts is None or not _is_rejected(letter):
-        return None
-    return _rejected(letter, join_all("Laravel job, ", death_text(letter)), attempts=attempts)
+    earlier = _dict(_document(letter.headers.get("laravel"))).get("attempts")
+    return ("Laravel job, ", earlier + 1) if isinstance(earlier, int) else None
 
 
-def _brighter_reject(letter: Letter, _: Facts) -> Finding | None:
+@_reject
+def _brighter_reject(letter: Letter) -> tuple[str, int | None] | None:
     """HandledCount (the deliveries that were requeued) and a MessageType MT_*, and the last death is a
     rejection (Brighter's RmqMessageConsumer, which keeps the reason for its log)"""
-    headers = letter.headers
-    handled = whole(headers.get("HandledCount"))
-    if (
-        handled is None
-        or not (headers.get("MessageType") or "").startswith("MT_")
-        or not _is_rejected(letter)
-    ):
-        return None
-    return _rejected(letter, join_all("Brighter message, ", death_text(letter)), attempts=handled + 1)
+    attempts = read_count(letter.headers, rows.BRIGHTER.attempts)
+    is_of_brighter = (letter.headers.get("MessageType") or "").startswith("MT_")
+    return ("Brighter message, ", attempts) if attempts is not None and is_of_brighter else None
 
 
 def _is_shine(letter: Letter) -> bool:
     return (letter.headers.get("__TypeId__") or "").endswith(".EventMessage")
 
 
-def _shine_mq(letter: Letter, _: Facts) -> Finding | None:
+@_reject
+def _shine_mq(letter: Letter) -> tuple[str, None] | None:
     """a shine-mq EventMessage (__TypeId__), refused after its retries; their count is only in its Redis
     (DistributedTransAspect)"""
-    if not _is_shine(letter) or not _is_rejected(letter):
-        return None
-    return _rejected(letter, join_all("shine-mq EventMessage, ", death_text(letter)))
+    return ("shine-mq EventMessage, ", None) if _is_shine(letter) else None
 
 
 @once_per_letter
@@ -702,23 +655,26 @@ RULES: tuple[Rule, ...] = (
     Rule(_spring_amqp, "application_error", "framework"),
     Rule(_spring_unread, "unreadable", "deserialization"),
     Rule(_masstransit_skipped, "unroutable", "framework"),
-    Rule(_masstransit_unread, "unreadable", "deserialization"),
-    Rule(_masstransit_fault, "application_error", "framework"),
-    Rule(_nservicebus_unread, "unreadable", "deserialization"),
-    Rule(_nservicebus, "application_error", "framework"),
+    *rules_of(rows.MASSTRANSIT, _masstransit),
+    *rules_of(rows.NSERVICEBUS),
     Rule(_easynetq, "application_error", "framework"),
-    Rule(_rebus, "application_error", "framework"),
-    Rule(_wolverine, "application_error", "framework"),
-    Rule(_watermill_unread, "unreadable", "deserialization"),
-    Rule(_watermill, "application_error", "framework"),
+    *rules_of(rows.REBUS),
+    *rules_of(rows.WOLVERINE),
+    *rules_of(rows.WATERMILL, _watermill, _watermill_unread),
     Rule(_symfony, "application_error", "framework"),
     Rule(_symfony_in_body, "application_error", "framework"),
     Rule(_rabbit_queue, "application_error", "framework"),
     Rule(_sneakers, "application_error", "framework"),
     Rule(_sneakers_reject, "poison_ack", "framework"),
-    Rule(_brighter, "application_error", "framework"),
+    *rules_of(rows.BRIGHTER, _brighter),
     Rule(_dramatiq, "application_error", "framework"),
-    Rule(_camel, "application_error", "framework"),
+    *rules_of(rows.CAMEL),
+    Rule(_rascal, "application_error", "framework"),
+    *rules_of(rows.MOLECULER, _moleculer),
+    Rule(_mats_refused, "poison_ack", "framework"),
+    Rule(_mats_failed, "application_error", "framework"),
+    Rule(_mats_received, "redelivery_exhausted", "framework"),
+    *rules_of(rows.SMALLRYE_JMS, _over_jms),
 )
 
 REJECTS: tuple[Rule, ...] = (

@@ -17,7 +17,8 @@ from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, 
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.connectors.kafka.times import Times, times_of, why_gone, why_not_kept
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Inside, Keep, Restart, mend_text, restart, restart_by_names, taken_away
+from dlq.core.failure_headers import Keep, Restart, mend_text, restart, restart_by_names, taken_away
+from dlq.core.frameworks import Inside
 from dlq.core.kafka_headers import (
     SHARE_GROUP,
     SPRING_RETRY,

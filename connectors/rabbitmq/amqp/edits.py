@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from dlq.connectors.rabbitmq.amqp.fields import CACHED_BYTES, READERS, SIZES, ends_at
 from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, OCTET, SHORT, SPANS, layout, parts
-from dlq.core.failure_headers import Inside, mend_text
+from dlq.core.failure_headers import mend_text
+from dlq.core.frameworks import Inside
 
 EMPTY = b"\0\0"
 """The block of a message without any property."""

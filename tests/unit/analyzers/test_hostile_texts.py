@@ -15,6 +15,7 @@ import pytest
 
 from dlq.analyzers import rules
 from dlq.analyzers.rules import exceptions
+from dlq.core.frameworks import FRAMEWORKS
 
 LENGTH = 65_536
 LONGEST_SECONDS = 1.0
@@ -54,7 +55,8 @@ def all_patterns() -> dict[str, re.Pattern[str]]:
             for number, pattern in enumerate(patterns_in(value, set())):
                 if not name.startswith("__") and isinstance(pattern.pattern, str):
                     found[f"{module.name}.{name}.{number}"] = pattern
-    return found
+    of_rows = (pattern for row in FRAMEWORKS for pattern in patterns_in(vars(row), set()))
+    return found | {f"frameworks {pattern.pattern}": pattern for pattern in of_rows}
 
 
 def _char(members: list[tuple[Any, Any]]) -> str:
