@@ -60,7 +60,7 @@ def apply_in_order(
         places = ordering.places_in_order(checked.letters()) if is_watched else ()
         size = None if max_share is None else 1
         done = send_in_turns(send, turns, watch, start, known, places, size)
-    stopped = [one._asdict() for one in turns.stopped()]
+    stopped = [one._asdict() for one in turns.list_stopped()]
     applied = finish_ramp(desk, done, stop, {"in_order": header.in_order, "stopped_keys": stopped})
     return replace(applied, code=worst(applied.code, ExitCode.PARTLY)) if stopped else applied
 
@@ -78,7 +78,7 @@ def _begin(desk: Desk, book: Ledger, turns: Turns, look: Callable[[], int], rele
     turns.learn()
     released = turns.release(release)
     book.append([make_event(now(), desk.actor, turns.plan, "release", one) for one in released])
-    left = turns.left()
+    left = turns.list_left()
     told = ordering.tell(desk.store, desk.settings, left, by_all=True) if left else []
     for text, count in ordering.overtaken(set(left), told).items():
         desk.listener.complain(f"{count:,} letters: {text}")

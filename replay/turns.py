@@ -95,7 +95,7 @@ class Turns:
         """Whether letters were sent, and others may go now."""
         return bool(self._sent and self._next)
 
-    def left(self) -> list[str]:
+    def list_left(self) -> list[str]:
         """The record ids of all that have not gone."""
         return [turn.record_id for line in self._lines.values() for turn in line.turns[line.at :]]
 
@@ -148,7 +148,7 @@ class Turns:
         if turn.record_id not in self._released:
             self._stops.setdefault(id(line), (line, turn, DIED_AGAIN))
 
-    def stopped(self) -> list[Stopped]:
+    def list_stopped(self) -> list[Stopped]:
         """The keys that do not go on, of which letters wait."""
         found = [
             Stopped(line.business_key, turn.record_id, why, _ids_but(line.turns[line.at :], turn))
@@ -166,7 +166,7 @@ class Turns:
                 raise UsageError(
                     f"--release {key}: no letter of plan {self.plan} has that key; name one that stopped"
                 )
-            while stops := [one for one in self.stopped() if one.key == key]:
+            while stops := [one for one in self.list_stopped() if one.key == key]:
                 for one in stops:
                     if one.why not in (DIED_AGAIN, *_RELEASED):
                         raise UsageError(
