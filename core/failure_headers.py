@@ -14,7 +14,7 @@ value is an exception's class or a stack; two of them that belong together say t
 import json
 import re
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
@@ -286,16 +286,30 @@ class Restart(NamedTuple):
     mended: Mapping[str, Inside]
 
 
+Answers = tuple[tuple[bool, ...], bool]
+"""What the values of headers decide of their restart: whether each that may tell a failure does, and whether
+one that is alone proves it."""
+
+
 def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
     """What a replay takes away of these headers, and mends. `keep`: True for nothing but what is compared
     with what a broker wrote, which never goes along; else patterns of the names that stay as they are."""
-    names, kept = tuple(headers), () if isinstance(keep, bool) else tuple(keep)
+    names = tuple(headers)
+    return restart_told(names, ask_values(names, headers.__getitem__, keep), keep)
+
+
+def ask_values(names: tuple[str, ...], value_of: Callable[[str], str], keep: Keep = False) -> Answers:
+    """What the values of headers with these names decide; only those that count are asked for."""
     marked = () if keep is True else _marked(names)
-    if not marked:
-        return _of_frameworks(names, keep is True, kept)
-    told = tuple([_is_told(name, mark, headers[name]) for name, mark in marked])
-    is_proven = len(marked) == 1 and told[0] and is_of_a_program(headers[marked[0][0]])
-    return _of_hands(names, told, is_proven, kept)
+    told = tuple([_is_told(name, mark, value_of(name)) for name, mark in marked])
+    return told, len(marked) == 1 and told[0] and is_of_a_program(value_of(marked[0][0]))
+
+
+def restart_told(names: tuple[str, ...], answers: Answers, keep: Keep = False) -> Restart:
+    """`restart` of headers with these names, of whose values this is known."""
+    told, is_proven = answers
+    kept = () if isinstance(keep, bool) else tuple(keep)
+    return _of_hands(names, told, is_proven, kept) if told else _of_frameworks(names, keep is True, kept)
 
 
 @lru_cache(maxsize=4096)
@@ -314,14 +328,6 @@ def _of_hands(
     hand = {name for name, _ in marked} | {name for name in names if _is_of_a_failure(name)}
     more = {name for name in hand - found.mended.keys() if not _is_kept(name, kept)}
     return Restart(found.gone | more, found.mended)
-
-
-def restart_by_names(names: tuple[str, ...], keep: Keep = False) -> Restart | None:
-    """The same by the headers' names alone; None where their values count, too."""
-    if keep is not True and _marked(names):
-        return None
-    found = _of_frameworks(names, keep is True, () if isinstance(keep, bool) else tuple(keep))
-    return None if found.mended else found
 
 
 @lru_cache(maxsize=4096)

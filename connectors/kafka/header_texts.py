@@ -82,6 +82,11 @@ def texts_column(records: Sequence[Headers], same_names: Alike | None) -> Column
     return Maps(dict(zip(shown, texts, strict=True)), len(records))
 
 
+def text_in(name: str, value: bytes | None) -> str:
+    """The text of a header's value."""
+    return _texts(name, value)[1]
+
+
 def _texts(name: str, value: bytes | None) -> tuple[str, str]:
     is_short = len(name) < _SHORT and (value is None or len(value) < _SHORT)
     return _seen_before(name, value) if is_short else _as_texts(name, value)

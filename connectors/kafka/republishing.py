@@ -12,12 +12,21 @@ from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
-from dlq.connectors.kafka.header_texts import bytes_of, shown_name, texts_of
+from dlq.connectors.kafka.header_texts import bytes_of, shown_name, text_in, texts_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.connectors.kafka.times import Times, times_of, why_gone, why_not_kept
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, Restart, mend_text, restart, restart_by_names, taken_away
+from dlq.core.failure_headers import (
+    Answers,
+    Keep,
+    Restart,
+    ask_values,
+    mend_text,
+    restart,
+    restart_told,
+    taken_away,
+)
 from dlq.core.frameworks import Inside
 from dlq.core.kafka_headers import (
     SHARE_GROUP,
@@ -91,22 +100,33 @@ class _Taken(NamedTuple):
 
 
 def _taken(headers: Headers, keep_headers: Keep) -> _Taken:
-    """Letters of one kind all have the same names, which mostly decide."""
+    """Letters of one kind all have the same names, and what their values decide is mostly the same."""
     names = tuple([name for name, _ in headers])
     keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
-    known = _taken_by_names(names, keep) if len(names) <= _MOST_NAMES else None
-    if known is not None:
-        return known
-    own = {name: text for name, text in texts_of(headers).items() if not name.startswith(_NEVER_SENT)}
-    return _all_taken(names, own, restart(own, keep_headers))
+    own = _own_names(names) if len(names) <= _MOST_NAMES else None
+    if own is not None:
+        values = dict(headers)
+        answers = ask_values(own, lambda name: text_in(name, values[name]), keep)
+        if (known := _taken_by_names(names, own, answers, keep)) is not None:
+            return known
+    texts = {name: text for name, text in texts_of(headers).items() if not name.startswith(_NEVER_SENT)}
+    return _all_taken(names, texts, restart(texts, keep_headers))
 
 
 @lru_cache(maxsize=256)
-def _taken_by_names(names: tuple[str, ...], keep_headers: Keep) -> _Taken | None:
-    """None where values count, too, or a name comes twice."""
-    own = {shown_name(name): "" for name in names if not name.startswith(_NEVER_SENT)}
-    taken = restart_by_names(tuple(own), keep_headers) if len(set(names)) == len(names) else None
-    return None if taken is None else _all_taken(names, own, taken)
+def _own_names(names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """None where a name comes twice, or is shown as another."""
+    is_plain = len(set(names)) == len(names) and all(shown_name(name) == name for name in names)
+    return tuple(name for name in names if not name.startswith(_NEVER_SENT)) if is_plain else None
+
+
+@lru_cache(maxsize=256)
+def _taken_by_names(
+    names: tuple[str, ...], own: tuple[str, ...], answers: Answers, keep: Keep
+) -> _Taken | None:
+    """None where what is mended counts, too."""
+    taken = restart_told(own, answers, keep)
+    return None if taken.mended else _all_taken(names, dict.fromkeys(own, ""), taken)
 
 
 def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: Restart) -> _Taken:

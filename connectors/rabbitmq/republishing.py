@@ -20,7 +20,15 @@ from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, SHORT
 from dlq.connectors.rabbitmq.amqp10_records import ENCODED_BODY, headers_of, properties_of
 from dlq.connectors.rabbitmq.envelope import Way, decoded, first_delivered, what_changes
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, Restart, restart, restart_by_names, taken_away
+from dlq.core.failure_headers import (
+    Answers,
+    Keep,
+    Restart,
+    ask_values,
+    restart,
+    restart_told,
+    taken_away,
+)
 from dlq.core.message_ids import logged_id
 from dlq.core.record import Record
 
@@ -243,23 +251,25 @@ class _Taken(NamedTuple):
 
 
 def _taken(record: Record, keep_headers: Keep) -> _Taken:
-    """Letters of one kind all have the same names, which mostly decide. Raises ValueError."""
+    """Letters of one kind all have the same names, and what their values decide is mostly the same. Raises
+    ValueError."""
     block = record.raw_properties
     names = None if block is None else edits.header_names(block)
-    keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
-    known = None if names is None or len(names) > _MOST_NAMES else _taken_by_names(names, keep)
-    if known is not None:
-        return known
+    if names is not None and len(set(names)) == len(names) <= _MOST_NAMES:
+        keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
+        answers = ask_values(names, lambda name: _seen(record)[1][name], keep)
+        if (known := _taken_by_names(names, answers, keep)) is not None:
+            return known
     headers = _seen(record)[1]
     taken = restart(headers, keep_headers)
     return _Taken(taken, headers, [*filter(_is_broker_owned, headers), *taken_away(headers, taken)])
 
 
 @lru_cache(maxsize=256)
-def _taken_by_names(names: tuple[str, ...], keep_headers: Keep) -> _Taken | None:
-    """None where values count, too."""
-    taken, each = restart_by_names(names, keep_headers), dict.fromkeys(names, "")
-    if taken is None:
+def _taken_by_names(names: tuple[str, ...], answers: Answers, keep_headers: Keep) -> _Taken | None:
+    """None where what is mended counts, too."""
+    taken, each = restart_told(names, answers, keep_headers), dict.fromkeys(names, "")
+    if taken.mended:
         return None
     return _Taken(taken, each.keys(), [*filter(_is_broker_owned, each), *taken_away(each, taken)])
 

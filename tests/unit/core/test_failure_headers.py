@@ -20,7 +20,7 @@ from dlq.connectors.kafka.header_texts import texts_of
 from dlq.connectors.rabbitmq import republishing as rabbitmq
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rocketmq import republishing as rocketmq
-from dlq.core.failure_headers import by_hand, mark_of, restart, restart_by_names, words_of
+from dlq.core.failure_headers import ask_values, by_hand, mark_of, restart, words_of
 from dlq.core.record import Death, Record
 
 FACTS = Facts()
@@ -283,9 +283,11 @@ def test_a_replay_takes_away_what_a_hand_wrote_and_nothing_where_none_did(header
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES), max_size=6), st.booleans())
-def test_where_names_decide_values_do_not(headers: dict[str, str], keep: bool) -> None:
-    by_names = restart_by_names(tuple(headers), keep)
-    assert by_names in (None, restart(headers, keep))
+def test_only_values_that_may_tell_a_failure_decide(headers: dict[str, str], keep: bool) -> None:
+    asked: dict[str, str] = {}
+    ask_values(tuple(headers), lambda name: asked.setdefault(name, headers[name]), keep)
+    assert asked.keys() == (set() if keep else {name for name in headers if mark_of(name)})
+    assert restart({**dict.fromkeys(headers, ""), **asked}, keep) == restart(headers, keep)
 
 
 def test_names_are_put_into_words() -> None:
