@@ -207,9 +207,10 @@ _PARTS = {
 def what_would_change(record: Record) -> str | None:
     """Of a message of AMQP 1.0 that STOMP has shown: what a replay makes another of it. None for any
     other."""
+    if record.broker_kind != "artemis" or message.is_block(record.raw_properties):
+        return None
     headers = record.headers
-    shown = [name for name in headers if name.startswith("JMS_AMQP_") or name == "NATIVE_MESSAGE_ID"]
-    if record.broker_kind != "artemis" or message.is_block(record.raw_properties) or not shown:
+    if not any(name.startswith("JMS_AMQP_") or name == "NATIVE_MESSAGE_ID" for name in headers):
         return None
     lost = [part for name, part in _PARTS.items() if name in headers]
     told = f"without its {', '.join(lost)}, " if lost else ""

@@ -188,9 +188,7 @@ class ActiveMQConnector(Connector):
         if self._routing is None:
             return known._replace(warnings=[*known.warnings, f"confirmed means: {_COMMITTED}"])
         against = self._against(self._routing, letter.target, letter.record)
-        unless_named = dict(known.unless_named)
-        if against:
-            unless_named["target"] = against
+        unless_named = {**known.unless_named, "target": against} if against else known.unless_named
         untold = self._routing.diversions(letter.target) if self._routing.tells else [UNPROVEN]
         return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
 

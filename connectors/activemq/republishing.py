@@ -5,7 +5,7 @@ A SEND keeps unknown headers as properties, and properties shadow real headers l
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dlq.connectors.activemq import amqp10_records, openwire
@@ -106,7 +106,7 @@ _BROKER_OWNED = re.compile(
     r"|JMSXDeliveryCount|redeliveryDelay|scheduledJobId|AMQ_SCHEDULED_.*|transformation|amq-msg-type|destination-type"
     rf"|_AMQ_.*|__HDR_.*|__AMQ_CID|JMSXGroupSeq|{REPLAY_PREFIX}.*"
 )
-_NO_EXPIRY = ("expires", "0")
+_NO_EXPIRY = "0"
 """What STOMP shows of each letter that never expires: nothing is taken away with it."""
 _OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
 """How Artemis shows the parts of an AMQP message. Sent back as strings they make a letter that no AMQP
@@ -164,18 +164,21 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _broker_owned(names: tuple[str, ...], artemis: bool) -> Collection[str]:
-    """Those that are never sent again, in their order; letters of one kind all have the same names."""
+def _parted(names: tuple[str, ...], artemis: bool) -> tuple[Sequence[str], Sequence[str]]:
+    """Those that are never sent again, and the others; letters of one kind all have the same names."""
     gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
-    return dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
+    owned = dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
+    return [*owned], [name for name in names if name not in owned]
 
 
 def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """The letter's headers as they are sent again, and what is taken away of them."""
-    owned = _broker_owned(tuple(record.headers), record.broker_kind == "artemis")
-    headers = {name: value for name, value in record.headers.items() if name not in owned}
-    kept, taken = strip_failure(headers, keep_headers)
-    return kept, [*(name for name in owned if (name, record.headers[name]) != _NO_EXPIRY), *taken]
+    headers = record.headers
+    owned, own = _parted(tuple(headers), record.broker_kind == "artemis")
+    kept, taken = strip_failure({name: headers[name] for name in own}, keep_headers)
+    if headers.get("expires") == _NO_EXPIRY:
+        owned = [name for name in owned if name != "expires"]
+    return kept, [*owned, *taken]
 
 
 def preview(letter: Outgoing, typed: bool = False) -> SendPreview:
@@ -203,11 +206,11 @@ def preview(letter: Outgoing, typed: bool = False) -> SendPreview:
 def preview_whole(letter: Outgoing, typed: bool) -> SendPreview:
     """`preview`, and what of a message that came by AMQP 1.0 another protocol would lose or change."""
     known = preview(letter, typed)
-    lost = amqp10_records.why_lost(letter.record)
-    unless_named = dict(known.unless_named)
+    if lost := amqp10_records.why_lost(letter.record):
+        known = known._replace(problem=lost)
     if change := amqp10_records.what_would_change(letter.record):
-        unless_named["letter"] = change
-    return known._replace(problem=lost or known.problem, unless_named=unless_named)
+        known = known._replace(unless_named={**known.unless_named, "letter": change})
+    return known
 
 
 def preview_by_amqp(letter: Outgoing) -> SendPreview:
@@ -263,9 +266,10 @@ def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -
         return f"a message of class {message_class}: STOMP cannot carry it; set openwire_url"
     if PACKED in record.properties:
         return "its content is compressed, and kept so: STOMP cannot carry it; set openwire_url"
-    long = next(
-        (name for name, value in headers.items() if _line_bytes(name, value) > _MAX_HEADER_BYTES), None
-    )
+    long = None
+    if 8 * len("".join([*headers, *headers.values()])) >= _MAX_HEADER_BYTES:  # else none has that length
+        lengths = ((name, _line_bytes(name, value)) for name, value in headers.items())
+        long = next((name for name, length in lengths if length > _MAX_HEADER_BYTES), None)
     if long is not None:
         return f"its header {long[:60]!r} has more than {_MAX_HEADER_BYTES} bytes: that closes the connection"
     if number > _MAX_HEADERS:
@@ -296,7 +300,7 @@ _PLAIN = {
 
 def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequence[str]:
     warnings: list[str] = []
-    if any(name not in _PLAIN and not name.startswith((REPLAY_PREFIX, "_AMQ_")) for name in headers):
+    if _hold_properties(tuple(headers)):
         warnings += _type_warnings(record, typed)
     if record.broker_kind == "activemq" and not record.properties:
         warnings.append(_GROUP)
@@ -309,6 +313,11 @@ def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequen
     if not record.persistent and "originalDeliveryMode" not in record.headers:
         warnings.append("it was not persistent; it is sent persistent, else the next failure would lose it")
     return warnings
+
+
+@lru_cache(4096)
+def _hold_properties(names: tuple[str, ...]) -> bool:
+    return any(name not in _PLAIN and not name.startswith((REPLAY_PREFIX, "_AMQ_")) for name in names)
 
 
 def _carried_away(record: Record, target: Target) -> str | None:
@@ -417,7 +426,8 @@ def wire(letter: Outgoing, transaction: str, to_artemis: bool | None = None) -> 
     return encode("SEND", headers, body) if measured else encode("SEND", headers)[:-1] + body + b"\0"
 
 
-def destination(target: Target, artemis: bool) -> dict[str, str]:
+@lru_cache(1024)
+def destination(target: Target, artemis: bool) -> Mapping[str, str]:
     """The headers that name a target."""
     if artemis:
         return {

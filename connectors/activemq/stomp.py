@@ -12,7 +12,7 @@ Hence the last message of a burst is *pending* until something follows it. Ask t
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -63,7 +63,20 @@ def escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n").replace(":", "\\c")
 
 
-_escaped_name = lru_cache(4096)(escape)
+def _all_escaped(values: Collection[str]) -> Sequence[str]:
+    """All at once, which costs a fraction of one by one."""
+    found = escape("\0".join(values)).split("\0")
+    return found if len(found) == len(values) else [*map(escape, values)]
+
+
+def _lines(names: tuple[str, ...], plain: bool) -> str:
+    """The header lines of a message, with a place for each value."""
+    written = names if plain else map(escape, names)
+    return "".join([f"{name.replace('%', '%%')}:%s\n" for name in written])
+
+
+_MOST_NAMES = 100
+_known_lines = lru_cache(256)(_lines)
 """Names are few, and the same from message to message."""
 
 
@@ -78,13 +91,11 @@ def unescape(text: str) -> str:
 def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
     """A frame to send; `body` gets a content-length. CONNECT is not escaped, as the protocol says."""
     plain = command == "CONNECT"
-    lines = [
-        f"{name}:{value}\n" if plain else f"{_escaped_name(name)}:{escape(value)}\n"
-        for name, value in headers.items()
-    ]
+    values = tuple(headers.values()) if plain else tuple(_all_escaped(headers.values()))
+    lines = (_known_lines if len(headers) <= _MOST_NAMES else _lines)(tuple(headers), plain) % values
     if body is not None:
-        lines.append(f"content-length:{len(body)}\n")
-    return b"%b\n%b\n%b\0" % (command.encode(), "".join(lines).encode("utf-8", "replace"), body or b"")
+        lines += f"content-length:{len(body)}\n"
+    return b"%b\n%b\n%b\0" % (command.encode(), lines.encode("utf-8", "replace"), body or b"")
 
 
 def headers_of(head: bytes) -> dict[str, str]:
