@@ -70,11 +70,12 @@ def _bound_together(ask: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(ask)
     def asked(self: Any, *args: Any) -> Any:
         left, began = getattr(self, _LEFT, LOOK_SECONDS), time.monotonic()
-        before = _until.set(min(_until.get(), _End(began + left, left)))  # as `within`, which costs more
+        before, end = _until.get(), began + left
+        _until.set(before if before.at <= end else _End(end, left))  # as `within`, which costs more
         try:
             return ask(self, *args)
         finally:
-            _until.reset(before)
+            _until.set(before)
             if (took := time.monotonic() - began) > _QUICK:
                 setattr(self, _LEFT, left - took)
 

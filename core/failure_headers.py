@@ -301,6 +301,8 @@ def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
 def ask_values(names: tuple[str, ...], value_of: Callable[[str], str], keep: Keep = False) -> Answers:
     """What the values of headers with these names decide; only those that count are asked for."""
     marked = () if keep is True else _marked(names)
+    if not marked:
+        return (), False
     told = tuple([_is_told(name, mark, value_of(name)) for name, mark in marked])
     return told, len(marked) == 1 and told[0] and is_of_a_program(value_of(marked[0][0]))
 

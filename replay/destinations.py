@@ -68,6 +68,7 @@ class Destinations:
         self._missing: dict[Destination, str] = {}
         self._limits: dict[Destination, Limits] = {}
         self._fates: dict[str, dict[tuple[str, str], list[Fate]]] = {}
+        self._uncovered: dict[Destination, tuple[str, str]] = {}
         self._taken: Counter[Destination] = Counter()
         self._bytes: Counter[Destination] = Counter()
 
@@ -122,7 +123,11 @@ class Destinations:
     def why_uncovered(self, destination: Destination) -> tuple[str, str]:
         """What becomes of letters that die again there: `lost`, `unknown` or `kept`, and a sentence of what
         is lost. Each broker is asked once, for so long and no longer."""
-        broker, target = destination
+        if destination not in self._uncovered:
+            self._uncovered[destination] = self._why_uncovered(*destination)
+        return self._uncovered[destination]
+
+    def _why_uncovered(self, broker: str, target: Target) -> tuple[str, str]:
         if broker not in self._fates:
             self._fates[broker] = self._ask_coverage(broker)
         fates = self._fates[broker].get((target.kind, target.name.rpartition("::")[2]), [])

@@ -426,6 +426,8 @@ class _Planner:
         return "superseded"
 
     def _sent_elsewhere(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        if candidate.record.record_id not in self._elsewhere:
+            return None
         words = elsewhere.describe_sent(self._elsewhere, candidate.record.record_id, candidate.letter.key)
         if words is None:
             return None
@@ -515,9 +517,10 @@ class _Planner:
         if candidate.wrapped is not None:
             self._tally.warn(f"left out as risky: {memory}; --unwrap leaves it: {candidate.wrapped} (--edit)")
             return "risky"
-        remembered: dict[Any, str] = {"letter": f"{memory} (--unwrap or --edit changes it)"} if memory else {}
-        late = self._deadlines(candidate, record, preview, wanted)
-        unless_named = {**preview.unless_named, **late, **remembered}
+        unless_named: dict[Any, str] = {**preview.unless_named}
+        unless_named |= self._deadlines(candidate, record, preview, wanted)
+        if memory:
+            unless_named["letter"] = f"{memory} (--unwrap or --edit changes it)"
         unnamed = wanted.why_unnamed(unless_named, record.record_id) if unless_named else None
         if unnamed is not None:
             self._tally.warn(f"left out as risky: {unnamed}")

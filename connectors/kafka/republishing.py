@@ -242,7 +242,7 @@ class Told:
     mirrored: Collection[str] = ()
     """See `mirrored_clusters`."""
 
-    @property
+    @cached_property
     def is_compacted(self) -> bool:
         """Whether a newer value replaces an older one of its key."""
         return "compact" in (self.settings or {}).get("cleanup.policy", "")

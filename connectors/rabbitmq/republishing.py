@@ -255,7 +255,7 @@ def _taken(record: Record, keep_headers: Keep) -> _Taken:
     ValueError."""
     block = record.raw_properties
     names = None if block is None else edits.header_names(block)
-    if names is not None and len(set(names)) == len(names) <= _MOST_NAMES:
+    if names is not None and len(names) <= _MOST_NAMES:
         keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
         answers = ask_values(names, lambda name: _seen(record)[1][name], keep)
         if (known := _taken_by_names(names, answers, keep)) is not None:
@@ -267,9 +267,9 @@ def _taken(record: Record, keep_headers: Keep) -> _Taken:
 
 @lru_cache(maxsize=256)
 def _taken_by_names(names: tuple[str, ...], answers: Answers, keep_headers: Keep) -> _Taken | None:
-    """None where what is mended counts, too."""
+    """None where a name comes twice, or what is mended counts, too."""
     taken, each = restart_told(names, answers, keep_headers), dict.fromkeys(names, "")
-    if taken.mended:
+    if taken.mended or len(each) < len(names):
         return None
     return _Taken(taken, each.keys(), [*filter(_is_broker_owned, each), *taken_away(each, taken)])
 
