@@ -18,6 +18,10 @@ from dlq.replay.ledger import file, location
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
 
+_known: dict[Path, bytes] = {}
+"""Ledger's file -> the mark of what this process has looked through last: once is enough while it stays,
+as it takes more than a second for a million."""
+
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     """The ledger that `[ledger]` names, to be written. Raises UsageError, ArchiveError.
@@ -52,10 +56,15 @@ def _written(path: Path, settings: LedgerSettings) -> Ledger:
         return _in_file(path, settings, held.pop_all().close)
 
 
-def _in_file(path: Path, settings: LedgerSettings, at_close: Callable[[], None] | None = None) -> Ledger:
+def _in_file(
+    path: Path,
+    settings: LedgerSettings,
+    at_close: Callable[[], None] | None = None,
+    is_known: bool = False,
+) -> Ledger:
     from dlq.replay.ledger.sql import SqlLedger, file_url
 
-    return SqlLedger(file_url(path), seconds(settings.lease), at_close=at_close)
+    return SqlLedger(file_url(path), seconds(settings.lease), at_close=at_close, is_known=is_known)
 
 
 def _exists(settings: LedgerSettings, store: Store) -> bool:
@@ -131,8 +140,12 @@ def _looked_at(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
         with closing(_connected(settings, store)) as ledger:
             yield ledger
         return
-    with file.looked_at(file_of(settings, store)) as shown, closing(_in_file(shown, settings)) as ledger:
-        yield ledger
+    path = file_of(settings, store)
+    with file.looked_at(path) as (shown, mark):
+        is_known = mark != b"" and _known.get(path) == mark
+        with closing(_in_file(shown, settings, is_known=is_known)) as ledger:
+            _known[path] = mark
+            yield ledger
 
 
 def events(settings: LedgerSettings, store: Store) -> list[Event]:

@@ -76,15 +76,17 @@ def written(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def looked_at(path: Path) -> Iterator[Path]:
-    """Where the ledger at `path` can be looked at, as it is at this moment: a copy, which goes at the end.
+def looked_at(path: Path) -> Iterator[tuple[Path, bytes]]:
+    """Where the ledger at `path` can be looked at, as it is at this moment: a copy, which goes at the end,
+    with a mark that another copy has only where the same lies in it; empty where there is none.
 
     Another process may be writing it meanwhile. Raises ArchiveError, and Busy where it never stands still.
     """
     with ExitStack() as held:
         with _opening, _told(path):
             is_ours = _written[str(path)]
-            shown = path if is_ours else _copied(Folder(path.parent), path, held.enter_context(_place()))
+            place = None if is_ours else held.enter_context(_place())
+            shown = (path, b"") if place is None else _copied(Folder(path.parent), path, place)
         yield shown
 
 
@@ -98,19 +100,19 @@ def _place() -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _copied(folder: Folder, path: Path, place: Path) -> Path:
+def _copied(folder: Folder, path: Path, place: Path) -> tuple[Path, bytes]:
     """The log belongs to the database while its salts stay: what a checkpoint moves from it is in it, too."""
     until = time.monotonic() + _PATIENCE_SECONDS
     pause = 0.001
     while True:
         _check(folder, path)
-        before = _state(folder, path.name)
+        before, mark = _state(folder, path.name), _mark(folder, path.name)
         for name in (path.name, f"{path.name}{_WAL}"):
             (place / name).unlink(missing_ok=True)
             with suppress(FileNotFoundError), folder.open(name) as file:
                 _copy(file, place / name)
         if before == _state(folder, path.name):
-            return place / path.name
+            return place / path.name, mark if mark == _mark(folder, path.name) else b""
         if time.monotonic() > until:
             raise Busy(
                 f"the ledger {path} is written all the time, so that it cannot be looked at: try again"
@@ -130,6 +132,16 @@ def _state(folder: Folder, name: str) -> _State:
     # While there is a log, checkpoints may write to the database: what they write is in the log.
     unchanged = () if log_is[1] else (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     return _State((found.st_ino, *unchanged), log_is)
+
+
+def _mark(folder: Folder, name: str) -> bytes:
+    """Whoever writes changes it: nobody sets the time of an inode's last change."""
+    found = []
+    for each in (name, f"{name}{_WAL}"):
+        with suppress(FileNotFoundError), folder.open(each) as file:
+            stat = os.fstat(file.fileno())
+            found.append((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+    return repr(found).encode()
 
 
 def _copy(file: IO[bytes], to: Path) -> None:

@@ -335,9 +335,11 @@ class SqlLedger:
         clock: Clock | None = None,
         at_close: Callable[[], None] | None = None,
         holder: Ledger | None = None,
+        is_known: bool = False,
     ) -> None:
-        """`lease` in seconds; `clock`: that of the server unless given; `holder`: see `Database`. Creates the
-        tables where there are none; raises ArchiveError."""
+        """`lease` in seconds; `clock`: that of the server unless given; `holder`: see `Database`; `is_known`:
+        what lies in the file was looked through. Creates the tables where there are none; raises
+        ArchiveError."""
         self._at_close = at_close
         self._lease = round(lease * 1_000_000)
         self._clock = clock
@@ -348,7 +350,7 @@ class SqlLedger:
         self._new = insert.compile(dialect=dialect, column_keys=list(_INSERTED))
         self._adopt = insert.compile(dialect=dialect, column_keys=list(COLUMNS))
         self._clock_question = None if clock else _CLOCKS.get(dialect.name)
-        self._make_table()
+        self._make_table(is_known)
 
     def _now(self, connection: sa.Connection) -> int:
         """By the server's clock: leases are compared between hosts, whose clocks differ."""
@@ -359,8 +361,8 @@ class SqlLedger:
             raise ValueError("a time that no calendar has")
         return moment
 
-    def _make_table(self) -> None:
-        if self._database.is_file:
+    def _make_table(self, is_known: bool) -> None:
+        if self._database.is_file and not is_known:
             self._database.run(_check_schema, reading=True)
             self._database.run(_check_cells, reading=True)
         try:

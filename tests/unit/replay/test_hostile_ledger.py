@@ -362,6 +362,21 @@ def spoil(file: Path, sql: str, odd: object) -> None:
         forging.commit()
 
 
+def test_a_ledger_is_looked_through_again_only_once_it_has_changed(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[sa.Connection] = []
+    monkeypatch.setattr(sql, "_check_cells", looks.append)
+    for _ in range(2):
+        as_arrow(Ledger(), store)
+    assert len(looks) == 1
+    with opened(Ledger(), store) as ledger:
+        ledger.claim("plan", [replay(2)])
+    looks.clear()
+    as_arrow(Ledger(), store)
+    assert len(looks) == 1
+
+
 @pytest.mark.parametrize("end", ["", "-wal"])
 def test_a_hole_in_a_ledger_is_not_written_out_to_look_at_it(
     store: LocalStore, file: Path, monkeypatch: pytest.MonkeyPatch, end: str
