@@ -52,9 +52,10 @@ def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 
 
 def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
-    sql = f"""
-        SELECT DISTINCT {column} FROM {view}
-        WHERE {column} >= $1 AND starts_with({column}, $1) ORDER BY 1 LIMIT {_MOST}"""
+    """What is whole is compared as it is: that one segment may have it tells the files of verdicts."""
+    is_whole = column == "record_id" and len(prefix) == ID_HEX_DIGITS
+    begins = f"{column} = $1" if is_whole else f"{column} >= $1 AND starts_with({column}, $1)"
+    sql = f"SELECT DISTINCT {column} FROM {view} WHERE {begins} ORDER BY 1 LIMIT {_MOST}"
     return [str(row[0]) for row in run(connection, sql, [prefix]).rows]
 
 
