@@ -10,9 +10,9 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dlq.archive import analyses, manifests, schema
+from dlq.analyzers import tables
+from dlq.archive import analyses, manifests, schema, segments
 from dlq.archive.store import Store, open_store
 from dlq.core.identity import digest_of_ids
 
@@ -73,7 +73,7 @@ def generate(store: Store, letters: int, failures: int = 60) -> str:
         stem = f"20261121T000000-{place:06d}"
         name = f"segments/source=orders/date=2026-11-21/{stem}.parquet"
         segment = _segment(ids, start, chance)
-        store.put(name, _parquet(segment))
+        store.put(name, memoryview(segments.encode(segment)))
         manifests.write(
             store,
             manifests.Manifest(stem, "p", "orders", "copy", name, len(ids), digest_of_ids(ids), CREATED),
@@ -82,18 +82,18 @@ def generate(store: Store, letters: int, failures: int = 60) -> str:
         stems.append(stem)
     table = pa.concat_tables(verdicts)
     file = "analyses/20261121T010000/verdicts/part-0.parquet"
-    store.put(file, _parquet(table))
+    store.put(file, _as_analysis(table))
     causes = dict(Counter(table["cause"].to_pylist()))
-    tables = {"verdicts": (file,), "incidents": (), "transactions": ()}
+    files = {"verdicts": (file,), "incidents": (), "transactions": ()}
     analyses.commit(
-        store, analyses.Analysis("20261121T010000", letters, causes, 1.0, CREATED, "", tables, tuple(stems))
+        store, analyses.Analysis("20261121T010000", letters, causes, 1.0, CREATED, "", files, tuple(stems))
     )
     return ids[0]
 
 
-def _parquet(table: pa.Table) -> memoryview:
+def _as_analysis(table: pa.Table) -> memoryview:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    tables.write(table, sink)
     return memoryview(sink.getvalue())
 
 
