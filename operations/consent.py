@@ -63,12 +63,13 @@ def list_waiting(desk: Desk) -> list[Document]:
 def _list_unsent(desk: Desk) -> Iterator[Header]:
     """Plans that ask for somebody's consent, and of which something is left to send."""
     with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+        every = book.counts_of_all() if book else {}
         for plan in planfile.ids(desk.store):
             try:
                 header = planfile.load(desk.store, plan)
             except DlqError:  # the list of plans names it
                 continue
-            known = book.counts(plan) if book else {}
+            known = every.get(plan, {})
             sent = sum(known.values()) - known.get("planned", 0)
             if sent < header.letters and approvals.is_needed(header, desk.settings.replay):
                 yield header

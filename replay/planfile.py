@@ -254,7 +254,8 @@ class Draft:
 def load(store: Store, plan: str) -> Header:
     """The header of a plan. Raises UsageError, FormatTooNew, ArchiveError."""
     with store.open(name_of(plan)) as file:
-        return _header(plan, file.readline(LARGEST))
+        line = file.readline(LARGEST)
+    return (_small_header if len(line) <= _SMALL else _header)(plan, line)
 
 
 def load_checked(store: Store, plan: str) -> Header:
@@ -416,6 +417,11 @@ def _digest(header: Header, lines: Any) -> str:
 
 def _header(plan: str, line: bytes) -> Header:
     return build(name_of(plan), line, partial(_made, plan))
+
+
+_SMALL = 16 * 1024
+_small_header = lru_cache(maxsize=1024)(_header)
+"""Who shows a list of plans reads all headers again and again."""
 
 
 def _made(plan: str, document: Mapping[str, Any]) -> Header:

@@ -143,16 +143,18 @@ def _orphans(store: Store, source: str) -> list[str]:
 def _books(store: Store, settings: Settings, source: str, found: _Contents, replays: _Replays) -> Books:
     books = Books(source, problems=[f"{error}; its letters are in no books" for error in found.damaged])
     seen: list[pa.Array] = []
+    there: list[pa.Array] = []
     for manifest in found.manifests:
         books.captured += manifest.rows + manifest.purged
         books.purged += manifest.purged
         ids = _checked_ids(store, manifest, books)
-        _count(books, ids, replays)
+        there.append(ids)
         if still_queued.is_left(manifest, settings):
             settled = pc.is_in(ids, value_set=pa.array(manifest.settled_ids, pa.string()))
             left = ids.filter(pc.invert(settled))
             books.still_queued += pc.sum(pc.is_in(left, value_set=replays.replayed)).as_py() or 0
         seen += [ids, _purged_ids(store, manifest, books)]
+    _count(books, pa.chunked_array(there, pa.string()), replays)
     known = pa.chunked_array(seen, pa.string())
     doubled = len(known) - pc.count_distinct(known).as_py()
     if doubled:
@@ -219,8 +221,9 @@ def _purged_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
     return ids
 
 
-def _count(books: Books, ids: pa.Array, replays: _Replays) -> None:
-    """Each id once: in doubt before replayed before held before dismissed, and waiting otherwise."""
+def _count(books: Books, ids: pa.ChunkedArray, replays: _Replays) -> None:
+    """Of all at once, as what is known is gone through each time: in doubt before replayed before held before
+    dismissed, and waiting otherwise, each id once."""
     rest = ids
     counts = []
     for known in (replays.open, replays.replayed, replays.held, replays.dismissed):

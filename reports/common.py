@@ -4,14 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dlq.archive import views
 from dlq.archive.user_sql import run
 from dlq.core.failure_headers import strip_failure
 
 if TYPE_CHECKING:
     import duckdb
 
-_LOOKED_AT = 500
-"""Letters, the first by their ids, which stand in no order that matters."""
+_SEGMENTS, _LOOKED_AT = 8, 500
+"""Those with most of the letters, as each is a file to read; and letters of these."""
 _COLUMNS = {
     "dead_letter_queue": "queue", "broker_version": "broker", "broker_node": "node",
     "consumer_id": "consumer",
@@ -21,9 +22,12 @@ _LEAST_SHARE = 0.2
 """Of the most frequent value: what is rarer everywhere is no trait."""
 _LONGEST = 80
 _MOST_VALUES, _MOST = 3, 12
+_PLACES = f"""
+    SELECT segment_file, list(record_id)[:{_LOOKED_AT}] FROM _brief
+    WHERE fingerprint = ? GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {_SEGMENTS}"""
 _SQL = f"""
-    SELECT {", ".join(_COLUMNS)}, headers FROM letters
-    WHERE fingerprint = ? ORDER BY record_id LIMIT {_LOOKED_AT}"""
+    SELECT {", ".join(_COLUMNS)}, headers FROM _placed
+    WHERE {{}} ORDER BY record_id LIMIT {_LOOKED_AT}"""
 
 
 class Trait(NamedTuple):
@@ -37,7 +41,8 @@ class Trait(NamedTuple):
 
 def gather(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[Trait]:
     """What is the same in most letters first. What the failure itself left on them tells nothing more."""
-    rows = [*run(connection, _SQL, [fingerprint]).rows]
+    page = {file: {*ids} for file, ids in run(connection, _PLACES, [fingerprint]).rows}
+    rows = [*run(connection, _SQL.format(views.on_page(page))).rows]
     counted: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for *values, headers in rows:
         for name, is_header, value in _said(values, dict(headers or {})):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.clock import iso
 
@@ -51,7 +52,8 @@ def gather(
 
 def count_deaths(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[dict[str, Any]]:
     """`[{start, letters}]` of one failure; empty steps are there, with 0."""
-    span = "SELECT epoch(min(dead_at)), epoch(max(dead_at)) FROM _brief WHERE fingerprint = ?"
+    brief.sum_up(connection)
+    span = "SELECT epoch(min(first)), epoch(max(last)) FROM _sums WHERE fingerprint = ?"
     ((first, last),) = run(connection, span, [fingerprint]).rows
     return _count(connection, first, last, step_seconds(first, last), ("fingerprint = ?", fingerprint))
 

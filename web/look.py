@@ -174,9 +174,9 @@ class Look:
                 self._making.pop((moment, name), None)
 
     def keep_long(self, name: Hashable, make: Callable[[Desk], _T]) -> _T:
-        """`keep` of what reads the whole archive: made by one at a time, and, unless this page has changed
-        something, not anew before nine times as long has passed as it took. Who may only look would keep the
-        server at work while anything goes on. Raises what `make` raised, as long."""
+        """`keep` of what reads the whole archive for its letters: made by one at a time, and, unless this
+        page has changed something, not anew before nine times as long has passed as it took. Who may only
+        look would keep the server at work while anything goes on. Raises what `make` raised, as long."""
         with self._lock:
             long = self._long[name]
         if long.is_due() and long.lock.acquire(blocking=long.made is None):  # nobody waits who has the last
@@ -192,7 +192,7 @@ class Look:
     def _make_long(self, long: _Long, name: Hashable, make: Callable[[Desk], Any]) -> None:
         began, long.until = time.monotonic(), math.inf
         try:
-            long.made = (self.keep(name, make),)
+            long.made = (self.keep(name, make, of_letters=True),)
         except DlqError as error:
             long.made = error
         finally:

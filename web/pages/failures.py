@@ -15,7 +15,6 @@ from dlq.core.failures import ORDER
 from dlq.operations import failures as operations
 from dlq.operations.desk import Desk
 from dlq.operations.letters import show_letter
-from dlq.operations.plans import list_plans
 from dlq.operations.proposals import Proposal, carry_out, list_proposals
 from dlq.operations.views import open_views
 from dlq.reports import common, owners, stack, timeline
@@ -24,6 +23,7 @@ from dlq.web.console import Ask, Undo
 from dlq.web.forms import Form
 from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import show_part
+from dlq.web.pages.plans import read_plans
 
 
 def list_page(ask: Ask) -> Response:
@@ -60,15 +60,14 @@ class _Seen(NamedTuple):
     common: list[common.Trait]
     incidents: list[str]
     plans: list[str]
-    proposals: list[Proposal]
     owners: list[Document]
 
 
 _INCIDENTS = (
-    "SELECT DISTINCT incident_id FROM letters WHERE fingerprint = ? AND incident_id IS NOT NULL ORDER BY 1"
+    "SELECT DISTINCT incident_id FROM _brief WHERE fingerprint = ? AND incident_id IS NOT NULL ORDER BY 1"
 )
 _PLANS = """
-    SELECT DISTINCT plan FROM replays JOIN letters USING (record_id)
+    SELECT DISTINCT plan FROM replays JOIN _brief USING (record_id)
     WHERE fingerprint = ? AND state <> 'dismissed' ORDER BY 1 DESC"""
 
 
@@ -82,8 +81,7 @@ def _look_at(ask: Ask, desk: Desk, row: Mapping[str, Any]) -> _Seen:
         timeline.count_deaths(views, name),
         [one for one in common.gather(views, name) if _is_shown(ask, one)],
         incidents,
-        [*dict.fromkeys([*plans, *_list_planned(desk, name)])],
-        list_proposals(desk, name),
+        plans,
         owners.gather(views, desk.settings, name),
     )
 
@@ -97,18 +95,20 @@ def _is_shown(ask: Ask, trait: common.Trait) -> bool:
     return ask.mask_all(values) == values
 
 
-def _list_planned(desk: Desk, fingerprint: str) -> list[str]:
+def _list_planned(ask: Ask, fingerprint: str) -> list[str]:
     """Plans that were made of this failure, of which nothing need have been sent."""
-    return [row["plan"] for row in list_plans(desk).plans if f"'{fingerprint}'" in (row["where"] or "")]
+    return [row["plan"] for row in read_plans(ask).plans if f"'{fingerprint}'" in (row["where"] or "")]
 
 
 def show_page(ask: Ask) -> Response:
     """One failure, with an example and all that was said of it."""
     rows = list_every(ask)
-    row = operations.tell_failure(rows, ask.names["fingerprint"])
-    kinds = next(one["broker_kinds"] for one in rows if one["fingerprint"] == row["fingerprint"])
-    look = ask.console.look.keep(("failure", row["fingerprint"]), lambda desk: _look_at(ask, desk, row))
-    quoted = shlex.quote(row["fingerprint"][:12])
+    found, keep = words.find(rows, ask.names["fingerprint"]), ask.console.look.keep
+    name, kinds = found["fingerprint"], found["broker_kinds"]
+    row = keep(("told", name), lambda _desk: operations.tell_failure(rows, name))
+    look = keep(("failure", name), lambda desk: _look_at(ask, desk, row), of_letters=True)
+    proposals = keep(("proposals", name), lambda desk: list_proposals(desk, name))
+    quoted = shlex.quote(name[:12])
     return ask.page(
         "failure",
         [f"dlq failures show {quoted}", f"dlq ls --failure {quoted}"],
@@ -117,11 +117,11 @@ def show_page(ask: Ask) -> Response:
         timeline=look.timeline,
         common=look.common,
         incidents=look.incidents,
-        plans=look.plans,
+        plans=[*dict.fromkeys([*look.plans, *_list_planned(ask, name)])],
         owners=look.owners,
         own=next((text for kind, text in (look.sample or {"trace": ()})["trace"] if kind == "own"), ""),
         advice=ADVICE,
-        proposals=[_tell_proposal(ask, one, row) for one in look.proposals if not one.done_by],
+        proposals=[_tell_proposal(ask, one, row) for one in proposals if not one.done_by],
         marks=stack.MARKS,
         words=words,
     )

@@ -1,15 +1,14 @@
 """How it stands: the headline of the report, what goes on, and what needs a person first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
 from dlq.core import clock
+from dlq.core.documents import Document
 from dlq.core.errors import NoLetters
-from dlq.operations.desk import Desk
-from dlq.operations.plans import list_plans
 from dlq.operations.reporting import describe_now
 from dlq.operations.sources import list_sources
 from dlq.operations.views import open_views
@@ -19,7 +18,7 @@ from dlq.reports import headline, incidents, timeline
 from dlq.web.console import Ask
 from dlq.web.pages.failures import list_every
 from dlq.web.pages.links import list_steps
-from dlq.web.pages.plans import list_waiting
+from dlq.web.pages.plans import list_waiting, read_plans
 
 _FAILURES = 10
 _REPLAYS = 10
@@ -30,14 +29,13 @@ _NEED_SOMEBODY = ("new", "open", "regressed")
 
 def show_now(ask: Ask) -> Response:
     """The first page."""
-    look = ask.console.look
     try:
         document = read_report(ask)
     except NoLetters as error:
         return ask.page("empty", "dlq pull", text=str(error))
     waiting, every = list_waiting(ask), list_every(ask)
     consent = {row["plan"] for row in waiting}
-    replays = [row for row in look.keep("open replays", _list_open_replays) if row["plan"] not in consent]
+    replays = [row for row in _list_open_replays(read_plans(ask).plans) if row["plan"] not in consent]
     return ask.page(
         "now",
         [*_COMMANDS, *(step["command"] for step in document["next"])],
@@ -63,9 +61,9 @@ def read_report(ask: Ask) -> Mapping[str, Any]:
     return ask.console.look.keep("now", lambda desk: ask.mask(describe_now(desk)))
 
 
-def _list_open_replays(desk: Desk) -> list[dict[str, Any]]:
+def _list_open_replays(plans: Sequence[Document]) -> list[Document]:
     """Plans that have begun and are not over, and the newest that have not."""
-    rows = [row for row in list_plans(desk).plans if any(row[state] for state in _OPEN)]
+    rows = [row for row in plans if any(row[state] for state in _OPEN)]
     begun = [row for row in rows if row["planned"] < row["letters"]]
     return [*begun, *(row for row in reversed(rows) if row not in begun)]
 
@@ -74,7 +72,7 @@ def _count_day(ask: Ask) -> list[dict[str, Any]]:
     """What died in the last 24 hours, by half hours; nothing where none did."""
     hour = clock.now() // 3_600_000_000
     count = partial(timeline.count_last_day, now=clock.now() / 1_000_000)
-    found = ask.console.look.keep(("last day", hour), lambda desk: count(open_views(desk)))
+    found = ask.console.look.keep(("last day", hour), lambda desk: count(open_views(desk)), of_letters=True)
     return found if any(one["letters"] for one in found) else []
 
 

@@ -15,6 +15,7 @@ from dlq.operations.desk import Desk
 from dlq.operations.letters import count_letters, show_letter
 from dlq.operations.plans import (
     LEFT_OUT,
+    Plans,
     PlanWanted,
     approve_plan,
     count_states,
@@ -43,11 +44,17 @@ NOTHING_SENT = "Nothing is sent yet: this is what would go."
 
 def list_page(ask: Ask) -> Response:
     """All plans that hold letters, the newest first."""
-    found = ask.console.look.keep("plans", list_plans)
+    found = read_plans(ask)
     shown = show_part(ask, [*reversed(found.plans)], lambda row: str(row["plan"]), "/plans")
     damaged = [str(error) for error in found.damaged]
     more: dict[str, Any] = {"damaged": damaged, "states": STATES, "waiting": list_waiting(ask)}
     return ask.page("plans", "dlq replay status", **shown, **more)
+
+
+def read_plans(ask: Ask) -> Plans:
+    """All plans, and how far each is: what people say changes nothing of it, and a plan never changes."""
+    named = ("plans", *planfile.ids(ask.desk().store))
+    return ask.console.look.keep(named, list_plans, of_letters=True)
 
 
 def show_page(ask: Ask) -> Response:
@@ -62,7 +69,8 @@ def show_page(ask: Ask) -> Response:
     alone = consent.why_not_approve(desk, plan)
     header = planfile.load(desk.store, plan)
     try:
-        died = ask.console.look.keep(("died of", plan), lambda seen: _look_at_deaths(ask, seen, plan))
+        named = ("died of", plan)
+        died = ask.console.look.keep(named, lambda seen: _look_at_deaths(ask, seen, plan), of_letters=True)
     except TookTooLong:  # the rest of the page is what matters
         died = _Deaths((), None)
     return ask.page(
