@@ -130,7 +130,7 @@ def _show_stopped(context: Context, stopped: Sequence[Mapping[str, Any]]) -> Non
 def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
     """The commands to type, one after the other."""
     plan, states = document["plan"], document["states"]
-    left = states["planned"]
+    left = states["planned"] - document.get("sent_elsewhere", 0)
     if states["in_doubt"]:
         return [f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"]
     again = [

@@ -85,11 +85,13 @@ def finish(desk: Desk, run: Run, stop: Stop, more: Mapping[str, Any]) -> Applied
     with ledger.opened(desk.settings.ledger, desk.store) as book:
         header = planfile.load(desk.store, run.plan)
         states = status.counts(desk.store, book, header)
-    for reason in (*run.lost, *run.notes, *_tell_changed(run), *run.refused):
+    for reason in (*run.lost, *run.notes, *_tell_changed(run), *_tell_elsewhere(run), *run.refused):
         desk.listener.complain(reason)
     counts = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
     left_behind = still_queued.of_plan(desk.store, desk.settings, header)
     document = {**more, "plan": run.plan, "states": states, **counts, "still_queued": left_behind}
+    if left_out := sum(run.elsewhere.values()):
+        document["sent_elsewhere"] = left_out
     if "steps" in document:
         document["left"] = states["planned"]
     code = worst(code_of_states(states), _code_of_run(run))
@@ -106,7 +108,15 @@ def code_of_states(states: Mapping[Any, int]) -> ExitCode:
 def _code_of_run(run: Run) -> ExitCode:
     lost = ExitCode.BROKER if run.lost else ExitCode.DONE
     changed = ExitCode.IN_DOUBT if run.changed else ExitCode.DONE
-    return worst(lost, changed, ExitCode.PARTLY if run.stopped else ExitCode.DONE)
+    return worst(lost, changed, ExitCode.PARTLY if run.stopped or run.elsewhere else ExitCode.DONE)
+
+
+def _tell_elsewhere(run: Run) -> Iterator[str]:
+    for where, letters in run.elsewhere.items():
+        yield (
+            f"left out: {letters:,} of its letters, {where} by another plan since this one was made; a plan "
+            "made with --again sends them to its target, too"
+        )
 
 
 def _tell_changed(run: Run) -> Sequence[str]:

@@ -26,7 +26,7 @@ from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
-from dlq.replay import approvals, edits, marks, planfile, status
+from dlq.replay import approvals, edits, elsewhere, marks, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination, is_allowed, target_named
 from dlq.replay.edits import Edits
@@ -79,6 +79,9 @@ class Run:
     """The first of those that the broker does not take, or that were left out, each with the reason."""
     lost: list[str] = field(default_factory=list)
     """Brokers that failed in the middle, and why."""
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    """Where letters went by another plan since this was made, or may have, in words -> how many of this are
+    therefore left out."""
     notes: list[str] = field(default_factory=list)
     """What the user should know although every letter has its answer."""
     seconds: float = 0.0
@@ -142,6 +145,11 @@ def applying(
             run.skipped = header.letters
             return run
         started = time.monotonic()
+        gone, run.elsewhere = elsewhere.find_since(ledger, checked)
+
+        def goes(one: Letter) -> bool:
+            return one.number not in gone and (may_go is None or may_go(one))
+
         for broker in header.brokers:
             connector = brokers.get(broker)
             lease = seconds(settings.ledger.lease)
@@ -151,7 +159,8 @@ def applying(
             window = settings.replay.window or connector.window
             targets = settings.replay.targets
             sender = _Sender(checked, window, ledger, claims, loader, changes, run, stop, targets, unsent)
-            sender.send(store, broker, connector, progress, may_go or (lambda _letter: True))
+            own = (one for one in checked.letters() if one.broker == broker and goes(one))
+            sender.send(own, store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
             run.notes += forget(header, brokers)
@@ -253,21 +262,15 @@ class _Sender:
         self._in_flight = window - 2 * self._chunk
 
     def send(
-        self,
-        store: Store,
-        broker: str,
-        connector: Connector,
-        progress: _Progress,
-        may_go: Callable[[Letter], bool],
+        self, own: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: _Progress
     ) -> None:
-        """Send the plan's letters for `broker` that may go; whatever ends it, the ledger knows.
+        """Send the plan's `own` letters for `broker`; whatever ends it, the ledger knows.
 
         Where a connection ends with one letter in doubt, and the broker shows that it has not kept it, that
         letter is sent once more; when the connection ends with it again it is refused, and the rest goes.
         Where nobody tells, it stays in doubt, and the rest goes.
         """
         plan = self._header.plan
-        own = (one for one in self._plan.letters() if one.broker == broker and may_go(one))
         letters = _with_bounds(own, lambda new: self._keep_bounds(store, broker, connector.bounds(new)))
         while lost := self._send_some(letters, store, broker, connector, progress):
             again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)

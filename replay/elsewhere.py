@@ -1,15 +1,23 @@
 """Letters that were sent to another target, or may have been: the ledger's key, which keeps what is sent from
 being sent twice, is of a letter and its target."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dlq.archive.schema import REPLAYS
+from dlq.core.clock import from_iso
+from dlq.replay.ledger.contract import Ledger
+from dlq.replay.planfile import Checked
+from dlq.replay.states import SENT
 
-_SENT = pa.array(["confirmed", "sending", "in_doubt", "held"])
+_COLUMNS = ["record_id", "key", "state", "target"]
+_AT_ONCE = 10_000
+_CLOCKS_DIFFER = 86_400_000_000
+"""Microseconds by which the clock of who made a plan may be ahead of the ledger's."""
 
 Elsewhere = Mapping[str, Sequence[tuple[str, str]]]
 """Id of a letter -> the key of each replay of it that was sent, or may have been, and that in words."""
@@ -18,7 +26,25 @@ Elsewhere = Mapping[str, Sequence[tuple[str, str]]]
 def list_sent(replays: pa.Table | None) -> pa.Table:
     """Of the ledger's replays those that were sent, or may have been."""
     known = REPLAYS.empty_table() if replays is None else replays
-    return known.filter(pc.is_in(known["state"], _SENT)).select(["record_id", "key", "state", "target"])
+    return known.filter(pc.is_in(known["state"], pa.array(SENT))).select(_COLUMNS)
+
+
+def find_since(ledger: Ledger, plan: Checked) -> tuple[Collection[int], Mapping[str, int]]:
+    """The letters of a plan, by their numbers, that another one has sent to another target since this was
+    made, or may have; and where, in words, with how many. None of a plan that was made to send them again."""
+    numbers, words = set[int](), Counter[str]()
+    header = plan.header
+    since = max(0, (from_iso(header.created_at) or 0) - _CLOCKS_DIFFER)
+    chunks = () if header.again else ledger.sent_since(since, header.plan)
+    tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks]
+    letters = plan.letters() if tables else iter(())
+    while some := [*islice(letters, _AT_ONCE)]:
+        found = find_sent(pa.concat_tables(tables), [one.record_id for one in some])
+        for letter in some:
+            if where := describe_sent(found, letter.record_id, letter.key):
+                numbers.add(letter.number)
+                words[where] += 1
+    return numbers, words
 
 
 def find_sent(sent: pa.Table, record_ids: Collection[str]) -> Elsewhere:

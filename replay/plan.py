@@ -576,6 +576,7 @@ class _Planner:
             keep_headers=wanted.keep_headers,
             witness=wanted.witness or left_on,
             any_advice=wanted.any_advice,
+            again=wanted.again,
             audience=self._consumers(),
             targets=dict(tally.targets.most_common()),
             left_out=dict(tally.left_out.most_common()),

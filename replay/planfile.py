@@ -79,6 +79,8 @@ class Header:
     witness: bool | Sequence[str] = False
     """Whether a witness is left on every broker, or the brokers on which one is left."""
     any_advice: bool = False
+    again: bool = False
+    """What was sent to another target goes to this one, too; False in a plan of an older dlq."""
     targets: Mapping[str, int] = field(default_factory=dict)
     """Target -> how many letters go there."""
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -400,7 +402,7 @@ def _target_quoted(target: Target) -> str:
 
 _LATER = (
     "actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped", "superseded",
-    "not_looked_at", "in_order", "unkeyed",
+    "not_looked_at", "in_order", "unkeyed", "again",
 )  # fmt: skip
 """What plans of an older dlq do not have."""
 

@@ -217,6 +217,7 @@ def add_step(whole: Run, step: Run, first: bool) -> None:
     whole.lost += step.lost
     whole.refused += step.refused
     whole.notes += step.notes
+    whole.elsewhere = step.elsewhere
     for outcome, count in step.outcomes.items():
         whole.outcomes[outcome] = whole.outcomes.get(outcome, 0) + count
 

@@ -31,6 +31,8 @@ BY_RECONCILE: Mapping[State, tuple[State, ...]] = {
 }
 """State -> the states from which proof, an operator's decision or the end of a lease may go there."""
 
+SENT: tuple[State, ...] = ("confirmed", "sending", "in_doubt", "held")
+"""It was sent, or may have been."""
 MAY_SEND: tuple[State, ...] = ("planned",)
 """Known to the ledger, and yet any plan may send it."""
 MAY_SEND_AGAIN: tuple[State, ...] = ("returned", "refused")

@@ -100,6 +100,11 @@ class Ledger(Protocol):
         """Every replay, in chunks: a sequence of values for each column of REPLAYS, in that order."""
         ...
 
+    def sent_since(self, moment: int, plan: str) -> Iterator[Sequence[tuple[str, ...]]]:
+        """`record_id, key, state, target`, in chunks, of what another plan than this has sent since, or may
+        have."""
+        ...
+
     def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:
         """All replays with all they hold, in chunks that `adopt` of another ledger takes."""
         ...

@@ -34,7 +34,7 @@ from dlq.core.text import for_terminal
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
 from dlq.replay.ledger.file import check_opened
 from dlq.replay.letters import Letter
-from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, State
+from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, SENT, State
 
 _SQLITE_BUSY_SECONDS = 60
 _SQLITE_SETTINGS = (
@@ -485,6 +485,11 @@ class SqlLedger:
         for chunk in self._paged(REPLAYS.names):
             yield tuple(zip(*chunk, strict=True))
 
+    def sent_since(self, moment: int, plan: str) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """Page by page, as `rows`; by the time of the last change."""
+        chosen = _C.state.in_(SENT), _C.updated_at >= moment, _C.plan != plan
+        return self._paged(("record_id", "key", "state", "target"), *chosen)
+
     def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:
         """Page by page, as `rows`."""
         return self._paged(COLUMNS)
@@ -527,8 +532,11 @@ class SqlLedger:
         if events:
             self._database.run(work)
 
-    def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        wanted = sa.select(*(TABLE.c[name] for name in columns)).order_by(_C.key).limit(_CHUNK_OF_ROWS)
+    def _paged(
+        self, columns: Sequence[str], *chosen: sa.ColumnElement[bool]
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        names = [TABLE.c[name] for name in columns]
+        wanted = sa.select(*names).where(*chosen).order_by(_C.key).limit(_CHUNK_OF_ROWS)
         after, place = "", columns.index("key")
         while chunk := self._database.run(_driver_rows(wanted.where(_C.key > after)), reading=True):
             if chunk[-1][place] == after:

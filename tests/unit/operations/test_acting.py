@@ -149,6 +149,22 @@ def test_dismissals_are_in_the_name_of_who_dismissed(pulled: Desk) -> None:
             dismiss_letters(pulled, (), chosen, reason)
 
 
+def test_letters_that_another_plan_sent_elsewhere_meanwhile_are_counted_and_left_out(
+    pulled: Desk, tmp_path: Path, notes: Notes
+) -> None:
+    first = approved(pulled)
+    second = make_plan(
+        replace(pulled, name="ann"), PlanWanted(how=Wanted("true", "queue:orders.dlq", any_advice=True))
+    )
+    approve_plan(replace(pulled, name="bob"), second.header.plan)
+    apply_plan(pulled, first)
+    done = apply_plan(pulled, second.header.plan)
+    assert (done.code, done.document["sent"], done.document["sent_elsewhere"]) == (ExitCode.PARTLY, 0, 5)
+    assert any(
+        "left out: 5 of its letters, confirmed at queue:orders by another plan" in p for p in notes.problems
+    )
+
+
 def test_what_people_say_of_a_failure_is_in_their_name(pulled: Desk) -> None:
     name = list_failures(pulled)[0]["fingerprint"]
     ann = replace(pulled, name="ann")

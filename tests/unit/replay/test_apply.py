@@ -66,6 +66,22 @@ def test_only_a_confirm_counts_as_confirmed(replay: Replaying, outcome: Outcome)
     assert {entry.detail for entry in replay.ledger.entries(plan, outcome)} == {f"it was {outcome}"}
 
 
+def test_what_another_plan_has_sent_to_another_target_meanwhile_is_left_out(replay: Replaying) -> None:
+    outcomes: list[Outcome] = ["confirmed", "in_doubt", "refused"]
+    fill(replay.store, len(outcomes))
+    first, second = replay.plan(), replay.plan(to="queue:second")
+    insisting = replay.plan(to="queue:third", again=True)
+    replay.queue.fate = outcomes.__getitem__
+    replay.apply(first)
+    replay.queue.fate = confirm
+    for sent in (1, 0):
+        run = replay.apply(second)
+        assert (run.sent, run.elsewhere) == (
+            sent, {"confirmed at queue:orders": 1, "in doubt at queue:orders": 1},
+        )  # fmt: skip
+    assert replay.apply(insisting).sent == 3
+
+
 def test_what_was_left_out_is_named_and_goes_when_the_plan_is_applied_again(replay: Replaying) -> None:
     fill(replay.store, 10)
     replay.queue.fate = lambda number: "unsent" if number % 2 else "confirmed"
