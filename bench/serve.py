@@ -1,5 +1,5 @@
 """Pages over a million letters in 10,000 failures, beside 200 plans: the processor time of the server for each
-address, cold, again, and after a note; then the first paint by Chromium:
+address, of a server that has just begun, again, and after a note; then the first paint by Chromium:
 bench/serve.py [LETTERS [FAILURES [PLANS]]]."""
 
 import os
@@ -65,11 +65,12 @@ def main(size: Size) -> int:
 
 def measure(folder: Path, letter: str) -> int:
     """The pages of this archive; 1 where a target is missed."""
+    for path in (*PAGES, letter, FAILURE, "/books"):
+        with serving(folder) as cold:
+            ask(cold.enter(), path)
     with serving(folder) as server, chromium() as page:
         server.enter()
         page.call("Page.navigate", url=server.address)
-        for path in (*PAGES, letter, FAILURE, "/books"):
-            ask(server, path)
         base = f"http://127.0.0.1:{server.port}"
         missed = [path for path in (*PAGES, letter) if not show(server, page, base, path)]
         process = psutil.Process(server.process.pid)
@@ -129,7 +130,7 @@ def _write(store: Store, number: int, letters: list[Letter]) -> Header:
 
 
 def ask(server: Server, path: str) -> None:
-    """Print what a page costs the server the first time, again, and when somebody has written a note."""
+    """Print what a page costs a server that has just begun, again, and when somebody has written a note."""
     first, again = spend(server, path), spend(server, path)
     server.post(f"{FAILURE}/note", {"text": "seen"}, "/audit")
     noted = spend(server, path)
