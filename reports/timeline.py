@@ -1,6 +1,6 @@
 """When letters died: counts in equal steps, chosen so that a terminal can show them all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import brief
@@ -24,6 +24,15 @@ _SQL = f"""
     SELECT epoch(time_bucket(to_seconds(?), to_timestamp(minute * 60), {ORIGIN}))::BIGINT AS start,
            coalesce(cause, 'no_verdict') AS cause, sum(letters)::BIGINT AS letters FROM _minutes
     GROUP BY ALL ORDER BY ALL"""
+
+
+_SHORT = 30
+_EACH = f"""
+    WITH span AS (
+        SELECT epoch_us(min(first)) AS first, epoch_us(max(last)) - epoch_us(min(first)) + 1 AS long
+        FROM _sums WHERE fingerprint IN (SELECT unnest(?)))
+    SELECT fingerprint, ((epoch_us(dead_at) - first) * {_SHORT} // long)::INTEGER AS step, count(*)
+    FROM _brief, span WHERE fingerprint IN (SELECT unnest(?)) AND dead_at IS NOT NULL GROUP BY ALL"""
 
 
 def step_seconds(first: float | None, last: float | None) -> int:
@@ -56,6 +65,18 @@ def count_deaths(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> l
     span = "SELECT epoch(min(first)), epoch(max(last)) FROM _sums WHERE fingerprint = ?"
     ((first, last),) = run(connection, span, [fingerprint]).rows
     return _count(connection, first, last, step_seconds(first, last), ("fingerprint = ?", fingerprint))
+
+
+def count_each(
+    connection: "duckdb.DuckDBPyConnection", fingerprints: Sequence[str]
+) -> Mapping[str, Sequence[int]]:
+    """How many letters of each of these failures died in each of the same _SHORT steps, from the first death
+    of any of them to the last; a failure of which nothing says when is not there."""
+    brief.sum_up(connection)
+    found: dict[str, list[int]] = {}
+    for name, step, letters in run(connection, _EACH, [list(fingerprints)] * 2).rows:
+        found.setdefault(name, [0] * _SHORT)[step] = letters
+    return found
 
 
 def count_last_day(connection: "duckdb.DuckDBPyConnection", now: float) -> list[dict[str, Any]]:

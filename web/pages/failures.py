@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -33,10 +34,12 @@ def list_page(ask: Ask) -> Response:
     operations.check_states(states)
     rows = operations.choose_failures(list_every(ask), states, owner)
     options = "".join(f" --{name} {shlex.quote(value)}" for name, value in chosen.items())
+    shown = show_part(ask, rows, lambda row: str(row["fingerprint"]), "/failures", **chosen)
     return ask.page(
         "failures",
         f"dlq failures{' ls' if options else ''}{options}",
-        **show_part(ask, rows, lambda row: str(row["fingerprint"]), "/failures", **chosen),
+        **shown,
+        sparks=count_each(ask, shown["rows"]),
         total=len(rows),
         chosen={"state": "", "owner": "", **chosen},
         order=ORDER,
@@ -49,6 +52,13 @@ def list_every(ask: Ask) -> list[words.Row]:
     look = ask.console.look
     found = look.keep("found failures", operations.find_failures, of_letters=True)
     return look.keep("failures", lambda desk: operations.tell_failures(desk, found))
+
+
+def count_each(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[int]]:
+    """When the letters of these failures died, for a small chart of each."""
+    names = tuple(str(row["fingerprint"]) for row in rows)
+    count = partial(timeline.count_each, fingerprints=names)
+    return ask.console.look.keep(("each", names), lambda desk: count(open_views(desk)), of_letters=True)
 
 
 class _Seen(NamedTuple):

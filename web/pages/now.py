@@ -16,7 +16,7 @@ from dlq.replay.states import STATES
 from dlq.reports import failures as words
 from dlq.reports import headline, incidents, timeline
 from dlq.web.console import Ask
-from dlq.web.pages.failures import list_every
+from dlq.web.pages.failures import count_each, list_every
 from dlq.web.pages.links import list_steps
 from dlq.web.pages.plans import list_waiting, read_plans
 
@@ -44,6 +44,7 @@ def show_now(ask: Ask) -> Response:
         steps=list_steps(document["next"]),
         day=_count_day(ask),
         failures=ask.mask_all(every[:_FAILURES]),
+        sparks=count_each(ask, every[:_FAILURES]),
         sources=_list_sources(ask, document),
         asked=ask.console.depths.asked_at,
         replays=ask.mask_all(replays[:_REPLAYS]),

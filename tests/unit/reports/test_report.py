@@ -8,10 +8,11 @@ import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
 from support.reporting import EARLIER, LATEST, an_id, ledger, rendered, store
 
+from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.core import causes, clock
 from dlq.core.errors import UsageError
-from dlq.reports import headline, report, retention, summary, thresholds, timeline
+from dlq.reports import failures, headline, report, retention, summary, thresholds, timeline
 
 __all__ = ["store"]
 
@@ -31,6 +32,16 @@ def test_causes_come_with_their_share_and_their_meaning(store: LocalStore) -> No
     assert (first["cause"], first["letters"], round(first["share"], 2)) == ("application_error", 3, 0.43)
     assert first["first"] == "1970-01-01T00:01:00Z"
     assert "exception" in first["meaning"]
+
+
+def test_when_failures_died_is_counted_in_the_same_steps(store: LocalStore) -> None:
+    with views.connect(store) as connection:
+        rows = failures.find_all(connection)
+        found = timeline.count_each(connection, [row["fingerprint"] for row in rows])
+    assert {name: sum(counts) for name, counts in found.items()} == {
+        row["fingerprint"]: row["letters"] for row in rows
+    }
+    assert all(any(counts) and len(counts) == 30 for counts in found.values())
 
 
 def test_a_letter_that_no_analysis_has_seen_is_said_so(store: LocalStore) -> None:
