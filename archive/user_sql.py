@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import duckdb
 
 from dlq.archive.store import HELD
-from dlq.core import clock
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.suggestions import suggest
 
@@ -83,7 +82,7 @@ def _stream(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
         if not batch:
             return
         for row in batch:
-            yield tuple(_plain(value) for value in row)
+            yield tuple([value if type(value) in _PLAIN else _plain(value) for value in row])
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -94,12 +93,12 @@ def _plain(value: Any) -> Any:
     for what is not UTF-8."""
     if type(value) in _PLAIN:  # most are
         return value
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, datetime):
+        return f"{value.replace(tzinfo=None).isoformat()}{'Z' if value.tzinfo else ''}"
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, datetime):
-        return clock.iso(clock.to_micros(value)) if value.tzinfo else value.isoformat()
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes):

@@ -69,6 +69,7 @@ Queued = Mapping[str, Collection[str]]
 _SEGMENTS = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
 _NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source"
 """Letters of which nothing says when they died come last."""
+_FIRST_LOOK = 50_000
 _ATTEMPTS = 20
 _BATCH_ROWS = 10_000
 _NOT_AS_GIVEN = re.compile(r"[\\\ud800-\udfff]")
@@ -372,12 +373,12 @@ def newest(
 ) -> user_sql.Rows:
     """The letters that fulfil the `checked` condition, the last dead first unless in another `order`; `limit`
     0 is no limit. Raises as `user_sql.run`."""
-    looked_at = "_brief" if {*brief.COLUMNS}.issuperset(columns) else "_placed"
-    if not is_brief(connection, checked):
-        looked_at = "_placed"
-    elif limit and order is None:
-        checked = f"{checked} AND {_not_behind(connection, limit, checked)}"
-        checked = on_page(first_page(connection, limit, checked)) if looked_at == "_placed" else checked
+    view = "_brief" if is_brief(connection, checked) else "_placed"
+    looked_at = view if {*brief.COLUMNS}.issuperset(columns) else "_placed"
+    if limit and order is None:
+        checked = f"{checked} AND {_not_behind(connection, view, limit, checked)}"
+        if looked_at != view:
+            checked = on_page(first_page(connection, limit, checked))
     end, by = f"LIMIT {limit}" if limit else "", order.sql() if order else _NEWEST_FIRST
     sql = f"SELECT {_quoted(columns)} FROM {looked_at} WHERE {checked} ORDER BY {by} {end}"
     return user_sql.run(connection, sql)
@@ -390,13 +391,22 @@ def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
     return int(found)
 
 
-def _not_behind(connection: duckdb.DuckDBPyConnection, limit: int, checked: str) -> str:
+def _not_behind(connection: duckdb.DuckDBPyConnection, view: str, limit: int, checked: str) -> str:
     """A condition that the last dead of these letters fulfil, so many or more: one column tells, so that of
-    all others only theirs are read."""
-    times = f"SELECT dead_at FROM _brief WHERE {checked} ORDER BY 1 DESC NULLS LAST LIMIT {limit}"
-    sql = f"SELECT count(dead_at), epoch_us(min(dead_at)) FROM ({times})"
-    ((found, cut),) = user_sql.run(connection, sql).rows
-    return "(true)" if found < limit else f"dead_at >= make_timestamptz({cut})"
+    all others only theirs are read. They are sought among the newest of all first; where letters themselves
+    have to be read for that, nowhere else."""
+    newest_of_all = f"SELECT dead_at FROM _brief ORDER BY 1 DESC NULLS LAST LIMIT {_FIRST_LOOK}"
+    ((begin,),) = user_sql.run(connection, f"SELECT epoch_us(min(dead_at)) FROM ({newest_of_all})").rows
+    among = [] if begin is None else [f"dead_at >= make_timestamptz({begin})"]
+    for part in among if view == "_placed" else [*among, "true"]:
+        times = f"SELECT dead_at FROM {view} WHERE {checked} AND {part} ORDER BY 1 DESC NULLS LAST"
+        sql = f"SELECT count(*), count(dead_at), epoch_us(min(dead_at)) FROM ({times} LIMIT {limit})"
+        ((found, dated, cut),) = user_sql.run(connection, sql).rows
+        if dated == limit:
+            return f"dead_at >= make_timestamptz({cut})"
+        if part == "true" and not found:
+            return "(false)"
+    return "(true)"
 
 
 def is_brief(connection: duckdb.DuckDBPyConnection, checked: str) -> bool:
