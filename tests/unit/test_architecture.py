@@ -35,11 +35,11 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 3910, "connectors": 32660, "archive": 4200, "capture": 1000, "replay": 7130, "analyzers":
-    9970, "reports": 3685, "operations": 4580, "web": 3880, "cli": 4550, "connectors/activemq": 9320,
+    "core": 3910, "connectors": 32660, "archive": 4210, "capture": 1000, "replay": 7220, "analyzers":
+    9970, "reports": 3710, "operations": 4600, "web": 3900, "cli": 4550, "connectors/activemq": 9320,
     "connectors/amqp10": 1740, "connectors/kafka": 4490, "connectors/rabbitmq": 8200,
     "connectors/rocketmq": 4970, "analyzers/groups": 2880, "analyzers/rules": 4100, "analyzers/spark":
-    1060, "replay/ledger": 1580,
+    1060, "replay/ledger": 1630,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
