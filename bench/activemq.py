@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import settings_of
 
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.stomp import encode
-from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.stomp.codec import encode
+from dlq.connectors.activemq.stomp.link import Link
 
 Told = TypeVar("Told")
 HEADERS = {

@@ -23,7 +23,7 @@ from support.brokers.activemq.fixtures import Place, settings_of
 from support.faults import Archive
 from support.servers.outage import Outage
 
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 
 _AFTERWARDS = 30.0
 """Seconds after the outage in which a kernel tries again what it holds."""

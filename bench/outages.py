@@ -37,11 +37,11 @@ from support.brokers.rocketmq.fixtures import connector_of as rocket_connector
 from support.sending_contract import new_plan, provenance, said
 from support.servers.outage import Outage
 
-from dlq.connectors.amqp10.message import split
+from dlq.connectors.amqp10.codec.message import split
 from dlq.connectors.base import Outgoing, Presence, Search, SendRequest, Target
-from dlq.connectors.kafka.raw_record import RawRecord, encode
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.kafka.records.raw import RawRecord, encode
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.clock import now
 
 LETTERS = 4000

@@ -26,11 +26,11 @@ import pika
 from rabbitmq_rivals import pika_confirms, pika_consumer, shovel
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rabbitmq.amqp.confirms import message
-from dlq.connectors.rabbitmq.amqp.link import Link
-from dlq.connectors.rabbitmq.connection import parameters
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.connectors.rabbitmq.amqp091.codec.confirms import message
+from dlq.connectors.rabbitmq.amqp091.link.channel import Link
+from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
+from dlq.connectors.rabbitmq.link import parameters
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
 

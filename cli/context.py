@@ -169,7 +169,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
     """Raises ConfigError."""
     import tomllib
 
-    from dlq.connectors import given
+    from dlq.connectors.local import given
 
     try:
         return tomllib.loads(given.text(path))
@@ -209,7 +209,7 @@ def config_path(given: str | None) -> Path | None:
 
 
 def _check_whose(path: str) -> None:
-    from dlq.connectors.whose import why_foreign
+    from dlq.connectors.local.whose import why_foreign
 
     try:
         why = why_foreign(path)

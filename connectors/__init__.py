@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from dlq.connectors import given
 from dlq.connectors.base import Connector
+from dlq.connectors.local import given
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.settings import Broker
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, BinaryIO, cast
 
-from dlq.connectors import given
 from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
 from dlq.connectors.interchange.format import check_document, fit, parse_line, record_of
 from dlq.connectors.interchange.prints import Reader
+from dlq.connectors.local import given
 from dlq.connectors.records import stamp
 from dlq.core import bounded_json
 from dlq.core.errors import UsageError

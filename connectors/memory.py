@@ -34,8 +34,8 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.interchange.format import body_fields, record_of
 from dlq.connectors.queue import QueueReading
-from dlq.connectors.rabbitmq.amqp import table
-from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, preview, target_of
+from dlq.connectors.rabbitmq.amqp091.codec import table
+from dlq.connectors.rabbitmq.republish import address_of, block_to_send, preview, target_of
 from dlq.connectors.records import stamp
 from dlq.connectors.sending import WindowedPublisher
 from dlq.core.brokers import Kind
@@ -310,6 +310,6 @@ MEMORY = Kind(
     named_by=("queue", "transactions"),
     schemes=("memory",),
     rules="dlq.analyzers.rules.rabbitmq",
-    republishing="dlq.connectors.rabbitmq.republishing",
+    republishing="dlq.connectors.rabbitmq.republish",
     writes=re.compile(r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|dlq_replay_.*"),
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Outgoing, Sent, Writing, keep_no_mark
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.net.links import LinkLostError
 from dlq.core.errors import ConnectionLost, DlqError
 
 _FILL_SECONDS = 0.005

@@ -13,11 +13,11 @@ from typing import Any, Literal, Protocol
 from dlq.core.settings import Broker, Source
 
 REGISTRY: Mapping[str, str] = {
-    "rabbitmq": "dlq.connectors.rabbitmq.description:RABBITMQ",
-    "activemq": "dlq.connectors.activemq.description:CLASSIC",
-    "artemis": "dlq.connectors.activemq.description:ARTEMIS",
-    "rocketmq": "dlq.connectors.rocketmq.description:ROCKETMQ",
-    "kafka": "dlq.connectors.kafka.description:KAFKA",
+    "rabbitmq": "dlq.connectors.rabbitmq.plugin.description:RABBITMQ",
+    "activemq": "dlq.connectors.activemq.plugin.description:CLASSIC",
+    "artemis": "dlq.connectors.activemq.plugin.description:ARTEMIS",
+    "rocketmq": "dlq.connectors.rocketmq.plugin.description:ROCKETMQ",
+    "kafka": "dlq.connectors.kafka.plugin.description:KAFKA",
     "memory": "dlq.connectors.memory:MEMORY",
 }
 """`kind` of a broker in the configuration, and `broker_kind` of its records -> its description. A package is

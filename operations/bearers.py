@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from dlq.connectors.credentials import from_file
+from dlq.connectors.local.credentials import from_file
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Serve
 

@@ -79,7 +79,7 @@ def analyze_archive(desk: Desk, wanted: AnalysisWanted) -> Analyzed:
 def _read_logs(patterns: Sequence[str]) -> list[str]:
     """The logs that these mean, each of which can be read. Raises UsageError."""
     from dlq.analyzers.analysis import log_files
-    from dlq.connectors import given
+    from dlq.connectors.local import given
 
     logs = log_files(patterns)
     for log in logs:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO
 
-from dlq.connectors import whose
+from dlq.connectors.local import whose
 from dlq.core import bounded_json, units
 from dlq.core.errors import UsageError
 

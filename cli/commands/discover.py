@@ -68,7 +68,7 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def _write(context: Context, found: "Discovered") -> None:
-    from dlq.connectors import given
+    from dlq.connectors.local import given
     from dlq.operations.discovering import write_sources
 
     path = Path(context.config or DEFAULT_CONFIG)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.connectors import looks
-from dlq.connectors.credentials import password_of
+from dlq.connectors.local.credentials import password_of
 from dlq.core import clock
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable, UsageError
 from dlq.core.settings import Evidence

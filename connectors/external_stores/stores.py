@@ -7,9 +7,10 @@ lengths, or there is an error.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from dlq.connectors import given, looks
+from dlq.connectors import looks
 from dlq.connectors.external_stores import redis, sql
 from dlq.connectors.external_stores.sql_drivers import ODD
+from dlq.connectors.local import given
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
-from dlq.connectors import given
+from dlq.connectors.local import given
 from dlq.core.errors import Busy, UsageError
 from dlq.core.failures import Event
 from dlq.core.interpreter import rare_garbage_collection

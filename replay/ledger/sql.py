@@ -22,9 +22,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from dlq.archive.schema import REPLAYS
-from dlq.connectors.credentials import password_of
 from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, ODD, reason_of
+from dlq.connectors.local.credentials import password_of
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.failures import Event

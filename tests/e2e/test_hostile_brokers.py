@@ -32,7 +32,7 @@ from support.brokers.hostile import (
 from support.servers.hostile import Server, answering
 from support.waiting import PATIENCE, UNHURRIED
 
-from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encode_method
+from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT, encode_method
 
 MEMORY = 1100 * 2**20
 

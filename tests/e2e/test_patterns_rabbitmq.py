@@ -13,8 +13,8 @@ from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, request
 from support.waiting import PATIENCE
 
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.look.management import Management
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 
 Dlq = Callable[..., Any]
 

@@ -18,8 +18,8 @@ from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver as RocketDriver
 from support.waiting import PATIENCE
 
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.look.jolokia import Jolokia
 
 _numbers = count(1)
 PASSWORD = "DLQ_TEST_LAB_PASSWORD"

@@ -7,9 +7,9 @@ from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes
 from support.brokers.rocketmq.fixtures import Rocket
 from support.waiting import eventually
 
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Consumption, Target
-from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 
 
 @on_private_nodes

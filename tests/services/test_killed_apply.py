@@ -20,7 +20,7 @@ from support.dying import DIED
 from support.waiting import PATIENCE
 from support.wire_builders import configure, dlq
 
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.replay.marks import _NEVER_WRITTEN
 
 FAST, SLOW = 3000, 1000

@@ -27,8 +27,8 @@ from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 from support.servers.ledgers import Postgres
 from support.waiting import PATIENCE, eventually, settled
 
-from dlq.connectors.amqp10.message import split
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.amqp10.codec.message import split
+from dlq.connectors.rocketmq.link.message import parse_properties
 
 LETTERS = 5000
 LEASE = 9.0

@@ -18,7 +18,7 @@ from support.rows import each_row
 from support.servers.hostile import Behaviour, Server
 from support.waiting import SOON, UNHURRIED
 
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.net.links import LinkLostError
 from dlq.core.errors import BrokerError
 
 MEMORY = 2**27

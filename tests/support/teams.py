@@ -21,9 +21,9 @@ from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.waiting import PATIENCE
 
-from dlq.connectors.activemq.stomp import headers_of
-from dlq.connectors.activemq.stomp_consumer import ack_id
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.activemq.stomp.codec import headers_of
+from dlq.connectors.activemq.stomp.read import ack_id
+from dlq.connectors.rocketmq.link.message import parse_properties
 
 _REPLAY = "dlq_replay_id"
 _NAP = 0.1

@@ -27,25 +27,23 @@ from support.analyzers.letters import record
 from dlq.analyzers import rules
 from dlq.cli import tables
 from dlq.cli.context import Context as CliContext
-from dlq.connectors import lenient_json
-from dlq.connectors.activemq import (
-    openwire,
-    openwire_messages,
-    openwire_records,
-    records,
-    republishing,
-    stomp,
-)
-from dlq.connectors.amqp10 import frames as amqp10_frames
-from dlq.connectors.amqp10 import message, values
+from dlq.connectors.activemq import republish
+from dlq.connectors.activemq.openwire.codec import commands as openwire
+from dlq.connectors.activemq.openwire.codec import messages
+from dlq.connectors.activemq.records import frames as records
+from dlq.connectors.activemq.records import openwire as openwire_records
+from dlq.connectors.activemq.stomp import codec as stomp
+from dlq.connectors.amqp10.codec import frames as amqp10_frames
+from dlq.connectors.amqp10.codec import message, values
 from dlq.connectors.interchange import format as interchange
 from dlq.connectors.interchange.prints import printers
-from dlq.connectors.kafka import header_texts, raw_record
-from dlq.connectors.kafka.fetch import headers_in
-from dlq.connectors.rabbitmq import amqp10_records, x_death
-from dlq.connectors.rabbitmq.amqp import frames, table
-from dlq.connectors.rocketmq import bodies, remoting
-from dlq.connectors.rocketmq.message import BATCH, V1, encode, expand, parse, parse_properties, split
+from dlq.connectors.kafka.link.fetch import headers_in
+from dlq.connectors.kafka.records import header_texts, raw
+from dlq.connectors.rabbitmq.amqp091.codec import frames, table
+from dlq.connectors.rabbitmq.records import amqp10, x_death
+from dlq.connectors.rocketmq.link import lenient_json, remoting
+from dlq.connectors.rocketmq.link.message import BATCH, V1, encode, expand, parse, parse_properties, split
+from dlq.connectors.rocketmq.records import bodies
 from dlq.core.brokers import resolve
 from dlq.core.errors import DlqError
 from dlq.core.keys import key_reader
@@ -165,10 +163,10 @@ def read_message(data: bytes) -> object:
     found, _, is_encoded = message.split(data)
     parts = message.parts(found)
     return (
-        amqp10_records.is_carried_by_0_9_1(parts, (4, 3, 6)),
-        amqp10_records.headers_of(parts),
-        amqp10_records.properties_of(parts, is_encoded),
-        [amqp10_records.deaths(value) for _, value in parts.annotations],
+        amqp10.is_carried_by_0_9_1(parts, (4, 3, 6)),
+        amqp10.headers_of(parts),
+        amqp10.properties_of(parts, is_encoded),
+        [amqp10.deaths(value) for _, value in parts.annotations],
         message.stable(found, lambda _name: False),
         message.to_send(found, lambda _name: False, {"n": "v"}),
     )
@@ -176,7 +174,7 @@ def read_message(data: bytes) -> object:
 
 def read_amqp10_body(data: bytes) -> object:
     body = values.described_value(message.VALUE, data)
-    return amqp10_records.readable(body, {"type": amqp10_records.ENCODED_BODY})
+    return amqp10.readable(body, {"type": amqp10.ENCODED_BODY})
 
 
 def read_amqp10_frame(data: bytes) -> object:
@@ -218,16 +216,16 @@ def openwire_map(entries: int, content: bytes) -> bytes:
 
 def read_openwire_map(data: bytes) -> object:
     told = openwire_records.properties_of(an_openwire_message._replace(properties=data))
-    return told, openwire_messages.readable(data, {"class": "map"}), openwire.map_for_artemis(data)
+    return told, messages.readable(data, {"class": "map"}), openwire.map_for_artemis(data)
 
 
 def read_openwire_stream(data: bytes) -> object:
-    return openwire_messages.readable(data, {"class": "stream"})
+    return messages.readable(data, {"class": "stream"})
 
 
 def read_openwire_content(data: bytes) -> object:
     packed = an_openwire_message._replace(content=data, compressed=True)
-    letter = openwire_messages.Dispatch(1, openwire_messages.MAP, b"", packed)
+    letter = messages.Dispatch(1, messages.MAP, b"", packed)
     return openwire_records.frame_of(letter)
 
 
@@ -239,7 +237,7 @@ def read_openwire_frames(data: bytes) -> object:
 
 
 def an_openwire_frame(content: bytes) -> bytes:
-    return struct.pack(">iBi?", len(content) + 6, openwire_messages.DISPATCH, 0, False) + content
+    return struct.pack(">iBi?", len(content) + 6, messages.DISPATCH, 0, False) + content
 
 
 def one_entry(value: bytes) -> bytes:
@@ -250,7 +248,7 @@ def one_text(data: bytes) -> bytes:
     return one_entry(b"\x0d" + struct.pack(">i", len(data)) + data)
 
 
-an_openwire_message = openwire_messages.Message(
+an_openwire_message = messages.Message(
     *(0, False, None, None, None, None, None, None, None, 0, None, False, 0, 0, None, 0, None, None, None),
     *(None, None, False, 0, None, 0, None, False, False, None, 0, 0, False),
 )
@@ -417,7 +415,7 @@ def kafka_headers(unit: bytes) -> Shape:
 
 
 def read_kafka(data: bytes) -> object:
-    headers = raw_record.decode(data).headers
+    headers = raw.decode(data).headers
     return header_texts.texts_of(headers), header_texts.edit(data, lambda _name: False, {"n": "v"})
 
 
@@ -426,7 +424,7 @@ KAFKA: Mapping[str, Shape] = {
     "null headers": kafka_headers(b"\xff" * 8),
     "one name": kafka_headers(b"\0\0\0\1a\0\0\0\1b"),
     "what promises": lambda _size: struct.pack(">BBqii", 1, 0, 0, -1, 2**31 - 1),
-    "originals of originals": repeated(struct.pack(">BBqii", 1, raw_record.HAS_ORIGINAL, 0, -1, 0)),
+    "originals of originals": repeated(struct.pack(">BBqii", 1, raw.HAS_ORIGINAL, 0, -1, 0)),
 }
 
 
@@ -597,7 +595,7 @@ DECODERS: Mapping[str, Decoder] = {
     "AMQP 1.0 bodies": Decoder(read_amqp10_body, AMQP10),
     "AMQP 1.0 frames": Decoder(read_amqp10_frame, AMQP10),
     "AMQP 1.0 in ActiveMQ": Decoder(
-        republishing.without_expiry,
+        republish.without_expiry,
         {"descriptors": repeated(b"\0", b"\0S\x70"), "lists": repeated(b"\0S\x70\x45")},
     ),
     "OpenWire maps": Decoder(read_openwire_map, OPENWIRE_MAPS),

@@ -13,8 +13,8 @@ from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq, broker_o
 from support.brokers.activemq.fixtures import certificate, settings_of
 from support.waiting import eventually
 
-from dlq.connectors.activemq.openwire_publisher import OpenWireSender
-from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.openwire.send import OpenWireSender
+from dlq.connectors.activemq.stomp.link import Link
 from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
 

@@ -25,8 +25,8 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published, sent_back
 from support.waiting import PATIENCE
 
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.amqp10 import message
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.amqp10.codec import message
 from dlq.connectors.base import Outgoing, Target
 from dlq.core.record import Record
 

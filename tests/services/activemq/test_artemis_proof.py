@@ -6,7 +6,7 @@ import pytest
 from support.brokers.activemq.fixtures import Place, on_artemis
 
 from dlq.analyzers.rules import Facts, Verdict, judge
-from dlq.connectors.activemq import artemis
+from dlq.connectors.activemq.look import artemis
 from dlq.core.clock import now
 
 pytestmark = [pytest.mark.activemq, on_artemis]

@@ -8,7 +8,7 @@ from support.archives import letter
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
-from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.core.record import Record
 

@@ -9,8 +9,8 @@ from support.brokers.activemq.fixtures import Place, on_classic
 from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import Facts, judge
-from dlq.connectors.activemq.stomp import encode
-from dlq.connectors.activemq.stomp_consumer import ack_id
+from dlq.connectors.activemq.stomp.codec import encode
+from dlq.connectors.activemq.stomp.read import ack_id
 from dlq.core.record import Record
 
 pytestmark = [pytest.mark.activemq, on_classic]

@@ -10,7 +10,7 @@ from support.brokers.activemq.fixtures import WAYS, Place
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of
 from support.waiting import eventually
 
-from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.connectors.base import Search, Target
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Source

@@ -15,8 +15,8 @@ from support.faults import Archive, Fault, Mends
 from support.waiting import eventually
 
 from dlq.capture.pull import PullResult
-from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.replay.apply import Run
 
 pytestmark = pytest.mark.activemq

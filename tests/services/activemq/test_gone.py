@@ -12,8 +12,8 @@ from support.brokers.activemq.fixtures import WAYS, Place, on_all, on_artemis
 from support.wire_builders import drain_and_end
 
 from dlq.capture.pull import PullResult
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Source
 

@@ -17,7 +17,7 @@ from support.waiting import PATIENCE
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Outgoing, Search, SendRequest, Sent, Target
 from dlq.core.errors import BrokerError, ConnectionLost
 

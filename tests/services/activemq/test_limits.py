@@ -7,7 +7,7 @@ import pytest
 from support.archives import letter
 from support.brokers.activemq.fixtures import Place, on_artemis
 
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Limits, Outgoing, Target
 
 pytestmark = [pytest.mark.activemq, on_artemis]

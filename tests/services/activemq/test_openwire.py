@@ -8,9 +8,9 @@ from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
 from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, certificate, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of
 
-from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire_publisher import OpenWireSender
+from dlq.connectors.activemq.openwire.send import OpenWireSender
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Search, SendRequest, Target
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 

@@ -5,8 +5,8 @@ from support.archives import letter
 from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, WAYS, Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
-from dlq.connectors.activemq import artemis_browse
-from dlq.connectors.activemq.openwire_connection import OpenWireConnection
+from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.read import browse
 from dlq.connectors.base import SendRequest, Target
 from dlq.core.errors import AccessDenied, Unreachable
 
@@ -52,7 +52,7 @@ def test_what_is_more_than_can_be_held_stays_for_the_next_pull(
     stomp: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
-    monkeypatch.setattr(artemis_browse, "_MOST_KEPT", 50)
+    monkeypatch.setattr(browse, "_MOST_KEPT", 50)
     records, left, _ = by_openwire(stomp).pull("drain")
     assert len(records) + len(left) == 12
     assert left

@@ -18,7 +18,7 @@ from support.servers.cutter import Cutter
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Outgoing, Target
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost

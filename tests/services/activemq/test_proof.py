@@ -10,8 +10,8 @@ from support.brokers.activemq.sending import outgoing, place_on, run_of
 from support.sending_contract import shifted_clock
 from support.waiting import eventually
 
-from dlq.connectors.activemq import statistics_plugin
-from dlq.connectors.activemq.stomp_consumer import ack_id
+from dlq.connectors.activemq.look import statistics
+from dlq.connectors.activemq.stomp.read import ack_id
 from dlq.connectors.base import Checkpoint, Outgoing, Search, Target
 from dlq.core.errors import ConnectionLost
 
@@ -128,7 +128,7 @@ def test_while_another_consumer_holds_markers_nothing_is_proven(stomp: Place) ->
     """Artemis gives to both in turn; Classic gives all to the one that is exclusive."""
     letters, before = sent_in_part(stomp)
     with pytest.MonkeyPatch.context() as patch, holding(stomp):
-        patch.setattr("dlq.connectors.activemq.marker._SHARED_AFTER", 1.0)
+        patch.setattr("dlq.connectors.activemq.prove.markers._SHARED_AFTER", 1.0)
         sent, others, why = told(stomp, letters, before)
     assert (sent, others) == ({"unknown"}, {"unknown"})
     assert why == [
@@ -190,7 +190,7 @@ def test_a_question_that_no_plugin_answers_expires_by_the_brokers_clock(
     with ActiveMq(CLASSIC[-1]) as broker:
         place = place_on(broker)
         with shifted_clock(monkeypatch, 7):
-            assert statistics_plugin.facts(place.settings, "orders") is None
+            assert statistics.facts(place.settings, "orders") is None
         asked = "ActiveMQ.Statistics.Destination.orders"
         place.send(b"so that the queue is there", queue=asked)
         frames = [head for head in place.pull("copy", asked)[0] if head.expires_at is not None]

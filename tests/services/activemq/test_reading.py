@@ -10,9 +10,9 @@ from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_clas
 from support.connector_contract import ReadingContract
 
 from dlq.analyzers.rules import Facts, judge
-from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.activemq.queues import Queues
-from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.look.queues import Queues
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
+from dlq.connectors.activemq.stomp.codec import encode
 from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused, NotFound
 from dlq.core.settings import Source

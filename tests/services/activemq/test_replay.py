@@ -14,10 +14,10 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_art
 from support.brokers.activemq.sending import outgoing, place_on, published
 from support.waiting import PATIENCE
 
-from dlq.connectors.activemq.bodies import readable
-from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.activemq.jolokia import Jolokia
-from dlq.connectors.activemq.stomp import encode, headers_of
+from dlq.connectors.activemq.look.jolokia import Jolokia
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
+from dlq.connectors.activemq.records.bodies import readable
+from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.core.errors import AccessDenied
 from dlq.core.record import Record

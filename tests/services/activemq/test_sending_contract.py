@@ -12,9 +12,9 @@ from support.brokers.activemq.fixtures import Place, on_all, on_artemis
 from support.sending_contract import Cut, SendingContract, SendingPlace
 from support.servers.cutter import Cutter
 
-from dlq.connectors.activemq import records
-from dlq.connectors.activemq.amqp10_records import record_maker
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
+from dlq.connectors.activemq.records import frames
+from dlq.connectors.activemq.records.amqp10 import record_maker
 from dlq.connectors.base import Target
 from dlq.core.record import Record
 
@@ -32,7 +32,7 @@ def plain_letter(stomp: Place, number: int) -> Record:
 
 def amqp_letter(stomp: Place, number: int) -> Record:
     """One that came by AMQP 1.0."""
-    make = record_maker(stomp.request(), records.Place("DLQ", "artemis", stomp.connector.version, ""))
+    make = record_maker(stomp.request(), frames.Place("DLQ", "artemis", stomp.connector.version, ""))
     return make(Message(body=b"letter %d" % number, inferred=True, durable=True).encode())
 
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.activemq, on_classic]
 def test_a_message_that_is_longer_than_what_is_read_at_once_stays_and_the_rest_is_taken(
     stomp: Place, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.queue_scan.MAX_FRAME", 50_000)
+    monkeypatch.setattr("dlq.connectors.activemq.read.scan.MAX_FRAME", 50_000)
     stomp.send(b"a", bytes(700_000), b"b", bytes(50_000), b"c")
     here = by_openwire(stomp)
     records, left, _ = here.pull(mode)
@@ -37,7 +37,7 @@ def test_a_message_that_is_longer_than_what_is_read_at_once_stays_and_the_rest_i
 def test_a_letter_with_headers_that_stomp_does_not_bring_out_is_named_and_the_way_out(
     stomp: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.stomp.MAX_HEAD", 2**20)
+    monkeypatch.setattr("dlq.connectors.activemq.stomp.codec.MAX_HEAD", 2**20)
     here = by_openwire(stomp)
     huge = letter(1, broker_kind="activemq", headers={"huge": "x" * 2**21}, body=b"h", body_size=1)
     stomp.send(b"a", b"b")

@@ -10,7 +10,7 @@ from support.brokers.activemq.sending import outgoing, published
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.activemq.stomp import OF_STOMP
+from dlq.connectors.activemq.stomp.codec import OF_STOMP
 from dlq.connectors.base import Outgoing, Target
 
 pytestmark = pytest.mark.activemq

@@ -6,7 +6,7 @@ from support.brokers.activemq.broker import ARTEMIS, CLASSIC, broker_of
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, settings_of
 from support.brokers.activemq.sending import place_on
 
-from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.core.errors import Unreachable
 
 pytestmark = pytest.mark.activemq

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from support.brokers.activemq.fixtures import Place, on_classic
 
-from dlq.connectors.activemq import queue_scan
-from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.read import scan
+from dlq.connectors.activemq.stomp.codec import encode
 from dlq.core.record import FLAG_INNER_NUL
 
 pytestmark = pytest.mark.activemq
@@ -81,8 +81,8 @@ def test_letters_of_amqp_producers_alone_are_drained(stomp: Place, ids: str) -> 
 def test_more_letters_of_amqp_producers_than_a_window_holds_are_drained_and_no_newer_ones(
     stomp: Place, cumulative: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_scan, "_WINDOW_LETTERS", 300)
-    monkeypatch.setattr(queue_scan, "_forgets", lambda _version: cumulative)
+    monkeypatch.setattr(scan, "_WINDOW_LETTERS", 300)
+    monkeypatch.setattr(scan, "_forgets", lambda _version: cumulative)
     stomp.java("ActiveMqAmqp.java", stomp.queue, *map(str, range(700)))
     stomp.send(b"known to STOMP")
     stomp.java("ActiveMqAmqp.java", stomp.queue, *map(str, range(701, 800)))

@@ -22,7 +22,7 @@ from support.brokers.activemq.fixtures import settings_of
 from support.waiting import eventually, settled
 from support.wire_builders import dlq
 
-from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.activemq.look.jolokia import Jolokia
 
 pytestmark = pytest.mark.activemq
 

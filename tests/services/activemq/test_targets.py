@@ -14,8 +14,8 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
 from support.brokers.activemq.sending import outgoing, published
 from support.faults import Archive
 
-from dlq.connectors.activemq.stomp import encode, headers_of
-from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.stomp.codec import encode, headers_of
+from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Target
 from dlq.replay import planfile
 from dlq.replay.planfile import Header

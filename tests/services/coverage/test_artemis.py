@@ -16,9 +16,9 @@ from support.brokers.activemq.fixtures import Place, settings_of
 from support.coverage import Case, Outcome, compare
 from support.waiting import PATIENCE
 
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.artemis_coverage import PRODUCER
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.look.coverage import PRODUCER
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Fate
 from dlq.core.errors import BrokerError
 

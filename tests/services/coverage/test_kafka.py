@@ -13,8 +13,8 @@ from support.brokers.kafka.fixtures import KafkaPlace
 from support.coverage import Case, Outcome, compare
 from support.waiting import PATIENCE
 
-from dlq.connectors.kafka.cluster import Cluster
-from dlq.connectors.kafka.coverage import fetch, predict
+from dlq.connectors.kafka.look.cluster import Cluster
+from dlq.connectors.kafka.look.coverage import fetch, predict
 
 pytestmark = [pytest.mark.kafka]
 _LIMIT = 2

@@ -20,8 +20,9 @@ from support.coverage import Case, Outcome, compare
 from support.waiting import PATIENCE
 
 from dlq.connectors.base import Fate
-from dlq.connectors.rabbitmq import coverage, definitions
-from dlq.connectors.rabbitmq.routes import topic_matches
+from dlq.connectors.rabbitmq.look import definitions
+from dlq.connectors.rabbitmq.look.coverage import deaths as coverage
+from dlq.connectors.rabbitmq.look.routes import topic_matches
 
 pytestmark = pytest.mark.rabbitmq
 COPIES = 40

@@ -11,7 +11,7 @@ from support.brokers.rocketmq.fixtures import Rocket
 from support.coverage import Case, Outcome, compare
 from support.waiting import eventually
 
-from dlq.connectors.rocketmq.coverage import CONSUMER
+from dlq.connectors.rocketmq.look.coverage import CONSUMER
 
 pytestmark = [pytest.mark.rocketmq]
 

@@ -18,11 +18,11 @@ from support.sending_contract import provenance, until_it_ends
 from support.waiting import PATIENCE
 
 from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
-from dlq.connectors.kafka import fetch
-from dlq.connectors.kafka.cluster import Place
-from dlq.connectors.kafka.connector import KafkaConnector
-from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
-from dlq.connectors.kafka.link import Link
+from dlq.connectors.kafka.link import fetch
+from dlq.connectors.kafka.link.connection import Link
+from dlq.connectors.kafka.look.cluster import Place
+from dlq.connectors.kafka.plugin.connector import KafkaConnector
+from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
 from dlq.core.errors import AccessDenied, DlqError, NotFound, Unreachable
 
 pytestmark = pytest.mark.kafka

@@ -12,7 +12,7 @@ from support.brokers.kafka.letters import outgoing, sent
 from support.sending_contract import new_plan, until_it_ends
 
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
-from dlq.connectors.kafka import find
+from dlq.connectors.kafka.prove import search as find
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
 

@@ -20,7 +20,7 @@ from support.waiting import PATIENCE
 from support.wire_builders import configure
 from support.wire_builders import dlq_aloud as dlq
 
-from dlq.connectors.kafka.description import KafkaSource
+from dlq.connectors.kafka.plugin.description import KafkaSource
 from dlq.core.errors import Unreachable
 
 pytestmark = pytest.mark.kafka

@@ -15,7 +15,7 @@ from support.waiting import PATIENCE
 from support.wire_builders import dlq_aloud as dlq
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.kafka.description import KafkaSource
+from dlq.connectors.kafka.plugin.description import KafkaSource
 from dlq.core.errors import NoLeader
 
 pytestmark = pytest.mark.kafka

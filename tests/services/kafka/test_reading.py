@@ -18,11 +18,11 @@ from dlq.archive import losses
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, ReadRequest, Target
-from dlq.connectors.kafka import fetch
-from dlq.connectors.kafka.cluster import Place
-from dlq.connectors.kafka.link import Link
-from dlq.connectors.kafka.raw_record import RawRecord, decode
-from dlq.connectors.kafka.records import UNRESOLVED
+from dlq.connectors.kafka.link import fetch
+from dlq.connectors.kafka.link.connection import Link
+from dlq.connectors.kafka.look.cluster import Place
+from dlq.connectors.kafka.records.messages import UNRESOLVED
+from dlq.connectors.kafka.records.raw import RawRecord, decode
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
 

@@ -11,7 +11,7 @@ from support.sending_contract import Cut, SendingContract, SendingPlace
 from support.servers.cutter import Cutter
 
 from dlq.connectors.base import Target
-from dlq.connectors.kafka.raw_record import RawRecord, encode
+from dlq.connectors.kafka.records.raw import RawRecord, encode
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.kafka

@@ -13,7 +13,7 @@ from support.brokers.kafka.driver import Headers
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace, connector_of
 from support.wire_builders import configure, dlq, dlq_aloud
 
-from dlq.connectors.kafka.raw_record import RawRecord, encode
+from dlq.connectors.kafka.records.raw import RawRecord, encode
 from dlq.connectors.newer import Bound, NewerProof, NewerSearch, Sought
 from dlq.core.keys import key_reader
 

@@ -15,7 +15,7 @@ from dlq.analyzers.analysis import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.kafka.description import KafkaSource
+from dlq.connectors.kafka.plugin.description import KafkaSource
 from dlq.core.settings import Settings
 
 pytestmark = pytest.mark.kafka

@@ -30,11 +30,11 @@ from dlq.analyzers.rules import judge
 from dlq.analyzers.rules.letter import Facts
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
-from dlq.connectors.amqp10 import frames, message, values
+from dlq.connectors.amqp10.codec import frames, message, values
 from dlq.connectors.base import Outgoing, Reading, ReadRequest, Search, SendRequest, Sent, Target
-from dlq.connectors.rabbitmq.amqp10_publisher import open_session
-from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
-from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.amqp10.send import open_session
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1
 from dlq.core.clock import now
 from dlq.core.errors import PoisonMessage
 from dlq.core.record import Record

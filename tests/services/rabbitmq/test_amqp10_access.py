@@ -15,9 +15,9 @@ from support.sending_contract import until_it_ends
 from dlq.cli.app import run
 from dlq.cli.exit import ExitCode
 from dlq.connectors.base import Outgoing, SendRequest, Target
-from dlq.connectors.rabbitmq.amqp10_publisher import open_session
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.amqp10.send import open_session
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import AccessDenied, Unreachable
 from dlq.core.record import Record
 

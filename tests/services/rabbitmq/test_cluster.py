@@ -27,8 +27,8 @@ from support.waiting import eventually
 
 from dlq.capture.pull import PullResult, proven_depth
 from dlq.connectors.base import Search, Target
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.witness import WitnessedPublisher
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.prove.witness import WitnessedPublisher
 from dlq.core.errors import NodeDown, NotFound
 from dlq.replay.apply import Run
 

@@ -14,8 +14,8 @@ from support.brokers.rabbitmq.fixtures import (
 )
 from support.connector_contract import first_letters, letters
 
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import (
     AccessDenied,
     ConfigError,

@@ -188,8 +188,8 @@ import os, signal, sys, time
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.cli.app import main
-from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
-from dlq.connectors.rabbitmq.consumer import RabbitReading
+from dlq.connectors.rabbitmq.amqp10.read import TwoWayReading
+from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
 from dlq.capture import attempt
 
 def broken(function, calls):

@@ -7,8 +7,8 @@ from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
 from support.waiting import eventually
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.rabbitmq import topology
-from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.look import topology
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import AccessDenied, NotFound, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])

@@ -16,11 +16,11 @@ from support.waiting import PATIENCE
 
 from dlq.archive.schema import to_records, to_table
 from dlq.connectors.base import Mode
-from dlq.connectors.rabbitmq.amqp import table
-from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
-from dlq.connectors.rabbitmq.amqp.frames import encode_method
-from dlq.connectors.rabbitmq.connection import parameters
-from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.amqp091.codec import table
+from dlq.connectors.rabbitmq.amqp091.codec.frames import encode_method
+from dlq.connectors.rabbitmq.amqp091.link.duplex import DuplexLink
+from dlq.connectors.rabbitmq.link import parameters
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import FLAG_AMQP10_BODY, Record
 
@@ -198,7 +198,7 @@ def test_header_blocks_larger_than_a_frame_that_others_agreed_on_are_captured(
     rabbit.node.evaluate("application:set_env(rabbit,frame_max,1048576)")
     try:
         with monkeypatch.context() as patch:
-            patch.setattr("dlq.connectors.rabbitmq.amqp.link.MAX_FRAME", 2**20)
+            patch.setattr("dlq.connectors.rabbitmq.amqp091.link.channel.MAX_FRAME", 2**20)
             link = publishing.__wrapped__(rabbit.url, lambda: rabbit)
     finally:
         rabbit.node.evaluate("application:set_env(rabbit,frame_max,131072)")

@@ -24,10 +24,10 @@ from support.sending_contract import until_it_ends
 from support.waiting import PATIENCE
 
 from dlq.connectors.base import Limits, Outgoing, SendRequest, Target
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.envelope import Way
-from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.connectors.rabbitmq.ways import Ways
+from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.records.envelope import Way
+from dlq.connectors.rabbitmq.send import Ways
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
 

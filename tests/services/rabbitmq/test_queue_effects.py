@@ -21,11 +21,11 @@ from support.connector_contract import Place, drained, first_letters, letters
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Batch, Inspection, Mode, Reading
-from dlq.connectors.rabbitmq.amqp10_publisher import open_session
-from dlq.connectors.rabbitmq.connection import connect
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.amqp10.send import open_session
+from dlq.connectors.rabbitmq.link import connect
+from dlq.connectors.rabbitmq.look.management import Management
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import AccessDenied, ConnectionLost, HarmRefused, NotFound
 
 each_kind = pytest.mark.parametrize("kind", KINDS)

@@ -11,8 +11,8 @@ from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbi
 from support.connector_contract import letters
 
 from dlq.connectors.base import SendRequest
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import AccessDenied
 
 _SECRET = "DLQ_TEST_LIMITED_PASSWORD"

@@ -23,7 +23,7 @@ from support.wire_builders import drain_and_end
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
 

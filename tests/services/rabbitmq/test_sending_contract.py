@@ -17,7 +17,7 @@ from support.sending_contract import Cut, SendingContract, SendingPlace
 from support.servers.cutter import Cutter
 
 from dlq.connectors.base import Target
-from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.rabbitmq

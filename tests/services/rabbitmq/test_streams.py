@@ -16,9 +16,9 @@ from support.connector_contract import first_letters
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.amqp10.message import is_block
+from dlq.connectors.amqp10.codec.message import is_block
 from dlq.connectors.base import Gap
-from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import UsageError
 from dlq.core.settings import Source
 

@@ -13,8 +13,8 @@ from support.brokers.rabbitmq.letters import letter, new_plan, record, to_queue
 from support.waiting import PATIENCE
 
 from dlq.connectors.base import SendRequest, Target
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.ways import exchange_to
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.send import exchange_to
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.rabbitmq

@@ -38,9 +38,9 @@ from support.sending_contract import proven, until_it_ends
 from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Search, SendRequest
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.management import Management
-from dlq.connectors.rabbitmq.witness import WitnessedPublisher, _came, _seen, exchange_of, queue_of
+from dlq.connectors.rabbitmq.look.management import Management
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.prove.witness import WitnessedPublisher, _came, _seen, exchange_of, queue_of
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.settings import Broker
@@ -53,8 +53,8 @@ from itertools import count
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from support.brokers.rabbitmq.letters import letter, to_queue
-from dlq.connectors.rabbitmq.witness import WitnessedPublisher
-from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.prove.witness import WitnessedPublisher
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 broker = RabbitBroker("shop", "rabbitmq", url={url!r}, password_env={variable!r})
 publisher = WitnessedPublisher(broker, {plan!r}, 1000)
 for answer in publisher.publish(letter(number, to_queue({queue!r})) for number in count()):
@@ -114,7 +114,7 @@ def test_while_the_host_that_sends_sleeps_its_witness_proves_nothing(
     client.send_signal(signal.SIGSTOP)
     asked, connector = [letter(number, to_queue(queue)) for number in (0, 10**7)], RabbitConnector(broker)
     with monkeypatch.context() as patch:
-        patch.setattr("dlq.connectors.rabbitmq.witness._GONE_SECONDS", 8)
+        patch.setattr("dlq.connectors.rabbitmq.prove.witness._GONE_SECONDS", 8)
         proof = connector.find(Search(plan, asked, now()))
     assert proof.shown == {0: "unknown", 10**7: "unknown"}
     assert any("is still there" in why for why in proof.doubts)

@@ -8,8 +8,8 @@ from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, Place, on_all
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, spring_headers
 from support.waiting import eventually
 
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.stomp import encode, headers_of
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Target
 from dlq.core.configuration import parse
 from dlq.operations.desk import Desk, Notes, open_desk

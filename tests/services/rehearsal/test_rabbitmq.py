@@ -8,8 +8,8 @@ from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_priv
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, spring_headers, told_of
 from support.waiting import eventually
 
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.configuration import parse
 from dlq.core.errors import AccessDenied
 from dlq.operations.desk import Desk, Notes, open_desk

@@ -16,9 +16,9 @@ from support.servers.hostile import certificate
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
-from dlq.connectors.rocketmq.connection import Access
-from dlq.connectors.rocketmq.connector import RocketConnector
-from dlq.connectors.rocketmq.remoting import Credential
+from dlq.connectors.rocketmq.link.connection import Access
+from dlq.connectors.rocketmq.link.remoting import Credential
+from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 from dlq.core.provenance import REPLAY_ID

@@ -17,7 +17,7 @@ from support.brokers.rocketmq.fixtures import connector_of, on_every_version
 from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, SendRequest, Target
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.link.message import parse_properties
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]
 

@@ -11,8 +11,8 @@ from support.servers.cutter import Cutter
 from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
-from dlq.connectors.rocketmq.connection import Access, Link
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.link.connection import Access, Link
+from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record

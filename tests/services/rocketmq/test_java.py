@@ -20,8 +20,8 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
-from dlq.connectors.rocketmq.connector import RocketConnector
-from dlq.connectors.rocketmq.remoting import RequestCode
+from dlq.connectors.rocketmq.link.remoting import RequestCode
+from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import OP_TOPIC
 from dlq.core.settings import Source

@@ -10,7 +10,7 @@ from support.brokers.rocketmq.fixtures import Rocket
 from support.faults import Archive
 from support.waiting import eventually
 
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.errors import NotFound
 
 pytestmark = pytest.mark.rocketmq

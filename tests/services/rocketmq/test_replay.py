@@ -9,7 +9,7 @@ from support.brokers.rocketmq.fixtures import Rocket
 from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Search, SendRequest, Sent, Target
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.clock import now
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DISCARDED, HALF

@@ -21,9 +21,9 @@ from support.waiting import eventually
 
 from dlq.capture.pull import PullResult
 from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
-from dlq.connectors.rocketmq.connector import RocketConnector
-from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
-from dlq.connectors.rocketmq.remoting import RequestCode
+from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
+from dlq.connectors.rocketmq.link.remoting import RequestCode
+from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.core.clock import now
 from dlq.core.settings import Source
 from dlq.replay.apply import Run

@@ -11,7 +11,7 @@ from support.sending_contract import Cut, SendingContract, SendingPlace
 from support.servers.cutter import Cutter
 
 from dlq.connectors.base import Target
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.rocketmq

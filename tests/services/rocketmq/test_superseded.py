@@ -11,9 +11,9 @@ from support.waiting import eventually
 from support.wire_builders import configure, dlq
 
 from dlq.connectors.newer import Bound, NewerProof, NewerSearch, Sought
-from dlq.connectors.rocketmq.message import parse_properties
-from dlq.connectors.rocketmq.remoting import RequestCode
-from dlq.connectors.rocketmq.transaction_outcomes import messages_in, query_fields
+from dlq.connectors.rocketmq.link.message import parse_properties
+from dlq.connectors.rocketmq.link.remoting import RequestCode
+from dlq.connectors.rocketmq.read.outcomes import messages_in, query_fields
 from dlq.core.keys import key_reader
 from dlq.core.record import Record
 

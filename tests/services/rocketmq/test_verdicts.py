@@ -17,7 +17,7 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, SendRequest
-from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
+from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
 from dlq.core.rocketmq_topics import DISCARDED, HALF
 from dlq.core.settings import Source
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors.activemq.openwire import Letter, Writer, destination, greeting, properties
-from dlq.connectors.activemq.openwire_messages import TEXT
-from dlq.connectors.rabbitmq.amqp.frames import FrameReader, encode_method
+from dlq.connectors.activemq.openwire.codec.commands import Letter, Writer, destination, greeting, properties
+from dlq.connectors.activemq.openwire.codec.messages import TEXT
+from dlq.connectors.rabbitmq.amqp091.codec.frames import FrameReader, encode_method
 
 Harm = Callable[[socket.socket], None]
 

@@ -8,8 +8,8 @@ from typing import Any
 from support.analyzers.letters import record
 from support.brokers.hostile import Harm
 
-from dlq.connectors.amqp10 import frames, message
-from dlq.connectors.amqp10.values import (
+from dlq.connectors.amqp10.codec import frames, message
+from dlq.connectors.amqp10.codec.values import (
     NULL,
     binary,
     boolean,

@@ -8,7 +8,7 @@ from support.rows import each_row
 
 from dlq.analyzers.rules import Facts, judge
 from dlq.analyzers.rules.way_back import find_one_queue
-from dlq.connectors.rabbitmq.routes import list_routes
+from dlq.connectors.rabbitmq.look.routes import list_routes
 
 SPRING = {"x-exception-message": "boom", "x-original-exchange": "shop", "x-original-routingKey": "order.new"}
 BY_HAND = {"x-error": "boom", "original_exchange": "shop", "original_routing_key": "order.new"}

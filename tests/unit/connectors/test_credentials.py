@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq.connectors import credentials
+from dlq.connectors.local import credentials
 from dlq.core.errors import AccessDenied
 from dlq.core.settings import Evidence
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.rabbitmq import witness
-from dlq.connectors.rocketmq import find
-from dlq.connectors.rocketmq.bounds import Range
-from dlq.connectors.rocketmq.queue_scan import MessageQueue
-from dlq.connectors.rocketmq.snapshot import QueueOffsets
+from dlq.connectors.rabbitmq.prove import witness
+from dlq.connectors.rocketmq.prove import search
+from dlq.connectors.rocketmq.prove.bounds import Range
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
 
 
 @pytest.fixture(autouse=True)
@@ -34,5 +34,5 @@ def test_queues_of_absurd_ends_are_not_looked_through() -> None:
     ends = 10**18, -(10**18)
     ranges = [Range(QueueOffsets(MessageQueue("t", "b", n), 0, end), 0) for n, end in enumerate(ends)]
     nothing: Any = None
-    known = find._Known(nothing, [], nothing)
+    known = search._Known(nothing, [], nothing)
     assert "more than" in known._read(ranges, [])[0]

@@ -9,15 +9,15 @@ import pytest
 from support.rows import each_row
 from support.waiting import UNHURRIED
 
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rocketmq.cluster import Cluster
-from dlq.connectors.rocketmq.connection import Access
-from dlq.connectors.rocketmq.connection import Link as RocketLink
-from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.stomp.link import Link
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rocketmq.link.cluster import Cluster
+from dlq.connectors.rocketmq.link.connection import Access
+from dlq.connectors.rocketmq.link.connection import Link as RocketLink
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.errors import DlqError
 from dlq.core.protocols import foreign, name_protocol, of_length
 from dlq.core.settings import Source
@@ -60,8 +60,8 @@ def of_rabbitmq(address: str) -> None:
 
 
 def of_kafka(address: str) -> None:
-    from dlq.connectors.kafka.connector import KafkaConnector
-    from dlq.connectors.kafka.description import KafkaBroker
+    from dlq.connectors.kafka.plugin.connector import KafkaConnector
+    from dlq.connectors.kafka.plugin.description import KafkaBroker
 
     broker = KafkaBroker("shop", "kafka", url=f"kafka://{address}", timeout="5s")
     KafkaConnector(broker).inspect(Source("s", "shop", topic="orders"))

@@ -15,9 +15,10 @@ from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
-from dlq.connectors import file, given, open_connector
+from dlq.connectors import file, open_connector
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.external_stores import stores
+from dlq.connectors.local import given
 from dlq.core.brokers import kind_of
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Evidence, Ledger, Source

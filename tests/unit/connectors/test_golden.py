@@ -30,38 +30,40 @@ from support.rows import each_row
 from dlq.archive.schema import SEGMENT, to_records, to_table
 from dlq.archive.store import LocalStore
 from dlq.capture.known import Known
-from dlq.connectors.activemq import amqp10_records as artemis_amqp10
-from dlq.connectors.activemq import openwire, openwire_records, stomp
-from dlq.connectors.activemq.artemis_browse import Browsed
-from dlq.connectors.activemq.artemis_shadows import with_shadows
-from dlq.connectors.activemq.openwire_messages import Dispatch
-from dlq.connectors.activemq.queue_scan import with_details
-from dlq.connectors.activemq.records import Place
-from dlq.connectors.activemq.records import record_maker as activemq_record_maker
-from dlq.connectors.amqp10 import message as amqp10_message
+from dlq.connectors.activemq.openwire.codec import commands as openwire
+from dlq.connectors.activemq.openwire.codec.messages import Dispatch
+from dlq.connectors.activemq.read.browse import Browsed
+from dlq.connectors.activemq.read.scan import with_details
+from dlq.connectors.activemq.records import amqp10 as artemis_amqp10
+from dlq.connectors.activemq.records import openwire as openwire_records
+from dlq.connectors.activemq.records.frames import Place
+from dlq.connectors.activemq.records.frames import record_maker as activemq_record_maker
+from dlq.connectors.activemq.records.shadows import with_shadows
+from dlq.connectors.activemq.stomp import codec
+from dlq.connectors.amqp10.codec import message as amqp10_message
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, ReadRequest
 from dlq.connectors.file import FileConnector
 from dlq.connectors.interchange.format import line_of, parse_line, record_of
 from dlq.connectors.interchange.prints import Reader, reader_of
-from dlq.connectors.kafka.cluster import Log, Topic
-from dlq.connectors.kafka.cluster import Place as KafkaPlace
-from dlq.connectors.kafka.fetch import headers_in
-from dlq.connectors.kafka.letters import Letters, Original
-from dlq.connectors.kafka.letters import letters_of as kafka_letters_of
-from dlq.connectors.kafka.pointers import Pointers
-from dlq.connectors.kafka.records import record_maker as kafka_record_maker
-from dlq.connectors.kafka.snapshot import plan_of as kafka_plan_of
-from dlq.connectors.rabbitmq import amqp10_records as rabbitmq_amqp10
-from dlq.connectors.rabbitmq.amqp import frames as amqp
-from dlq.connectors.rabbitmq.amqp10_stream import StreamLook
-from dlq.connectors.rabbitmq.records import record_maker as rabbitmq_record_maker
-from dlq.connectors.rabbitmq.stream_consumer import offset_of
-from dlq.connectors.rabbitmq.topology import version_of
-from dlq.connectors.rocketmq.message import encode, expand, is_batch, parse, queue_offset, split
-from dlq.connectors.rocketmq.queue_scan import MessageQueue
-from dlq.connectors.rocketmq.records import record_maker as rocketmq_record_maker
-from dlq.connectors.rocketmq.snapshot import QueueOffsets, checkpoint_of
-from dlq.connectors.rocketmq.snapshot import plan_of as rocketmq_plan_of
+from dlq.connectors.kafka.link.fetch import headers_in
+from dlq.connectors.kafka.look.cluster import Log, Topic
+from dlq.connectors.kafka.look.cluster import Place as KafkaPlace
+from dlq.connectors.kafka.read.pointers import Pointers
+from dlq.connectors.kafka.read.snapshot import plan_of as kafka_plan_of
+from dlq.connectors.kafka.records.columns import Letters, Original
+from dlq.connectors.kafka.records.columns import letters_of as kafka_letters_of
+from dlq.connectors.kafka.records.messages import record_maker as kafka_record_maker
+from dlq.connectors.rabbitmq.amqp091.codec import frames as amqp
+from dlq.connectors.rabbitmq.look.topology import version_of
+from dlq.connectors.rabbitmq.records import amqp10 as rabbitmq_amqp10
+from dlq.connectors.rabbitmq.records.deliveries import record_maker as rabbitmq_record_maker
+from dlq.connectors.rabbitmq.streams.look import StreamLook
+from dlq.connectors.rabbitmq.streams.read import offset_of
+from dlq.connectors.rocketmq.link.message import encode, expand, is_batch, parse, queue_offset, split
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, checkpoint_of
+from dlq.connectors.rocketmq.read.snapshot import plan_of as rocketmq_plan_of
+from dlq.connectors.rocketmq.records.messages import record_maker as rocketmq_record_maker
 from dlq.core.brokers import resolve
 from dlq.core.errors import BrokerError, NotFound
 from dlq.core.record import Death, Record
@@ -151,8 +153,8 @@ def read_artemis_stomp(request: ReadRequest, wire: Sequence[str]) -> Read:
     return Read(with_shadows(activemq_record_maker(request, ARTEMIS))(stomp_frames(wire)))
 
 
-def stomp_frames(wire: Sequence[str]) -> list[stomp.Frame]:
-    *letters, _receipt = stomp.FrameReader("t").feed(to_bytes(wire) + b"RECEIPT\nreceipt-id:t-1\n\n\0\n")
+def stomp_frames(wire: Sequence[str]) -> list[codec.Frame]:
+    *letters, _receipt = codec.FrameReader("t").feed(to_bytes(wire) + b"RECEIPT\nreceipt-id:t-1\n\n\0\n")
     return letters
 
 

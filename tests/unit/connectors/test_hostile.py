@@ -21,15 +21,15 @@ from support.brokers.hostile_amqp10 import amqp10
 from support.hostile_contract import Behaviour, Harm, HostileContract, Meeting
 
 from dlq.connectors import open_connector
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.senders import StompSender
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.session import Login, Session
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.send import StompSender
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.link.session import Login, Session
 from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
-from dlq.connectors.kafka.link import Access, Link
-from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.kafka.link.connection import Access, Link
+from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.errors import BrokerError, DlqError
 from dlq.core.settings import Broker, Source
 from dlq.core.units import seconds

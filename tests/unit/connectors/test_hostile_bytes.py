@@ -13,12 +13,13 @@ from pika import spec
 from support.brokers.hostile import amqp_delivery, amqp_frame, openwire_dispatch, remoting_frame
 from support.rows import each_row
 
-from dlq.connectors.activemq import openwire, stomp
-from dlq.connectors.activemq.openwire import MAGIC
-from dlq.connectors.amqp10 import frames as amqp10
-from dlq.connectors.rabbitmq.amqp import frames
-from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encode_method
-from dlq.connectors.rocketmq import remoting
+from dlq.connectors.activemq.openwire.codec import commands
+from dlq.connectors.activemq.openwire.codec.commands import MAGIC
+from dlq.connectors.activemq.stomp import codec
+from dlq.connectors.amqp10.codec import frames as amqp10
+from dlq.connectors.rabbitmq.amqp091.codec import frames
+from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT, FrameError, encode_method
+from dlq.connectors.rocketmq.link import remoting
 from dlq.core.errors import ConnectionLost
 
 ERRORS = (FrameError, amqp10.FrameError, ConnectionLost, remoting.ProtocolError)
@@ -40,8 +41,8 @@ TRANSFERRED += amqp10.transfer(0, 1, b"x", more=False, first=True)
 READERS: dict[str, tuple[Callable[[], Any], bytes]] = {
     "amqp": (frames.FrameReader, DELIVERED),
     "amqp 1.0": (amqp10.FrameReader, TRANSFERRED),
-    "stomp": (lambda: stomp.FrameReader("t"), STOMPED),
-    "openwire": (openwire.Reader, ANSWERED + openwire_dispatch(b"body")),
+    "stomp": (lambda: codec.FrameReader("t"), STOMPED),
+    "openwire": (commands.Reader, ANSWERED + openwire_dispatch(b"body")),
     "remoting": (remoting.FrameReader, remoting_frame(3, {"a": "b"}, b"body") * 2),
 }
 

@@ -14,12 +14,12 @@ from support.servers.hostile import Server
 from support.waiting import SOON
 
 from dlq.connectors import looks, open_connector
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Connector, Outgoing, ReadRequest, Search, SendRequest, Target
-from dlq.connectors.kafka.description import KafkaBroker
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.kafka.plugin.description import KafkaBroker
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Source
 

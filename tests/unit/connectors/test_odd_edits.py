@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.amqp10 import typed as amqp10
-from dlq.connectors.amqp10.values import NOTHING, Value
-from dlq.connectors.rabbitmq.amqp import typed as amqp
+from dlq.connectors.amqp10.codec import typed as amqp10
+from dlq.connectors.amqp10.codec.values import NOTHING, Value
+from dlq.connectors.rabbitmq.amqp091.codec import typed as amqp
 
 DEEP: tuple[Any, ...] = tuple(
     reduce(lambda inner, _: hold(inner), range(depth), 1)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from support.analyzers.letters import record
 from support.rows import each_row
 
-from dlq.connectors.activemq import republishing as activemq
+from dlq.connectors.activemq import republish as activemq
 from dlq.connectors.base import Outgoing, SendPreview, Target
-from dlq.connectors.kafka import republishing as kafka
-from dlq.connectors.rabbitmq import republishing as rabbitmq
-from dlq.connectors.rocketmq import republishing as rocketmq
+from dlq.connectors.kafka import republish as kafka
+from dlq.connectors.rabbitmq import republish as rabbitmq
+from dlq.connectors.rocketmq import republish as rocketmq
 
 PREVIEWS: Mapping[str, tuple[Target, Callable[[Outgoing], SendPreview]]] = {
     "activemq": (Target("queue", "q"), activemq.preview_unasked),

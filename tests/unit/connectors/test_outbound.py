@@ -15,15 +15,15 @@ from support.brokers.hostile_amqp10 import amqp10
 from support.servers.hostile import Server
 from support.waiting import PATIENCE, SOON
 
-from dlq.connectors import outbound
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.activemq.stomp_connection import Link as StompLink
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.session import Login, Session
-from dlq.connectors.links import LinkLostError
-from dlq.connectors.rocketmq.connection import Access
-from dlq.connectors.rocketmq.connection import Link as RocketLink
+from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.stomp.link import Link as StompLink
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.link.session import Login, Session
+from dlq.connectors.net import outbound
+from dlq.connectors.net.links import LinkLostError
+from dlq.connectors.rocketmq.link.connection import Access
+from dlq.connectors.rocketmq.link.connection import Link as RocketLink
 from dlq.core.errors import BrokerError, DlqError
 
 LETTER = bytes(40 * 2**20)
@@ -104,7 +104,7 @@ def test_a_slow_line_has_a_second_for_each_16_kib() -> None:
 SECONDS = 4.0
 ARMED = f"""
 import sys
-from dlq.connectors.outbound import DeadMansSwitch
+from dlq.connectors.net.outbound import DeadMansSwitch
 switch = DeadMansSwitch({SECONDS})
 """
 TELLS = """

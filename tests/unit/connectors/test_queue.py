@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dlq.connectors.activemq.records import Place, record_maker
-from dlq.connectors.activemq.stomp import Frame
-from dlq.connectors.activemq.stomp_consumer import Scan, Started
+from dlq.connectors.activemq.records.frames import Place, record_maker
+from dlq.connectors.activemq.stomp.codec import Frame
+from dlq.connectors.activemq.stomp.read import Scan, Started
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.queue import UNACKED_END, Owed
 from dlq.core.errors import ConnectionLost

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dlq.connectors import sending
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.sending import RefusedTogether, Untaken, WindowedPublisher
 from dlq.core.errors import ConnectionLost, DlqError, NotFound
 from dlq.core.record import Record

@@ -10,13 +10,13 @@ from confluent_kafka import KafkaError
 from support.servers.hostile import Server, certificate, hearing, speaking_tls
 from support.waiting import UNHURRIED
 
-from dlq.connectors.activemq.openwire_publisher import OpenWireSender
-from dlq.connectors.activemq.stomp_connection import Link as StompLink
-from dlq.connectors.kafka.clients import Clients
-from dlq.connectors.kafka.cluster import Cluster as KafkaCluster
-from dlq.connectors.kafka.description import KafkaBroker
-from dlq.connectors.rabbitmq.connection import connect
-from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.activemq.openwire.send import OpenWireSender
+from dlq.connectors.activemq.stomp.link import Link as StompLink
+from dlq.connectors.kafka.link.clients import Clients
+from dlq.connectors.kafka.look.cluster import Cluster as KafkaCluster
+from dlq.connectors.kafka.plugin.description import KafkaBroker
+from dlq.connectors.rabbitmq.link import connect
+from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.core.brokers import kind_of
 from dlq.core.configuration import parse
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable

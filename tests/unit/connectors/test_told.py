@@ -5,11 +5,11 @@ from typing import Any
 from support.archives import letter
 from support.rows import each_row
 
-from dlq.connectors.activemq.told import tell as told_by_activemq
-from dlq.connectors.kafka.raw_record import RawRecord, encode
-from dlq.connectors.kafka.told import tell as told_by_kafka
-from dlq.connectors.rabbitmq.amqp.table import edit
-from dlq.connectors.rabbitmq.told import tell as told_by_rabbitmq
+from dlq.connectors.activemq.records.recognition import tell as told_by_activemq
+from dlq.connectors.kafka.records.raw import RawRecord, encode
+from dlq.connectors.kafka.records.recognition import tell as told_by_kafka
+from dlq.connectors.rabbitmq.amqp091.codec.table import edit
+from dlq.connectors.rabbitmq.records.recognition import tell as told_by_rabbitmq
 
 ORIGINAL = RawRecord(b"key", [("tenant", b"a")], 7)
 POINTER = RawRecord(None, [("__share.group", b"g")], 9, is_null=True)

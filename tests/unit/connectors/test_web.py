@@ -13,14 +13,14 @@ from support.rows import each_row
 from support.servers.hostile import Behaviour, Server, answering, certificate, dripping, endless, speaking_tls
 from support.waiting import SOON, UNHURRIED
 
-from dlq.connectors import web
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
+from dlq.connectors.activemq.look.jolokia import Jolokia, QueueFacts
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Target
-from dlq.connectors.rabbitmq.consumers import consumers_of
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.management import Management
-from dlq.connectors.rabbitmq.topology import learn
+from dlq.connectors.net import web
+from dlq.connectors.rabbitmq.look.management import Management
+from dlq.connectors.rabbitmq.look.receivers import consumers_of
+from dlq.connectors.rabbitmq.look.topology import learn
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import BrokerError, ConfigError
 
 Ask = Callable[[str], object]

@@ -3,9 +3,9 @@
 import pytest
 import sqlalchemy as sa
 
-from dlq.connectors.kafka.description import KafkaBroker
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.kafka.plugin.description import KafkaBroker
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.brokers import kind_of
 from dlq.core.cleartext import of_broker, of_store
 from dlq.core.settings import Evidence, Ledger

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.credentials import password_of
+from dlq.connectors.local.credentials import password_of
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Evidence

@@ -13,13 +13,13 @@ from support.analyzers.letters import imported
 from support.rows import each_row
 
 from dlq.analyzers.rules import OF_ANY_BROKER, Facts, judge
-from dlq.connectors.activemq import republishing as activemq
+from dlq.connectors.activemq import republish as activemq
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.kafka import republishing as kafka
-from dlq.connectors.kafka.header_texts import texts_of
-from dlq.connectors.rabbitmq import republishing as rabbitmq
-from dlq.connectors.rabbitmq.amqp import table
-from dlq.connectors.rocketmq import republishing as rocketmq
+from dlq.connectors.kafka import republish as kafka
+from dlq.connectors.kafka.records.header_texts import texts_of
+from dlq.connectors.rabbitmq import republish as rabbitmq
+from dlq.connectors.rabbitmq.amqp091.codec import table
+from dlq.connectors.rocketmq import republish as rocketmq
 from dlq.core.failure_headers import ask_values, by_hand, mark_of, restart, words_of
 from dlq.core.record import Death, Record
 

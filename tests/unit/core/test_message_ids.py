@@ -6,8 +6,8 @@ from typing import Any
 from support.analyzers.letters import imported
 from support.rows import each_row
 
-from dlq.connectors.activemq.records import Place, record_maker
-from dlq.connectors.activemq.stomp import Frame
+from dlq.connectors.activemq.records.frames import Place, record_maker
+from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.base import ReadRequest
 from dlq.core.message_ids import logged_id
 from dlq.core.settings import Source

@@ -11,8 +11,8 @@ from support.planning import Planning
 from support.replaying import fill, judge
 
 from dlq.connectors.interchange.format import line_of, masked_line
-from dlq.connectors.rabbitmq.amqp import edits as amqp_edit
-from dlq.connectors.rabbitmq.amqp import table
+from dlq.connectors.rabbitmq.amqp091.codec import edits as amqp_edit
+from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Mask
 from dlq.replay import edits, planfile

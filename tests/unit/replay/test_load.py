@@ -9,12 +9,12 @@ import pytest
 from support.archives import letter, write_segment
 
 from dlq.archive.store import LocalStore
-from dlq.connectors.activemq import republishing
+from dlq.connectors.activemq import republish
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.kafka import republishing as kafka_sending
-from dlq.connectors.kafka.raw_record import RawRecord, encode
-from dlq.connectors.rocketmq import republishing as rocketmq_sending
-from dlq.connectors.rocketmq.message import encode_properties
+from dlq.connectors.kafka import republish as kafka_sending
+from dlq.connectors.kafka.records.raw import RawRecord, encode
+from dlq.connectors.rocketmq import republish as rocketmq_sending
+from dlq.connectors.rocketmq.link.message import encode_properties
 from dlq.core.record import Record
 from dlq.replay.load import Loader
 
@@ -46,7 +46,7 @@ OF_KAFKA = {
 
 
 def frame(record: Record) -> object:
-    return republishing.wire(Outgoing(0, record, ORDERS, PROVENANCE), "t")
+    return republish.wire(Outgoing(0, record, ORDERS, PROVENANCE), "t")
 
 
 def message(record: Record) -> object:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from support.replaying import QueueFile, Replaying, fill, settings
 
 from dlq.archive.store import LocalStore
-from dlq.connectors.activemq import artemis_routing
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.artemis_routing import Routing, letters_by_target
-from dlq.connectors.activemq.marker import Marked, marker_bodies, marker_body, new_run, trail_of
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.prove import routing
+from dlq.connectors.activemq.prove.markers import Marked, marker_bodies, marker_body, new_run, trail_of
+from dlq.connectors.activemq.prove.routing import Routing, letters_by_target
 from dlq.connectors.base import (
     Checkpoint,
     Outgoing,
@@ -32,13 +32,13 @@ from dlq.connectors.base import (
     Writing,
     keep_no_mark,
 )
-from dlq.connectors.kafka import find as kafka
-from dlq.connectors.kafka.cluster import Cluster, Place, Topic
-from dlq.connectors.kafka.cluster import Log as Offsets
-from dlq.connectors.rabbitmq.witness import presence, why_missing
-from dlq.connectors.rocketmq.bounds import Runtime, is_same_store, store_of, why_lost
-from dlq.connectors.rocketmq.queue_scan import MessageQueue
-from dlq.connectors.rocketmq.snapshot import QueueOffsets
+from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
+from dlq.connectors.kafka.look.cluster import Log as Offsets
+from dlq.connectors.kafka.prove import search as kafka
+from dlq.connectors.rabbitmq.prove.witness import presence, why_missing
+from dlq.connectors.rocketmq.prove.bounds import Runtime, is_same_store, store_of, why_lost
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
 from dlq.core.errors import ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 from dlq.replay.ledger import open_ledger
@@ -518,7 +518,7 @@ def test_every_letter_ends_once_or_in_doubt(
     steps: list[str],
 ) -> None:
     folder, ours = tmp_path_factory.mktemp("model"), [0]
-    monkeypatch.setattr(artemis_routing, "_COUNTING_SECONDS", 0.0)
+    monkeypatch.setattr(routing, "_COUNTING_SECONDS", 0.0)
     for name, answer in ASKED.items():
         monkeypatch.setattr(kafka, name, answer)
     monkeypatch.setattr(time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + ours[0] * 10**9)

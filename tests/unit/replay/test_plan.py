@@ -13,7 +13,7 @@ from support.rows import each_row
 from dlq.analyzers.analysis import analyze
 from dlq.archive import segments, views
 from dlq.connectors.base import Consumption, Target
-from dlq.connectors.rabbitmq.republishing import target_of
+from dlq.connectors.rabbitmq.republish import target_of
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.core.record import Record

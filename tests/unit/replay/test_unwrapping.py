@@ -11,8 +11,8 @@ from support.planning import Planning, ids
 from support.replaying import Replaying, fill, judge
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.amqp import edits as amqp_edit
-from dlq.connectors.rabbitmq.amqp import table
+from dlq.connectors.rabbitmq.amqp091.codec import edits as amqp_edit
+from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.operations.plans import LEFT_OUT

@@ -10,9 +10,9 @@ from proton.utils import BlockingConnection
 from support.brokers.activemq.fixtures import Place
 from support.waiting import PATIENCE
 
-from dlq.connectors.activemq.amqp10_session import open_session
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.session import Delivery
+from dlq.connectors.activemq.amqp.link import open_session
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.link.session import Delivery
 
 
 @contextmanager

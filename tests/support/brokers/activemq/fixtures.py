@@ -19,12 +19,12 @@ from support.brokers.activemq import broker as activemq_broker
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, VERSIONS, ActiveMq
 from support.servers import hostile
 
-from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.jolokia import Jolokia
-from dlq.connectors.activemq.stomp import encode
-from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.look.jolokia import Jolokia
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.stomp.codec import encode
+from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Mode, ReadRequest, Target
 from dlq.core.record import Record
 from dlq.core.settings import Source

@@ -3,7 +3,7 @@
 from support.brokers.activemq.broker import ActiveMq
 from support.brokers.activemq.fixtures import Place, settings_of
 
-from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Target
 from dlq.core.record import Record
 

@@ -12,8 +12,8 @@ from support.brokers.kafka.install import VERSIONS
 from support.brokers.seen import Seen, read_all
 
 from dlq.connectors.base import Checkpoint, Mode, ReadRequest
-from dlq.connectors.kafka.connector import KafkaConnector
-from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
+from dlq.connectors.kafka.plugin.connector import KafkaConnector
+from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
 
 _numbers = count(1)
 PASSWORD = "s3cret-of-bob"

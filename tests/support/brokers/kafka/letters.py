@@ -6,8 +6,8 @@ from support.archives import letter
 from support.sending_contract import provenance, said
 
 from dlq.connectors.base import Outgoing, SendRequest, Target
-from dlq.connectors.kafka.connector import KafkaConnector
-from dlq.connectors.kafka.raw_record import Headers, RawRecord, encode
+from dlq.connectors.kafka.plugin.connector import KafkaConnector
+from dlq.connectors.kafka.records.raw import Headers, RawRecord, encode
 from dlq.core.record import Record
 
 

@@ -24,10 +24,10 @@ from support.brokers.rabbitmq.broker import PACKAGED, Node
 from support.waiting import PATIENCE
 
 from dlq.connectors.base import Mode, ReadRequest
-from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
-from dlq.connectors.rabbitmq.amqp.frames import encode_method
-from dlq.connectors.rabbitmq.connection import parameters
-from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.amqp091.codec.frames import encode_method
+from dlq.connectors.rabbitmq.amqp091.link.duplex import DuplexLink
+from dlq.connectors.rabbitmq.link import parameters
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
 

@@ -10,8 +10,8 @@ from support.brokers.rabbitmq.fixtures import Rabbit
 from support.waiting import PATIENCE, eventually, settled
 
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.rabbitmq.management import Management, ManagementError
-from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
+from dlq.connectors.rabbitmq.look.management import Management, ManagementError
 from dlq.core.record import Record
 
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}

@@ -30,9 +30,9 @@ from support.brokers.rocketmq.namespace import namespace
 from support.jvm import QUICK, compiled
 from support.waiting import PATIENCE, STARTUP
 
-from dlq.connectors import lenient_json
-from dlq.connectors.rocketmq.connection import Access, Link
-from dlq.connectors.rocketmq.remoting import RequestCode
+from dlq.connectors.rocketmq.link import lenient_json
+from dlq.connectors.rocketmq.link.connection import Access, Link
+from dlq.connectors.rocketmq.link.remoting import RequestCode
 
 PROGRAMS = Path(__file__).resolve().parent
 """Where the Java programs of the tests lie."""

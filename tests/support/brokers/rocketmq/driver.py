@@ -10,10 +10,10 @@ from enum import IntEnum
 
 from support.waiting import PATIENCE, eventually
 
-from dlq.connectors.rocketmq.connection import Access, Link
-from dlq.connectors.rocketmq.message import StoredMessage, decode, encode_properties
-from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields
-from dlq.connectors.rocketmq.remoting import Frame, RequestCode
+from dlq.connectors.rocketmq.link.connection import Access, Link
+from dlq.connectors.rocketmq.link.message import StoredMessage, decode, encode_properties
+from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode
+from dlq.connectors.rocketmq.read.queue import MessageQueue, pull_fields
 from dlq.core.rocketmq_topics import OP_TOPIC
 
 _counter = itertools.count()

@@ -14,8 +14,8 @@ from support.brokers.rocketmq.install import VERSIONS
 from support.brokers.seen import Seen, read_all
 
 from dlq.connectors.base import Checkpoint, Mode, ReadRequest
-from dlq.connectors.rocketmq.connector import RocketConnector
-from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.rocketmq.plugin.connector import RocketConnector
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.settings import Source
 
 _numbers = count(1)

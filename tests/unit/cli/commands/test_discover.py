@@ -12,7 +12,7 @@ from support.terminals import converse
 
 from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.memory import broker_at
-from dlq.connectors.rabbitmq.discovery import places
+from dlq.connectors.rabbitmq.look.discovery import places
 from dlq.core.configuration import parse
 from dlq.core.settings import Settings
 from dlq.operations.discovering import write_sources

@@ -3,7 +3,7 @@
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.activemq.republishing import without_expiry
+from dlq.connectors.activemq.republish import without_expiry
 
 HEADER = b"\x00Sp\xc0\x08\x03A@p\x00\x00\x01\x2c"
 """Durable, no priority, ttl 300."""

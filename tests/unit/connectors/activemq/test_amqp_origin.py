@@ -2,9 +2,9 @@
 
 import pytest
 
-from dlq.connectors.activemq.amqp10_records import edit_headers, headers_of
-from dlq.connectors.amqp10 import message
-from dlq.connectors.amqp10.values import described_value, mapping, string, symbol
+from dlq.connectors.activemq.records.amqp10 import edit_headers, headers_of
+from dlq.connectors.amqp10.codec import message
+from dlq.connectors.amqp10.codec.values import described_value, mapping, string, symbol
 
 ANNOTATIONS, PROPERTIES, DATA = 0x72, 0x74, b"\x00\x53\x75\xa0\x01x"
 NAMES = [

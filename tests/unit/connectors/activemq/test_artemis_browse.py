@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq import openwire
-from dlq.connectors.activemq.artemis_browse import Browsed
-from dlq.connectors.activemq.openwire_messages import MAP, Dispatch, Message, Structure
-from dlq.connectors.activemq.openwire_messages import PRODUCER_ID as PRODUCER
-from dlq.connectors.activemq.stomp import Frame
+from dlq.connectors.activemq.openwire.codec import commands
+from dlq.connectors.activemq.openwire.codec.messages import MAP, Dispatch, Message, Structure
+from dlq.connectors.activemq.openwire.codec.messages import PRODUCER_ID as PRODUCER
+from dlq.connectors.activemq.read.browse import Browsed
+from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.core.record import NOTHING
 
 NODE = "3e6ea720-e7fc-11f1-a23a-828394a878bd"
@@ -24,7 +24,7 @@ def shown(
     producer = Structure(PRODUCER, (f"ID:{NODE}:-1", number // (2**31 - 1), -1))
     name = Structure(110, (None, producer, number % (2**31 - 1), 0))
     empty = Message(*[None] * len(Message._fields))._replace(  # type: ignore[arg-type]
-        properties=openwire.properties({"amount": "7"}, {"amount": "int"}),
+        properties=commands.properties({"amount": "7"}, {"amount": "int"}),
         compressed=False,
         redelivery_counter=0,
     )

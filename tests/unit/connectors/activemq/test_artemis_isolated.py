@@ -1,6 +1,6 @@
 """What selects a message of AMQP 1.0 alone, by what Artemis lists of it."""
 
-from dlq.connectors.activemq.artemis_isolated import identify_messages
+from dlq.connectors.activemq.read.isolated import identify_messages
 
 
 def test_a_dead_letter_has_a_number_of_its_own_and_any_other_its_producers_id() -> None:

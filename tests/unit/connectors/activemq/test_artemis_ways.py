@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 from support.archives import letter
 
-from dlq.connectors.activemq.artemis_ways import WaysReading
+from dlq.connectors.activemq.read.ways import WaysReading
 from dlq.connectors.base import Batch
 from dlq.connectors.chain import Scan
 

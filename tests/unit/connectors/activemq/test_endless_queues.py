@@ -10,14 +10,17 @@ import pytest
 from support.analyzers.letters import record
 
 from dlq.connectors import queue
-from dlq.connectors.activemq import amqp10_reading, artemis_browse, openwire_consumer, queue_scan
-from dlq.connectors.activemq.amqp10_reading import Amqp10Reading, Amqp10Scan
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire_consumer import OpenWireReading, OpenWireScan
-from dlq.connectors.activemq.openwire_messages import Dispatch
-from dlq.connectors.activemq.stomp import Frame
-from dlq.connectors.activemq.stomp_consumer import Scan, Started, StompReading
-from dlq.connectors.amqp10.session import Delivery
+from dlq.connectors.activemq.amqp import read as amqp10_reading
+from dlq.connectors.activemq.amqp.read import Amqp10Reading, Amqp10Scan
+from dlq.connectors.activemq.openwire import read as openwire_consumer
+from dlq.connectors.activemq.openwire.codec.messages import Dispatch
+from dlq.connectors.activemq.openwire.read import OpenWireReading, OpenWireScan
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.read import browse as artemis_browse
+from dlq.connectors.activemq.read import scan as queue_scan
+from dlq.connectors.activemq.stomp.codec import Frame
+from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading
+from dlq.connectors.amqp10.link.session import Delivery
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.core.settings import Source
 

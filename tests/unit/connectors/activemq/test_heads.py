@@ -3,8 +3,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dlq.connectors.activemq.records import by_kind, stable_lines
-from dlq.connectors.activemq.stomp import headers_of
+from dlq.connectors.activemq.records.frames import by_kind, stable_lines
+from dlq.connectors.activemq.stomp.codec import headers_of
 
 names = st.sampled_from([b"ack", b"message-id", b"a", b"a-b", b"a\\cb", b"\xff", b"\xfe", b"no colon"])
 values = st.sampled_from([b"", b"1", b"x:y", b"ID\\cvm-1\\c2", b"\\\\n", b"\xe2\x82", b"\xc3\xa9\r"])

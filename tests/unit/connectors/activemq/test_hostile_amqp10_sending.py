@@ -25,15 +25,16 @@ from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
 from dlq.connectors import looks
-from dlq.connectors.activemq import artemis_routing, stomp_connection
-from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire_publisher import OpenWireSender
-from dlq.connectors.activemq.senders import Sender, StompSender
-from dlq.connectors.activemq.stomp_connection import Unanswered
-from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.values import NULL, binary, described_value, sequence, string, symbol
+from dlq.connectors.activemq.amqp.send import Amqp10Sender
+from dlq.connectors.activemq.openwire.send import OpenWireSender
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.prove import routing as artemis_routing
+from dlq.connectors.activemq.send import Sender, StompSender
+from dlq.connectors.activemq.stomp import link
+from dlq.connectors.activemq.stomp.link import Unanswered
+from dlq.connectors.activemq.stomp.send import TransactionPublisher
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.codec.values import NULL, binary, described_value, sequence, string, symbol
 from dlq.connectors.base import SendRequest, Sent, Target
 from dlq.core.errors import ConnectionLost
 
@@ -121,7 +122,7 @@ WAYS: Mapping[str, tuple[Callable[[ActiveMQBroker], Any], str, Any]] = {
 def test_who_is_silent_by_stomp_longer_than_its_heart_may_be_is_no_connection_that_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stomp_connection, "_SILENCE", 0.5)
+    monkeypatch.setattr(link, "_SILENCE", 0.5)
     with Server(stomp(stopping, "BEGIN")) as server:
         sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{server.address}", timeout="9s"))
         sender.send(sender.begin("1"))
@@ -217,7 +218,7 @@ def test_letters_that_come_while_letters_are_sent_take_no_memory(more: bool) -> 
 
 
 def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.stomp_publisher._ENDING_SECONDS", 1.0)
+    monkeypatch.setattr("dlq.connectors.activemq.stomp.send._ENDING_SECONDS", 1.0)
 
     def ending(_peer: socket.socket, _frame: frames.Frame) -> bytes:
         time.sleep(2 * TIMEOUT)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.jolokia import Jolokia, mend_escapes
-from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.activemq.look.jolokia import Jolokia, mend_escapes
+from dlq.connectors.activemq.look.queues import Queues
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.core.errors import AccessDenied, Unreachable
 
 FORBIDDEN = json.dumps({"status": 403, "error": "no read"})

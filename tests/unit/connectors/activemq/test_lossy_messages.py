@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.lossy_messages import ArtemisClasses, lossy_on_artemis
-from dlq.connectors.activemq.stomp import Frame
+from dlq.connectors.activemq.read.lossy import ArtemisClasses, lossy_on_artemis
+from dlq.connectors.activemq.stomp.codec import Frame
 
 
 class Management:

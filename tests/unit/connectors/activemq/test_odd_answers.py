@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq import statistics_plugin
-from dlq.connectors.activemq.artemis import Management, _first
-from dlq.connectors.activemq.artemis_isolated import identify_messages
-from dlq.connectors.activemq.artemis_routing import Routing
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
-from dlq.connectors.activemq.limits import limits
-from dlq.connectors.activemq.queue_effects import Traits, effects
+from dlq.connectors.activemq.look import statistics
+from dlq.connectors.activemq.look.artemis import Management, _first
+from dlq.connectors.activemq.look.effects import Traits, effects
+from dlq.connectors.activemq.look.jolokia import Jolokia, QueueFacts
+from dlq.connectors.activemq.look.limits import limits
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.prove.routing import Routing
+from dlq.connectors.activemq.read.isolated import identify_messages
 from dlq.connectors.base import Target
 from dlq.core.errors import Unreachable
 
@@ -89,11 +89,11 @@ def test_the_plugin_s_answers_are_numbers_or_nothing(odd: Any, monkeypatch: pyte
         {"map": {"entry": [{"string": odd, "long": odd}]}},
     ):
         data = odd if isinstance(odd, bytes) else json.dumps(body).encode()
-        statistics_plugin._values_of(data)
+        statistics._values_of(data)
     named = {"size": odd, "consumerCount": odd, "inflightCount": odd}
-    monkeypatch.setattr(statistics_plugin, "_asked", lambda *_: named)
-    monkeypatch.setattr(statistics_plugin, "Link", lambda _: SimpleNamespace(close=lambda: None))
-    found = statistics_plugin.facts(ActiveMQBroker("b", "activemq", "stomp://h"), "q")
+    monkeypatch.setattr(statistics, "_asked", lambda *_: named)
+    monkeypatch.setattr(statistics, "Link", lambda _: SimpleNamespace(close=lambda: None))
+    found = statistics.facts(ActiveMQBroker("b", "activemq", "stomp://h"), "q")
     assert found is None or all(type(n) is int and n >= 0 for n in found[:3])
 
 

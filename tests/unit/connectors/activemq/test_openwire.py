@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.activemq import openwire
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire import MAX_FRAME, Answer, Reader
-from dlq.connectors.activemq.openwire_publisher import OpenWireSender
+from dlq.connectors.activemq.openwire.codec import commands
+from dlq.connectors.activemq.openwire.codec.commands import MAX_FRAME, Answer, Reader
+from dlq.connectors.activemq.openwire.send import OpenWireSender
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.core.errors import BrokerError, ConnectionLost
 
 
@@ -28,7 +28,7 @@ def thrown(name: str, message: str | None) -> bytes:
     return struct.pack(">??H", True, True, len(name)) + name.encode() + text
 
 
-GREETING = openwire.greeting()
+GREETING = commands.greeting()
 STREAM = (
     GREETING
     + framed(2, b"broker info, of no interest")
@@ -59,7 +59,7 @@ def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
     reader.feed(GREETING[:-1])
     assert reader.version == 0
     reader.feed(GREETING[-1:])
-    assert reader.version == openwire.VERSION
+    assert reader.version == commands.VERSION
 
 
 @each_row("data", [
@@ -78,7 +78,7 @@ def test_what_is_no_openwire_ends_the_connection(data: bytes) -> None:
     ("\ud83d", b"\xed\xa0\xbd"),
 ])  # fmt: skip
 def test_text_is_written_as_java_reads_it(text: str, data: bytes) -> None:
-    assert openwire.modified_utf8(text) == data
+    assert commands.modified_utf8(text) == data
 
 
 @each_row(("text", "kind", "data"), [
@@ -92,11 +92,11 @@ def test_a_property_has_its_type_where_that_holds_it_and_is_text_else(
     text: str, kind: str | None, data: bytes
 ) -> None:
     types = {"p": kind} if kind else {}
-    assert openwire.properties({"p": text}, types) == b"\0\0\0\1\0\1p" + data
+    assert commands.properties({"p": text}, types) == b"\0\0\0\1\0\1p" + data
 
 
 def test_a_long_property_is_a_big_string() -> None:
-    encoded = openwire.properties({"p": "x" * 70_000}, {})
+    encoded = commands.properties({"p": "x" * 70_000}, {})
     assert encoded[7:12] == b"\x0d" + struct.pack(">i", 70_000)
     assert len(encoded) == 12 + 70_000
 
@@ -104,18 +104,18 @@ def test_a_long_property_is_a_big_string() -> None:
 def test_artemis_gets_texts_as_it_reads_them() -> None:
     text = "a\0😀"
     plain = b"\x09" + struct.pack(">H", len(text.encode())) + text.encode()
-    assert openwire.properties({"p": text}, {}, for_artemis=True) == b"\0\0\0\1\0\1p" + plain
-    assert openwire.properties({"p": "7"}, {"p": "int"}, for_artemis=True)[7:] == b"\5\0\0\0\7"
-    entries = openwire.properties({"p": text, "n": "7"}, {"n": "int"})
-    assert openwire.map_for_artemis(entries) == openwire.properties(
+    assert commands.properties({"p": text}, {}, for_artemis=True) == b"\0\0\0\1\0\1p" + plain
+    assert commands.properties({"p": "7"}, {"p": "int"}, for_artemis=True)[7:] == b"\5\0\0\0\7"
+    entries = commands.properties({"p": text, "n": "7"}, {"n": "int"})
+    assert commands.map_for_artemis(entries) == commands.properties(
         {"p": text, "n": "7"}, {"n": "int"}, {}, True
     )
-    assert openwire.map_for_artemis(b"") == b"\0\0\0\0"
+    assert commands.map_for_artemis(b"") == b"\0\0\0\0"
 
 
 def test_messages_of_a_connection_are_numbered_so_that_none_is_taken_for_another() -> None:
-    sender = openwire.Writer("ID:x:1")
-    letter = openwire.Letter(openwire.destination("queue", "q"), False, b"body", b"\0\0\0\0", 1)
+    sender = commands.Writer("ID:x:1")
+    letter = commands.Letter(commands.destination("queue", "q"), False, b"body", b"\0\0\0\0", 1)
     one, two = sender.message(letter, 1), sender.message(letter, 1)
     assert len(one) == len(two)
     assert [(a, b) for a, b in zip(one, two, strict=True) if a != b] == [(1, 2)]

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors.activemq import openwire
-from dlq.connectors.activemq.openwire import Letter, Reader, Writer
-from dlq.connectors.activemq.openwire_consumer import ranges
-from dlq.connectors.activemq.openwire_messages import (
+from dlq.connectors.activemq.openwire.codec import commands
+from dlq.connectors.activemq.openwire.codec.commands import Letter, Reader, Writer
+from dlq.connectors.activemq.openwire.codec.messages import (
     BLOB,
     BYTES,
     CLASSES,
@@ -34,11 +33,12 @@ from dlq.connectors.activemq.openwire_messages import (
     readable,
     stream_of,
 )
-from dlq.connectors.activemq.openwire_records import frame_of
+from dlq.connectors.activemq.openwire.read import ranges
+from dlq.connectors.activemq.records.openwire import frame_of
 from dlq.core.errors import ConnectionLost
 
-PLACE = openwire.destination("queue", "orders")
-PROPERTIES = openwire.properties({"note": "a:b", "amount": "7"}, {"amount": "int"})
+PLACE = commands.destination("queue", "orders")
+PROPERTIES = commands.properties({"note": "a:b", "amount": "7"}, {"amount": "int"})
 HEAD = struct.calcsize(">iB")
 
 
@@ -225,14 +225,14 @@ def test_structures_in_one_another_are_no_message_and_no_end_of_the_stack() -> N
     with pytest.raises(UnreadableError, match="too many structures in one another"):
         Cursor(deep).structure()
     reader = Reader()
-    reader.feed(openwire.greeting())
+    reader.feed(commands.greeting())
     with pytest.raises(ConnectionLost, match="too many structures in one another"):
         reader.feed(struct.pack(">i", len(deep) + 6) + b"\x15\0\0\0\0\0" + deep)
 
 
 @pytest.mark.parametrize("text", ["é😀", "a\0b", "\0", "a\0😀"])
 def test_texts_are_as_stomp_shows_them(text: str) -> None:
-    sent = openwire.modified_utf8(text)
+    sent = commands.modified_utf8(text)
     found = dispatch(frame(letter(TEXT, sent)))
     assert frame_of(found).body == text.encode()
     assert frame_of(found, modified=True).body == sent

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.prints import artemis, classic
+from dlq.connectors.activemq.console.prints import artemis, classic
 from dlq.connectors.interchange.format import check_document, fit, record_of
 from dlq.connectors.interchange.prints import Printed
 from dlq.core.keys import key_reader

@@ -1,7 +1,7 @@
 import pytest
 
-from dlq.connectors.activemq.records import Place, record_maker
-from dlq.connectors.activemq.stomp import Frame
+from dlq.connectors.activemq.records.frames import Place, record_maker
+from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.base import ReadRequest
 from dlq.core.settings import Source
 

@@ -9,11 +9,11 @@ from support.brokers.hostile import OPENWIRE_CONNECT, Harm, openwire, openwire_c
 from support.brokers.hostile_amqp10 import Taking
 from support.servers.hostile import Server
 
-from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
-from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.values import NULL, described_value, mapping, sequence, string, symbol, uint
+from dlq.connectors.activemq.amqp.send import Amqp10Sender
+from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.codec.values import NULL, described_value, mapping, sequence, string, symbol, uint
 from dlq.core.errors import BrokerError
 
 _CONNECTION_CONTROL, _ERROR = 18, 0x1D

@@ -3,7 +3,7 @@
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.activemq.refusals import CommitFailed, RolledBack, refusal, thrown_by
+from dlq.connectors.activemq.link.refusals import CommitFailed, RolledBack, refusal, thrown_by
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
 
 LONG = "x" * 400

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.activemq.queues import pattern_of
-from dlq.connectors.activemq.republishing import preview, target_of, wire
-from dlq.connectors.activemq.stomp import headers_of
+from dlq.connectors.activemq.look.queues import pattern_of
+from dlq.connectors.activemq.republish import preview, target_of, wire
+from dlq.connectors.activemq.stomp.codec import headers_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
 from dlq.core.record import FLAG_INNER_NUL, Record

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, escape, headers_of, text_of, unescape
+from dlq.connectors.activemq.stomp.codec import (
+    Frame,
+    FrameReader,
+    encode,
+    escape,
+    headers_of,
+    text_of,
+    unescape,
+)
 
 TOKEN = "f00dfeed"
 

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from dlq.connectors.activemq import stomp_consumer
-from dlq.connectors.activemq.records import Place, record_maker
-from dlq.connectors.activemq.stomp import Frame, escape, headers_of
-from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.activemq.stomp_consumer import Scan, Started, StompReading
+from dlq.connectors.activemq.records.frames import Place, record_maker
+from dlq.connectors.activemq.stomp import read as stomp_consumer
+from dlq.connectors.activemq.stomp.codec import Frame, escape, headers_of
+from dlq.connectors.activemq.stomp.link import Link
+from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading
 from dlq.connectors.base import ReadRequest
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source

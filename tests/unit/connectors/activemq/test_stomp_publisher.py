@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.marker import Trail, marker_queue
-from dlq.connectors.activemq.refusals import refusal
-from dlq.connectors.activemq.senders import StompSender
-from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
+from dlq.connectors.activemq.link.refusals import refusal
+from dlq.connectors.activemq.prove.markers import Trail, marker_queue
+from dlq.connectors.activemq.send import StompSender
+from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.base import Outgoing, SendRequest, Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, SendingEnded
 from dlq.core.record import Record
@@ -149,7 +149,7 @@ class Complaining(Connection):
 def test_errors_without_end_behind_a_commit_leave_it_in_doubt(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.stomp_publisher._ERRORS_SECONDS", 0.1)
+    monkeypatch.setattr("dlq.connectors.activemq.stomp.send._ERRORS_SECONDS", 0.1)
     publisher, sent = (
         TransactionPublisher(lambda: Complaining(memory), SendRequest("plan", 100)),
         list[Sent](),

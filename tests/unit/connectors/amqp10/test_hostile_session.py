@@ -13,10 +13,8 @@ from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.session import Login, Outcome, Session
-from dlq.connectors.amqp10.transactions import Transactions
-from dlq.connectors.amqp10.values import (
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.codec.values import (
     NULL,
     binary,
     boolean,
@@ -27,7 +25,9 @@ from dlq.connectors.amqp10.values import (
     ubyte,
     uint,
 )
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.amqp10.link.session import Login, Outcome, Session
+from dlq.connectors.amqp10.link.transactions import Transactions
+from dlq.connectors.net.links import LinkLostError
 from dlq.core.errors import BrokerError, DlqError
 
 WORDS = string("\x1b[2J../%n")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.amqp10 import message, values
-from dlq.connectors.amqp10.message import Parts
-from dlq.connectors.amqp10.values import Value, described_value, mapping, sequence, string, symbol, uint
-from dlq.connectors.rabbitmq.amqp10_records import (
+from dlq.connectors.amqp10.codec import message, values
+from dlq.connectors.amqp10.codec.message import Parts
+from dlq.connectors.amqp10.codec.values import Value, described_value, mapping, sequence, string, symbol, uint
+from dlq.connectors.rabbitmq.records.amqp10 import (
     deaths,
     headers_of,
     is_carried_by_0_9_1,

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from dlq.connectors.activemq import amqp10_records
-from dlq.connectors.activemq.records import Place
-from dlq.connectors.amqp10.message import ANNOTATIONS, APPLICATION, DATA, PROPERTIES
-from dlq.connectors.amqp10.values import (
+from dlq.connectors.activemq.records import amqp10
+from dlq.connectors.activemq.records.frames import Place
+from dlq.connectors.amqp10.codec.message import ANNOTATIONS, APPLICATION, DATA, PROPERTIES
+from dlq.connectors.amqp10.codec.values import (
     NULL,
     binary,
     described_value,
@@ -23,7 +23,7 @@ from dlq.connectors.amqp10.values import (
 )
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.interchange.format import line_of, parse_line, record_of
-from dlq.connectors.rabbitmq import amqp10_records as rabbitmq_records
+from dlq.connectors.rabbitmq.records import amqp10 as rabbitmq_records
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -44,7 +44,7 @@ ODD = {
 PLACE = Place("dead", "artemis", "2.56.0", "node")
 MAKERS: list[Callable[[ReadRequest], Callable[[bytes], Record]]] = [
     partial(rabbitmq_records.record_maker, broker_version="4.3.6"),
-    partial(amqp10_records.record_maker, place=PLACE),
+    partial(amqp10.record_maker, place=PLACE),
 ]
 both_brokers = pytest.mark.parametrize("maker", MAKERS, ids=["rabbitmq", "artemis"])
 

@@ -21,10 +21,10 @@ from proton import (
 )
 from support.rows import each_row
 
-from dlq.connectors.activemq import amqp10_records
-from dlq.connectors.amqp10 import message
-from dlq.connectors.rabbitmq import amqp10_records as rabbitmq_records
-from dlq.connectors.rabbitmq import republishing
+from dlq.connectors.activemq.records import amqp10
+from dlq.connectors.amqp10.codec import message
+from dlq.connectors.rabbitmq import republish
+from dlq.connectors.rabbitmq.records import amqp10 as rabbitmq_records
 from dlq.core.errors import UsageError
 
 SEVEN, EIGHT = UUID(int=7), UUID(int=8)
@@ -87,10 +87,10 @@ PROPERTIES: Mapping[str, object] = {
 def with_properties(**changes: str | None) -> Message:
     """A message after an edit of its properties (None: taken out), as a client of other hands reads it."""
     block, body, _ = message.split(Message(body=b"x", inferred=True, **PROPERTIES).encode())
-    before = amqp10_records.properties_of(message.parts(block))
+    before = amqp10.properties_of(message.parts(block))
     wanted = {name: text for name, text in {**before, **changes}.items() if text is not None}
     after = Message()
-    after.decode(message.join_message(amqp10_records.edit_properties(block, wanted), body))
+    after.decode(message.join_message(amqp10.edit_properties(block, wanted), body))
     return after
 
 
@@ -118,8 +118,8 @@ def test_a_property_that_cannot_be_said_is_refused_by_name(name: str, text: str)
 def test_properties_of_rabbitmq_are_edited_by_the_names_of_amqp_1_0() -> None:
     block, _, _ = message.split(Message(body=b"x", inferred=True, **PROPERTIES).encode())
     shown = rabbitmq_records.properties_of(message.parts(block), is_encoded=False)
-    edited = republishing.edit_properties(block, {**shown, "subject": "t"})
+    edited = republish.edit_properties(block, {**shown, "subject": "t"})
     assert message.parts(edited).properties["subject"].value == "t"
-    assert republishing.edit_properties(edited, shown) == republishing.edit_properties(block, shown)
+    assert republish.edit_properties(edited, shown) == republish.edit_properties(block, shown)
     with pytest.raises(UsageError, match="no property 'priority'"):
-        republishing.edit_properties(block, {**shown, "priority": "7"})
+        republish.edit_properties(block, {**shown, "priority": "7"})

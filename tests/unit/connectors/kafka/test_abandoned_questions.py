@@ -6,8 +6,8 @@ import sys
 ABANDONED = """
 import gc, threading
 from confluent_kafka import TopicCollection
-from dlq.connectors.kafka.cluster import Cluster
-from dlq.connectors.kafka.description import KafkaBroker
+from dlq.connectors.kafka.look.cluster import Cluster
+from dlq.connectors.kafka.plugin.description import KafkaBroker
 
 gc.disable()
 looked = threading.Event()

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dlq.archive.schema import to_table
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.kafka.description import KafkaSource
-from dlq.connectors.kafka.letters import Original, letters_of
-from dlq.connectors.kafka.raw_record import RawRecord, decode
-from dlq.connectors.kafka.records import record_maker
+from dlq.connectors.kafka.plugin.description import KafkaSource
+from dlq.connectors.kafka.records.columns import Original, letters_of
+from dlq.connectors.kafka.records.messages import record_maker
+from dlq.connectors.kafka.records.raw import RawRecord, decode
 from dlq.core.columns import Columns, Constant, Maps
 from dlq.core.record import Record
 

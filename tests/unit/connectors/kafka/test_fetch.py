@@ -14,9 +14,9 @@ from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
-from dlq.connectors.kafka import fetch
-from dlq.connectors.kafka.fetch import Unreadable, headers_in, text
-from dlq.connectors.kafka.link import Access, Link, scram_proof, scram_signature
+from dlq.connectors.kafka.link import fetch
+from dlq.connectors.kafka.link.connection import Access, Link, scram_proof, scram_signature
+from dlq.connectors.kafka.link.fetch import Unreadable, headers_in, text
 from dlq.core.errors import AccessDenied, BrokerError
 
 

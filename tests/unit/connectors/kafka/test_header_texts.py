@@ -3,8 +3,8 @@
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.kafka.header_texts import bytes_of, edit, text_of, texts_of
-from dlq.connectors.kafka.raw_record import Headers, RawRecord, decode, encode
+from dlq.connectors.kafka.records.header_texts import bytes_of, edit, text_of, texts_of
+from dlq.connectors.kafka.records.raw import Headers, RawRecord, decode, encode
 
 VALUES: list[tuple[bytes | None, str]] = [
     (b"plain", "plain"), ("é 世".encode(), "é 世"),

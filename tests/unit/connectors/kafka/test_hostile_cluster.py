@@ -31,14 +31,14 @@ from support.brokers.hostile_kafka import (
 from support.servers.hostile import Server
 
 from dlq.connectors.base import Target
-from dlq.connectors.kafka.cluster import Place, Topic, number_in
-from dlq.connectors.kafka.connector import KafkaConnector
-from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
-from dlq.connectors.kafka.inspection import _left, _warnings
-from dlq.connectors.kafka.limits import taken_by
-from dlq.connectors.kafka.link import Access
-from dlq.connectors.kafka.snapshot import look
-from dlq.connectors.kafka.wholeness import is_compacted_between
+from dlq.connectors.kafka.link.connection import Access
+from dlq.connectors.kafka.look.cluster import Place, Topic, number_in
+from dlq.connectors.kafka.look.doctor import _left, _warnings
+from dlq.connectors.kafka.look.limits import taken_by
+from dlq.connectors.kafka.plugin.connector import KafkaConnector
+from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
+from dlq.connectors.kafka.prove.wholeness import is_compacted_between
+from dlq.connectors.kafka.read.snapshot import look
 from dlq.core.errors import AccessDenied, BrokerError
 
 ODD = ("", "much", "1e9", "9" * 5000, "١٢", "0x10", "-", " 1", "1_000")

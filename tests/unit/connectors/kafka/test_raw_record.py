@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors.kafka.raw_record import RawRecord, decode, encode
+from dlq.connectors.kafka.records.raw import RawRecord, decode, encode
 
 HEADERS = [("a", b"1"), ("nul", None), ("empty", b""), ("a", b"2"), ("bin", b"\xff\x00"), ("", b"x")]
 bytes_or_null = st.none() | st.binary(max_size=20)

@@ -9,13 +9,13 @@ from support.rows import each_row
 from support.waiting import SOON
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.kafka.cluster import Cluster
-from dlq.connectors.kafka.connector import KafkaConnector
-from dlq.connectors.kafka.description import KafkaBroker
-from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, encode
-from dlq.connectors.kafka.records import UNRESOLVED
-from dlq.connectors.kafka.republishing import Message, Told, message_of, preview, retry_topics, target_of
-from dlq.connectors.kafka.times import times_of, why_gone, why_not_kept
+from dlq.connectors.kafka.look.cluster import Cluster
+from dlq.connectors.kafka.look.times import times_of, why_gone, why_not_kept
+from dlq.connectors.kafka.plugin.connector import KafkaConnector
+from dlq.connectors.kafka.plugin.description import KafkaBroker
+from dlq.connectors.kafka.records.messages import UNRESOLVED
+from dlq.connectors.kafka.records.raw import VALUE_WAS_NULL, Headers, RawRecord, encode
+from dlq.connectors.kafka.republish import Message, Told, message_of, preview, retry_topics, target_of
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
 

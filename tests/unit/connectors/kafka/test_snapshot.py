@@ -4,8 +4,8 @@ import pytest
 from support.rows import each_row
 
 from dlq.connectors.base import Checkpoint, Gap
-from dlq.connectors.kafka.cluster import Log, Place, Topic
-from dlq.connectors.kafka.snapshot import EPOCH, cut_logs, plan_of
+from dlq.connectors.kafka.look.cluster import Log, Place, Topic
+from dlq.connectors.kafka.read.snapshot import EPOCH, cut_logs, plan_of
 
 TOPIC, PLACE = Topic("dead", "4nLo", 1), Place("dead", 0)
 KEY = "dead@cluster/4nLo:0"

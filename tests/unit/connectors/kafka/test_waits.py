@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import Consumer
 
-from dlq.connectors.kafka import clients
-from dlq.connectors.kafka.description import KafkaBroker
+from dlq.connectors.kafka.link import clients
+from dlq.connectors.kafka.plugin.description import KafkaBroker
 
 
 @pytest.mark.parametrize("wait", ["1ms", "5m", "6m", "1h"])

@@ -8,12 +8,12 @@ from support.brokers.hostile_amqp10 import LETTER, Taking, became, letter
 from support.sending_contract import until_it_ends
 from support.servers.hostile import Server
 
-from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.values import NULL, described_value, sequence
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.codec.values import NULL, described_value, sequence
 from dlq.connectors.base import Sent, Target
-from dlq.connectors.rabbitmq import amqp10_publisher
-from dlq.connectors.rabbitmq.amqp10_publisher import _Amqp10Publisher
-from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.amqp10 import send
+from dlq.connectors.rabbitmq.amqp10.send import _Amqp10Publisher
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 
 LETTERS = 3
 FULL, OTHER, SEVERAL = Target("queue", "full"), Target("queue", "q"), Target("exchange", "full", "k")
@@ -22,7 +22,7 @@ FULL, OTHER, SEVERAL = Target("queue", "full"), Target("queue", "q"), Target("ex
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
-    monkeypatch.setattr(amqp10_publisher, "rejects_when_full", lambda _broker, queue: queue == "full")
+    monkeypatch.setattr(send, "rejects_when_full", lambda _broker, queue: queue == "full")
 
 
 def published(state: bytes, target: Target) -> tuple[list[Sent], Exception | None]:

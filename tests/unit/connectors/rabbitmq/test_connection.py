@@ -9,12 +9,12 @@ import pytest
 from pika import exceptions
 from support.rows import each_row
 
-from dlq.connectors import credentials
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq.connection import as_our_error, parameters, refusal
-from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.topology import Topology, limit_in_force, version_of
+from dlq.connectors.local import credentials
+from dlq.connectors.rabbitmq.link import as_our_error, parameters, refusal
+from dlq.connectors.rabbitmq.look.topology import Topology, limit_in_force, version_of
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import (
     AccessDenied,
     BrokerError,

@@ -7,8 +7,8 @@ from typing import Any
 from support.rows import each_row
 
 from dlq.connectors.base import Fate
-from dlq.connectors.rabbitmq.coverage import PUBLISHER, predict
-from dlq.connectors.rabbitmq.definitions import Definitions
+from dlq.connectors.rabbitmq.look.coverage.deaths import PUBLISHER, predict
+from dlq.connectors.rabbitmq.look.definitions import Definitions
 
 Values = Mapping[str, Any]
 TO_DLQ = {"dead-letter-exchange": "", "dead-letter-routing-key": "dlq"}

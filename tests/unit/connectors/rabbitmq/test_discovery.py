@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.consumption import _acknowledged
-from dlq.connectors.rabbitmq.discovery import places
-from dlq.connectors.rabbitmq.patterns import matches
+from dlq.connectors.rabbitmq.look.consumers import _acknowledged
+from dlq.connectors.rabbitmq.look.discovery import places
+from dlq.connectors.rabbitmq.read.wildcards import matches
 
 Values = Mapping[str, Any]
 

@@ -8,10 +8,10 @@ import pika
 import pytest
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.envelope import Way, first_delivered
-from dlq.connectors.rabbitmq.republishing import preview_unasked
-from dlq.connectors.rabbitmq.ways import Ways, exchange_to
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rabbitmq.records.envelope import Way, first_delivered
+from dlq.connectors.rabbitmq.republish import preview_unasked
+from dlq.connectors.rabbitmq.send import Ways, exchange_to
 from dlq.core.record import Record
 
 BROKER = RabbitBroker("shop", "rabbitmq", url="amqp://u@h")

@@ -17,9 +17,9 @@ from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.rabbitmq.amqp.frames import encode_method
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.connectors.rabbitmq.amqp091.codec.frames import encode_method
+from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.sending import WindowedPublisher
 from dlq.core.errors import ConnectionLost
 
@@ -179,7 +179,7 @@ def test_a_confirm_of_what_was_not_written_yet_is_none(
     publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker reads nothing of what is sent, and confirms all of it as soon as all is in the outbox."""
-    monkeypatch.setattr("dlq.connectors.rabbitmq.publisher._UNSENT_BYTES", 2**30)
+    monkeypatch.setattr("dlq.connectors.rabbitmq.amqp091.send._UNSENT_BYTES", 2**30)
     monkeypatch.setattr(RabbitPublisher, "heavy_bytes", 2**30)
     put, is_put = RabbitPublisher.put, Event()
 

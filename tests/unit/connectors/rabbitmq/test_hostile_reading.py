@@ -11,11 +11,12 @@ from support.waiting import SOON
 
 from dlq.connectors import queue
 from dlq.connectors.base import ReadRequest, Target
-from dlq.connectors.rabbitmq import consumer, consumers
-from dlq.connectors.rabbitmq.consumer import RabbitReading
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.discovery import places
-from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.amqp091 import read
+from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
+from dlq.connectors.rabbitmq.look import receivers
+from dlq.connectors.rabbitmq.look.discovery import places
+from dlq.connectors.rabbitmq.look.management import Management
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
@@ -23,7 +24,7 @@ REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
 
 @pytest.mark.parametrize("unfinished", [0, None], ids=["says what is no letter", "drips one"])
 def test_who_never_ends_a_letter_is_left(unfinished: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(read, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(queue, "_LETTER_SECONDS", 0.1)
 
     class Link(SimpleNamespace):
@@ -62,10 +63,10 @@ def test_an_exchange_that_leads_to_another_for_ever_tells_no_queues(monkeypatch:
         def get_bindings_of(self, _exchange: str) -> list[Mapping[str, Any]]:
             return [{"destination_type": "exchange", "destination": str(next(names))}]
 
-    monkeypatch.setattr(consumers, "Management", Endless)
-    monkeypatch.setattr(consumers, "_SECONDS", 0.1)
+    monkeypatch.setattr(receivers, "Management", Endless)
+    monkeypatch.setattr(receivers, "_SECONDS", 0.1)
     broker = RabbitBroker("b", "rabbitmq", "amqp://h", management_url="http://h")
-    assert consumers.consumers_of(broker, [Target("exchange", "orders")]) == {}
+    assert receivers.consumers_of(broker, [Target("exchange", "orders")]) == {}
 
 
 def test_exchanges_in_a_long_row_are_looked_through_once() -> None:

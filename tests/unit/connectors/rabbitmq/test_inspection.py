@@ -4,7 +4,7 @@ from typing import Any
 
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.inspection import may_release
+from dlq.connectors.rabbitmq.look.doctor import may_release
 
 QUORUM: dict[str, Any] = {"queue_type": "quorum", "policies_known": True, "delivery_limit": None}
 

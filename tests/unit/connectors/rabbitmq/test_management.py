@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from support.servers.hostile import Server
 
-from dlq.connectors.rabbitmq import management
-from dlq.connectors.rabbitmq.consumption import list_queues
-from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.discovery import discover
-from dlq.connectors.rabbitmq.management import Management, ManagementError
-from dlq.connectors.rabbitmq.nodes import are_as_before, describe_nodes
-from dlq.connectors.rabbitmq.queue_pattern import resolve
-from dlq.connectors.rabbitmq.witness import _bound, _may_lack, _wait_for_the_end_of
+from dlq.connectors.rabbitmq.look import management
+from dlq.connectors.rabbitmq.look.consumers import list_queues
+from dlq.connectors.rabbitmq.look.discovery import discover
+from dlq.connectors.rabbitmq.look.management import Management, ManagementError
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rabbitmq.prove.nodes import are_as_before, describe_nodes
+from dlq.connectors.rabbitmq.prove.witness import _bound, _may_lack, _wait_for_the_end_of
+from dlq.connectors.rabbitmq.read.pattern import resolve
 from dlq.core.errors import BrokerError
 
 GOING = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"

@@ -5,7 +5,7 @@ import time
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.routes import topic_matches
+from dlq.connectors.rabbitmq.look.routes import topic_matches
 
 MATCHES = [
     ("", "", True), ("", "a", False), ("a", "", False), ("#", "", True), ("#.#", "a.b", True),

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Mode
-from dlq.connectors.rabbitmq.queue_effects import harm
-from dlq.connectors.rabbitmq.topology import Topology
+from dlq.connectors.rabbitmq.look.effects import harm
+from dlq.connectors.rabbitmq.look.topology import Topology
 
 QUORUM: dict[str, Any] = {"kind": "quorum", "policies_known": True}
 CLASSIC: dict[str, Any] = {"kind": "classic", "policies_known": True}

@@ -4,12 +4,12 @@ import pika
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.amqp10 import message
-from dlq.connectors.amqp10.values import binary, described_value, mapping, sequence, string, symbol
+from dlq.connectors.amqp10.codec import message
+from dlq.connectors.amqp10.codec.values import binary, described_value, mapping, sequence, string, symbol
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rabbitmq.amqp.table import Properties, decode
-from dlq.connectors.rabbitmq.amqp10_records import headers_of
-from dlq.connectors.rabbitmq.republishing import (
+from dlq.connectors.rabbitmq.amqp091.codec.table import Properties, decode
+from dlq.connectors.rabbitmq.records.amqp10 import headers_of
+from dlq.connectors.rabbitmq.republish import (
     MAX_FRAME,
     block_to_send,
     edit_headers,

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from dlq.connectors.chain import ChainReading, QueueScan
-from dlq.connectors.rabbitmq import queue_pattern
-from dlq.connectors.rabbitmq.topology import VirtualHost, _from_host
+from dlq.connectors.rabbitmq.look.topology import VirtualHost, _from_host
+from dlq.connectors.rabbitmq.read import pattern
 
 QUEUES = 300
 
@@ -25,8 +25,8 @@ def scans() -> list[QueueScan]:
 
 def test_what_is_of_the_host_is_kept_once_and_whole() -> None:
     found = scans()
-    own = [queue_pattern.without_the_host(scan) for scan in found]
-    topology = ChainReading(own, "drain", None, queue_pattern.of_the_host(found)).topology
+    own = [pattern.without_the_host(scan) for scan in found]
+    topology = ChainReading(own, "drain", None, pattern.of_the_host(found)).topology
     assert topology["delivery_limits"] == {f"q{number}": 20 for number in range(QUEUES)}
     assert topology["dead_letter_exchanges"]["q7"] == "x"
     assert topology["dead_letter_keys"]["q7"] == "k"

@@ -9,9 +9,9 @@ import pytest
 from support.analyzers.letters import imported
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.amqp import edits, typed
-from dlq.connectors.rabbitmq.amqp.typed import named_fields
-from dlq.connectors.rabbitmq.republishing import block_to_send, edit_headers, edit_properties
+from dlq.connectors.rabbitmq.amqp091.codec import edits, typed
+from dlq.connectors.rabbitmq.amqp091.codec.typed import named_fields
+from dlq.connectors.rabbitmq.republish import block_to_send, edit_headers, edit_properties
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 

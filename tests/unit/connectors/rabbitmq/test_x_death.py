@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.x_death import deaths, rejections
+from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
 from dlq.core.record import Death
 
 AT = 1_762_053_129_000_000

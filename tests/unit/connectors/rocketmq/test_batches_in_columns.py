@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dlq.archive.schema import to_table
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocketmq.columns import parse_blocks
-from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties, parse_properties
-from dlq.connectors.rocketmq.records import record_maker
+from dlq.connectors.rocketmq.link.message import StoredMessage, encode, encode_properties, parse_properties
+from dlq.connectors.rocketmq.records.columns import parse_blocks
+from dlq.connectors.rocketmq.records.messages import record_maker
 from dlq.core.columns import Columns, Constant, Maps, collapse, column, join, map_column
 from dlq.core.record import COLUMNS, Record
 from dlq.core.settings import Source

@@ -4,9 +4,9 @@ from support.brokers.hostile import remoting
 from support.rows import each_row
 from support.servers.hostile import Server
 
-from dlq.connectors.rocketmq.bounds import masters, why_another
-from dlq.connectors.rocketmq.cluster import Cluster
-from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.rocketmq.link.cluster import Cluster
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
+from dlq.connectors.rocketmq.prove.bounds import masters, why_another
 
 SENT_TO = {"a#master 10.0.0.1:10911": 1, "a#epoch 3": 1}
 

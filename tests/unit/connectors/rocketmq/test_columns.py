@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors.rocketmq.columns import StoredColumns, parse_columns
-from dlq.connectors.rocketmq.message import StoredMessage, encode
-from dlq.connectors.rocketmq.remoting import ProtocolError
+from dlq.connectors.rocketmq.link.message import StoredMessage, encode
+from dlq.connectors.rocketmq.link.remoting import ProtocolError
+from dlq.connectors.rocketmq.records.columns import StoredColumns, parse_columns
 
 from .test_message import PLAIN, messages
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq.connectors.rocketmq.inspection import gathered_ms, late_outcomes, unread_halves, without_index
+from dlq.connectors.rocketmq.look.doctor import gathered_ms, late_outcomes, unread_halves, without_index
 
 HALVES = [
     # in RocksDB, in the usual topics too, whether they are unread

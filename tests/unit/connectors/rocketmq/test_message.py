@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors.rocketmq.bodies import plain_body
-from dlq.connectors.rocketmq.message import (
+from dlq.connectors.rocketmq.link.message import (
     BATCH,
     StoredMessage,
     decode,
@@ -22,7 +21,8 @@ from dlq.connectors.rocketmq.message import (
     host_name,
     parse_properties,
 )
-from dlq.connectors.rocketmq.remoting import ProtocolError
+from dlq.connectors.rocketmq.link.remoting import ProtocolError
+from dlq.connectors.rocketmq.records.bodies import plain_body
 
 V4 = b"\x7f\0\0\1" + struct.pack(">i", 10911)
 V6 = bytes(15) + b"\1" + struct.pack(">i", 10911)

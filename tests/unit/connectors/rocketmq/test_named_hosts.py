@@ -9,8 +9,8 @@ from support.brokers.hostile import remoting
 from support.servers.hostile import Server
 
 from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
-from dlq.connectors.rocketmq.connector import RocketConnector
-from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.rocketmq.plugin.connector import RocketConnector
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
 from dlq.core.settings import Source

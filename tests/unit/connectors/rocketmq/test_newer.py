@@ -2,8 +2,8 @@
 
 from support.rows import each_row
 
-from dlq.connectors.rocketmq.message import StoredMessage
-from dlq.connectors.rocketmq.newer import Indexed, age
+from dlq.connectors.rocketmq.link.message import StoredMessage
+from dlq.connectors.rocketmq.look.newer import Indexed, age
 
 MINUTE = 60_000
 

@@ -10,16 +10,17 @@ from support.rows import each_row
 from support.servers.hostile import Server
 
 from dlq.connectors.base import Target
-from dlq.connectors.rocketmq import bounds, reading
-from dlq.connectors.rocketmq.cluster import Cluster
-from dlq.connectors.rocketmq.description import RocketBroker
-from dlq.connectors.rocketmq.inspection import broker_facts
-from dlq.connectors.rocketmq.message import BATCH, StoredMessage, expand
-from dlq.connectors.rocketmq.queue_scan import MessageQueue, Step
-from dlq.connectors.rocketmq.remoting import ProtocolError, long
-from dlq.connectors.rocketmq.routes import route_to
-from dlq.connectors.rocketmq.snapshot import offsets_of, unpulled_offsets
-from dlq.connectors.rocketmq.transaction_outcomes import finished_offsets
+from dlq.connectors.rocketmq.link.cluster import Cluster
+from dlq.connectors.rocketmq.link.message import BATCH, StoredMessage, expand
+from dlq.connectors.rocketmq.link.remoting import ProtocolError, long
+from dlq.connectors.rocketmq.look.doctor import broker_facts
+from dlq.connectors.rocketmq.look.routes import route_to
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
+from dlq.connectors.rocketmq.prove import bounds
+from dlq.connectors.rocketmq.read import topics
+from dlq.connectors.rocketmq.read.outcomes import finished_offsets
+from dlq.connectors.rocketmq.read.queue import MessageQueue, Step
+from dlq.connectors.rocketmq.read.snapshot import offsets_of, unpulled_offsets
 from dlq.core.errors import BrokerError
 
 PLACE = MessageQueue("t", "broker-a", 0)
@@ -120,7 +121,7 @@ def test_a_batch_at_the_last_offset_of_all_is_damaged() -> None:
 
 
 def test_offsets_that_hold_nothing_for_ever_pass_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_YIELD_SECONDS", -1.0)
-    gap = reading.Gap(str(PLACE), 0, 32)
+    monkeypatch.setattr(topics, "_YIELD_SECONDS", -1.0)
+    gap = topics.Gap(str(PLACE), 0, 32)
     steps = (Step((), n, [gap._replace(first=n, end=n + 1)]) for n in range(3))
-    assert len([*reading._gathered(steps, 99, 99)]) == 3
+    assert len([*topics._gathered(steps, 99, 99)]) == 3

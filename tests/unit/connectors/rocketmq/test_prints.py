@@ -4,7 +4,7 @@ import pytest
 
 from dlq.connectors.interchange.format import check_document, fit, record_of
 from dlq.connectors.interchange.prints import Printed
-from dlq.connectors.rocketmq.prints import messages
+from dlq.connectors.rocketmq.console.prints import messages
 from dlq.core.keys import key_reader
 
 HEAD = (

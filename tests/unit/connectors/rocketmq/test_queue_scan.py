@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Gap
-from dlq.connectors.rocketmq.message import queue_offset
-from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, scan_queue
-from dlq.connectors.rocketmq.reading import _gathered
-from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode
+from dlq.connectors.rocketmq.link.message import queue_offset
+from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode
+from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, scan_queue
+from dlq.connectors.rocketmq.read.topics import _gathered
 from dlq.core.errors import ConnectionLost
 
 PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)

@@ -6,9 +6,9 @@ import pytest
 from support.rows import each_row
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties
-from dlq.connectors.rocketmq.records import record_maker
-from dlq.connectors.rocketmq.transaction_outcomes import finished_offsets
+from dlq.connectors.rocketmq.link.message import StoredMessage, encode, encode_properties
+from dlq.connectors.rocketmq.read.outcomes import finished_offsets
+from dlq.connectors.rocketmq.records.messages import record_maker
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import origin_of
 from dlq.core.settings import Source

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors import lenient_json
-from dlq.connectors.rocketmq.remoting import (
+from dlq.connectors.rocketmq.link import lenient_json
+from dlq.connectors.rocketmq.link.remoting import (
     Credential,
     Frame,
     FrameReader,

@@ -6,10 +6,10 @@ import pytest
 from support.rows import each_row
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rocketmq.message import BATCH, encode_properties
-from dlq.connectors.rocketmq.publisher import outcome_of
-from dlq.connectors.rocketmq.remoting import Frame
-from dlq.connectors.rocketmq.republishing import message_of, preview, queue_by_hash, target_of, unique_key_of
+from dlq.connectors.rocketmq.link.message import BATCH, encode_properties
+from dlq.connectors.rocketmq.link.remoting import Frame
+from dlq.connectors.rocketmq.republish import message_of, preview, queue_by_hash, target_of, unique_key_of
+from dlq.connectors.rocketmq.send import outcome_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 

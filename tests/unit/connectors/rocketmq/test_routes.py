@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Target
-from dlq.connectors.rocketmq.cluster import Queues
-from dlq.connectors.rocketmq.routes import route_to, writable_queues
+from dlq.connectors.rocketmq.link.cluster import Queues
+from dlq.connectors.rocketmq.look.routes import route_to, writable_queues
 
 OWN = [("a", 0), ("a", 1), ("b", 0)]
 

@@ -3,8 +3,8 @@
 from support.rows import each_row
 
 from dlq.connectors.base import Checkpoint, Gap
-from dlq.connectors.rocketmq.queue_scan import MessageQueue
-from dlq.connectors.rocketmq.snapshot import Plan, QueueOffsets, plan_of
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import Plan, QueueOffsets, plan_of
 
 PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)
 KEY = str(PLACE)

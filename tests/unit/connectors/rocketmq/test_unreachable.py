@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq.connectors.rocketmq.connection import Access, Link
+from dlq.connectors.rocketmq.link.connection import Access, Link
 from dlq.core.errors import Unreachable
 
 

@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import frame, spec
 
-from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
-from dlq.connectors.rabbitmq.amqp.edits import EMPTY, edit
+from dlq.connectors.rabbitmq.amqp091.codec.confirms import Confirms, Open, message
+from dlq.connectors.rabbitmq.amqp091.codec.edits import EMPTY, edit
 
 ID = "dlq_replay_id"
 

@@ -6,8 +6,14 @@ import pytest
 from pika import spec
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, Delivery, FrameError, FrameReader, encode_method
-from dlq.connectors.rabbitmq.records import history, record_maker
+from dlq.connectors.rabbitmq.amqp091.codec.frames import (
+    HEARTBEAT,
+    Delivery,
+    FrameError,
+    FrameReader,
+    encode_method,
+)
+from dlq.connectors.rabbitmq.records.deliveries import history, record_maker
 from dlq.core.record import Death, Record
 from dlq.core.settings import Source
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.amqp import table
-from dlq.connectors.rabbitmq.amqp.edits import (
+from dlq.connectors.rabbitmq.amqp091.codec import table
+from dlq.connectors.rabbitmq.amqp091.codec.edits import (
     EMPTY,
     edit,
     header_names,
@@ -16,7 +16,7 @@ from dlq.connectors.rabbitmq.amqp.edits import (
     some_headers,
     text_header,
 )
-from dlq.connectors.rabbitmq.amqp.table import decode
+from dlq.connectors.rabbitmq.amqp091.codec.table import decode
 
 
 def stable(block: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""AMQP 1.0, for what came by it."""

@@ -1,0 +1,125 @@
+"""AMQP 1.0 to Artemis, which is spoken for the messages that came by it: only so they are read and sent
+whole."""
+
+from dataclasses import replace
+from functools import partial
+
+from dlq.connectors.activemq.link.refusals import login_hint
+from dlq.connectors.activemq.link.sockets import (
+    Address,
+    amqp_address_of,
+    first_that_answers,
+    open_socket,
+    password_for,
+)
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.amqp10.link.session import Login, Session
+from dlq.connectors.base import Inspection
+from dlq.connectors.net.links import LinkLostError
+from dlq.core import units
+from dlq.core.errors import (
+    AccessDenied,
+    BrokerError,
+    ConfigError,
+    ConnectionLost,
+    DlqError,
+    NotFound,
+    Unreachable,
+)
+from dlq.core.text import for_terminal, shorten
+
+_HEARTBEAT = 60
+_PROBE_SECONDS = 5.0
+_MEANS: dict[str, type[BrokerError]] = {
+    "amqp:unauthorized-access": AccessDenied,
+    "amqp:not-found": NotFound,
+}
+
+
+def open_session(broker: ActiveMQBroker) -> Session:
+    """A session with the first address that answers. Raises BrokerError, ConfigError."""
+    return opened_at(broker)[0]
+
+
+def opened_at(broker: ActiveMQBroker) -> tuple[Session, str]:
+    """The same, and its host and port."""
+    address = amqp_address_of(broker)
+    if address is None:
+        raise ConfigError(f"brokers.{broker.name} has no amqp_url; add it")
+    found: list[tuple[Session, str]] = []
+    first_that_answers(broker, address, lambda one: found.append(_opened(broker, one)))
+    return found[0]
+
+
+def _opened(broker: ActiveMQBroker, address: Address) -> tuple[Session, str]:
+    connected, node = open_socket(broker, address)
+    place = f"{broker.name} ({node})"
+    patience = timeout = units.seconds(broker.timeout)
+    if not broker.amqp_url:
+        patience = min(patience, _PROBE_SECONDS)
+    secret = password_for(broker, address.user) or ""
+    properties = {"product": "dlq"}
+    login = Login(address.user, secret, address.hosts[0][0], _HEARTBEAT, properties, patience, timeout)
+    try:
+        return Session(connected, login, partial(refusal, place, broker=broker)), node
+    except LinkLostError as error:
+        raise ConnectionLost(f"{place}: no AMQP 1.0: {error}") from error
+
+
+def refusal(place: str, condition: str, said: str, broker: ActiveMQBroker | None = None) -> DlqError:
+    """AMQP's name of an error, and its text, as one of our errors."""
+    meaning = _MEANS.get(condition, BrokerError)
+    hint = "check user and password" if broker is None else login_hint(said, broker)
+    hint = f"; {hint}" if condition == "amqp:unauthorized-access" else ""
+    return meaning(f"{place}: {shorten(for_terminal(said or condition), 300)}{hint}")
+
+
+class Amqp10:
+    """Whether a broker speaks it where the configuration says, or may say; asked once."""
+
+    def __init__(self, broker: ActiveMQBroker) -> None:
+        self._broker = broker
+        self._speaks: bool | None = None
+        self.node = ""
+        """The host and port that answered."""
+        self.trouble = ""
+        """Why not."""
+
+    @property
+    def is_spoken(self) -> bool:
+        """Raises what keeps it from being spoken where `amqp_url` says that it is."""
+        if self._speaks is None:
+            self._speaks = self._probed()
+        return self._speaks
+
+    def _probed(self) -> bool:
+        if amqp_address_of(self._broker) is None:
+            self.trouble = "set amqp_url"
+            return False
+        try:
+            session, self.node = opened_at(self._broker)
+            session.close()
+        except (BrokerError, Unreachable) as error:
+            if self._broker.amqp_url:
+                raise
+            self.trouble = f"openwire_url does not speak it ({error}); set amqp_url"
+            return False
+        return True
+
+
+_CHANGED = (
+    "Messages that came by AMQP 1.0 are read as STOMP shows them, and would go back as other messages "
+    "(types, ids and content types are lost), so a plan leaves them out as risky; those that STOMP cannot "
+    "show stay in the queue: {}."
+)
+
+
+def with_amqp(found: Inspection, amqp: Amqp10) -> Inspection:
+    """What `dlq doctor` says, and how messages that came by AMQP 1.0 are read and sent."""
+    try:
+        if amqp.is_spoken:
+            told = f"by AMQP 1.0, to {amqp.node}"
+            return replace(found, facts={**found.facts, "messages of AMQP 1.0": told})
+    except DlqError as error:
+        return replace(found, warnings=[*found.warnings, f"Nothing would be pulled or sent: {error}."])
+    return replace(found, warnings=[*found.warnings, _CHANGED.format(amqp.trouble)])

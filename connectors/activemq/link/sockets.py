@@ -1,0 +1,168 @@
+"""The socket to an ActiveMQ broker: where `url` or `openwire_url` points, by stomp.py (failover, TLS)."""
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from stomp.exception import ConnectFailedException
+from stomp.transport import Transport
+
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.local import credentials
+from dlq.core import units
+from dlq.core.errors import ConfigError, ConnectionLost, Unreachable
+
+_STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
+_OPENWIRE = {"tcp": 61616, "ssl": 61617}
+_AMQP = {"amqp": 5672, "amqps": 5671}
+"""Schemes and their usual ports; the first is without TLS."""
+
+
+class Address(NamedTuple):
+    """What a broker's `url` says."""
+
+    hosts: list[tuple[str, int]]
+    user: str
+    tls: bool
+
+
+def is_openwire(broker: ActiveMQBroker) -> bool:
+    """Whether its `url` is one of OpenWire: STOMP is not spoken at all."""
+    return urlsplit(broker.url).scheme in _OPENWIRE
+
+
+def by_openwire(broker: ActiveMQBroker) -> bool:
+    """Whether letters come and go by OpenWire."""
+    return broker.openwire_url is not None or is_openwire(broker)
+
+
+def address_of(broker: ActiveMQBroker) -> Address:
+    """Parse `stomp://user@host:port,host:port` (or stomp+tls, tcp, ssl). Raises ConfigError."""
+    example = "stomp://user@host:61613 or stomp+tls://host1:61614,host2:61614, on Classic tcp:// or ssl://"
+    schemes = _OPENWIRE if is_openwire(broker) else _STOMP
+    return _address(f"brokers.{broker.name}.url", broker.url, schemes, example)
+
+
+def openwire_address_of(broker: ActiveMQBroker) -> Address:
+    """Parse `tcp://host:port,host:port` (or ssl); the user is that of `url`. Raises ConfigError."""
+    if is_openwire(broker):
+        if broker.openwire_url:
+            raise ConfigError(f"brokers.{broker.name}: url is of OpenWire, too; take openwire_url out")
+        return address_of(broker)
+    place, example = (
+        f"brokers.{broker.name}.openwire_url",
+        "tcp://host:61616 or ssl://host1:61617,host2:61617",
+    )
+    found = _address(place, broker.openwire_url or "", _OPENWIRE, example)
+    if found.user:
+        raise ConfigError(f"{place} names a user; the user of url is taken: write it like {example}")
+    return found._replace(user=address_of(broker).user)
+
+
+def amqp_address_of(broker: ActiveMQBroker) -> Address | None:
+    """Where AMQP 1.0 may be spoken: `amqp_url`, like `amqp://host:5672,host:5672` (or amqps), or the address
+    of `openwire_url`, as an acceptor of Artemis speaks all protocols unless it is told which. The user is
+    that of `url`. Raises ConfigError."""
+    if not broker.amqp_url:
+        return openwire_address_of(broker) if broker.openwire_url else None
+    place, example = f"brokers.{broker.name}.amqp_url", "amqp://host:5672 or amqps://host1:5671,host2:5671"
+    found = _address(place, broker.amqp_url, _AMQP, example)
+    if found.user:
+        raise ConfigError(f"{place} names a user; the user of url is taken: write it like {example}")
+    return found._replace(user=address_of(broker).user)
+
+
+def _address(place: str, text: str, ports: Mapping[str, int], example: str) -> Address:
+    url = urlsplit(text)
+    if url.scheme not in ports or not url.netloc:
+        raise ConfigError(f"{place}: write it like {example}")
+    user, _, hosts = url.netloc.rpartition("@")
+    if ":" in user:
+        raise ConfigError(f"{place} holds a password; take it out and use password_file, _command or _env")
+    found = [_host(place, host, ports[url.scheme]) for host in hosts.split(",")]
+    return Address(found, unquote(user), url.scheme != next(iter(ports)))
+
+
+def password_for(broker: ActiveMQBroker, user: str) -> str | None:
+    """The broker's password. Raises ConfigError where there is a user and none."""
+    secret = credentials.password(broker)
+    if secret is None and user:
+        raise ConfigError(f"brokers.{broker.name} has no password; set password_file, _command or _env")
+    return secret
+
+
+def _host(place: str, text: str, port: int) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        name, given = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{place}: {text!r} is no host:port; write one") from error
+    if not name:
+        raise ConfigError(f"{place} has an empty host name; write one")
+    return name, given or port
+
+
+def first_that_answers(broker: ActiveMQBroker, address: Address, connect: Callable[[Address], None]) -> None:
+    """`connect` to one host after the other, until one of them answers: a broker that hangs, or is being
+    stopped, may take a connection and say nothing. Raises what the last one raised."""
+    for host in address.hosts:
+        try:
+            credentials.log_in(broker, partial(connect, address._replace(hosts=[host])))
+        except (Unreachable, ConnectionLost):
+            if host is address.hosts[-1]:
+                raise
+        else:
+            return
+
+
+class _Reason(logging.Handler):
+    """stomp.py tells only its log why an address failed."""
+
+    error: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        self.error = next((a for a in arguments if isinstance(a, BaseException)), self.error)
+
+
+def open_socket(broker: ActiveMQBroker, address: Address) -> tuple[socket.socket, str]:
+    """A connected socket, and which host:port it is. Raises ConfigError, Unreachable."""
+    for path in (broker.ca_file, broker.cert_file, broker.key_file):
+        if path and not Path(path).is_file():
+            raise ConfigError(f"brokers.{broker.name}: cannot read {path}; check its path and rights")
+    timeout = units.seconds(broker.timeout)
+    transport = Transport(
+        address.hosts, prefer_localhost=False, try_loopback_connect=False, timeout=timeout, keepalive=True,
+        reconnect_attempts_max=len(address.hosts),
+    )  # fmt: skip
+    if address.tls:
+        transport.set_ssl(address.hosts, broker.key_file, broker.cert_file, broker.ca_file)
+    reason, log = _Reason(), logging.getLogger("stomp.py")
+    log.addHandler(reason)
+    log.propagate = False
+    transport.running = True
+    try:
+        transport.attempt_connection()
+    except (ConnectFailedException, OSError) as error:
+        raise _unreachable(broker, address, reason.error or error) from error
+    finally:
+        log.removeHandler(reason)
+    opened: socket.socket = transport.socket
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    host, port = transport.current_host_and_port
+    if not transport.blocking:
+        transport.shutdown_queue()  # made for the thread that is not started
+    return opened, f"{host}:{port}"
+
+
+def _unreachable(broker: ActiveMQBroker, address: Address, error: BaseException) -> Unreachable:
+    where = f"{broker.name} ({', '.join(f'{host}:{port}' for host, port in address.hosts)})"
+    if isinstance(error, ssl.SSLError):
+        said = getattr(error, "verify_message", "") or error.reason or str(error)
+        return Unreachable(f"{where}: TLS failed: {said}; is ca_file right, and is it a TLS port?")
+    return Unreachable(f"{where}: no connection: {getattr(error, 'strerror', None) or error or 'no answer'}")

@@ -1,0 +1,272 @@
+"""Where each kind of death leads on Artemis, from its queues, address settings and diverts alone
+(run on 2.56.0)."""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dlq.connectors.activemq.look.effects import Traits
+from dlq.connectors.base import NIGHT, Fate
+from dlq.core.units import human_seconds
+
+_INTERNAL = ("$", "activemq.", "dlq.reply.")
+_DEFAULT_ATTEMPTS = 10
+PRODUCER = "its producer"
+_SETTING = '<address-setting match="{}"><{}>{}</{}></address-setting> in broker.xml'
+_CREATE = (
+    "artemis queue create --name {0} --address {0} --anycast --durable --preserve-on-no-consumers --silent"
+)
+_NO_ADDRESS = "its address has no {}"
+_NO_QUEUE = "{} {} has no queue"
+_NO_ROUTE = "{} has no queue, and send-to-dla-on-no-route is off: what comes is dropped with a receipt"
+_OWN_FILTER = "_AMQ_ORIG_ADDRESS"
+_FILTERS = "the queues of {} have filters"
+_CIRCLE = "it goes round between addresses, and stays"
+
+
+class Way(NamedTuple):
+    """One of the two ways of the dead: how its address is called in the settings, and made by itself."""
+
+    words: str
+    address: str
+    creates: str
+    prefix: str
+    suffix: str
+    default_prefix: str
+
+
+_DEAD = Way(
+    "dead-letter-address",
+    "deadLetterAddress",
+    "autoCreateDeadLetterResources",
+    "deadLetterQueuePrefix",
+    "deadLetterQueueSuffix",
+    "DLQ.",
+)
+_EXPIRED = Way(
+    "expiry-address",
+    "expiryAddress",
+    "autoCreateExpiryResources",
+    "expiryQueuePrefix",
+    "expiryQueueSuffix",
+    "EXP.",
+)
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """What management tells: queues as listed, the settings of each address, and diverts by address."""
+
+    queues: Sequence[Mapping[str, str]]
+    settings: Mapping[str, Mapping[str, Any]]
+    diverts: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    addresses: Sequence[str] = ()
+
+
+class _End(NamedTuple):
+    verdict: Any
+    places: tuple[str, ...] = ()
+    why: str = ""
+    fix: str = ""
+
+
+def predict(known: Definitions) -> list[Fate]:
+    """The fate of every kind of death in every queue, and of what an address without a queue gets."""
+    return list(_Broker(known).fates())
+
+
+class _Broker:
+    def __init__(self, known: Definitions) -> None:
+        self._known = known
+        self._of: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+        for queue in known.queues:
+            self._of[queue["address"]].append(queue)
+
+    def fates(self) -> Iterator[Fate]:
+        for queue in sorted(self._known.queues, key=lambda one: one["name"]):
+            if not queue["name"].startswith(_INTERNAL) and queue.get("temporary") != "true":
+                yield from self._of_queue(Traits(queue, self._settings(queue["address"])))
+        for address in sorted(self._known.addresses):
+            if not self._of.get(address) and not address.startswith(_INTERNAL):
+                yield self._unroutable(address)
+
+    def _settings(self, address: str) -> Mapping[str, Any]:
+        return self._known.settings.get(address, {})
+
+    def _of_queue(self, of: Traits) -> Iterator[Fate]:
+        name, address = of.queue["name"], of.queue["address"]
+        if not of.settings:
+            yield Fate("queue", name, "any", "unknown", (), f"the settings of {address} are not shown")
+            return
+        dead = self._leave(address, _DEAD, ())
+        yield Fate("queue", name, "reject", *dead)
+        if (attempts := of.settings.get("maxDeliveryAttempts", _DEFAULT_ATTEMPTS)) > 0:
+            after = f"after {attempts} deliveries" + (f"; {dead.why}" if dead.why else "")
+            yield Fate("queue", name, "delivery limit", *dead._replace(why=after))
+        yield Fate("queue", name, "expiry", *self._leave(address, _EXPIRED, ()))
+        yield from _overflow(name, address, of)
+        if gone := _discards(of):
+            yield Fate("queue", name, "discard", "lost", (), gone)
+
+    def _unroutable(self, address: str) -> Fate:
+        settings = self._settings(address)
+        if not settings:
+            return Fate(
+                "address", address, "unroutable", "unknown", (), f"the settings of {address} are not shown"
+            )
+        return Fate("address", address, "unroutable", *self._unrouted(address, (PRODUCER,)))
+
+    def _unrouted(self, address: str, before: tuple[str, ...]) -> _End:
+        """A message that no queue of an address takes, be it the address of its dead letters. Its producer is
+        the first of those before where it was not in a queue yet."""
+        settings = self._settings(address)
+        if address in before:
+            why = "the broker fails over it, as it goes in a circle"
+            return _End("kept", (PRODUCER,), why) if before[0] == PRODUCER else _End("lost", (), why)
+        if not settings.get("sendToDLAOnNoRoute"):
+            fix = _SETTING.format(address, "send-to-dla-on-no-route", "true", "send-to-dla-on-no-route")
+            return _End("lost", (), _NO_ROUTE.format(address), fix)
+        to = str(settings.get(_DEAD.address) or "")
+        if not to or self._of.get(to) or self._known.diverts.get(to):
+            return self._leave(address, _DEAD, before, creates=False)
+        return self._unrouted(to, (*before, address))
+
+    def _leave(self, address: str, way: Way, before: tuple[str, ...], creates: bool = True) -> _End:
+        """A message that dies at an address, after it died at others."""
+        settings = self._settings(address)
+        to = settings.get(way.address)
+        if not to:
+            fix = _SETTING.format(address, way.words, "DLQ" if way is _DEAD else "ExpiryQueue", way.words)
+            return _End("lost", (), _NO_ADDRESS.format(way.words), fix)
+        made = ""
+        if creates and settings.get(way.creates):
+            prefix, suffix = settings.get(way.prefix), settings.get(way.suffix)
+            made = f"{way.default_prefix if prefix is None else prefix}{address}{suffix or ''}"
+        return self._come(str(to), way, (*before, address), made)
+
+    def _come(
+        self,
+        address: str,
+        way: Way,
+        before: tuple[str, ...],
+        made: str = "",
+        is_routed: bool = False,
+        lives: float | None = None,
+    ) -> _End:
+        """A message that comes to an address, by itself or by a divert, with so many seconds to live: those
+        that an address gives it go along to where its diverts lead."""
+        lives = _expires_after(self._settings(address)) if lives is None else lives
+        diverts = self._known.diverts.get(address, ())
+        if any(one.get("filter") for one in diverts):
+            return _End("unknown", (), f"a divert of {address} has a filter")
+        ends = [
+            self._come(str(one["forwardingAddress"]), way, (*before, address), is_routed=True, lives=lives)
+            for one in diverts
+            if before.count(address) < 2  # by itself, and once more by a divert
+        ]
+        if any(one.get("exclusive") for one in diverts):
+            return _merged(ends)
+        queues = self._of.get(address, [])
+        if not queues and not diverts and is_routed:
+            return self._unrouted(address, before)
+        if not queues and not made and not diverts:
+            return _End(
+                "lost", (), _NO_QUEUE.format(way.words, address), _CREATE.format(shlex.quote(address))
+            )
+        return _merged(
+            [*ends, *([self._stays(address, queues, before, made, lives)] if queues or made else [])]
+        )
+
+    def _stays(
+        self,
+        address: str,
+        queues: Sequence[Mapping[str, str]],
+        before: tuple[str, ...],
+        made: str,
+        delay: float | None,
+    ) -> _End:
+        origin = before[-1]
+        takes = [q["name"] for q in queues if _takes(q.get("filter", ""), origin)]
+        names = tuple(sorted({*takes, made} - {""}))
+        if not names and all(_OWN_FILTER in q.get("filter", "") for q in queues):
+            return _End("lost", (), f"no queue of {address} takes what died at {origin}")
+        if not names:
+            return _End("unknown", (), _FILTERS.format(address))
+        settings, traits = (
+            self._settings(address),
+            [Traits(q, self._settings(address)) for q in queues if q["name"] in names],
+        )
+        full = next((why for of in traits if (why := _is_full(of))), "")
+        if full:
+            return _End("lost", names, full)
+        if delay is None or any(int(of.queue.get("consumerCount") or 0) for of in traits):
+            return _End("kept", names)
+        if settings.get("expiryAddress"):
+            return (
+                _End("kept", names, _CIRCLE) if address in before else self._leave(address, _EXPIRED, before)
+            )
+        why = f"{address} keeps it for {human_seconds(delay)}"
+        fix = _SETTING.format(address, "expiry-delay", "-1", "expiry-delay")
+        return _End("kept", names, why) if delay >= NIGHT else _End("lost", (), why, fix)
+
+
+def _takes(selector: str, origin: str) -> bool:
+    """Of the filters that the broker makes by itself; of others nobody knows."""
+    return not selector or selector.replace(" ", "") == f"{_OWN_FILTER}='{origin}'"
+
+
+def _expires_after(settings: Mapping[str, Any]) -> float | None:
+    """Seconds that an address gives a message that has no end of its own."""
+    for name in ("expiryDelay", "maxExpiryDelay"):
+        if (value := settings.get(name)) is not None and value > 0:
+            return float(value) / 1000
+    return None
+
+
+def _is_full(of: Traits) -> str:
+    size, name = of.number("ringSize"), of.queue["name"]
+    if 0 <= size <= of.number("messageCount"):
+        return f"{name} is a full ring: each one more drops its oldest"
+    most = of.settings.get("maxSizeMessages") or -1
+    drops = of.settings.get("addressFullMessagePolicy") == "DROP"
+    return (
+        f"{of.queue['address']} is full and drops" if drops and 0 < most <= of.number("messageCount") else ""
+    )
+
+
+def _overflow(name: str, address: str, of: Traits) -> Iterator[Fate]:
+    if of.number("ringSize") >= 0:
+        yield Fate("queue", name, "overflow", "lost", (), "it is a ring, which drops its oldest")
+    bounds = [of.settings.get(one) or -1 for one in ("maxSizeBytes", "maxSizeMessages")]
+    policy = of.settings.get("addressFullMessagePolicy")
+    if max(bounds) > 0 and policy == "DROP":
+        fix = _SETTING.format(address, "address-full-policy", "PAGE", "address-full-policy")
+        yield Fate(
+            "queue", name, "overflow", "lost", (), "its address drops when it is full, with a receipt", fix
+        )
+    elif max(bounds) > 0 and policy in ("FAIL", "BLOCK"):
+        yield Fate(
+            "queue", name, "overflow", "kept", (PRODUCER,), f"address-full-policy {policy}: it has to wait"
+        )
+
+
+def _discards(of: Traits) -> str:
+    if of.has("purgeOnNoConsumers"):
+        return "the queue is emptied when its last consumer leaves (purge-on-no-consumers)"
+    if of.has("autoDelete") and of.settings.get("autoDeleteQueuesMessageCount") == -1:
+        return "the queue goes with its last consumer (auto-delete-queues-message-count -1)"
+    if of.has("lastValue") or of.queue.get("lastValueKey"):
+        return "a newer message of its key takes its place (last-value)"
+    return ""
+
+
+def _merged(ends: Sequence[_End]) -> _End:
+    """Of copies: one is enough."""
+    order = {"kept": 0, "unknown": 1, "lost": 2}
+    if not ends:
+        return _End("kept", (), _CIRCLE)
+    best = min(ends, key=lambda end: order[end.verdict])
+    places = {place for end in ends for place in end.places if end.verdict == best.verdict}
+    return best._replace(places=tuple(sorted(places)))

@@ -1,0 +1,106 @@
+"""What our consumer's coming and going does to a queue of Artemis, by its properties and its address'
+settings (2.56.0)."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dlq.connectors.activemq.look.queues import Queues
+from dlq.connectors.base import Mode
+from dlq.connectors.effects import BOTH, Effect, list_effects
+
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+
+class Traits(NamedTuple):
+    """A queue's properties as management lists them, all texts, and the settings of its address."""
+
+    queue: Mapping[str, str]
+    settings: Mapping[str, Any]
+
+    def has(self, name: str) -> bool:
+        """Whether a property is true."""
+        return self.queue.get(name) == "true"
+
+    def number(self, name: str) -> int:
+        """A number among the properties; -1 is the broker's for none."""
+        text = self.queue.get(name, "")
+        return int(text) if _NUMBER.fullmatch(text) else -1
+
+
+_EFFECTS: tuple[Effect[Traits], ...] = (
+    Effect(
+        lambda of: of.has("purgeOnNoConsumers"),
+        BOTH,
+        True,
+        "when our consumer leaves as the last one, the broker deletes all that is in the queue "
+        "(purge-on-no-consumers)",
+    ),
+    Effect(
+        lambda of: of.has("autoDelete") and of.settings.get("autoDeleteQueuesMessageCount") == -1,
+        BOTH,
+        True,
+        "when our consumer leaves, the broker deletes the queue with all that is in it (auto-delete, and "
+        "auto-delete-queues-message-count -1)",
+    ),
+    Effect(
+        lambda of: of.has("autoDelete") and not of.settings.get("autoCreateDeadLetterResources"),
+        ("drain",),
+        True,
+        "the broker deletes the queue once it is empty (auto-delete), and drops what dies until someone "
+        "makes it again",
+    ),
+    Effect(
+        lambda of: bool(of.settings.get("defaultNonDestructive")),
+        ("drain",),
+        True,
+        "acknowledging removes nothing from it (non-destructive), so each drain would take all of it again",
+    ),
+    Effect(
+        lambda of: of.number("ringSize") > 0,
+        ("copy",),
+        True,
+        "it is a ring: where new letters come while ours are out, the broker drops what is given back",
+    ),
+    Effect(
+        lambda of: of.settings.get("maxDeliveryAttempts") == 1,
+        BOTH,
+        True,
+        "max-delivery-attempts is 1: a pull that is killed sends every letter that it held to the "
+        "dead-letter address, and drops them where there is none",
+    ),
+    Effect(
+        lambda of: of.has("exclusive"),
+        BOTH,
+        False,
+        "it is exclusive: while we read nobody else is given a letter, and we get none where another "
+        "consumer was first",
+    ),
+    Effect(
+        lambda of: of.number("maxConsumers") > 0,
+        BOTH,
+        False,
+        "it allows few consumers (max-consumers): while we read, ours takes the place of another",
+    ),
+    Effect(
+        lambda of: of.number("consumersBeforeDispatch") > 1,
+        BOTH,
+        False,
+        "it gives nothing before more consumers are there (consumers-before-dispatch)",
+    ),
+)
+
+
+def effects(queues: Queues, queue: str, mode: Mode, harms: bool) -> list[str]:
+    """What a pull in this mode would do there, those that take `--force`, or the others; nothing where
+    management does not tell."""
+    told = queues.traits(queue)
+    if told is None:
+        return []
+    return list_effects(_EFFECTS, Traits(*told), mode, harms)
+
+
+def harm(queues: Queues, queue: str, mode: Mode) -> str | None:
+    """Why a pull in this mode is refused without `--force`; None where it is not."""
+    said = effects(queues, queue, mode, harms=True)
+    return f"{queue}: {'; '.join(said)}" if said else None

@@ -1,0 +1,91 @@
+"""Classic's statistics plugin, asked over STOMP: a queue's depth where there is no Jolokia.
+
+A request to a broker without the plugin becomes a message in a real queue, so it is asked only where the
+configuration says that the plugin is there; such a request is not persistent and expires by itself, by the
+broker's own clock: a message to ourselves tells its time.
+The answer needs XStream and Jettison on the broker's classpath (its distribution has them); without it: None.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from dlq.connectors.activemq.look.jolokia import QueueFacts
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.stomp.codec import Frame, encode, headers_of
+from dlq.connectors.activemq.stomp.link import Link
+from dlq.connectors.net.web import NoAnswerError, document, whole
+from dlq.core.errors import BrokerError
+
+_WAIT = 3.0
+_MOMENT = re.compile(r"[0-9]{1,18}")
+_REPLY = "/temp-queue/dlq.statistics"
+_SHOWN = {
+    "MemoryPercentUsage": "memoryPercentUsage",
+    "ConsumerCount": "consumerCount",
+    "DequeueCount": "dequeueCount",
+}
+
+
+def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
+    """What the plugin says of one queue; None when it does not answer: no such queue, or no plugin."""
+    try:
+        link = Link(broker)
+    except BrokerError:
+        return None
+    try:
+        found = _asked(link, queue)
+    except BrokerError:
+        return None
+    finally:
+        link.close()
+    size, consumers, in_flight = (whole(found.get(one)) for one in ("size", "consumerCount", "inflightCount"))
+    if size is None:
+        return None
+    shown = {name: found[asked] for name, asked in _SHOWN.items() if asked in found}
+    return QueueFacts(size, consumers or 0, in_flight or 0, shown)
+
+
+def _asked(link: Link, queue: str) -> Mapping[str, Any]:
+    subscription = {"id": link.token, "destination": _REPLY, "ack": "auto"}
+    link.request("SUBSCRIBE", {**subscription, "transformation": "jms-map-json"})
+    link.send(encode("SEND", {"destination": _REPLY}))
+    told = _answer(link)
+    sent_at = headers_of(told.head).get("timestamp", "") if told else ""
+    if not _MOMENT.fullmatch(sent_at):
+        return {}
+    question = {
+        "destination": f"/queue/ActiveMQ.Statistics.Destination.{queue}",
+        "reply-to": _REPLY,
+        "expires": str(int(sent_at) + round(_WAIT * 1000)),
+    }
+    link.send(encode("SEND", question))
+    answer = _answer(link)
+    return _values_of(answer.body) if answer else {}
+
+
+def _answer(link: Link) -> Frame | None:
+    """What comes to our temporary queue."""
+    deadline = time.monotonic() + _WAIT
+    while time.monotonic() < deadline:
+        for frame in link.receive(0.02):
+            return frame
+    return None
+
+
+def _values_of(body: bytes) -> dict[str, Any]:
+    """A map as XStream writes it in JSON: {"map": {"entry": [{"string": "size", "long": 3}, …]}}."""
+    try:
+        entries = [*document(body)["map"]["entry"]]
+    except (NoAnswerError, KeyError, TypeError):
+        return {}
+    return dict(_entry(entry) for entry in entries if isinstance(entry, dict) and entry.get("string"))
+
+
+def _entry(entry: Mapping[str, Any]) -> tuple[str, Any]:
+    """A text value has the type of its name, so that both are in one list."""
+    if isinstance(entry["string"], list):
+        return str(entry["string"][0]), entry["string"][-1]
+    values = [value for kind, value in entry.items() if kind != "string"]
+    return str(entry["string"]), values[0] if values else None

@@ -1,0 +1,1 @@
+"""OpenWire, the protocol of ActiveMQ Classic's own clients."""

@@ -1,0 +1,362 @@
+"""ActiveMQ Classic and Artemis; the broker tells which of the two it is.
+
+Where the configuration has an address for OpenWire, Classic's letters are read and sent by it, and Artemis'
+are completed by it and sent."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+from dlq.connectors.activemq import republish
+from dlq.connectors.activemq.amqp.link import Amqp10, with_amqp
+from dlq.connectors.activemq.amqp.send import Amqp10Sender
+from dlq.connectors.activemq.link.sockets import by_openwire, is_openwire
+from dlq.connectors.activemq.look import coverage as artemis_coverage
+from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT
+from dlq.connectors.activemq.look.doctor import bridge_facts, inspection, prepared_facts
+from dlq.connectors.activemq.look.effects import harm
+from dlq.connectors.activemq.look.jolokia import Jolokia, why_dead_letters
+from dlq.connectors.activemq.look.limits import limits
+from dlq.connectors.activemq.look.queues import Queues, is_pattern
+from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.openwire.send import OpenWireSender, with_openwire
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.prove.markers import COUNTED_AFTER, POLL, PROBES, Trail, marker_queue
+from dlq.connectors.activemq.prove.routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
+from dlq.connectors.activemq.read.private import ArtemisPrivate, ClassicPrivate
+from dlq.connectors.activemq.read.removal import count_removals
+from dlq.connectors.activemq.read.scan import scan_of
+from dlq.connectors.activemq.read.silence import why_silent
+from dlq.connectors.activemq.read.ways import WaysReading
+from dlq.connectors.activemq.records import amqp10
+from dlq.connectors.activemq.records.frames import bare_destination
+from dlq.connectors.activemq.send import Sender, StompSender
+from dlq.connectors.activemq.stomp.link import Link
+from dlq.connectors.activemq.stomp.send import TransactionPublisher
+from dlq.connectors.base import (
+    NO_CHECKPOINT,
+    Checkpoint,
+    Connector,
+    Consumption,
+    DeadLetterPlace,
+    Fate,
+    Gauge,
+    Inspection,
+    Limits,
+    Outgoing,
+    Presence,
+    Private,
+    Proof,
+    Publisher,
+    Reading,
+    ReadRequest,
+    Search,
+    SendPreview,
+    SendRequest,
+    Target,
+    gauge_of,
+)
+from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
+from dlq.connectors.looks import bound_looks
+from dlq.connectors.two_ways import TwoWayPublisher
+from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
+from dlq.core.provenance import REPLAY_ID
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+_TAKEN = "of the {1} messages that were taken from {0} not all were ours: the last of its markers may be gone"
+_NODE_UNTOLD = (
+    "Artemis did not say which broker it is (nodeID), then or now, so this may be another, a mirror"
+)
+_ELSEWHERE = "this is broker {}, and letters were sent to {}: what is not here, a mirror's, may be there"
+_STRATEGIES = "Classic shows its dead-letter strategies nowhere: they stand in its activemq.xml"
+_COMMITTED = (
+    "the broker has committed it; nothing that Classic answers reports a letter that it then drops for a "
+    "composite's filter, a plugin, a topic without subscribers or an expiry at once"
+)
+
+
+@bound_looks
+class ActiveMQConnector(Connector):
+    """One ActiveMQ broker (or several addresses of one)."""
+
+    window = 1000
+
+    def __init__(self, broker: ActiveMQBroker) -> None:
+        self._broker, self._by_openwire = broker, by_openwire(broker)
+        self.kind, self.version = (_by_greeting if is_openwire(broker) else _by_stomp)(broker)
+        self._queues = Queues(broker, self.kind, self.version)
+        self._routing = Routing(self._queues.management) if self._queues.management else None
+        self._amqp = Amqp10(broker) if self.kind == "artemis" else None
+
+    def inspect(self, source: Source) -> Inspection:
+        """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
+        found = inspection(self._queues, _queue_of(source), self.kind, self.version, self._by_openwire)
+        if self._amqp is not None:
+            found = with_amqp(found, self._amqp)
+        if self._routing is None:
+            found = replace(found, facts={**found.facts, "confirmed": _COMMITTED})
+        elif not self._routing.tells:
+            found = replace(found, warnings=[*found.warnings, f"A replay: {UNPROVEN}."])
+        return with_openwire(found, self._broker) if self._by_openwire else found
+
+    def gauge(self, source: Source) -> Gauge:
+        """From management. What the broker does not tell of one queue is not known of a pattern."""
+        names = self._queues.resolve_names(_queue_of(source))
+        facts = [self._queues.facts(name) for name in names]
+        known = [
+            Consumption(name, one.depth, one.consumers, one.acknowledged)
+            for name, one in zip(names, facts, strict=True)
+            if one is not None
+        ]
+        return gauge_of(known) if len(known) == len(names) else Gauge(None)
+
+    def members(self, source: Source) -> dict[str, int | None]:
+        """Of a pattern, from management."""
+        queue = _queue_of(source)
+        names = self._queues.resolve_names(queue) if is_pattern(queue) else []
+        return {name: facts.depth if (facts := self._queues.facts(name)) else None for name in names}
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on Artemis they are
+        known by their names (DLQ, ExpiryQueue, and what is created with the prefix DLQ.)."""
+        jolokia = Jolokia(self._broker, self.kind == "artemis")
+        return [
+            DeadLetterPlace(name, {"queue": name}, "queue", because, facts.depth, facts.consumers)
+            for name, facts in sorted(jolokia.queues().items())
+            if (because := why_dead_letters(name, facts))
+        ]
+
+    def coverage(self) -> list[Fate]:
+        """Artemis by its management (`look.coverage`); Classic shows its strategies nowhere."""
+        management = self._queues.management
+        if management is None:
+            return [Fate("broker", self._broker.name, "any", "unknown", (), _STRATEGIES)]
+        told = management.definitions()
+        if told is None:
+            return [Fate("broker", self._broker.name, "any", "unknown", (), NO_MANAGEMENT)]
+        queues, settings, diverts = told
+        return artemis_coverage.predict(artemis_coverage.Definitions(queues, settings, diverts, [*settings]))
+
+    def read(self, request: ReadRequest) -> Reading:
+        """The source's queue, or those of a pattern in turn, each on a connection of its own."""
+        names = self._queues.resolve_names(_queue_of(request.source))
+        scans: dict[str, Scan] = {}
+        kept: list[str] = []
+        unread: dict[str, DlqError] = {}
+        for name in names:
+            try:
+                scans[name] = self._scan(request, name, kept)
+            except OF_ONE_MEMBER as error:
+                unread[name] = error
+        ways, management = self._queues.ways_of_the_dead(), self._queues.management
+        made_as = partial(WaysReading, management) if ways and management else ChainReading
+        silent = self._why_silent(request)
+        chain = list(scans.values())
+        reading = made_as(chain, request.mode, request.limit, ways, silent, lambda: kept, unread)
+        if request.mode == "drain":
+            reading.notes = [*reading.notes, *bridge_facts(self._queues)]
+        if not reading.snapshot:
+            reading.notes = [*reading.notes, *prepared_facts(self._queues)]
+        return reading
+
+    def _scan(self, request: ReadRequest, queue: str, kept: list[str]) -> Scan:
+        why = None if request.force else harm(self._queues, queue, request.mode)
+        if why:
+            raise HarmRefused(f"{why}. Insist with --force")
+        scan = scan_of(self._broker, self._queues, request, queue, self._amqp)
+        if request.mode == "copy":
+            return scan
+        return count_removals(scan, partial(self._queues.count_taken, queue), self._queues.artemis, kept)
+
+    def _why_silent(self, request: ReadRequest) -> WhyIncomplete | None:
+        """A browse may end early by itself; what takes letters and gets none meets with something."""
+        if request.mode == "copy" and not request.force:
+            return None
+        return lambda queue, held: why_silent(self._queues, queue, held)
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """Where the letter died; on Artemis the queue of its subscription alone, where it names one. A divert
+        that it names is no queue, and what it diverted may have gone on to its own: nothing says where."""
+        target = republish.target_of(record, to)
+        named = record.headers.get("_AMQ_ORIG_QUEUE") if to == "origin" else None
+        return None if named and self._routing and self._routing.is_divert(named) else target
+
+    def preview(self, letter: Outgoing) -> SendPreview:
+        """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
+        known = self._preview(letter)
+        if self._routing is None:
+            return known._replace(warnings=[*known.warnings, f"confirmed means: {_COMMITTED}"])
+        against = self._against(self._routing, letter.target, letter.record)
+        unless_named = {**known.unless_named, "target": against} if against else known.unless_named
+        untold = self._routing.diversions(letter.target) if self._routing.tells else [UNPROVEN]
+        return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
+
+    def _preview(self, letter: Outgoing) -> SendPreview:
+        if not amqp10.is_of_amqp(letter.record):
+            return republish.preview_whole(letter, self._by_openwire)
+        if self._amqp is None or not self._amqp.is_spoken:
+            hint = self._amqp.trouble if self._amqp else "this is no Artemis"
+            return SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
+        return republish.preview_by_amqp(letter)
+
+    @staticmethod
+    def _against(routing: Routing, target: Target, record: Record) -> str | None:
+        """Why Artemis might not keep what is sent there."""
+        if routing.is_unknown(target, record):
+            return UNKNOWN_TYPE.format(target.name)
+        return routing.risk(target)
+
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """A queue that exists is its own consumer, one that does not has none; of topics Artemis tells the
+        queues of the subscriptions, Classic nothing."""
+        if self._routing is not None:
+            return {t: self._routing.receivers(t) for t in targets if self._routing.tells}
+        names = self._queues.names()
+        asked = {t: t.name for t in targets if t.kind == "queue" and names is not None}
+        return {t: [name] if name in (names or ()) else [] for t, name in asked.items()}
+
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """Elsewhere than on Artemis nothing: the first letter makes its queue, and `consumers` says that
+        nobody is there."""
+        if self._routing is None:
+            return {}
+        found = {target: self._routing.why_missing(target) for target in targets}
+        return {target: why for target, why in found.items() if why is not None}
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """Of Artemis, as far as the user may ask; Classic tells of none."""
+        found = {t: limits(self._routing, self._queues, t) for t in targets} if self._routing else {}
+        return {target: known for target, known in found.items() if known is not None}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """How much waits in each queue. Of the consumers of a topic nothing is known."""
+        names = self._queues.names()
+        asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" or "::" in t.name}
+        found = {target: self._consumption(name, names) for target, name in asked.items()}
+        return {target: [known] for target, known in found.items() if known is not None}
+
+    def _consumption(self, queue: str, names: Sequence[str] | None) -> Consumption | None:
+        """A queue that is not there is made by its first letter."""
+        if names is not None and queue not in names:
+            return Consumption(queue, 0, 0, 0)
+        known = self._queues.facts(queue)
+        return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
+
+    def publisher(self, request: SendRequest) -> Publisher:
+        """Transactions with markers, by OpenWire where it is configured, else by STOMP; what came to Artemis
+        by AMQP 1.0 by that, in a run of its own."""
+        routing = Routing(self._queues.management) if self._queues.management else None
+        publisher = TransactionPublisher(self._sender, request, routing)
+        if self._amqp is None:
+            return publisher
+        by_amqp = partial(TransactionPublisher, partial(Amqp10Sender, self._broker), request, routing)
+        return TwoWayPublisher(publisher, by_amqp, lambda letter: amqp10.is_of_amqp(letter.record))
+
+    def _sender(self) -> Sender:
+        return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
+
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        """What Artemis has counted at the targets: a marker proves a commit, and not that a queue got it."""
+        return self._routing.counts(targets) if self._routing else NO_CHECKPOINT
+
+    def find(self, search: Search) -> Proof:
+        """By the markers in the plan's queue: a transaction is committed with its marker, or not at all. What
+        none names was not sent where the anchors of all runs prove that all markers are there. Where Artemis'
+        counts do not say that a queue got all, what does not lie there is `unknown`, too."""
+        with closing(self._sender()) as sender:
+            trail = sender.trail(search.plan)
+        there = [o for o in search.letters if o.provenance[REPLAY_ID] in trail.sent]
+        why = self._why_unproven(trail, search.plan, search.before)
+        lost = self._not_arrived(there, search.before, None if why else len(trail.sent))
+        found: dict[int, Presence] = {o.number: "unknown" if o.number in lost else "sent" for o in there}
+        absent: Presence = "unknown" if why else "not_sent"
+        shown = {o.number: found.get(o.number, absent) for o in search.letters}
+        return Proof(shown, [*dict.fromkeys(lost.values()), *([why] if why else [])])
+
+    def _not_arrived(
+        self, there: Sequence[Outgoing], before: Checkpoint, committed: int | None
+    ) -> Mapping[int, str]:
+        """Numbers of those of these letters that may not have reached their target, and why that is said.
+        `committed`: how many of the plan were; None: not all markers are there to tell."""
+        if self._routing is None:
+            return {}
+        lost = self._routing.unproven(letters_by_target(there), before, committed)
+        doubted = [o for o in there if o.target in lost]
+        lying = self._routing.ids_in_queues(doubted)
+        return {o.number: lost[o.target] for o in doubted if o.provenance[REPLAY_ID] not in lying}
+
+    def _why_unproven(self, trail: Trail, plan: str, before: Checkpoint) -> str | None:
+        queue = marker_queue(plan)
+        runs = [place.split(" ")[1:] for place in before if place.startswith(f"{queue} ")]
+        why = trail.why_unproven([run[0] for run in runs], queue) or self._queues.why_dropped(queue)
+        return why or self._why_elsewhere({"".join(run[1:]) for run in runs}) or self._why_taken(queue)
+
+    def _why_elsewhere(self, nodes: Collection[str]) -> str | None:
+        """A mirror of Artemis has anchors and markers, too, but what a failover cut off may be missing there.
+        A store of Classic is known by its anchors: what came over a bridge is no marker."""
+        if self._routing is None:
+            return None
+        here = self._routing.node
+        if not here or "" in nodes:
+            return _NODE_UNTOLD
+        others = ", ".join(sorted({*nodes} - {here}))
+        return _ELSEWHERE.format(here, others) if others else None
+
+    def _why_taken(self, queue: str) -> str | None:
+        """By the broker's count, where it tells one; it begins anew with the broker."""
+        until = time.monotonic() + COUNTED_AFTER
+        while (facts := self._queues.facts(queue)) and (facts.acknowledged or 0) % PROBES:
+            if time.monotonic() > until:
+                return _TAKEN.format(queue, facts.acknowledged)
+            time.sleep(POLL)
+        return None
+
+    def forget(self, request: SendRequest) -> None:
+        """Take the markers out, and delete their empty queue where management may."""
+        with closing(self._sender()) as sender:
+            sender.forget(request.plan)
+        self._queues.remove_empty(marker_queue(request.plan))
+
+    def private(self, name: str) -> Private:
+        """Two queues. Raises ConfigError for Classic without Jolokia, which alone can take what died out of
+        the queue for all dead letters."""
+        if self._queues.management is not None:
+            return ArtemisPrivate(self._queues.management, self._broker.name, name)
+        if not self._broker.jolokia_url:
+            raise ConfigError(
+                f"brokers.{self._broker.name} is ActiveMQ Classic: to rehearse, set jolokia_url"
+            )
+        return ClassicPrivate(Jolokia(self._broker, False), self._broker.name, name)
+
+    def close(self) -> None:
+        """Close the connection on which management is asked."""
+        self._queues.close()
+
+
+def _by_stomp(broker: ActiveMQBroker) -> tuple[str, str]:
+    """Kind and version. Raises BrokerError."""
+    with closing(Link(broker)) as link:
+        return "artemis" if link.artemis else "activemq", link.version
+
+
+def _by_greeting(broker: ActiveMQBroker) -> tuple[str, str]:
+    """The same by OpenWire, which does not show Artemis' letters whole."""
+    if broker.statistics_plugin:
+        raise ConfigError(
+            f"brokers.{broker.name}.statistics_plugin asks by STOMP, and url is of OpenWire; take it out"
+        )
+    with closing(OpenWireConnection(broker)) as connection:
+        if connection.artemis:
+            raise ConfigError(
+                f"brokers.{broker.name}.url: this is Artemis; write it like stomp://host:61613, and this as "
+                "openwire_url"
+            )
+        return "activemq", connection.version
+
+
+def _queue_of(source: Source) -> str:
+    """The source's queue by its bare name."""
+    return bare_destination(source.queue)[1] or ""

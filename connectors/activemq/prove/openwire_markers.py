@@ -1,0 +1,87 @@
+"""Markers over OpenWire; `markers` says what they prove, and why their queue is read to its end."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+from dlq.connectors.activemq.openwire.codec import commands
+from dlq.connectors.activemq.openwire.codec.messages import BYTES, Dispatch
+from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.prove.markers import (
+    OF_THIS_STORE,
+    POLL,
+    Marked,
+    Scanning,
+    Trail,
+    marker_body,
+    marker_queue,
+    scan_markers,
+    without_right,
+)  # fmt: skip
+from dlq.core.errors import AccessDenied
+
+_CONSUMER, _NUDGE = 11, 12
+_ALL = 2**31 - 1
+_PATIENCE = 30.0
+
+
+def marker_of(plan: str, body: bytes) -> commands.Letter:
+    """A persistent message into the plan's queue."""
+    place = commands.destination("queue", marker_queue(plan))
+    return commands.Letter(place, BYTES, body, commands.properties({}, {}), time.time_ns() // 1_000_000)
+
+
+def leave_anchor(connection: OpenWireConnection, plan: str, name: str) -> None:
+    """Before the first letter. Raises AccessDenied, which names the right that is missing."""
+    receipt = connection.new_receipt()
+    anchor = marker_of(plan, marker_body(name))
+    connection.send(connection.writer.message(anchor, None, int(receipt)))
+    try:
+        connection.wait_for(receipt)
+    except AccessDenied as error:
+        raise without_right(error, connection.artemis) from error
+
+
+def trail(connection: OpenWireConnection, plan: str) -> Trail:
+    """What the markers of a plan say; changes nothing. Raises BrokerError."""
+    with _scanning(connection, plan) as scanning:
+        return scan_markers(scanning, marker_queue(plan))[0]
+
+
+def remove(connection: OpenWireConnection, plan: str) -> None:
+    """Take the markers away. Raises BrokerError."""
+    with _scanning(connection, plan) as scanning:
+        for one in scan_markers(scanning, marker_queue(plan))[1]:
+            scanning.acknowledge(one)
+
+
+@contextlib.contextmanager
+def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
+    writer, queue, started = connection.writer, marker_queue(plan), connection.new_receipt()
+    connection.send(
+        writer.consume(_CONSUMER, queue, _ALL, False, OF_THIS_STORE, int(started), exclusive=True)
+    )
+    connection.wait_for(started)
+    nudge = writer.consume(_NUDGE, queue, 1, False, "1=0", 0) + writer.stop(_NUDGE)
+
+    def send(bodies: Sequence[bytes]) -> None:
+        connection.send(b"".join([writer.message(marker_of(plan, body), None) for body in bodies]))
+
+    yield Scanning(
+        send,
+        lambda: [_marked(letter) for letter in connection.receive(POLL)],
+        lambda one: connection.send(writer.acknowledge(_CONSUMER, queue, [one.name])),
+        lambda: connection.send(nudge),
+        _PATIENCE,
+        connection.place,
+    )
+    receipt = connection.new_receipt()
+    connection.send(writer.stop(_CONSUMER, int(receipt)))
+    connection.wait_for(receipt)
+    connection.receive(0)  # what came beyond the end
+
+
+def _marked(letter: Dispatch) -> Marked:
+    message = letter.message
+    dies = message is not None and message.expiration > 0
+    return Marked((message and message.content) or b"", dies, letter.name)

@@ -1,0 +1,97 @@
+"""The private queues of a rehearsal.
+
+Artemis gives the queue's address settings of its own, so that what dies there has a place of its own. Classic
+decides by its configuration file where the dead go, mostly to a queue for all: from there Jolokia moves those
+that carry the mark of a rehearsal.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+
+from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT, Management
+from dlq.connectors.activemq.look.jolokia import Jolokia
+from dlq.connectors.base import Private, Target
+from dlq.core.errors import AccessDenied, BrokerError
+from dlq.core.provenance import REHEARSAL
+from dlq.core.record import Record
+
+_POINT = (
+    'Spring: @JmsListener(destination = "{0}"), transacted: what fails is given up after its attempts',
+    'MassTransit: ReceiveEndpoint("{0}", e => {{ e.ConfigureConsumeTopology = false;',
+    "    e.ConfigureConsumer<YourConsumer>(context); }}), with its faults sent to {1}",
+    'Java: session.createConsumer(session.createQueue("{0}")); roll back, or throw from a listener, to fail',
+    'Go: conn.Subscribe("{0}", stomp.AckClientIndividual); conn.Nack refuses on Classic alone',
+)
+_MANAGEMENT = "a rehearsal makes queues dlq.rehearsal.#, and address settings for them"
+_STILL_THERE = "{}: {} could not be removed; stop the consumers that still read it"
+_NO_MOVE = (
+    "{}: Jolokia does not move messages out of {}, where the dead letters of a rehearsal lie; let its user "
+    "execute moveMatchingMessagesTo and removeQueue (jolokia-access.xml)"
+)
+_REMOVED_AFTER, _PAUSE = 5.0, 0.2
+
+
+class _Queues(Private):
+    def __init__(self, broker: str, name: str) -> None:
+        dead = f"{name}.dead"
+        point = [line.format(name, dead) for line in _POINT]
+        super().__init__(Target("queue", name), {"queue": name}, {"queue": dead}, point)
+        self._broker, self._name, self._dead = broker, name, dead
+
+
+class ArtemisPrivate(_Queues):
+    """See `Private`."""
+
+    def __init__(self, management: Management, broker: str, name: str) -> None:
+        super().__init__(broker, name)
+        self._management = management
+
+    def make(self) -> None:
+        """Create both queues; what dies or expires in the one goes to the other."""
+        ask = self._management
+        settings = {"deadLetterAddress": self._dead, "expiryAddress": self._dead, "autoDeleteQueues": False}
+        ask.operate("addAddressSettings", self._name, json.dumps(settings))
+        for name in (self._dead, self._name):
+            made = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True}
+            ask.operate("createQueue", json.dumps(made), True)
+        leads_to = ask.address_settings(self._name).get("deadLetterAddress")
+        if leads_to != self._dead or not {self._name, self._dead} <= {*(ask.queues() or ())}:
+            raise AccessDenied(f"{self._broker}: {_MANAGEMENT}: {NO_MANAGEMENT}")
+
+    def remove(self) -> None:
+        """Delete both queues, whoever reads them, and the settings."""
+        names = {self._name, self._dead}
+        for name in names:
+            self._management.destroy(name)
+        self._management.operate("removeAddressSettings", self._name)
+        if left := names & {*(self._management.queues() or ())}:
+            raise BrokerError(_STILL_THERE.format(self._broker, ", ".join(sorted(left))))
+
+
+class ClassicPrivate(_Queues):
+    """See `Private`. The first message makes a queue."""
+
+    def __init__(self, jolokia: Jolokia, broker: str, name: str) -> None:
+        super().__init__(broker, name)
+        self._jolokia = jolokia
+
+    def collect(self) -> Sequence[Record]:
+        """Move what is marked out of all queues into which the broker dead-letters."""
+        marked = f"{REHEARSAL} LIKE '{self._name.rpartition('.')[2]}-%'"
+        for queue, facts in self._jolokia.queues().items():
+            is_of_the_dead = facts.facts.get("DLQ") is True and queue != self._dead
+            if is_of_the_dead and facts.depth and self._jolokia.move(queue, marked, self._dead) is None:
+                raise AccessDenied(_NO_MOVE.format(self._broker, queue))
+        return []
+
+    def remove(self) -> None:
+        """Delete both queues, once nobody reads them, and what died."""
+        self.collect()
+        until = time.monotonic() + _REMOVED_AFTER
+        while left := {self._name, self._dead} & {*self._jolokia.queues()}:
+            if time.monotonic() > until:
+                raise BrokerError(_STILL_THERE.format(self._broker, ", ".join(sorted(left))))
+            for queue in left:
+                self._jolokia.remove_queue(queue)
+            time.sleep(_PAUSE)

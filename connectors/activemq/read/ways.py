@@ -1,0 +1,71 @@
+"""How letters of Artemis got where they lie, asked while they are read.
+
+What an address does with its dead, and that a queue has killed none, decide what some traces prove. A broker
+may have more of both than one asks of before a pull; of these, those count that letters name.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from dlq.connectors.activemq.look.artemis import MOST_ASKED
+from dlq.connectors.base import Batch, Mode
+from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
+from dlq.core.errors import DlqError
+from dlq.core.record import Record
+
+_ADDRESS, _QUEUE = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"
+
+
+class _Ways(Protocol):
+    """What `artemis.Management` tells of some addresses and queues."""
+
+    def settings_of(self, addresses: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Names of facts -> address -> what holds there."""
+        ...
+
+    def killed_none(self, queues: Iterable[str]) -> Mapping[str, int]:
+        """Those that have killed nothing -> since when."""
+        ...
+
+
+class WaysReading(ChainReading):
+    """A chain whose topology grows by what its letters' addresses do with their dead, and in the end by which
+    of their queues have killed none: asked earlier, a queue might kill one that is still to be read."""
+
+    def __init__(
+        self,
+        ways: _Ways,
+        scans: Sequence[Scan],
+        mode: Mode,
+        limit: int | None,
+        shared: Mapping[str, Any],
+        why_incomplete: WhyIncomplete | None = None,
+        kept: Kept | None = None,
+        unread: Mapping[str, DlqError] | None = None,
+    ) -> None:
+        """`ways` is asked."""
+        super().__init__(scans, mode, limit, shared, why_incomplete, kept, unread)
+        self._ways = ways
+
+    def batches(self) -> Iterator[Batch]:
+        """As those of the chain."""
+        addresses, queues = set[str](), set[str]()
+        for batch in super().batches():
+            known = addresses | self.topology.get("places_of_the_dead", {}).keys()
+            new = [*_named(batch.records, _ADDRESS, known, MOST_ASKED - len(addresses))]
+            addresses.update(new)
+            self._learn(self._ways.settings_of(new) if new else {})
+            queues.update(_named(batch.records, _QUEUE, queues, MOST_ASKED - len(queues)))
+            yield batch
+        if queues:
+            self._learn({"killed_none": self._ways.killed_none(sorted(queues))})
+
+    def _learn(self, told: Mapping[str, Mapping[str, Any]]) -> None:
+        grown = {name: {**self.topology.get(name, {}), **facts} for name, facts in told.items()}
+        self.topology = {**self.topology, **grown}
+
+
+def _named(records: Iterable[Record], header: str, known: Iterable[str], most: int) -> Iterable[str]:
+    """What letters name in a header and is not known yet."""
+    named = {record.headers.get(header) or "" for record in records}
+    return sorted(named - {""} - set(known))[:most]

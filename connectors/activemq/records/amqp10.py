@@ -1,0 +1,248 @@
+"""Messages that came to Artemis by AMQP 1.0, as records, and as they go back.
+
+Artemis keeps them as they came and adds annotations of its own (`x-opt-ORIG-ADDRESS`); to STOMP and OpenWire
+it shows a conversion, which loses types, and some it cannot convert at all. A record has the message's block
+(`codec.message`) as `raw_properties`, so that its bare message goes back byte for byte, and names where and
+when it died as STOMP does (`_AMQ_ORIG_ADDRESS`).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from dlq.connectors.activemq.amqp.codec import BLOCK
+from dlq.connectors.activemq.look.jolokia import PROPERTY
+from dlq.connectors.activemq.records.frames import Place, artemis_origin
+from dlq.connectors.amqp10.codec import message
+from dlq.connectors.amqp10.codec.message import Parts
+from dlq.connectors.amqp10.codec.values import NOTHING, NULL, Value, as_text, plain, string, to_json
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.records import make_record
+from dlq.core.clock import datable
+from dlq.core.failure_headers import Keep, Restart, restart, taken_away
+from dlq.core.identity import content_id, frame
+from dlq.core.provenance import REPLAY_PREFIX
+from dlq.core.record import FLAG_AMQP10_BODY, Record
+
+_CLASS = "amqp-1.0"
+"""What `properties` call the class of such a message, which is none of JMS's."""
+_TOLD = re.compile(r"x-opt-(ORIG-(?:ADDRESS|QUEUE|MESSAGE-ID|ROUTING-TYPE)|ACTUAL-EXPIRY)")
+_AS_TOLD = re.compile(r"_AMQ_(?:ORIG_(?:ADDRESS|QUEUE|MESSAGE_ID|ROUTING_TYPE)|ACTUAL_EXPIRY)")
+_NOT_SENT = re.compile(
+    rf"{_TOLD.pattern}|x-opt-(?:routing-type|delivery-time|delivery-delay|ingress-time|CONNECTION-ID)|_AMQ_DUPL_ID"
+    rf"|{REPLAY_PREFIX}.*"
+)
+"""Annotations that the broker has left, or that would delay it again, and the id that would make it a
+duplicate."""
+_JMS_DESTINATION = "x-opt-jms-dest"
+_DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _FAILURES = range(5)
+"""Places of the header's fields."""
+
+
+def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record]:
+    """A function that makes the record of a whole message. It raises ValueError."""
+    first = frame(request.source.name.encode(), place.queue.encode())
+
+    def make(encoded: bytes) -> Record:
+        block, body, is_encoded = message.split(encoded, values=True)
+        parts = message.parts(block)
+        headers, properties = headers_of(parts), properties_of(parts)
+        origin_kind, origin = artemis_origin(
+            *map(headers.get, ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"))
+        )
+        physical_id = headers.get("_AMQ_ORIG_MESSAGE_ID", "")
+        message_id = properties.get("message_id") or physical_id
+        digest = sha256(body).hexdigest()
+        stable = message.stable(block, lambda _name: False)
+        return make_record(
+            request,
+            place.kind,
+            content_id(physical_id.encode(), *stable, digest.encode(), after=first),
+            body,
+            headers,
+            properties,
+            version=place.version,
+            node=place.node,
+            digest=digest,
+            dead_letter_queue=place.queue,
+            message_id=message_id,
+            physical_id=physical_id,
+            correlation_id=properties.get("correlation_id"),
+            origin_kind=origin_kind,
+            origin=origin,
+            published_at=_time(parts.properties.get("creation_time")),
+            dead_at=_micros(headers.get("_AMQ_ACTUAL_EXPIRY")),
+            expires_at=_time(parts.properties.get("absolute_expiry_time")),
+            redelivered=bool(_header(parts, _FAILURES)) or _header(parts, _FIRST_ACQUIRER) is False,
+            raw_properties=block,
+            content_type=properties.get("content_type"),
+            content_encoding=properties.get("content_encoding"),
+            persistent=_header(parts, _DURABLE) is True,
+            priority=_header(parts, _PRIORITY),
+            flags=FLAG_AMQP10_BODY if is_encoded else None,
+        )
+
+    return make
+
+
+def headers_of(parts: Parts) -> dict[str, str]:
+    """Application properties and annotations as text, by name; of two with one name the property. What the
+    broker left is named as STOMP shows it, and comes from its annotations alone: what a sender calls so
+    where the broker left nothing is shown as that sender's property."""
+    told = {as_text(key): as_text(value) for key, value in parts.annotations}
+    own = {as_text(key): as_text(value) for key, value in parts.application}
+    brokers = {_named(name): text for name, text in told.items() if _TOLD.fullmatch(name)}
+    every = {_named(name): text for name, text in (*told.items(), *own.items())} | brokers
+    forged = {f"{PROPERTY}{name}" for name in brokers}
+    return {name: text for name, text in every.items() if name not in forged}
+
+
+def _named(written: str) -> str:
+    if _AS_TOLD.fullmatch(written):
+        return f"{PROPERTY}{written}"
+    found = _TOLD.fullmatch(written)
+    return f"_AMQ_{found[1].replace('-', '_')}" if found else written
+
+
+def properties_of(parts: Parts) -> dict[str, str]:
+    """Properties as text by their AMQP names, and the class."""
+    known = {name: value for name, value in parts.properties.items() if value != NOTHING}
+    return {"class": _CLASS, **{name: _property(value) for name, value in known.items()}}
+
+
+def _property(value: Value) -> str:
+    return f"urn:uuid:{UUID(bytes=value.value)}" if value.kind == "uuid" else as_text(value)
+
+
+def _header(parts: Parts, place: int) -> Any:
+    return parts.header[place].value if place < len(parts.header) else None
+
+
+def _time(value: Value | None) -> int | None:
+    milliseconds = plain(value) if value is not None else None
+    return datable(milliseconds * 1000) if isinstance(milliseconds, int) and milliseconds > 0 else None
+
+
+def _micros(milliseconds: str | None) -> int | None:
+    return (
+        datable(int(milliseconds) * 1000)
+        if milliseconds and re.fullmatch(r"\d{1,15}", milliseconds)
+        else None
+    )
+
+
+def is_of_amqp(record: Record) -> bool:
+    """Whether it goes back by AMQP 1.0."""
+    return record.broker_kind == "artemis" and message.is_block(record.raw_properties)
+
+
+def why_lost(record: Record) -> str | None:
+    """Why a message that came by AMQP 1.0 cannot go back: it has lost its block."""
+    if record.properties.get("class") != _CLASS or message.is_block(record.raw_properties):
+        return None
+    return "it came by AMQP 1.0, and its sections, which would go back as they came, are damaged or not there"
+
+
+def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
+    """The whole message of a replay: its bare message as it was, but for what is taken away, an expiry, and
+    where the broker had sent it to. Raises ValueError."""
+    block = record.raw_properties or b""
+    parts = message.parts(block)
+    headers = _own_headers(parts)
+    taken = restart(headers, keep_headers)
+    zero = {n: 0 for n, inside in taken.mended.items() if inside.is_zero(()) and headers[n].isdecimal()}
+    instead = {"absolute_expiry_time": NULL}
+    if parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
+        instead["to"] = _to(record, parts)
+    sent = message.to_send(block, lambda name: _is_gone(name, taken), zero, provenance, instead)
+    return message.join_message(sent, record.body)
+
+
+def _own_headers(parts: Parts) -> dict[str, str]:
+    """Application properties and annotations as text, but for what is never sent again."""
+    return {name: text for name, text in headers_of(parts).items() if not name.startswith("_AMQ_")}
+
+
+def _is_gone(name: str, taken: Restart) -> bool:
+    return bool(_NOT_SENT.fullmatch(name)) or name in taken.gone
+
+
+def _to(record: Record, parts: Parts) -> bytes:
+    """Artemis writes there where it sends the dead. Clients of JMS name the destination there, others that
+    send to one address mostly nothing."""
+    address = record.headers.get("_AMQ_ORIG_ADDRESS")
+    is_jms = any(as_text(key) == _JMS_DESTINATION for key, _ in parts.annotations)
+    return string(address) if is_jms and address else NULL
+
+
+def stripped_names(record: Record, keep_headers: Keep) -> list[str]:
+    """What is not sent again, in words."""
+    parts = message.parts(record.raw_properties or b"")
+    headers = _own_headers(parts)
+    named = [as_text(key) for key, _ in (*parts.annotations, *parts.application)]
+    has_expiry = parts.properties.get("absolute_expiry_time", NOTHING) != NOTHING
+    return [
+        *(name for name in named if _NOT_SENT.fullmatch(name)),
+        *taken_away(headers, restart(headers, keep_headers)),
+        *(["absolute-expiry-time"] if has_expiry else []),
+        *(["ttl"] if _header(parts, _TTL) else []),
+    ]
+
+
+_ENCODINGS = {
+    "0": "its missing body becomes an empty one", "2": "its data section becomes a value of JMS",
+    "3": "its sequence is lost", "4": "its null becomes empty data",
+    "6": "its binary value becomes a data section", "7": "its map is lost", "8": "its list is lost",
+}  # fmt: skip
+"""JMS_AMQP_ORIGINAL_ENCODING as STOMP shows it (AMQPMessageSupport) -> what a replay by STOMP makes of it."""
+_PARTS = {
+    "NATIVE_MESSAGE_ID": "message-id", "JMS_AMQP_ContentType": "content-type",
+    "JMS_AMQP_ContentEncoding": "content-encoding", "JMSXUserID": "user-id",
+    "JMS_AMQP_ReplyToGroupID": "reply-to-group-id",
+}  # fmt: skip
+
+
+def what_would_change(record: Record) -> str | None:
+    """Of a message of AMQP 1.0 that STOMP has shown: what a replay makes another of it. None for any
+    other."""
+    if record.broker_kind != "artemis" or message.is_block(record.raw_properties):
+        return None
+    headers = record.headers
+    if not any(name.startswith("JMS_AMQP_") or name == "NATIVE_MESSAGE_ID" for name in headers):
+        return None
+    lost = [part for name, part in _PARTS.items() if name in headers]
+    told = f"without its {', '.join(lost)}, " if lost else ""
+    body = _ENCODINGS.get(headers.get("JMS_AMQP_ORIGINAL_ENCODING", ""))
+    encoding = f", and {body}" if body else ""
+    came = "it came by AMQP 1.0 and was read by STOMP"
+    return f"{came}: it would go back {told}with all properties as text{encoding}"
+
+
+def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
+    """The block with other headers (`dlq.core.brokers.Kind.edit_headers`). Raises ValueError where it is none
+    of AMQP, UsageError for what cannot be said."""
+    if not message.is_block(block):
+        raise ValueError("no message of AMQP 1.0")
+    return message.edit_typed(block, lambda name: drop(_named(name)), changed)
+
+
+def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
+    """The block with these properties and no others (`dlq.core.brokers.Kind.edit_properties`). Raises
+    ValueError where it is none of AMQP, UsageError for what cannot be said."""
+    if not message.is_block(block):
+        raise ValueError("no message of AMQP 1.0")
+    return message.edit_properties(block, properties_of(message.parts(block)), properties)
+
+
+def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | None:
+    """The value or values of a body that is encoded; None for any other."""
+    if properties.get("class") != _CLASS and BLOCK not in properties:
+        return None
+    try:
+        found: Sequence[Any] = [to_json(value) for value in message.body_of(body)] if body else []
+    except ValueError:
+        return None
+    note = "an encoded AMQP 1.0 section"
+    return (found[0] if len(found) == 1 else found, note) if found else None

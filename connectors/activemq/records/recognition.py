@@ -1,0 +1,58 @@
+"""What one delivery of ActiveMQ tells of a letter, for knowing it again by STOMP, OpenWire or AMQP 1.0.
+
+OpenWire tells more than STOMP with Jolokia's help, and that more than STOMP alone. What all of them show of
+headers is compared as STOMP shows it.
+"""
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+from dlq.connectors.activemq.amqp.codec import BLOCK
+from dlq.connectors.activemq.look.jolokia import PROPERTY
+from dlq.connectors.activemq.records.frames import PER_DELIVERY
+from dlq.connectors.activemq.records.openwire import CLASS
+from dlq.connectors.amqp10.codec import message
+from dlq.core.identity import Told, content_digest, frame, take_out, told_of
+from dlq.core.record import Record
+
+_NOT_SHOWN_ALIKE = (
+    *(line.decode().rstrip(":") for line in PER_DELIVERY), "content-length", "destination"
+)  # fmt: skip
+"""Headers that differ from one delivery to the next; those that tell what is known of body and queue are not
+replaced by a property of their name everywhere."""
+_UNSHOWN = re.compile("[\U00010000-\U0010ffff\ufffd]+")
+"""Characters that STOMP shows as they are or as U+FFFD, one or several of them."""
+_COUNTED = ("redelivery counter",)
+
+
+def tell(record: Record) -> Told:
+    """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
+    block, properties = record.raw_properties or b"", record.properties
+    if message.is_block(block):
+        try:
+            return told_of(record, frame(*message.stable(block, lambda _name: False)))
+        except ValueError:
+            return told_of(record)
+    shown = content_digest(sha256(record.body).digest(), _as_stomp_shows(record), _native(properties))
+    return Told(shown, content_digest(take_out(properties, _COUNTED)), _depth(block, properties))
+
+
+def _as_stomp_shows(record: Record) -> Mapping[str, str]:
+    """A property with the name of one of STOMP's headers takes that one's place."""
+    begin = len(PROPERTY)
+    shadows = {name[begin:]: text for name, text in record.properties.items() if name.startswith(PROPERTY)}
+    headers = take_out({**record.headers, **shadows}, _NOT_SHOWN_ALIKE)
+    return {name: text if text.isascii() else _UNSHOWN.sub("\ufffd", text) for name, text in headers.items()}
+
+
+def _native(properties: Mapping[str, str]) -> bytes:
+    """What is around the body of a message that Classic got by AMQP 1.0."""
+    return properties.get(BLOCK, "").encode()
+
+
+def _depth(block: bytes, properties: Mapping[str, str]) -> int:
+    """A marshalled message begins with a number and a truth value, header lines with a name."""
+    if CLASS not in properties:
+        return 0
+    return 2 if block[4:5] in (b"\0", b"\1") else 1

@@ -1,0 +1,1 @@
+"""STOMP 1.2, by which both brokers are read."""

@@ -1,0 +1,176 @@
+"""A connection of our own to a broker, for what the client library cannot ask or say: TLS, SASL, one question
+at a time."""
+
+import base64
+import hashlib
+import hmac
+import os
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import NamedTuple
+
+from dlq.connectors.kafka.link.fetch import text
+from dlq.core.errors import AccessDenied, ConnectionLost
+
+_METADATA, _METADATA_VERSION = 3, 4
+_NO_TOPICS = bytes(5)
+"""An empty list, and that none is to be made."""
+_HANDSHAKE, _AUTHENTICATE = 17, 36
+_LARGEST = 2**30
+"""Bytes of an answer: a batch may be longer than was asked for, and no batch is longer than this."""
+_LARGEST_LOGIN = 2**16
+_TIMEOUTS = 6
+"""How many of them an answer may take from its first byte to its last."""
+_LEAST_ROUNDS, _MOST_ROUNDS = 4096, 2**20
+"""Of a login by SCRAM: fewer give the password away (ScramMechanism.java), and Kafka makes 16,384 at most."""
+_DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+
+class Access(NamedTuple):
+    """How to talk to a cluster; `mechanism` is None without SASL."""
+
+    timeout: float
+    tls: Callable[[], ssl.SSLContext] | None = None
+    mechanism: str | None = None
+    user: str = ""
+    password: str = ""
+
+
+def scram_proof(digest: str, password: str, first: str, told: str) -> str:
+    """The client's last message (RFC 5802), to its first one without the header and to the server's answer.
+    Raises ValueError, LookupError where that is none."""
+    salted, last = _salted(digest, password, first, told)
+    client = hmac.digest(salted, b"Client Key", digest)
+    signature = hmac.digest(hashlib.new(digest, client).digest(), f"{first},{told},{last}".encode(), digest)
+    proof = bytes(a ^ b for a, b in zip(client, signature, strict=True))
+    return f"{last},p={base64.b64encode(proof).decode()}"
+
+
+def scram_signature(digest: str, password: str, first: str, told: str) -> str:
+    """What a server that knows the password says at the end. Raises ValueError, LookupError."""
+    salted, last = _salted(digest, password, first, told)
+    server = hmac.digest(salted, b"Server Key", digest)
+    signature = hmac.digest(server, f"{first},{told},{last}".encode(), digest)
+    return f"v={base64.b64encode(signature).decode()}"
+
+
+def _salted(digest: str, password: str, first: str, told: str) -> tuple[bytes, str]:
+    """The salted password, and the client's last message without its proof."""
+    fields = dict(part.split("=", 1) for part in told.split(",") if "=" in part)
+    if not fields["r"].startswith(first.rpartition("r=")[2]):
+        raise ValueError("it answers another login")
+    rounds = int(fields["i"])
+    if not _LEAST_ROUNDS <= rounds <= _MOST_ROUNDS:
+        raise ValueError(f"it wants {rounds} rounds")
+    salt = base64.b64decode(fields["s"])
+    return hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds), f"c=biws,r={fields['r']}"
+
+
+class Link:
+    """A connection to one broker."""
+
+    def __init__(self, host: str, port: int, access: Access) -> None:
+        """Raises ConnectionLost, AccessDenied."""
+        self._place, self._number, self._timeout = f"{host}:{port}", 0, access.timeout
+        try:
+            self._socket = socket.create_connection((host, port), access.timeout)
+            if access.tls is not None:
+                self._socket = access.tls().wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:
+            raise ConnectionLost(f"{self._place}: {error.strerror or error}") from error
+        if access.mechanism is not None:
+            self._enter(access, access.mechanism)
+
+    def _enter(self, access: Access, mechanism: str) -> None:
+        try:
+            self._log_in(access, mechanism)
+        except (struct.error, ValueError) as error:
+            self.close()
+            raise ConnectionLost(f"{self._place}: something that is no login of Kafka's") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, api: int, version: int, body: bytes, most: int = _LARGEST) -> bytes:
+        """What is answered, without its head, in `most` bytes. Raises ConnectionLost."""
+        self._number += 1
+        data = struct.pack(">hhi", api, version, self._number) + text("dlq") + body
+        try:
+            self._socket.sendall(struct.pack(">i", len(data)) + data)
+            (size,) = struct.unpack(">i", self._read(4))
+            if not 4 <= size <= most:
+                raise OSError(f"an answer of {size} bytes")
+            return self._read(size)[4:]
+        except OSError as error:
+            raise ConnectionLost(f"{self._place}: {error.strerror or error}") from error
+
+    def _read(self, size: int) -> bytes:
+        data, until = bytearray(), time.monotonic() + _TIMEOUTS * self._timeout
+        while len(data) < size:
+            if time.monotonic() > until:
+                raise TimeoutError("its answer does not come to an end")
+            part = self._socket.recv(min(size - len(data), 2**20))
+            if not part:
+                raise OSError("closed by the broker")
+            data += part
+        return bytes(data)
+
+    def _log_in(self, access: Access, mechanism: str) -> None:
+        answer = self.ask(_HANDSHAKE, 1, text(mechanism), _LARGEST_LOGIN)
+        (error,) = struct.unpack_from(">h", answer)
+        if error:
+            raise AccessDenied(f"{self._place} takes no {mechanism}; look at mechanism")
+        if mechanism == "PLAIN":
+            self._authenticate(f"\0{access.user}\0{access.password}".encode())
+        else:
+            self._scram(access, _DIGESTS[mechanism])
+
+    def _scram(self, access: Access, digest: str) -> None:
+        nonce = base64.b64encode(os.urandom(24)).decode()
+        first = f"n={access.user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        told = self._authenticate(f"n,,{first}".encode()).decode()
+        try:
+            last = scram_proof(digest, access.password, first, told)
+            wanted = scram_signature(digest, access.password, first, told)
+        except (ValueError, LookupError) as error:
+            raise AccessDenied(f"{self._place} answers no login by {access.mechanism}") from error
+        if not hmac.compare_digest(self._authenticate(last.encode()), wanted.encode()):
+            raise AccessDenied(
+                f"{self._place} does not know the password that it asks for: it is another server"
+            )
+
+    def _authenticate(self, token: bytes) -> bytes:
+        answer = self.ask(_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token, _LARGEST_LOGIN)
+        error, length = struct.unpack_from(">hh", answer)
+        if error:
+            raise AccessDenied(f"{self._place} refused the user; look at user and password")
+        at = 4 + max(0, length)
+        (size,) = struct.unpack_from(">i", answer, at)
+        return answer[at + 4 : at + 4 + size]
+
+    def close(self) -> None:
+        """Never raises."""
+        self._socket.close()
+
+
+def brokers_named_by(host: str, port: int, access: Access) -> list[tuple[str, int]]:
+    """Host and port of each broker that a server names (Metadata, version 4, which brokers take since 0.11).
+    Raises ConnectionLost, AccessDenied."""
+    with closing(Link(host, port, access)) as link:
+        answer = link.ask(_METADATA, _METADATA_VERSION, _NO_TOPICS)
+    found, at = [], 8
+    try:
+        (count,) = struct.unpack_from(">i", answer, 4)
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", answer, at + 4)
+            at += 6 + length
+            name, (number, rack) = answer[at - length : at].decode(), struct.unpack_from(">ih", answer, at)
+            found.append((name, number))
+            at += 6 + max(0, rack)
+    except (struct.error, ValueError) as error:
+        raise ConnectionLost(f"{host}:{port}: an answer that names no brokers") from error
+    return found

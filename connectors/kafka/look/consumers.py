@@ -1,0 +1,49 @@
+"""Who reads a topic, and how far they are: by the offsets that groups have committed, and their members."""
+
+from collections.abc import Sequence
+
+from dlq.connectors.base import Consumption
+from dlq.connectors.kafka.look.cluster import Cluster, Topic
+
+_INTERVAL = 5.0
+"""Seconds between two commits of a consumer where nothing else is set (auto.commit.interval.ms)."""
+
+
+def readers(cluster: Cluster, topic: Topic) -> list[str] | None:
+    """Every group that has committed an offset of the topic, or reads it now; None where not all can be seen.
+    Share groups are named, too: nobody can be asked what they read."""
+    if not cluster.may_see_groups:
+        return None
+    groups = cluster.groups()
+    committed, members = cluster.committed_offsets(groups, topic), cluster.members(groups)
+    found = [group for group in groups if group in committed or topic.name in members.get(group, {})]
+    others = [
+        f"perhaps group {group} (what share groups read is not told)" for group in cluster.other_groups()
+    ]
+    return [*(f"group {group}" for group in found), *others]
+
+
+def consumption(cluster: Cluster, topic: Topic) -> list[Consumption]:
+    """Each group that has committed an offset of the topic."""
+    committed = cluster.committed_offsets(cluster.groups(), topic)
+    members = cluster.members(sorted(committed))
+    ends = {log.place.partition: log.end for log in cluster.logs([topic])}
+    return [
+        _of_group(group, offsets, ends, members.get(group, {}).get(topic.name, 0))
+        for group, offsets in committed.items()
+    ]
+
+
+def _of_group(group: str, offsets: dict[int, int], ends: dict[int, int], members: int) -> Consumption:
+    """What was never committed is all unread."""
+    reached = {partition: min(offsets.get(partition, 0), end) for partition, end in ends.items()}
+    waiting = sum(end - reached[partition] for partition, end in ends.items())
+    return Consumption(f"group {group}", waiting, members, sum(reached.values()), _INTERVAL)
+
+
+def depths_of(topics: Sequence[Topic], cluster: Cluster) -> dict[str, int]:
+    """Topic -> how many letters it holds at most."""
+    depths = {topic.name: 0 for topic in topics}
+    for log in cluster.logs(topics):
+        depths[log.place.topic] += log.stable - log.start
+    return depths

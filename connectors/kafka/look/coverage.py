@@ -1,0 +1,121 @@
+"""Where each kind of death leads on Kafka, from the settings of topics and groups alone (run on 4.4.0)."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dlq.connectors.base import NIGHT, Fate
+from dlq.connectors.kafka.look.cluster import Cluster, number_in
+from dlq.core.units import human_seconds
+
+_DLQ = "errors.deadletterqueue."
+_Settings = Mapping[str, str] | None
+"""None: they may not be read."""
+_NO_RIGHT = "the settings of {} may not be read (DESCRIBE_CONFIGS)"
+_ALTER = "kafka-configs.sh --bootstrap-server {} --alter --entity-type {} --entity-name {} --add-config {}"
+_CREATE = "kafka-topics.sh --bootstrap-server {} --create --topic {} --config {}group.enable=true"
+_BY_ITSELF = (
+    "Kafka keeps no dead letters of consumer groups: where they go, its own code or framework decides"
+)
+_DEFAULT_LIMIT = "5"
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """What the cluster says of itself, its topics and groups."""
+
+    server: str
+    broker: _Settings
+    topics: Mapping[str, _Settings]
+    groups: Sequence[str] = ()
+    share_groups: Mapping[str, _Settings] = field(default_factory=dict)
+
+
+def fetch(cluster: Cluster) -> Definitions:
+    """Ask the cluster. Raises BrokerError."""
+    return Definitions(
+        cluster.nodes[0] if cluster.nodes else "localhost:9092",
+        cluster.broker_configuration(),
+        cluster.configurations(cluster.names()),
+        cluster.groups(),
+        cluster.group_configurations(cluster.other_groups()),
+    )
+
+
+def predict(known: Definitions) -> list[Fate]:
+    """The fate of each kind of death in each group, and of what a topic forgets."""
+    return list(_fates(known))
+
+
+def _fates(known: Definitions) -> Iterator[Fate]:
+    for topic, settings in known.topics.items():
+        if settings is None:
+            yield Fate("topic", topic, "discard", "unknown", (), _NO_RIGHT.format(topic))
+        elif why := _forgets(topic, settings):
+            fix = _ALTER.format(known.server, "topics", shlex.quote(topic), "retention.ms=604800000")
+            yield Fate("topic", topic, "discard", "lost", (), why, fix)
+    for group in known.groups:
+        yield Fate("group", group, "give-up", "unknown", (), _BY_ITSELF)
+    for group, settings in known.share_groups.items():
+        if settings is None:
+            yield Fate("group", group, "any", "unknown", (), _NO_RIGHT.format(group))
+            continue
+        found = _of_share_group(known, group, settings)
+        limit = settings.get("share.delivery.count.limit", _DEFAULT_LIMIT)
+        after = f"after {limit} deliveries" + (f"; {found.why}" if found.why else "")
+        yield found
+        yield found._replace(death="delivery limit", why=after)
+
+
+def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str]) -> Fate:
+    """A broker takes each of these settings, and drops what is rejected without a word."""
+
+    def lost(why: str, fix: str = "") -> Fate:
+        return Fate("group", group, "reject", "lost", (), why, fix)
+
+    topic, broker = settings.get(f"{_DLQ}topic.name"), known.broker
+    if not topic:
+        fix = _ALTER.format(known.server, "groups", shlex.quote(group), f"{_DLQ}topic.name=dlq.{group}")
+        return lost("it has no topic for dead letters", fix)
+    if broker is None:
+        return Fate("group", group, "reject", "unknown", (), _NO_RIGHT.format("the brokers"))
+    prefix = broker.get(f"{_DLQ}topic.name.prefix", "")
+    if not topic.startswith(prefix):
+        return lost(f"the name of its topic, {topic}, does not begin with {prefix}")
+    if topic not in known.topics:
+        if broker.get(f"{_DLQ}auto.create.topics.enable") == "true":
+            return Fate("group", group, "reject", "kept", (topic,), "the broker makes it")
+        return lost(f"there is no topic {topic}", _CREATE.format(known.server, shlex.quote(topic), _DLQ))
+    return _in_topic(known, group, topic, settings)
+
+
+def _in_topic(known: Definitions, group: str, topic: str, settings: Mapping[str, str]) -> Fate:
+    of_topic: Any = known.topics[topic]
+    found = Fate("group", group, "reject", "lost")
+    if of_topic is None:
+        return found._replace(verdict="unknown", why=_NO_RIGHT.format(topic))
+    if of_topic.get(f"{_DLQ}group.enable") != "true":
+        fix = _ALTER.format(known.server, "topics", shlex.quote(topic), f"{_DLQ}group.enable=true")
+        return found._replace(why=f"{topic} takes no dead letters of share groups", fix=fix)
+    if "compact" in of_topic.get("cleanup.policy", ""):
+        copies = settings.get(f"{_DLQ}copy.record.enable") == "true"
+        why = f"{topic} is compacted, and takes none without a key"
+        return found._replace(verdict="unknown" if copies else "lost", why=why)
+    if why := _forgets(topic, of_topic):
+        fix = _ALTER.format(known.server, "topics", shlex.quote(topic), "retention.ms=604800000")
+        return found._replace(why=why, fix=fix)
+    return found._replace(verdict="kept", leads_to=(topic,))
+
+
+def _forgets(topic: str, settings: Mapping[str, str]) -> str:
+    """Why what nobody reads in a night is gone; empty: it is not."""
+    kept = number_in(settings, "retention.ms")
+    if (
+        kept is None
+        or kept < 0
+        or kept / 1000 >= NIGHT
+        or "delete" not in settings.get("cleanup.policy", "delete")
+    ):
+        return ""
+    return f"{topic} keeps it for {human_seconds(kept / 1000)}"

@@ -1,0 +1,123 @@
+"""What `dlq doctor` says of a Kafka source: depth, rights, and above all how long the letters stay."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dlq.connectors.base import Inspection
+from dlq.connectors.kafka.look.cluster import Cluster, Log, Topic, number_in
+from dlq.core.units import human_seconds
+
+_SOON = 24 * 3600
+_CHANGES = {
+    "copy": "nothing: letters are read from the oldest one, and stay; no consumer group is joined",
+    "drain": "nothing: messages stay until retention takes them; only the archive's checkpoint moves on",
+}
+_SHOWN = ("retention.ms", "retention.bytes", "cleanup.policy", "message.timestamp.type")
+_SHARE = "errors.deadletterqueue."
+
+
+def inspect(
+    cluster: Cluster, topics: Sequence[Topic], logs: Sequence[Log], notes: Sequence[str]
+) -> Inspection:
+    """Look without changing anything. Raises BrokerError."""
+    settings = {topic.name: cluster.configuration(topic.name) for topic in topics}
+    oldest = cluster.oldest([log for log in logs if log.stable > log.start])
+    left = {
+        topic.name: _left(
+            settings[topic.name], [t for place, t in oldest.items() if place.topic == topic.name]
+        )
+        for topic in topics
+    }
+    shown: dict[str, Any] = {
+        "cluster": f"{cluster.id}: {', '.join(cluster.nodes)}",
+        "partitions": {
+            str(
+                log.place
+            ): f"{log.stable - log.start} letters at most, offsets {log.start} to {log.stable - 1}"
+            for log in logs
+            if log.stable > log.start
+        },
+        "oldest letter is deleted in": {name: _in_words(seconds) for name, seconds in left.items()},
+        "settings": {name: _chosen(known) for name, known in settings.items()},
+    }
+    warnings = [*notes, *filter(None, [cluster.beyond_hosts])]
+    for topic in topics:
+        warnings += _warnings(topic.name, settings[topic.name], left[topic.name])
+    warnings += _lost_rights(cluster, settings)
+    warnings += _share_groups_without_place(cluster)
+    depth = sum(log.stable - log.start for log in logs)
+    return Inspection("kafka", depth, shown, _CHANGES, {}, warnings)
+
+
+def _chosen(settings: Mapping[str, str] | None) -> dict[str, str]:
+    return {} if settings is None else {name: settings[name] for name in _SHOWN if name in settings}
+
+
+def _left(settings: Mapping[str, str] | None, oldest: Sequence[int]) -> float | None:
+    """Seconds until the oldest letter may be deleted, by its own time; infinite where nothing is."""
+    retention = number_in(settings or {}, "retention.ms")
+    if settings is None or retention is None:
+        return None
+    if retention < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
+        return float("inf")
+    return min((at + retention for at in oldest), default=float("inf")) / 1000 - time.time()
+
+
+def _in_words(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    if seconds == float("inf"):
+        return "never"
+    return human_seconds(seconds) if seconds > 0 else "overdue: at the next check of retention"
+
+
+def _warnings(name: str, settings: Mapping[str, str] | None, left: float | None) -> Iterator[str]:
+    if left is not None and left < _SOON:
+        yield f"{name}: the oldest letters are deleted within a day: drain soon"
+    if settings is None:
+        return
+    policy = settings.get("cleanup.policy", "delete")
+    if "compact" in policy:
+        yield (
+            f"{name} is compacted: of letters with one key all but the last are removed; set "
+            "cleanup.policy=delete"
+        )
+    retention = number_in(settings, "retention.ms")
+    is_finite = "delete" in policy and retention is not None and retention >= 0
+    if is_finite and settings.get("message.timestamp.type") != "LogAppendTime":
+        yield (
+            f"{name}: Connect and Streams leave dead letters the time of their record, and retention counts "
+            "from that: an old record's letter is deleted at once; set retention.ms=-1 or "
+            "message.timestamp.type=LogAppendTime"
+        )
+
+
+def _lost_rights(cluster: Cluster, settings: Mapping[str, Mapping[str, str] | None]) -> Iterator[str]:
+    closed = [name for name, known in settings.items() if known is None]
+    if closed:
+        yield (
+            f"the user may not read the settings of {', '.join(closed)} (DESCRIBE_CONFIGS): how long letters "
+            "stay is not known, and a replay in doubt may stay in doubt"
+        )
+    if not cluster.may_see_groups:
+        yield (
+            "the user may not see all consumer groups (DESCRIBE on the cluster): a plan does not name who "
+            "reads its target, and a ramp goes by what comes back"
+        )
+
+
+def _share_groups_without_place(cluster: Cluster) -> Iterator[str]:
+    """Share groups whose dead letters go nowhere, in words: a broker accepts such a setting, and drops what
+    is rejected without a word (seen on 4.4.0)."""
+    for group in cluster.other_groups():
+        topic = (cluster.group_configuration(group) or {}).get(f"{_SHARE}topic.name")
+        if not topic:
+            continue
+        if not cluster.topics([topic]):
+            yield f"share group {group}: there is no topic {topic} for its dead letters: they are lost"
+        elif (cluster.configuration(topic) or {}).get(f"{_SHARE}group.enable") == "false":
+            yield (
+                f"share group {group}: {topic} takes no dead letters of share groups, so they are lost; set "
+                f"{_SHARE}group.enable=true there"
+            )

@@ -1,0 +1,225 @@
+"""Did a replay arrive? What was stored in its topic since the first letter was sent is looked through for the
+replay ids. `bounds` says where each partition ended before that: with it what is not found was not sent."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from dlq.connectors.base import PROOF_SECONDS, Checkpoint, Outgoing, Presence, Proof, Search
+from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
+from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
+from dlq.connectors.kafka.read.odd_headers import headers_of
+from dlq.connectors.kafka.read.snapshot import EPOCH, checkpoint_key
+from dlq.core.errors import BrokerError, ConnectionLost, NotFound
+from dlq.core.provenance import REPLAY_ID
+
+_SETTLED = 3.0
+"""Seconds after which a request whose connection has ended is stored, or dropped."""
+_MARGIN_MS = 600_000
+"""How far a broker's clock may be from ours."""
+_PARTITIONS = "#partitions"
+"""Behind what the keys of a topic begin with."""
+_FETCH = 2000
+_WAIT = 0.2
+
+
+def bounds(cluster: Cluster, topics: Iterable[str]) -> Checkpoint:
+    """Where each partition ends now, uncommitted records included, and in which epoch; and how many there
+    are, as letters may have gone to one that comes later."""
+    topics_there = cluster.topics(topics)
+    found = {_partitions_of(cluster, topic): topic.partitions for topic in topics_there.values()}
+    for log in cluster.logs(topics_there.values()):
+        key = checkpoint_key(cluster.id, topics_there[log.place.topic], log.place.partition)
+        found |= {key: log.end, f"{key}{EPOCH}": log.epoch}
+    return found
+
+
+def _partitions_of(cluster: Cluster, topic: Topic) -> str:
+    return f"{topic.name}@{cluster.id}/{topic.id}:{_PARTITIONS}"
+
+
+def _ended(cluster: Cluster, topic: Topic, partition: int, before: Checkpoint) -> tuple[int, int]:
+    """Where a partition ended before anything was sent, and in which leader's epoch (-1: nobody told). What
+    a later apply has noted of a partition that was not there at the first says nothing of what went there
+    between: that began at offset 0, with the leader whose epoch is 0."""
+    if partition >= before.get(_partitions_of(cluster, topic), partition + 1):
+        return 0, 0
+    key = checkpoint_key(cluster.id, topic, partition)
+    return before.get(key, 0), before.get(f"{key}{EPOCH}", -1)
+
+
+def find(cluster: Cluster, search: Search) -> Proof:
+    """Whether each letter's topic holds it. `not_sent` needs the whole log since before the first was sent.
+    Raises BrokerError."""
+    by_topic: dict[str, list[Outgoing]] = {}
+    for letter in search.letters:
+        by_topic.setdefault(letter.target.name, []).append(letter)
+    proofs = [_find_in_topic(cluster, name, letters, search) for name, letters in by_topic.items()]
+    shown = {number: presence for proof in proofs for number, presence in proof.shown.items()}
+    return Proof(shown, [doubt for proof in proofs for doubt in proof.doubts])
+
+
+def _find_in_topic(cluster: Cluster, name: str, letters: Sequence[Outgoing], search: Search) -> Proof:
+    numbers = {letter.provenance[REPLAY_ID].encode(): letter.number for letter in letters}
+    try:
+        topic = cluster.topic(name)
+    except NotFound as error:
+        unknown: dict[int, Presence] = dict.fromkeys(numbers.values(), "unknown")
+        return Proof(unknown, [f"{error}: it may have been deleted since"])
+    starts = _starts(cluster, topic, search.since, search.before)
+    found = _seen(cluster, topic, starts, numbers.keys())
+    if found != numbers.keys():
+        time.sleep(_SETTLED)
+        found |= _seen(cluster, topic, starts, numbers.keys() - found)
+    doubts = _doubts(cluster, topic, search.before) if found != numbers.keys() else []
+    absent: Presence = "unknown" if doubts else "not_sent"
+    return Proof(
+        {number: "sent" if replay in found else absent for replay, number in numbers.items()}, doubts
+    )
+
+
+def _starts(cluster: Cluster, topic: Topic, since: int, before: Checkpoint) -> dict[Place, int]:
+    """From where each partition is looked through. One that came later is from its start; without bounds,
+    from what was stored when the first letter was sent."""
+    places = [Place(topic.name, number) for number in range(topic.partitions)]
+    if any(checkpoint_key(cluster.id, topic, place.partition) in before for place in places):
+        return {place: _ended(cluster, topic, place.partition, before)[0] for place in places}
+    return cluster.offsets_since(places, since // 1000 - _MARGIN_MS)
+
+
+def _doubts(cluster: Cluster, topic: Topic, before: Checkpoint) -> list[str]:
+    """Why what is not in the log may have been there."""
+    same_name = {key for key in before if key.startswith(f"{topic.name}@")}
+    here = {key for key in same_name if key.startswith(f"{topic.name}@{cluster.id}/")}
+    mine = {key for key in here if key.startswith(f"{topic.name}@{cluster.id}/{topic.id}:")}
+    if not same_name:
+        return [f"nothing says where {topic.name} ended before the first letter was sent"]
+    if here != same_name:
+        return [f"another cluster than {cluster.id} was sent to, under the same name"]
+    if mine != here:
+        return [f"{topic.name} was deleted and made again since"]
+    doubts = []
+    for log in cluster.logs([topic]):
+        ended, epoch = _ended(cluster, topic, log.place.partition, before)
+        doubts += _lost(log, ended) or [
+            *(_why_regrown(cluster, log, ended, epoch) or _why_led_anew(log, ended, epoch)),
+            *_why_cleaned(cluster, log, ended),
+        ]
+    settings = cluster.configuration(topic.name)
+    if settings is None:
+        doubts.append(f"the user may not read whether {topic.name} is compacted (DESCRIBE_CONFIGS)")
+    elif "compact" in settings.get("cleanup.policy", ""):
+        doubts.append(f"{topic.name} is compacted, which may have removed it")
+    if settings is not None and settings.get("unclean.leader.election.enable") == "true":
+        doubts.append(f"{topic.name} allows unclean leader elections, which may have cut it off")
+    return doubts
+
+
+def _lost(log: Log, ended: int) -> list[str]:
+    if log.start > ended:
+        return [f"{log.place} begins at {log.start}: retention has taken what followed {ended}"]
+    if log.end < ended:
+        return [f"{log.place} ends at {log.end}, before {ended}: its end was cut off"]
+    return []
+
+
+def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str]:
+    """Whether a log was cut and has grown as far again: then what was written in that epoch ends earlier."""
+    if epoch in (-1, log.epoch) or not ended:
+        return []
+    try:
+        kept = end_of_epoch(cluster, log.place, epoch)
+    except BrokerError as error:
+        return [f"it is not known whether the end of {log.place} was cut off: {error}"]
+    if kept >= ended:
+        return []
+    return [f"{log.place} was cut off at {kept}, before {ended}, and has grown again since"]
+
+
+def _why_led_anew(log: Log, ended: int, epoch: int) -> list[str]:
+    """Whether its leader began anew since: a leader that was not in sync, or has lost its disk, drops what
+    followed the bound, and nothing in the log tells that. A leader of the same epoch drops nothing."""
+    if epoch == log.epoch != -1:
+        return []
+    now, then = ("unknown" if number == -1 else number for number in (log.epoch, epoch))
+    return [
+        f"the leader of {log.place} began anew since (its epoch was {then}, and is {now}), which may have "
+        f"cut off what followed {ended}"
+    ]
+
+
+def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
+    """Whether compaction has taken records since, though the topic may be set otherwise now."""
+    try:
+        if not is_compacted_between(cluster, log.place, ended, log.end):
+            return []
+    except (BrokerError, ValueError) as error:
+        return [f"it is not known whether {log.place} is whole from {ended} on: {error}"]
+    return [f"{log.place} lacks records behind {ended}: it was compacted meanwhile"]
+
+
+def _seen(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: Iterable[bytes]) -> set[bytes]:
+    """Those of the replay ids that lie in the topic, as far as it goes now: not in transactions of others
+    that were aborted, but behind one that is open."""
+    sought = set(wanted)
+    logs = [log for log in cluster.logs([topic]) if log.place in starts]
+    first = {log.place: max(starts[log.place], log.start) for log in logs}
+    committed = {log.place: (first[log.place], log.stable) for log in logs}
+    behind = {log.place: (max(first[log.place], log.stable), log.end) for log in logs}
+    return _among(cluster, committed, sought, True) | _among(cluster, behind, sought, False)
+
+
+def _among(
+    cluster: Cluster, spans: Mapping[Place, tuple[int, int]], sought: Collection[bytes], committed: bool
+) -> set[bytes]:
+    """Those of the replay ids that lie between two offsets of each partition."""
+    found = set[bytes]()
+    at = {place: first for place, (first, end) in spans.items() if first < end}
+    if not at:
+        return found
+    consumer = cluster.consumer({}, committed)
+    try:
+        consumer.assign([TopicPartition(*place, first) for place, first in at.items()])
+        silent_since = time.monotonic()
+        until = silent_since + PROOF_SECONDS
+        while at:
+            if time.monotonic() > until:
+                raise ConnectionLost(f"{cluster.name} takes too long to show all that it has")
+            messages = consumer.consume(_FETCH, _WAIT)
+            if messages:
+                silent_since = time.monotonic()
+            elif cluster.is_silent(silent_since):
+                raise cluster.silence()
+            for message in messages:
+                place = Place(message.topic() or "", message.partition() or 0)
+                error = message.error()
+                if error is None:
+                    headers = said_headers(message)
+                    found |= {value for name, value in headers if name == REPLAY_ID and value in sought}
+                    is_done = (message.offset() or 0) + 1 >= spans[place][1]
+                else:
+                    is_done = ends(error, place)
+                if is_done:
+                    at.pop(place, None)
+    finally:
+        consumer.close()
+    return found
+
+
+def said_headers(message: Any) -> Any:
+    """Those of a letter of ours can be said, or the library would not have sent them."""
+    try:
+        return headers_of(message)
+    except (SystemError, UnicodeError):
+        return ()
+
+
+def ends(error: KafkaError, place: Place) -> bool:
+    """Whether an event is the end of a partition. Raises BrokerError for a log that cannot be read."""
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
+        return False
+    raise BrokerError(f"{place} could not be looked through: {error.name()}")

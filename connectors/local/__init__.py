@@ -1,0 +1,1 @@
+"""Files and secrets of this machine, read when a connection is made."""

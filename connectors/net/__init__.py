@@ -1,0 +1,1 @@
+"""Sockets, TLS and HTTP, as every connector uses them."""

@@ -1,0 +1,131 @@
+"""A link that reads while it writes: a publisher that only wrote would stop the broker's answers.
+
+With large returns, or an alarm, both directions can be full at once; neither side may wait then.
+"""
+
+import select
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pika
+
+from dlq.connectors.base import UNSENT_SECONDS, Writing, keep_no_mark
+from dlq.connectors.net import outbound
+from dlq.connectors.net.links import LinkLostError
+from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT
+from dlq.connectors.rabbitmq.amqp091.link.channel import Link
+from dlq.core.errors import DlqError
+
+_WRITE_BYTES = 256 * 1024
+_PIECE = 32 * 1024
+"""Bytes that are offered to the socket at once; what it does not take of them counts as written, too."""
+
+
+class DuplexLink(Link):
+    """A `Link` with an outbox. Between `start` and `stop` no method that waits for an answer may be used."""
+
+    def __init__(
+        self,
+        choices: Sequence[pika.ConnectionParameters],
+        refusal: Callable[[int, str], DlqError],
+        unsent_seconds: float = UNSENT_SECONDS,
+    ) -> None:
+        self._asking = True
+        self._outbox = bytearray()
+        self.writing: Writing = keep_no_mark
+        """Asked before anything goes to the socket, and told of letters before their first bytes do."""
+        self._written = 0
+        self._letters: deque[tuple[int, int]] = deque()
+        """(which byte of all that is written is its first, its number) of letters that wait in the outbox."""
+        super().__init__(choices, refusal)
+        outbound.guard(self._socket, unsent_seconds)
+        self._poll = select.poll()
+
+    def start(self) -> None:
+        """From now on every method that comes is the caller's, by `take_methods`."""
+        self._asking = False
+
+    def stop(self) -> None:
+        """Back to questions and answers; the outbox must be empty."""
+        self._asking = True
+
+    def put(self, data: bytes, number: int | None = None) -> None:
+        """Frames to be written by the next turns, perhaps those of the letter with this number."""
+        if number is not None:
+            self._letters.append((self._written + len(self._outbox), number))
+        self._outbox += data
+
+    @property
+    def waiting(self) -> int:
+        """Letters in the outbox of which nothing was written."""
+        return len(self._letters)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes in the outbox."""
+        return len(self._outbox)
+
+    def turn(self, seconds: float, writing: bool = True) -> None:
+        """Wait at most `seconds` until something can be read or written; do it. Raises LinkLostError."""
+        if not self._outbox and time.monotonic() - self._last_sent > self.heartbeat / 2:
+            self._outbox += HEARTBEAT
+        writing = writing and bool(self._outbox)
+        self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if writing else 0))
+        pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        ready = dict(self._poll.poll(0 if pending else seconds * 1000)).get(self._socket.fileno(), 0)
+        if writing and ready & select.POLLOUT:
+            self._write()
+        if pending or ready & ~select.POLLOUT:
+            self.receive(0.001)
+
+    def _write(self) -> None:
+        """As much as the socket takes at once, up to a limit."""
+        self._socket.settimeout(0)
+        end = self._written + _WRITE_BYTES
+        while self._outbox and self._written < end and self._write_piece():
+            pass
+        self._last_sent = time.monotonic()
+
+    def _write_piece(self) -> bool:
+        """Whether the socket took all of it."""
+        with memoryview(self._outbox)[:_PIECE] as data:
+            self._tell(self._written + len(data))
+            try:
+                taken = self._socket.send(data)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return False
+            except OSError as error:
+                self.dead = True
+                raise LinkLostError(str(error)) from error
+            is_whole = taken == len(data)
+        del self._outbox[:taken]
+        self._written += taken
+        return is_whole
+
+    def _tell(self, end: int) -> None:
+        """That the letters which begin before this byte may reach the broker."""
+        numbers = []
+        while self._letters and self._letters[0][0] < end:
+            numbers.append(self._letters.popleft()[1])
+        self.writing(numbers)
+
+    def take_methods(self) -> list[Any]:
+        """The methods that have come, in order."""
+        methods = [method for _, method in self._frames.methods]
+        self._frames.methods.clear()
+        return methods
+
+    def _heed(self) -> None:
+        if self._asking:
+            super()._heed()
+
+    def cut(self) -> None:
+        """End the connection without a word, and drop what the kernel has not sent yet.
+
+        A polite close would wait for a broker that has stopped reading, and would lose its last acks.
+        """
+        self.dead = True
+        self._socket.close()

@@ -1,0 +1,323 @@
+"""One scan of a RabbitMQ queue: exact at the snapshot, nothing rejected, nothing acknowledged early.
+
+The scan goes in windows. A window is a consumer, which the broker gives what its prefetch allows and what
+is acknowledged of it; acknowledgements stop short by the prefetch, so it gets exactly the window. Then it
+is cancelled, with nothing in flight, and the next one begins. The sum of the windows is the snapshot. In
+a drain a window is many prefetches, in a copy, which acknowledges nothing, just one. All of it
+happens on one channel that consumes nothing else, so a delivery tag is the letter's position, and what
+was not acknowledged goes back with one basic.nack (a reject, a close or a crash would count as a failed
+delivery on quorum queues, and a limit kills what has failed too often).
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pika import spec
+
+from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.net.links import ConsumerEndedError, LinkLostError
+from dlq.connectors.queue import Silence
+from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
+from dlq.connectors.rabbitmq.amqp091.codec.table import delivery_count
+from dlq.connectors.rabbitmq.amqp091.link.channel import Link
+from dlq.connectors.rabbitmq.records.deliveries import record_maker
+from dlq.core.errors import (
+    AccessDenied,
+    ConnectionLost,
+    ConsumerEnded,
+    DlqError,
+    NoLeader,
+    NotFound,
+    PoisonMessage,
+    UsageError,
+)
+from dlq.core.text import for_terminal
+
+IDLE_SECONDS = 3.0
+_FIRST_PREFETCH = 64
+_FEW = 32
+"""Letters that a cut connection may cost where the limit of deliveries is not known."""
+_GROWTH = 16
+_SLIDE = 8
+"""Prefetches to a window: then sizes are looked at again."""
+_MOST_LETTERS = 6_000
+_MOST_BYTES = 64 * 2**20
+_YIELD_SECONDS = 1.0
+_STREAM_OFFSET = b"\x0fx-stream-offset"
+"""The name of a header, as a table has it."""
+_NEAR_LIMIT = (
+    "{} letters of {} were near its delivery limit, by attempts that failed before: they were taken one at a "
+    "time"
+)
+_WAIT_SECONDS = 0.2
+_POLL_SECONDS = 0.01
+
+
+def is_empty(link: Link, queue: str) -> bool:
+    """Whether the leader of a quorum queue says so: it is asked for a letter, and one that comes goes back.
+    The link is of no use for a reading afterwards. Raises NoLeader where no leader answers.
+
+    A queue with a single active consumer refuses, which is the leader's answer, too.
+    """
+    try:
+        answers = (spec.Basic.GetEmpty, spec.Basic.GetOk)
+        found = link.call(spec.Basic.Get(queue=queue), answers)
+    except AccessDenied:
+        return True
+    except PoisonMessage as error:  # 541: it waited for a leader
+        raise NoLeader(f"the queue {for_terminal(queue)} has no leader that answers") from error
+    if isinstance(found, spec.Basic.GetOk):
+        link.send(spec.Basic.Nack(delivery_tag=found.delivery_tag, requeue=True))
+        return False
+    return True
+
+
+class RabbitReading:
+    """A pull of one queue, window by window, by the contract of `Reading`."""
+
+    unique_ids = False
+    settles_at_once = False
+
+    def __init__(
+        self,
+        link: Link,
+        request: ReadRequest,
+        snapshot: int,
+        topology: Mapping[str, Any],
+        notes: Sequence[str],
+    ) -> None:
+        self.snapshot: int | None = snapshot
+        self.complete = False
+        self.topology = topology
+        self.notes = notes
+        self._link = link
+        self._request = request
+        self._queue = request.source.queue or ""
+        self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
+        self._make = record_maker(request, link.server_version)
+        self._windows = 0
+        self._start = self._end = self._prefetch = 0
+        self._consuming = False
+        self._taken: list[Delivery] = []
+        self._received = 0
+        self._size = self._yielded_size = 0
+        self._yielded = time.monotonic()
+        self._durable = 0
+        self._acknowledged = self._settled = 0
+        self._over = False
+        limit = topology.get("delivery_limit") if topology.get("queue_type") == "quorum" else None
+        self._last_but_one = limit - 1 if isinstance(limit, int) and request.mode == "drain" else None
+        """A letter that was given back so often may be lost by the next failure but one."""
+        self._near_limit = 0
+        kind, seen = topology.get("queue_type"), topology.get("policies_known")
+        self._holds_few = request.mode == "drain" and kind in (None, "quorum") and not seen
+        self._stays = request.mode == "drain" and kind is None
+        """It may go with its last consumer (auto-delete), so there is one until all is durable."""
+
+    @property
+    def position(self) -> int:
+        """The position of the last letter received."""
+        return self._received
+
+    @property
+    def seen(self) -> int:
+        """See `dlq.connectors.chain.Part`: every letter is delivered."""
+        return self._received
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading.batches`. When the connection ends, what had come by then is yielded first."""
+        try:
+            try:
+                yield from self._scan()
+                self.complete = self._received >= self._wanted
+            except (LinkLostError, DlqError):
+                yield from self._rest()
+                raise
+        except LinkLostError as error:
+            raise self._lost(error) from error
+        finally:
+            self._finish()
+
+    def _scan(self) -> Iterator[Batch]:
+        silence = Silence()
+        while self._received < self._wanted and silence.seconds < IDLE_SECONDS:
+            if self._received == self._end:
+                self._stop_consuming()
+                most = 0 if self._request.careful else 1 if self._holds_few else self._wanted
+                if self._received - self._acknowledged > most:
+                    yield from self._waiting()
+                    continue
+                self._open_window()
+            if self._is_starved():
+                yield from self._waiting()
+                continue
+            before, asked = self._received, time.monotonic()
+            self._link.receive(_WAIT_SECONDS)
+            waited = time.monotonic() - asked
+            while self._take():
+                if self._is_full():
+                    yield self._batch()
+            if self._received > before:
+                silence.hear()
+            else:
+                silence.wait(waited, self._link.unfinished_bytes)
+            if time.monotonic() - self._yielded >= _YIELD_SECONDS:
+                yield self._batch()
+        yield from self._staying()
+        self._stop_consuming()
+        self._over = True
+        if self._near_limit:
+            self.notes = [*self.notes, _NEAR_LIMIT.format(self._near_limit, for_terminal(self._queue))]
+        yield from self._rest()
+
+    def _staying(self) -> Iterator[Batch]:
+        while self._stays and self._consuming and self._durable < self._received:
+            yield from self._waiting()
+
+    def _take(self) -> bool:
+        """Take what has come, as far as the batch has room."""
+        came = self._link.take_deliveries(self._request.batch_rows - len(self._taken))
+        if came and not self._received:
+            self._refuse_stream(came[0])
+        self._taken += came
+        self._received += len(came)
+        self._spare(came)
+        self._size += sum([len(delivery.body) for delivery in came])
+        return bool(came)
+
+    def _spare(self, came: Sequence[Delivery]) -> None:
+        """From the first letter whose deliveries run out, each is archived and acknowledged before another is
+        asked for: whatever ends the drain then costs one letter a delivery, not thousands."""
+        if self._last_but_one is None:
+            return
+        near = sum(delivery_count(delivery.block) >= self._last_but_one for delivery in came)
+        if near and not self._near_limit:
+            self._request = replace(self._request, careful=True)
+        self._near_limit += near
+
+    def _refuse_stream(self, first: Delivery) -> None:
+        """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
+        if self.topology.get("queue_type") is None and _STREAM_OFFSET in first.block:
+            raise UsageError(
+                f"source {self._request.source.name}: {self._queue} is a stream, which management_url shows "
+                "beforehand; set it, and --mode copy reads it"
+            )
+
+    def _is_full(self) -> bool:
+        size = self._size - self._yielded_size
+        return len(self._taken) >= self._request.batch_rows or size >= self._request.batch_bytes
+
+    def _batch(self) -> Batch:
+        taken, self._taken = self._taken, []
+        self._yielded, self._yielded_size = time.monotonic(), self._size
+        return Batch(self._make(taken) if taken else (), self._received)
+
+    def _rest(self) -> Iterator[Batch]:
+        while self._take():
+            if self._is_full():
+                yield self._batch()
+        if self._taken:
+            yield self._batch()
+
+    def _is_starved(self) -> bool:
+        return self._received - max(self._acknowledged, self._start) >= self._prefetch
+
+    def _waiting(self) -> Iterator[Batch]:
+        """An empty batch tells the caller that only its acknowledgement can bring more."""
+        yield from self._rest()
+        time.sleep(_POLL_SECONDS)
+        yield self._batch()
+
+    def _open_window(self) -> None:
+        before, self._prefetch = self._prefetch, self._next_prefetch()
+        slides = self._request.mode == "drain" and 1 < self._prefetch < before * _GROWTH
+        is_only = self._stays or (self._holds_few and self._last_but_one is None)
+        window = self._wanted if is_only else self._prefetch * (_SLIDE if slides else 1)
+        self._windows += 1
+        self._link.call(spec.Basic.Qos(prefetch_count=self._prefetch), spec.Basic.QosOk)
+        consume = spec.Basic.Consume(queue=self._queue, consumer_tag=self._consumer_tag())
+        self._link.call(consume, spec.Basic.ConsumeOk)
+        self._start, self._end = self._received, min(self._received + window, self._wanted)
+        self._consuming = True
+
+    def _consumer_tag(self) -> str:
+        """The tags sort like the windows: letters of several windows go back in the order of their tags."""
+        return f"dlq-{self._windows:08d}"
+
+    def _next_prefetch(self) -> int:
+        """Letters that may wait for their acknowledgement: by the sizes seen so far, carefully grown."""
+        rest = self._wanted - self._received
+        if self._request.careful:
+            return 1
+        if not self._received and self._last_but_one is not None:
+            return 1  # the first letter tells how many deliveries are left
+        if self._holds_few:
+            return min(_FEW - (self._received - self._acknowledged), rest)
+        if not self._received:
+            return min(_FIRST_PREFETCH, rest)
+        fitting = _MOST_BYTES // max(1, self._size // self._received)
+        return max(1, min(fitting, _MOST_LETTERS, self._prefetch * _GROWTH, rest))
+
+    def _stop_consuming(self) -> None:
+        if self._consuming:
+            self._link.call(spec.Basic.Cancel(consumer_tag=self._consumer_tag()), spec.Basic.CancelOk)
+            self._consuming = False
+            self._release()
+
+    def _finish(self) -> None:
+        """However the scan ended: no more letters are wanted, so all acknowledgements may go."""
+        if not self._link.dead:
+            with contextlib.suppress(LinkLostError, DlqError):
+                self._stop_consuming()
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading.acknowledge`. What would let the broker exceed the window waits for its end."""
+        self._durable = position
+        try:
+            self._release()
+        except LinkLostError as error:
+            raise self._lost(error) from error
+
+    def _release(self) -> None:
+        most = max(self._start, self._end - self._prefetch)
+        tag = min(self._durable, most) if self._consuming else self._durable
+        if tag > self._acknowledged:
+            self._link.send(spec.Basic.Ack(delivery_tag=tag, multiple=True))
+            self._acknowledged = tag
+
+    def settled_position(self) -> int:
+        """See `Reading.settled_position`: the queue answers what it was asked after the acknowledgements.
+
+        The node answers instead of a quorum queue that has no leader, or has lost it: without letters and
+        consumers. Then only what the leader alone can answer counts, once nothing more is read.
+        """
+        try:
+            asked = spec.Queue.Declare(queue=self._queue, passive=True)
+            found = self._link.call(asked, spec.Queue.DeclareOk)
+            has_spoken = found.message_count or found.consumer_count
+            if not has_spoken and self.topology.get("queue_type") != "classic":
+                if not self._over:
+                    return self._settled
+                is_empty(self._link, self._queue)
+        except LinkLostError as error:
+            raise self._lost(error) from error
+        except NotFound:
+            if not (self._stays and self._over):  # else it went with our consumer, and nothing comes back
+                raise
+        self._settled = self._acknowledged
+        return self._settled
+
+    def _lost(self, error: LinkLostError) -> ConnectionLost:
+        kind = ConsumerEnded if isinstance(error, ConsumerEndedError) else ConnectionLost
+        return kind(f"source {self._request.source.name}: the connection ended: {error}")
+
+    def close(self) -> None:
+        """End the consumer and give back what was not acknowledged, with requeue."""
+        self._finish()
+        if not self._link.dead:
+            with contextlib.suppress(LinkLostError, DlqError):
+                self._link.send(spec.Basic.Nack(delivery_tag=0, multiple=True, requeue=True))
+        self._link.close()

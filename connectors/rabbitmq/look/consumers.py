@@ -1,0 +1,167 @@
+"""Whether targets are there, and whether their letters are consumed.
+
+A declare tells at once how many letters are ready, and nothing of those that consumers hold. The management
+API counts acknowledgements, up to one interval of its statistics late.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pika
+from pika.exceptions import ChannelClosedByBroker
+
+from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
+from dlq.connectors.net.web import whole
+from dlq.connectors.rabbitmq.link import new_channel, open_connection, refusal
+from dlq.connectors.rabbitmq.look import receivers as consumers
+from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rabbitmq.republish import address_of
+from dlq.core.errors import DlqError, NodeDown, NotFound
+from dlq.core.text import for_terminal
+
+_INTERVAL = 5.0
+"""Seconds between statistics where nothing else is configured (collect_statistics_interval)."""
+_SERVING = ("running", "idle", "flow")
+"""States of a queue; in others (down, minority) the node answers for it, and says 0."""
+_FEW = 20
+"""Queues that are asked for one by one; more by one list of all."""
+_COLUMNS = "name,type,state,messages,message_bytes,message_stats,head_message_timestamp,exclusive,auto_delete"
+_DONE = ("ack", "deliver_no_ack", "get_no_ack")
+
+
+def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+    """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
+    reached = receivers(broker, targets)
+    names = {name for queues in reached.values() for name in queues}
+    shown, _ = fetch_queues(broker, names)
+    with open_connection(broker) as connection:
+        looked = dict(_look(broker, connection, names, shown))
+    found = {target: _known(looked[name] for name in queues) for target, queues in reached.items()}
+    return {target: queues for target, queues in found.items() if queues}
+
+
+def list_queues(broker: RabbitBroker) -> Mapping[str, Mapping[str, Any]]:
+    """All queues as the management API shows them. Raises ManagementError."""
+    with closing(Management(broker)) as management:
+        found = management.get_all("queues", management.vhost, columns=_COLUMNS)
+        return {str(queue.get("name")): queue for queue in found}
+
+
+def gauge(
+    broker: RabbitBroker, names: Sequence[str], known: Mapping[str, Mapping[str, Any]] | None = None
+) -> Gauge:
+    """How many letters these queues have; `known`: as they are `listed`. Raises NotFound when one is not
+    there (where they were listed: when none is), AccessDenied when another connection has it for itself,
+    NodeDown when none can be asked.
+
+    A quorum queue without a leader seems to be empty; there nobody's absence is proven either.
+    """
+    shown, trouble = (
+        fetch_queues(broker, names) if known is None else ({one: known[one] for one in names}, "")
+    )
+    with open_connection(broker) as connection:
+        looked = dict(_look(broker, connection, names, shown))
+    gone = sorted(name for name, one in looked.items() if isinstance(one, NotFound))
+    if gone and (known is None or len(gone) == len(names)):
+        raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
+    found = _known(looked.values())
+    refusals = [one for one in looked.values() if isinstance(one, DlqError) and not isinstance(one, NotFound)]
+    for error in refusals:
+        if not (found and isinstance(error, NodeDown)):
+            raise error
+    filled = [shown.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
+    moments = [moment * 1_000_000 for moment in map(whole, filled) if moment is not None]
+    oldest = moments if len(moments) == len(filled) else []
+    states = {one.receiver: _state(shown.get(one.receiver)) for one in found if not one.waiting}
+    silent = [for_terminal(f"{name} is {state}") for name, state in states.items() if state not in _SERVING]
+    if silent := [*map(str, refusals), *silent]:
+        note = f"{', '.join(silent)}: what lies there is not known"
+        return gauge_of(found, oldest)._replace(depth=None, consumers=None, note=note)
+    return gauge_of(found, oldest)._replace(note=trouble)
+
+
+def _state(shown: Mapping[str, Any] | None) -> str:
+    """Of a queue that is there; None: the management API was not asked."""
+    return "not shown by the management API" if shown == {} else str((shown or {}).get("state", "idle"))
+
+
+def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
+    """See `Connector.missing`. The default exchange is always there."""
+    found: dict[Target, str] = {}
+    with open_connection(broker) as connection:
+        for target in targets:
+            exchange, queue = address_of(target)
+            channel = new_channel(connection)
+            try:
+                if exchange:
+                    channel.exchange_declare(exchange, passive=True)
+                else:
+                    channel.queue_declare(queue, passive=True)
+                channel.close()
+            except ChannelClosedByBroker as refused:
+                error = refusal(refused.reply_code, refused.reply_text, broker)
+                if isinstance(error, NotFound):
+                    what = f"exchange {exchange}" if exchange else f"queue {queue}"
+                    found[target] = for_terminal(f"there is no {what}")
+                elif isinstance(error, NodeDown):
+                    found[target] = str(error)
+    return found
+
+
+def receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    """The queues that each target reaches; of an exchange only where the management API shows it."""
+    queues = {target: [target.name] for target in targets if target.kind == "queue"}
+    exchanges = [target for target in targets if target.kind != "queue"]
+    try:
+        return {**queues, **(consumers.consumers_of(broker, exchanges) if exchanges else {})}
+    except ManagementError:
+        return queues
+
+
+def _look(
+    broker: RabbitBroker,
+    connection: pika.BlockingConnection,
+    names: Iterable[str],
+    shown: Mapping[str, Mapping[str, Any]],
+) -> Iterator[tuple[str, Consumption | DlqError]]:
+    """Each queue, or what the broker says instead: then it closes the channel, so each has one of its own."""
+    for name in names:
+        channel = new_channel(connection)
+        try:
+            found = channel.queue_declare(name, passive=True).method
+        except ChannelClosedByBroker as refused:
+            yield name, refusal(refused.reply_code, refused.reply_text, broker)
+            continue
+        channel.close()
+        told = shown.get(name, {})
+        known = _acknowledged(told)
+        age = 0.0 if known is None else _INTERVAL
+        lies = whole(told.get("messages"))
+        yield name, Consumption(name, found.message_count, found.consumer_count, known, age, lies)
+
+
+def _known(looked: Iterable[Consumption | DlqError]) -> list[Consumption]:
+    return [one for one in looked if isinstance(one, Consumption)]
+
+
+def fetch_queues(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
+    """The queues as the management API shows them; none, and why, where it does not answer."""
+    if not broker.management_url:
+        return {}, ""
+    wanted = set(names)
+    with closing(Management(broker)) as management:
+        try:
+            if len(wanted) <= _FEW:
+                return {name: management.get("queues", management.vhost, name) or {} for name in wanted}, ""
+            shown = list_queues(broker)
+            return {name: shown.get(name, {}) for name in wanted}, ""
+        except ManagementError as error:
+            return {}, str(error)
+
+
+def _acknowledged(told: Mapping[str, Any]) -> int | None:
+    """None where the management API counts nothing of a queue."""
+    counts = mapping(told.get("message_stats"))
+    return sum(whole(counts.get(done)) or 0 for done in _DONE) if "messages" in told else None

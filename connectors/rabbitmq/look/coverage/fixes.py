@@ -1,0 +1,70 @@
+"""The command of RabbitMQ's own that is the next step for a death that is lost. No I/O."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from dlq.connectors.rabbitmq.look.definitions import Definitions
+from dlq.connectors.rabbitmq.look.management import mapping
+
+_NEW_ADMIN = (4,)
+"""Since then `rabbitmqadmin` is the one with double dashes."""
+
+
+def dead_letter_policy(known: Definitions, queue: str) -> str:
+    """Gives a queue a way for its dead letters, straight to a queue."""
+    shown = mapping(known.queues[queue].get("effective_policy_definition"))
+    to = {"dead-letter-exchange": "", "dead-letter-routing-key": _keeper(known, queue)}
+    return _policy(known, queue, "queues", {**shown, **to})
+
+
+def policy_without(known: Definitions, queue: str, *settings: str) -> str:
+    """Takes these settings from a queue; empty where they do not come from a policy."""
+    shown = mapping(known.queues[queue].get("effective_policy_definition"))
+    if not set(settings) & set(shown):
+        return ""
+    left = {name: value for name, value in shown.items() if name not in settings}
+    return _policy(known, queue, "queues", left) if left else ""
+
+
+def alternate(known: Definitions, exchange: str) -> str:
+    """Gives an exchange another one for what it cannot route."""
+    own = mapping(
+        (known.policies or {}).get(str(known.exchanges[exchange].get("policy")), {}).get("definition")
+    )
+    return _policy(known, exchange, "exchanges", {**own, "alternate-exchange": "unroutable"})
+
+
+def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
+    """Makes what is missing on the way from an exchange with a key."""
+    if not exchange:
+        return _admin(known, "queue", name=key, durable="true")
+    if exchange not in known.exchanges:
+        return _admin(known, "exchange", name=exchange, type="fanout", durable="true")
+    return _admin(known, "binding", source=exchange, destination=_keeper(known, queue), routing_key=key)
+
+
+def _keeper(known: Definitions, queue: str) -> str:
+    """A queue for dead letters: the queue's own, else the first that is called so, else one to be made."""
+    own = f"{queue}.dlq" if queue else "unroutable"
+    if own in known.queues:
+        return own
+    return next((name for name in known.for_dead_letters if name != queue), own)
+
+
+def _policy(known: Definitions, name: str, kind: str, definition: Mapping[str, Any]) -> str:
+    """One for this place alone, with what held there before: of several policies one holds."""
+    priorities = [one.get("priority") for one in (known.policies or {}).values()]
+    above = max((n for n in priorities if isinstance(n, int)), default=0) + 1
+    words = ["rabbitmqctl", "set_policy", "-p", known.vhost, "--priority", str(above), "--apply-to", kind]
+    return shlex.join([*words, f"coverage {name}", f"^{re.escape(name)}$", json.dumps(definition)])
+
+
+def _admin(known: Definitions, what: str, **settings: str) -> str:
+    if known.version >= _NEW_ADMIN:
+        words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value)]
+        return shlex.join(["rabbitmqadmin", "--vhost", known.vhost, "declare", what, *words])
+    said = [f"{name}={value}" for name, value in settings.items()]
+    return shlex.join(["rabbitmqadmin", "-V", known.vhost, "declare", what, *said])

@@ -1,0 +1,194 @@
+"""What our consumer's coming and going does to a queue of RabbitMQ, by its type, arguments and policies
+(run on 3.10.8 and 4.3.6)."""
+
+from typing import NamedTuple
+
+from dlq.connectors.base import Mode
+from dlq.connectors.effects import BOTH, Effect, list_effects
+from dlq.connectors.rabbitmq.look.topology import Topology
+from dlq.core.units import human_seconds
+
+_NEARLY_FULL = 0.8
+SINGLE_ACTIVE = (
+    "the queue has a single active consumer; while another one is active, nothing comes, and while ours is, "
+    "the others wait"
+)
+
+
+RETURNS = (
+    "its letters are alive: what dies here goes to {onward} and comes back, as in a loop of retries; a drain "
+    "takes them out of it"
+)
+
+
+class _Traits(NamedTuple):
+    """A queue as far as it is known, and its ready letters."""
+
+    queue: Topology
+    depth: int
+
+    @property
+    def limit(self) -> int | None:
+        """Deliveries after which a quorum queue removes a letter; None: never, or it is none."""
+        return self.queue.delivery_limit if self.queue.kind == "quorum" else None
+
+    def number(self, name: str) -> int | None:
+        """A setting in force that is a number."""
+        found = self.queue.setting(name)
+        return found if isinstance(found, int) else None
+
+    def drops_its_oldest(self) -> bool:
+        """Whether what finds no room costs it its oldest letters."""
+        bounded = self.number("max-length") is not None or self.number("max-length-bytes") is not None
+        return bounded and not str(self.queue.setting("overflow")).startswith("reject-publish")
+
+    def is_nearly_full(self) -> bool:
+        """Whether what comes while letters are out may fill it. The management API alone tells bytes, and
+        late: what it has not counted yet may fill it."""
+        size = self.queue.size if self.queue.counted >= self.depth else None
+        filled = ((self.depth, self.number("max-length")), (size, self.number("max-length-bytes")))
+        return any(
+            most is not None and (holds is None or holds >= most * _NEARLY_FULL) for holds, most in filled
+        )
+
+    def words(self) -> dict[str, object]:
+        """What the sentences name."""
+        onward = self.queue.setting("dead-letter-exchange") is not None
+        times = {name: self.number(name) for name in ("message-ttl", "expires", "consumer-timeout")}
+        return {
+            "limit": self.limit,
+            "onward": ", ".join(self.queue.returns_by),
+            "end": "are dead-lettered again" if onward else "vanish",
+            **{name.replace("-", "_"): human_seconds((ms or 0) / 1000) for name, ms in times.items()},
+        }
+
+
+_EFFECTS: tuple[Effect[_Traits], ...] = (
+    Effect(
+        lambda of: of.queue.flags.get("auto_delete"),
+        BOTH,
+        True,
+        "it is auto-delete: whenever our consumer leaves as the last one, in the middle of a pull too, the "
+        "queue goes with all that is in it; move its letters to a lasting queue first",
+    ),
+    Effect(
+        lambda of: of.queue.kind is None,
+        ("copy",),
+        True,
+        "the queue's type is not known, and on a quorum queue looking counts as a delivery, which can remove "
+        "letters; set management_url, use --mode drain",
+    ),
+    Effect(
+        lambda of: of.queue.kind is None,
+        ("drain",),
+        True,
+        "whether it is auto-delete is not known: if it is, the queue goes with our consumer, and so do "
+        "letters that a kill or --limit leaves there; grant the right to configure the queue, or set "
+        "management_url",
+    ),
+    Effect(
+        lambda of: of.queue.kind in (None, "quorum") and not of.queue.policies_known,
+        ("drain",),
+        False,
+        "its delivery limit may be set, or lower, by a policy that is not seen, and a drain that is cut off "
+        "may lose the letters that it holds: it holds few at a time, and is slower; only the management API "
+        "shows policies",
+    ),
+    Effect(
+        lambda of: of.limit is not None,
+        ("copy",),
+        True,
+        "a quorum queue counts deliveries and removes a letter after {limit}: a copy that is cut off counts "
+        "for every letter that it holds; use --mode drain",
+    ),
+    Effect(
+        lambda of: of.queue.kind == "quorum" and of.limit is None and not of.queue.policies_known,
+        ("copy",),
+        True,
+        "this quorum queue may have a delivery limit by policy (RabbitMQ 4 removes a letter after 20 by "
+        "itself), and looking counts as a delivery; set management_url so that dlq can see it, use "
+        "--mode drain",
+    ),
+    Effect(
+        lambda of: of.limit is not None and of.limit < 2,
+        ("drain",),
+        True,
+        "its delivery limit of {limit} leaves no room: whatever interrupts a drain (a kill, a lost "
+        "connection) kills the letters that it holds; raise the limit by a policy first",
+    ),
+    Effect(
+        lambda of: of.drops_its_oldest() and of.is_nearly_full(),
+        ("copy",),
+        True,
+        "it is nearly full and drops its oldest letters (max-length): as many as come while ours are out "
+        "{end} when those are given back; use --mode drain",
+    ),
+    Effect(
+        _Traits.drops_its_oldest,
+        BOTH,
+        False,
+        "it drops its oldest letters (max-length): what a pull that is killed gives back takes room that is "
+        "filled meanwhile, and those beyond it {end}",
+    ),
+    Effect(
+        lambda of: of.queue.ends_in_circles,
+        BOTH,
+        False,
+        "letters older than {message_ttl} vanish: by dead-letter exchanges they come back to a queue in "
+        "which they expired, and RabbitMQ drops what goes in such a circle; pull in time",
+    ),
+    Effect(
+        lambda of: of.queue.returns_by and not of.queue.ends_in_circles,
+        BOTH,
+        False,
+        RETURNS,
+    ),
+    Effect(
+        lambda of: of.number("message-ttl") is not None and not of.queue.returns_by,
+        BOTH,
+        False,
+        "letters older than {message_ttl} {end}: pull in time; so do those that are given back",
+    ),
+    Effect(
+        lambda of: of.number("expires") is not None,
+        BOTH,
+        False,
+        "the queue itself goes, with its letters, when unused for {expires}; each look at it, doctor's and "
+        "watch's too, starts that time anew",
+    ),
+    Effect(lambda of: of.queue.setting("single-active-consumer"), BOTH, False, SINGLE_ACTIVE),
+    Effect(
+        lambda of: of.number("consumer-timeout") is not None,
+        BOTH,
+        False,
+        "a pull that holds letters for longer than {consumer_timeout} (consumer-timeout) loses its consumer, "
+        "and they go back",
+    ),
+    Effect(
+        lambda of: of.queue.setting("delayed-retry-type") not in (None, "disabled"),
+        BOTH,
+        False,
+        "what a copy or a killed pull gives back is hidden from everybody for a while (delayed-retry)",
+    ),
+    Effect(
+        lambda of: of.queue.flags.get("durable") is False,
+        BOTH,
+        False,
+        "it is not durable: when its node restarts it goes with its letters",
+    ),
+)
+
+
+def effects(queue: Topology, depth: int, mode: Mode, harms: bool) -> list[str]:
+    """What a pull in this mode would do there: what takes `--force`, or the rest. To a stream, nothing."""
+    if queue.kind == "stream":
+        return []
+    traits = _Traits(queue, depth)
+    words = traits.words()
+    return [said.format_map(words) for said in list_effects(_EFFECTS, traits, mode, harms)]
+
+
+def harm(queue: Topology, depth: int, mode: Mode) -> str | None:
+    """Why a pull in this mode is refused without `--force`; None: it is not."""
+    said = effects(queue, depth, mode, harms=True)
+    return f"{'; '.join(said)}, or insist with --force" if said else None

@@ -1,0 +1,480 @@
+"""Proof of a replay that RabbitMQ itself keeps: a queue that gets whatever the target gets.
+
+A plan publishes to a queue through an exchange of its own (`ways`) that is bound to that queue and to a
+witness queue; routing to both is one step of the broker. So after a dead client or a cut connection the
+witness holds exactly the letters that the target got (measured on 3.10 and 4.3). One kind of target may
+lack some of them: see `_may_lack`. After a node restart, or where two of a cluster lost each other for a
+while, the witness proves nothing: of unconfirmed letters either queue may then hold some that the other lost.
+So another exchange of the plan says what the nodes were when it was made. What is not in a witness queue was
+not sent only while that still begins with its anchor, and holds as many letters as the broker counts for it.
+
+Letters for an exchange go without a witness: it would take even those that the exchange cannot
+route, and the broker would confirm them instead of returning them. And so do letters for a classic queue of
+a cluster: while its node is down the witness alone would get them, and the broker would confirm them (3.10).
+
+A witness is read over 0-9-1; one with a letter that only AMQP 1.0 carries closes that connection (541), and
+is read by AMQP 1.0 then.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
+from functools import partial
+from typing import Any, NamedTuple
+
+import pika
+from pika import spec
+
+from dlq.connectors.amqp10.codec import frames, message
+from dlq.connectors.amqp10.link.session import Session
+from dlq.connectors.base import (
+    NO_CHECKPOINT,
+    PROOF_SECONDS,
+    UNSENT_SECONDS,
+    Outgoing,
+    Presence,
+    Proof,
+    Sent,
+    Target,
+    Writing,
+    keep_no_mark,
+)
+from dlq.connectors.local.credentials import log_in
+from dlq.connectors.net.links import LinkLostError
+from dlq.connectors.rabbitmq import send
+from dlq.connectors.rabbitmq.amqp091.codec import edits
+from dlq.connectors.rabbitmq.amqp091.link.channel import Link
+from dlq.connectors.rabbitmq.amqp091.send import connection_name
+from dlq.connectors.rabbitmq.amqp10.send import RabbitTwoWays, address, open_session
+from dlq.connectors.rabbitmq.link import as_our_error, may, open_connection, parameters, refusal
+from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.look.topology import version_of
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rabbitmq.prove import nodes
+from dlq.connectors.rabbitmq.send import Channel, Ways, exchange_of, exchange_to, is_there, try_to_publish
+from dlq.core.errors import ConnectionLost, DlqError, NotFound, PoisonMessage
+from dlq.core.provenance import REPLAY_ID
+from dlq.core.text import for_terminal
+
+_SILENT_SECONDS = 10
+_LISTED_SECONDS = 6
+"""A new connection comes into the list up to 5 s late (rabbit_mgmt_metrics_collector; seen on 3.10, 4.3)."""
+_GONE_SECONDS = 15
+_AT_ONCE = 500
+"""Letters that are asked for by AMQP 1.0."""
+_INTERNAL_ERROR = 541
+_ANCHOR = "dlq_witness"
+"""The header of the witness queue's first message: its plan."""
+_NODES = "dlq-nodes"
+"""The argument of the exchange: its broker's nodes when it was made."""
+_TRANSIENT = 1
+_DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
+
+
+def queue_of(plan: str) -> str:
+    """The plan's witness queue."""
+    return f"dlq.witness.{plan}"
+
+
+class _WitnessedWays(Ways):
+    """Each queue's letters go to the witness queue, too, as far as that is of use."""
+
+    takes_any = True
+    hint = "a witness needs the right to write to it, too: grant it, or plan with witness = false"
+
+    def __init__(self, broker: RabbitBroker, plan: str, private: Collection[Target]) -> None:
+        super().__init__(broker, plan, private)
+        self.witnessed: set[str] = set()
+        """Queues whose letters leave proof."""
+
+    def bind(self, queue: str, exchange: str) -> None:
+        """A queue that is not there has no witness, so that the broker returns its letters."""
+        try:
+            with Channel(self.broker) as channel:
+                channel.queue_bind(queue, exchange)
+            has_witness = not self._may_vanish(queue)
+        except NotFound:
+            has_witness = False
+        with Channel(self.broker) as channel:
+            change = channel.queue_bind if has_witness else channel.queue_unbind
+            change(queue_of(self.plan), exchange)
+        if has_witness:
+            self.witnessed.add(queue)
+
+    def _may_vanish(self, queue: str) -> bool:
+        """Whether it goes with one node of several. Without management a witness proves nothing anyway."""
+        if not self.broker.management_url:
+            return False
+        with closing(Management(self.broker)) as management:
+            nodes = management.get_all("nodes")
+            found = management.get("queues", management.vhost, queue) or {}
+        return len(nodes) > 1 and found.get("type") != "quorum"
+
+    def remove(self) -> None:
+        """They are a part of the proof, and stay for `find`."""
+
+
+class WitnessedPublisher:
+    """What `RabbitTwoWays` is, whose letters for queues leave proof."""
+
+    anchor = NO_CHECKPOINT
+
+    def __init__(
+        self,
+        broker: RabbitBroker,
+        plan: str,
+        window: int,
+        private: Collection[Target] = (),
+        unsent_seconds: float = UNSENT_SECONDS,
+    ) -> None:
+        """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
+        self._broker, self._plan = broker, plan
+        self._ways = _WitnessedWays(broker, plan, private)
+        _prepare(broker, plan)
+        self._inner = RabbitTwoWays(broker, plan, window, self._ways, unsent_seconds)
+
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
+        """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
+        yield from self._inner.publish(outgoing, writing)
+        for queue in self._ways.witnessed:
+            self._check(queue)
+
+    def _check(self, queue: str) -> None:
+        """A deleted queue loses its binding, and the witness alone makes the broker confirm."""
+        try:
+            with Channel(self._broker) as channel:
+                channel.queue_declare(queue, passive=True)
+        except NotFound as error:
+            raise NotFound(
+                f"queue {for_terminal(queue)} was deleted while letters were sent to it: some that were "
+                f"confirmed lie in the witness queue {queue_of(self._plan)} alone"
+            ) from error
+
+    def close(self) -> None:
+        """Close the publisher within; the exchange and the witness queue stay for `find`."""
+        self._inner.close()
+
+
+def _prepare(broker: RabbitBroker, plan: str) -> None:
+    """The plan's exchange, its witness queue, and at the head of that an anchor: what expires, is purged, is
+    dropped for want of room or taken by others goes from the head, and it does not outlive its node. Where
+    the exchange is there a run was here before, and a queue that is made anew gets none."""
+    is_first = not is_there(broker, exchange_of(plan))
+    told = _told_of_nodes(broker) if is_first else {}
+    with Channel(broker) as channel:
+        if is_first:
+            channel.exchange_declare(exchange_of(plan), "direct", durable=True, arguments=told)
+        channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
+        if is_first:
+            channel.confirm_delivery()
+            channel.queue_bind(queue_of(plan), exchange_of(plan), _ANCHOR)
+            anchor = pika.BasicProperties(headers={_ANCHOR: plan}, delivery_mode=_TRANSIENT)
+            channel.basic_publish(exchange_of(plan), _ANCHOR, b"", anchor, mandatory=True)
+
+
+def _told_of_nodes(broker: RabbitBroker) -> dict[str, str]:
+    """Nothing where nothing tells of them: the witness proves nothing then."""
+    if not broker.management_url:
+        return {}
+    with closing(Management(broker)) as management:
+        try:
+            return {_NODES: json.dumps(nodes.describe_nodes(management))}
+        except ManagementError:
+            return {}
+
+
+def forget(broker: RabbitBroker, plan: str, queues: Iterable[str]) -> None:
+    """Delete the plan's exchanges, of which some lead to these queues, and its witness queue, if they are
+    there. Raises BrokerError."""
+    send.forget(broker, plan, queues)
+    with Channel(broker) as channel:
+        channel.exchange_delete(exchange_of(plan))
+        channel.queue_delete(queue_of(plan))
+
+
+def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
+    """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
+    unknown: dict[int, Presence] = {letter.number: "unknown" for letter in letters}
+    if not is_there(broker, exchange_of(plan)):
+        return Proof(unknown, [_NO_WITNESS])
+    if not broker.management_url:
+        return Proof(unknown, [_NO_MANAGEMENT])
+    asked = [letter for letter in letters if letter.target.kind == "queue"]
+    with closing(Management(broker)) as management:
+        try:
+            shown, doubts = _ask_witness(broker, management, plan, asked)
+            limits = [*_of_old_versions(management), *_in_a_cluster(management)]
+        except ManagementError as error:
+            return Proof(unknown, [f"{error}; {_NO_PROOF}"])
+    return Proof({**unknown, **shown}, [*doubts, *limits])
+
+
+def _ask_witness(
+    broker: RabbitBroker, management: Management, plan: str, asked: Sequence[Outgoing]
+) -> tuple[dict[int, Presence], list[str]]:
+    """What it shows of letters for queues, and what speaks against what it does not show."""
+    if against := list(_against(management, plan)):
+        return {}, against
+    doubtful = _may_lack(management, {letter.target.name for letter in asked})
+    seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
+    management.close()  # while that was read, the other side may have lost its patience
+    has_changed = _has_changed(management, plan, seen is not None and seen.is_anchored)
+    changed = [_CHANGED] if has_changed else []
+    if seen is None:
+        return {}, [*changed, _GONE]
+    missing = why_missing(seen.is_anchored, seen.ours, _came(management, plan))
+    if changed:
+        return {}, [*changed, *missing]
+    bound = _bound(management, plan, {letter.target.name for letter in asked})
+    shown = dict[int, Presence]()
+    for letter in asked:
+        name, is_there = letter.target.name, letter.provenance[REPLAY_ID] in seen.replays
+        shown[letter.number] = presence(is_there, name in bound and not missing, name in doubtful)
+    return shown, missing
+
+
+def presence(is_there: bool, is_whole: bool, may_lack: bool) -> Presence:
+    """What a witness shows of a letter that it has or not. `is_whole`: it has all that came for the letter's
+    queue; `may_lack`: that queue may not have all that the witness has."""
+    if is_there:
+        return "unknown" if may_lack else "sent"
+    return "not_sent" if is_whole else "unknown"
+
+
+def why_missing(is_anchored: bool, number: object, came: object) -> list[str]:
+    """What shows that a witness queue has lost letters, or does not rule it out. `number`: how many of the
+    plan's messages it has; `came`: how many the broker counted. That may be too few: rabbit_core_metrics_gc
+    forgets, every two minutes, what a dead channel had counted and nobody had collected yet (seen on 4.3)."""
+    why = [] if is_anchored else [_UNANCHORED]
+    if came is None:
+        return [*why, "the management API does not count what came into the witness queue"]
+    counted = (
+        f"the witness queue has {number} messages, and {came} came there, by the management API's count, "
+        "which leaves out what comes by AMQP 1.0, and sometimes the last that a client sent before it died"
+    )
+    return why if came == number else [*why, counted]
+
+
+def check_rights(broker: RabbitBroker) -> list[str]:
+    """What would keep a witness from proving anything: there is no management API, it does not tell of nodes,
+    or the user may not leave one."""
+    if not broker.management_url:
+        return [_NO_MANAGEMENT]
+    with closing(Management(broker)) as management:
+        try:
+            nodes.describe_nodes(management)
+        except ManagementError as error:
+            return [f"{error}; {_NO_PROOF}"]
+    return _missing_rights(broker)
+
+
+_NO_WITNESS = "without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"
+_NO_PROOF = "nothing shows whether a node restarted, and then the witness proves nothing"
+_NO_MANAGEMENT = f"without management_url {_NO_PROOF}"
+_GONE = "the witness queue is not there any more, or did not give all that it has"
+_CHANGED = (
+    "a node restarted, or lost another one, since the first letter was sent or just before: the witness "
+    "proves nothing then"
+)
+_UNANCHORED = (
+    "the witness queue has lost its first message: its node restarted, it was purged or made anew, or "
+    "letters expired or were taken"
+)
+
+
+def _bound(management: Management, plan: str, queues: Set[str]) -> set[str]:
+    """Those of the queues of which the witness has a copy of all that they get."""
+    return {queue for queue in queues if _leads_to(management, plan, queue) >= {queue, queue_of(plan)}}
+
+
+def _leads_to(management: Management, plan: str, queue: str) -> set[str]:
+    """What the plan's exchange to a queue is bound to; dlq of 2026 had one for all of them."""
+    bindings = management.get_bindings_of(exchange_to(plan, queue))
+    bindings = bindings or management.get_bindings_of(exchange_of(plan))
+    return {str(one.get("destination")) for one in bindings if one.get("destination_type") == "queue"}
+
+
+def _missing_rights(broker: RabbitBroker) -> list[str]:
+    """Tried with names that nothing has: the broker looks at the rights first, and nothing changes."""
+    name = f"rights-{uuid.uuid4()}"
+    with open_connection(broker) as connection:
+        missing = [
+            right for right, step in _RIGHTS.items() if not may(connection.channel, partial(step, name))
+        ]
+    return [f"the user may not {', '.join(missing)}"] if missing else []
+
+
+_RIGHTS: Mapping[str, Callable[[str, Any], object]] = {
+    "configure exchanges dlq.replay.*": lambda plan, channel: channel.exchange_delete(exchange_of(plan)),
+    "configure queues dlq.witness.*": lambda plan, channel: channel.queue_delete(queue_of(plan)),
+    "bind dlq.witness.* to dlq.replay.* (write to the one, read the other)": lambda plan, channel: (
+        channel.queue_bind(queue_of(plan), exchange_of(plan), "")
+    ),
+    "write to dlq.replay.*": lambda plan, channel: try_to_publish(exchange_of(plan), channel),
+    "read dlq.witness.*": lambda plan, channel: channel.basic_get(queue_of(plan)),
+}
+
+
+def _against(management: Management, plan: str) -> Iterator[str]:
+    """What speaks against all that the witness of a plan holds, and lacks."""
+    if not _wait_for_the_end_of(connection_name(plan), management):
+        yield "the connection that sent is still there, so that letters may still arrive: ask again later"
+    witness = management.get("queues", management.vhost, queue_of(plan))
+    if witness is None:
+        yield "the management API does not show the witness queue, nor its policy"
+    elif any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING):
+        yield "a policy removes letters from the witness queue"
+
+
+def _has_changed(management: Management, plan: str, is_anchored: bool) -> bool:
+    """Whether a node may have restarted, or lost another one, since the plan's exchange was made. One that is
+    alone has not while the anchor is there."""
+    exchange = management.get("exchanges", management.vhost, exchange_of(plan)) or {}
+    before, now = mapping(exchange.get("arguments")).get(_NODES), nodes.describe_nodes(management)
+    return not (is_anchored and len(now) == 1) and not nodes.are_as_before(before, now)
+
+
+def _came(management: Management, plan: str) -> object:
+    """How many messages the broker counts for the plan's exchanges; None where it does not. What went to a
+    queue without a witness is counted, too: then this is too many, and nothing is proven."""
+    listed = management.get_all("exchanges", management.vhost, columns="name,message_stats")
+    counts = {str(one.get("name")): mapping(one.get("message_stats")).get("publish_in") for one in listed}
+    own = exchange_of(plan)
+    if counts.get(own) is None:
+        return None
+    return sum(count or 0 for name, count in counts.items() if f"{name}.".startswith(f"{own}."))
+
+
+def _of_old_versions(management: Management) -> list[str]:
+    old = "before RabbitMQ 4.0 a quorum queue may lack the last letters that the witness holds"
+    return [old] if _version(management) < (4,) else []
+
+
+def _in_a_cluster(management: Management) -> list[str]:
+    without = "in a cluster letters for classic queues go without a witness"
+    return [without] if len(nodes.describe_nodes(management)) > 1 else []
+
+
+def _may_lack(management: Management, queues: set[str]) -> set[str]:
+    """Those of the queues that may lack a letter that the witness holds.
+
+    Before 4.0 a quorum queue may hear of a publisher's death before it takes what came last from it, and then
+    drops that as out of sequence (rabbitmq/ra issue 393; mended in ra 2.14 of 4.0.5; one of 14,801 letters
+    seen on 3.10.8).
+    """
+    if _version(management) >= (4,):
+        return set()
+    shown = {name: management.get("queues", management.vhost, name) for name in queues}
+    return {name for name, queue in shown.items() if queue is None or queue.get("type") == "quorum"}
+
+
+def _version(management: Management) -> tuple[int, ...]:
+    return version_of(str((management.get("overview") or {}).get("rabbitmq_version", "")))
+
+
+def _wait_for_the_end_of(connection: str, management: Management) -> bool:
+    """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
+    for second in range(_GONE_SECONDS):
+        listed = management.get_all("connections")
+        names = [mapping(known.get("client_properties")).get("connection_name") for known in listed]
+        if second >= _LISTED_SECONDS and connection not in names:
+            return True
+        time.sleep(1)
+    return False
+
+
+class _Contents(NamedTuple):
+    """What lies in a witness queue: the wanted replays, how many messages there are in all and of ours, and
+    whether the anchor is first."""
+
+    replays: set[str]
+    number: int
+    ours: int
+    is_anchored: bool
+
+
+def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None:
+    """What lies in the witness queue; None when there is none, or not all of it came.
+
+    It is read without an acknowledgement and goes back when the connection ends.
+    """
+    queue = queue_of(plan)
+    try:
+        with closing(_linked(broker)) as link:
+            number = _depth(link, queue)
+            try:
+                found = _contents(_read(link, queue, number), plan, wanted)
+            except PoisonMessage:
+                with closing(open_session(broker)) as session:
+                    found = _contents(_read_by_1_0(session, queue, number), plan, wanted)
+    except NotFound:
+        return None
+    except LinkLostError as error:
+        raise ConnectionLost(
+            f"{broker.name}: the connection ended while the witness was read: {error}"
+        ) from error
+    return None if found.number < number else found
+
+
+def _contents(messages: Iterator["_Header"], plan: str, wanted: Set[str]) -> _Contents:
+    replays: set[str] = set()
+    number, ours, is_anchored = 0, 0, False
+    for number, header in enumerate(messages, 1):
+        is_anchored = is_anchored or (number == 1 and header(_ANCHOR) == plan)
+        if (replay_id := header(REPLAY_ID)) is not None:
+            ours += 1
+            replays |= {replay_id} & wanted
+    return _Contents(replays, number, ours + is_anchored, is_anchored)
+
+
+def _linked(broker: RabbitBroker) -> Link:
+    def refused(code: int, text: str) -> DlqError:
+        error = refusal(code, text, broker)
+        return PoisonMessage(str(error)) if code == _INTERNAL_ERROR else error
+
+    try:
+        return log_in(broker, lambda: Link(parameters(broker), refused))
+    except (OSError, LinkLostError) as error:
+        raise as_our_error(error, broker) from error
+
+
+def _depth(link: Link, queue: str) -> int:
+    asked = spec.Queue.Declare(queue=queue, passive=True)
+    return int(link.call(asked, spec.Queue.DeclareOk).message_count)
+
+
+_Header = Callable[[str], str | None]
+"""A message, as the function from the name of a header to its text."""
+
+
+def _read(link: Link, queue: str, left: int) -> Iterator[_Header]:
+    link.call(spec.Basic.Consume(queue=queue, consumer_tag="dlq"), spec.Basic.ConsumeOk)
+    silent, until = 0, time.monotonic() + PROOF_SECONDS
+    while left > 0 and silent < _SILENT_SECONDS and time.monotonic() < until:
+        deliveries = link.take_deliveries(10_000)
+        yield from (partial(edits.text_header, delivery.block) for delivery in deliveries)
+        left -= len(deliveries)
+        silent = 0 if deliveries or link.receive(1.0) else silent + 1
+
+
+def _read_by_1_0(session: Session, queue: str, left: int) -> Iterator[_Header]:
+    source = session.attach(frames.RECEIVER, address("", queue))
+    silent, until = 0, time.monotonic() + PROOF_SECONDS
+    while left > 0 and silent < _SILENT_SECONDS and time.monotonic() < until:
+        session.ask(source, _AT_ONCE)
+        session.wait_until(lambda: source.drained)
+        letters = session.take()
+        yield from (partial(_property, one.message) for one in letters)
+        left -= len(letters)
+        silent = 0 if letters or session.turn(1.0) else silent + 1
+
+
+def _property(encoded: bytes, wanted: str) -> str | None:
+    """Of a message that we have sent; None for one of others."""
+    try:
+        sent = message.parts(message.split(encoded)[0]).application
+    except ValueError:
+        return None
+    return next((str(value.value) for name, value in sent if name.value == wanted), None)

@@ -1,0 +1,59 @@
+"""The private queues of a rehearsal: one that the consumer under test reads, and one for what dies in it.
+
+The second is named, and declared, as MassTransit does with a queue's errors, which then land there, too.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dlq.connectors.base import Private, Target
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.rabbitmq.send import Channel
+from dlq.core.errors import AccessDenied
+
+_DENIED = (
+    "a rehearsal makes, fills, reads and deletes dlq.rehearsal.*; grant configure, write and read on dlq.*"
+)
+_POINT = (
+    'Spring: @RabbitListener(queues = "{0}"), with default-requeue-rejected=false: else it fails for ever',
+    'MassTransit: ReceiveEndpoint("{0}", e => {{ e.ConfigureConsumeTopology = false;',
+    '    e.SetQueueArgument("x-dead-letter-exchange", "");',
+    '    e.SetQueueArgument("x-dead-letter-routing-key", "{1}");',
+    "    e.ConfigureConsumer<YourConsumer>(context); }})",
+    'Java: channel.basicConsume("{0}", false, consumer); refuse with channel.basicReject(tag, false)',
+    'Go: channel.Consume("{0}", "", false, false, false, false, nil); refuse with d.Nack(false, false)',
+)
+
+
+class RabbitPrivate(Private):
+    """See `Private`."""
+
+    def __init__(self, broker: RabbitBroker, name: str) -> None:
+        dead = f"{name}_error"
+        point = [line.format(name, dead) for line in _POINT]
+        super().__init__(Target("queue", name), {"queue": name}, {"queue": dead}, point)
+        self._broker, self._name, self._dead = broker, name, dead
+
+    def make(self) -> None:
+        """Declare both queues; what dies in the one lands in the other."""
+        to_dead: dict[str, Any] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self._dead}
+        with _naming_the_rights(), Channel(self._broker) as channel:
+            channel.queue_declare(self._dead, durable=True)
+            channel.queue_declare(self._name, durable=True, arguments=to_dead)
+
+    def remove(self) -> None:
+        """Delete both, and the exchanges that MassTransit makes beside them; the broker takes that for done
+        where there are none."""
+        with _naming_the_rights(), Channel(self._broker) as channel:
+            for name in (self._name, self._dead):
+                channel.queue_delete(name)
+                channel.exchange_delete(name)
+
+
+@contextmanager
+def _naming_the_rights() -> Iterator[None]:
+    try:
+        yield
+    except AccessDenied as error:
+        raise AccessDenied(f"{error}; {_DENIED}") from error

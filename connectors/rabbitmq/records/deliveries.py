@@ -1,0 +1,151 @@
+"""RabbitMQ deliveries as records, a batch at a time; what repeats between letters is remembered."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from struct import Struct
+from typing import NamedTuple
+
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.rabbitmq.amqp091.codec import table
+from dlq.connectors.rabbitmq.amqp091.codec.fields import instant
+from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
+from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
+from dlq.connectors.records import common_columns, content_columns, key_column
+from dlq.core.columns import Column, Columns, Constant
+from dlq.core.identity import content_id, frame
+from dlq.core.message_ids import logged_id
+from dlq.core.record import FLAG_AMQP10_BODY, Death
+
+_AMQP10 = "amqp-1.0"
+_PERSISTENT = {"1": False, "2": True}
+_NUMBERS = {str(number): number for number in range(256)}
+_after_tag = Struct(">Q?").size
+
+
+class _History(NamedTuple):
+    """What the x-death header says of where a letter was before."""
+
+    deaths: tuple[Death, ...]
+    queue: str | None
+    exchange: str | None
+    routing_key: str | None
+    first: int | None
+    last: int | None
+    rejections: int | None
+
+
+@lru_cache(maxsize=2048)
+def history(x_death: str | None) -> _History:
+    """The death history in an x-death header's text; of times the header knows only each pair's first."""
+    entries = deaths(x_death) if x_death else ()
+    oldest = entries[-1] if entries else Death()
+    times = [entry.time for entry in entries if entry.time is not None]
+    return _History(
+        entries,
+        oldest.queue,
+        oldest.exchange,
+        next(iter(oldest.routing_keys), None),
+        min(times, default=None),
+        max(times, default=None),
+        rejections(entries),
+    )
+
+
+def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequence[Delivery]], Columns]:
+    """A function that turns deliveries of one reading into records, a batch at a time.
+
+    A block that cannot be decoded (no broker lets one through) is kept as raw bytes without a view.
+    """
+    queue = request.source.queue or ""
+    place = frame(request.source.name.encode(), queue.encode())
+
+    def make(deliveries: Sequence[Delivery]) -> Columns:
+        rows = len(deliveries)
+        redelivered, exchanges, routing_keys, envelopes = zip(
+            *[_envelope(delivery.method) for delivery in deliveries], strict=True
+        )
+        blocks, bodies = zip(*[(delivery.block, delivery.body) for delivery in deliveries], strict=True)
+        properties, headers, stable = zip(*map(_decoded, blocks), strict=True)
+        digests = [sha256(body).digest() for body in bodies]
+        ids = [*map(logged_id, [one.get("message_id") for one in properties], headers, bodies)]
+        return Columns.build(
+            rows,
+            record_id=[
+                content_id(block, digest.hex().encode(), after=place + envelope)
+                for block, digest, envelope in zip(stable, digests, envelopes, strict=True)
+            ],
+            dead_letter_queue=Constant(queue, rows),
+            message_id=ids,
+            key=key_column(request, ids, headers, properties, bodies),
+            exchange=exchanges,
+            routing_key=routing_keys,
+            redelivered=redelivered,
+            headers=headers,
+            raw_properties=blocks,
+            properties=properties,
+            **_of_properties(properties),
+            **_of_history(headers),
+            **content_columns(bodies, digests),
+            **common_columns(rows, request, "rabbitmq", broker_version),
+        )
+
+    return make
+
+
+def _of_properties(properties: Sequence[Mapping[str, str]]) -> dict[str, Column]:
+    """What the basic properties tell by themselves."""
+
+    def of(name: str) -> list[str | None]:
+        return [one.get(name) for one in properties]
+
+    return {
+        "correlation_id": of("correlation_id"),
+        "published_at": [None if time is None else instant(int(time)) for time in of("timestamp")],
+        "content_type": of("content_type"),
+        "content_encoding": of("content_encoding"),
+        "persistent": [_PERSISTENT.get(mode or "") for mode in of("delivery_mode")],
+        "priority": [_NUMBERS.get(number or "") for number in of("priority")],
+        "flags": [FLAG_AMQP10_BODY if kind == _AMQP10 else None for kind in of("type")],
+    }
+
+
+def _of_history(headers: Sequence[Mapping[str, str]]) -> dict[str, Column]:
+    """Where and how often each died before."""
+    before = [history(one.get("x-death")) for one in headers]
+    origins = [
+        one.get("x-first-death-queue") or known.queue for one, known in zip(headers, before, strict=True)
+    ]
+    return {
+        "origin_kind": ["queue" if origin else None for origin in origins],
+        "origin": origins,
+        "origin_exchange": [known.exchange for known in before],
+        "origin_routing_key": [known.routing_key for known in before],
+        "first_dead_at": [known.first for known in before],
+        "dead_at": [known.last for known in before],
+        "deaths": [known.deaths for known in before],
+        "attempts": [known.rejections for known in before],
+    }
+
+
+def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]:
+    """Properties, headers, and what of the block stays the same at each delivery."""
+    try:
+        properties, headers = table.decode(block)
+        return properties, headers, table.stable(block, headers)
+    except ValueError:
+        return {}, {}, block
+
+
+def _envelope(method: bytes) -> tuple[bool, str, str, bytes]:
+    """(redelivered, exchange, routing key, both framed) of a basic.deliver payload."""
+    flag = 5 + method[4] + _after_tag - 1
+    return method[flag] != 0, *_names(method[flag + 1 :])
+
+
+@lru_cache(maxsize=2048)
+def _names(encoded: bytes) -> tuple[str, str, bytes]:
+    middle = 1 + encoded[0]
+    texts = encoded[1:middle], encoded[middle + 1 : middle + 1 + encoded[middle]]
+    exchange, routing_key = (text.decode("utf-8", "backslashreplace") for text in texts)
+    return exchange, routing_key, frame(*texts)

@@ -1,0 +1,1 @@
+"""RabbitMQ's streams, which are read and never drained."""

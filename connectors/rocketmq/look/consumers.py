@@ -1,0 +1,94 @@
+"""Whether letters are consumed: how far a group's committed offsets are behind the ends of its queues.
+
+Consumers commit every few seconds, and brokers keep the offsets of groups that are gone.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dlq.connectors.base import Consumption, Target
+from dlq.connectors.rocketmq.link import lenient_json
+from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode, long, understood
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.republish import topic_of
+from dlq.core.errors import AccessDenied
+
+_INTERVAL = 5.0
+"""Seconds between two commits of a consumer where nothing else is set (persistConsumerOffsetInterval)."""
+_NOT_ONLINE = 206
+
+
+def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
+    """The groups that receive what is sent to `target`; nothing where no broker tells of one, or may not."""
+    groups = cluster.groups_of(target.name) if target.kind == "topic" else None
+    asked = [target.name] if target.kind == "group" else sorted(groups or ())
+    try:
+        return [_of_group(cluster, topic_of(target), group) for group in asked]
+    except AccessDenied:
+        return []
+
+
+def _of_group(cluster: Cluster, topic: str, group: str) -> Consumption:
+    reached = list(_reached(cluster, topic, group))
+    read, waiting = sum(at for at, _ in reached), sum(end - at for at, end in reached)
+    return Consumption(f"group {group}", waiting, _consumers(cluster, group), read, _INTERVAL)
+
+
+def _reached(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, int]]:
+    """(committed offset, end) of each queue; what was never committed is all unread."""
+    masters = cluster.masters()
+    for node, queues in cluster.route(topic).items():
+        for queue in queues.to_read if node in masters else ():
+            place = {"topic": topic, "queueId": queue}
+            end = _offset(cluster, node, RequestCode.MAX_OFFSET, place)
+            yield min(committed_offset(cluster, MessageQueue(topic, node, queue), group), end), end
+
+
+def committed_offset(cluster: Cluster, place: MessageQueue, group: str) -> int:
+    """How far a group is in a queue. Raises BrokerError."""
+    fields = {"topic": place.topic, "queueId": place.queue, "consumerGroup": group}
+    return _offset(cluster, place.node, RequestCode.CONSUMER_OFFSET, fields)
+
+
+def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -> int:
+    answer = cluster.call(node, code, fields)
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return 0
+    if answer.code != ResponseCode.OK:
+        raise refusal(node, answer)
+    with understood(node):
+        return max(0, long(answer.fields["offset"]))
+
+
+def _consumers(cluster: Cluster, group: str) -> int | None:
+    """Connected clients of a group; None where no broker tells."""
+    answers = [
+        cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": group})
+        for node in cluster.masters()
+    ]
+    told = [answer for answer in answers if answer.code in (ResponseCode.OK, _NOT_ONLINE)]
+    clients = {
+        str(client.get("clientId"))
+        for document in _online(cluster, told)
+        for client in document.get("connectionSet") or ()
+    }
+    return len(clients) if told else None
+
+
+def _online(cluster: Cluster, answers: Iterable[Frame]) -> list[Any]:
+    """What brokers tell of a group that has clients."""
+    with understood(f"a broker of {cluster.name}"):
+        return [
+            lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == ResponseCode.OK
+        ]
+
+
+def is_broadcast(cluster: Cluster, group: str) -> bool:
+    """Whether clients of the group are connected that each get every message: nothing of theirs is kept on a
+    broker, and none of them reads the group's retry topic (DefaultMQPushConsumerImpl.copySubscription)."""
+    answers = [
+        cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": group})
+        for node in cluster.masters()
+    ]
+    return any(document.get("messageModel") == "BROADCASTING" for document in _online(cluster, answers))

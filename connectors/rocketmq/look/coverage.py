@@ -1,0 +1,107 @@
+"""Where what a consumer group gives up leads on RocketMQ, from the settings of groups, topics and brokers
+alone (run on 4.9.7 and 5.5.0)."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from dlq.connectors.base import NIGHT, Fate
+from dlq.connectors.rocketmq.link import lenient_json
+from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, understood
+from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
+from dlq.core.units import human_seconds
+
+CONSUMER = "its consumer"
+_READ, _WRITE = 4, 2
+_DEFAULT_HOURS = 72
+_OWN_GROUPS = ("CID_RMQ_SYS_", "CID_ONS", "CID_SYS_RMQ_")
+_TOOLS = {"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"}
+_Table = Mapping[str, Mapping[str, Any]]
+
+
+class Definitions(NamedTuple):
+    """What one master says: its groups, its topics, and hours that it keeps what it stores."""
+
+    address: str
+    name_server: str
+    groups: _Table
+    topics: _Table
+    hours: float
+    refused: str = ""
+    """Why its groups and topics are not known."""
+
+
+def fetch(cluster: Cluster) -> dict[str, Definitions]:
+    """Ask every master. Raises BrokerError."""
+    found: dict[str, Definitions] = {}
+    for node, address in cluster.masters(refresh=True).items():
+        told = cluster.configuration(node).get("fileReservedTime", "").strip()
+        hours = float(told) if told.isdecimal() and len(told) < 7 else float(_DEFAULT_HOURS)
+        groups, why = _table(cluster, node, RequestCode.GROUP_CONFIGS, "subscriptionGroupTable")
+        topics, why_not = _table(cluster, node, RequestCode.TOPIC_CONFIGS, "topicConfigTable")
+        found[node] = Definitions(address, cluster.name_server, groups, topics, hours, why or why_not)
+    return found
+
+
+def _table(cluster: Cluster, node: str, code: int, name: str) -> tuple[_Table, str]:
+    answer = cluster.call(node, code, {})
+    if answer.code != ResponseCode.OK:
+        return {}, str(refusal(node, answer))
+    with understood(node):
+        told = lenient_json.loads(answer.body.decode()).get(name) or {}
+        return {str(key): value for key, value in told.items() if isinstance(value, dict)}, ""
+
+
+def predict(known: Mapping[str, Definitions]) -> list[Fate]:
+    """What every group gives up, on all masters: lost where one of them loses it."""
+    found = [*_of_brokers(known)]
+    for group in sorted({group for one in known.values() for group in one.groups}):
+        if group in _TOOLS or group.startswith(_OWN_GROUPS):
+            continue
+        own = {node: one for node, one in known.items() if group in one.groups}
+        fates = [_of_group(node, one, group) for node, one in own.items()]
+        worst = min(fates, key=lambda fate: ("lost", "unknown", "kept").index(fate.verdict))
+        retries = max(int(one.groups[group].get("retryMaxTimes", 16)) for one in own.values())
+        after = f"after {retries} retries, unless its client says otherwise"
+        after += f"; {worst.why}" if worst.why else ""
+        found += [worst, worst._replace(death="delivery limit", why=after)]
+    return found
+
+
+def _of_brokers(known: Mapping[str, Definitions]) -> Iterator[Fate]:
+    for node, one in known.items():
+        if one.refused:
+            yield Fate("broker", node, "any", "unknown", (), one.refused)
+        if one.hours * 3600 < NIGHT:
+            fix = _mqadmin(one, "updateBrokerConfig", "-k fileReservedTime -v 72")
+            yield Fate("broker", node, "discard", "lost", (), _keeps(node, one), fix)
+
+
+def _mqadmin(one: Definitions, command: str, settings: str) -> str:
+    return f"mqadmin {command} -n {one.name_server} -b {one.address} {settings}"
+
+
+def _keeps(node: str, one: Definitions) -> str:
+    return f"{node} keeps what it stores for {human_seconds(one.hours * 3600)}"
+
+
+def _of_group(node: str, one: Definitions, group: str) -> Fate:
+    """As AbstractSendMessageProcessor#consumerSendMsgBack does."""
+    settings, dead = one.groups[group], f"{DEAD_LETTERS}{group}"
+    found = Fate("group", group, "give-up", "lost")
+    if int(settings.get("retryQueueNums", 1)) <= 0:
+        fix = _mqadmin(one, "updateSubGroup", f"-g {shlex.quote(group)} -q 1")
+        return found._replace(why=f"it has no retry queue on {node}: what is sent back is dropped", fix=fix)
+    retry, topic = one.topics.get(f"{RETRY}{group}"), one.topics.get(dead)
+    if retry is not None and not int(retry.get("perm", 6)) & _WRITE:
+        why = f"{RETRY}{group} may not be written on {node}: the consumer is refused, and tries again"
+        return found._replace(verdict="kept", leads_to=(CONSUMER,), why=why)
+    if topic is not None and not int(topic.get("perm", 6)) & _READ:
+        fix = _mqadmin(one, "updateTopicPerm", f"-t {shlex.quote(dead)} -p 6")
+        return found._replace(
+            why=f"{dead} may not be read on {node} (by index alone, as dlq pull does)", fix=fix
+        )
+    if one.hours * 3600 < NIGHT:
+        return found._replace(why=_keeps(node, one))
+    return found._replace(verdict="kept", leads_to=(dead,))

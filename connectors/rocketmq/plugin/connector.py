@@ -1,0 +1,297 @@
+"""Apache RocketMQ 4.x and 5.x: dead letters of consumer groups, and half messages of transactions."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dlq.connectors.base import (
+    NO_CHECKPOINT,
+    Checkpoint,
+    Connector,
+    Consumption,
+    DeadLetterPlace,
+    Fate,
+    Gauge,
+    Inspection,
+    Limits,
+    Outgoing,
+    Private,
+    Proof,
+    ReadRequest,
+    Search,
+    SendPreview,
+    SendRequest,
+    Target,
+)
+from dlq.connectors.looks import bound_looks
+from dlq.connectors.newer import NewerProof, NewerSearch
+from dlq.connectors.rocketmq.link.cluster import Cluster
+from dlq.connectors.rocketmq.look import coverage
+from dlq.connectors.rocketmq.look.consumers import consumption, is_broadcast
+from dlq.connectors.rocketmq.look.doctor import (
+    LONGEST_WAIT_MS,
+    broker_facts,
+    gathered_ms,
+    inspect,
+    late_outcomes,
+    unread_halves,
+    without_index,
+)
+from dlq.connectors.rocketmq.look.limits import NONE, Attributes
+from dlq.connectors.rocketmq.look.newer import find_newer
+from dlq.connectors.rocketmq.look.routes import route_to, why_unread
+from dlq.connectors.rocketmq.plugin.description import RocketBroker
+from dlq.connectors.rocketmq.prove.bounds import bounds
+from dlq.connectors.rocketmq.prove.search import find
+from dlq.connectors.rocketmq.read.outcomes import Outcomes, untold_key
+from dlq.connectors.rocketmq.read.private import RocketPrivate
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import (
+    QueueOffsets,
+    begun_anew,
+    check_group,
+    dead_letter_topics,
+    message_at,
+    offsets_of_topic,
+    own_offsets,
+    plan_of,
+    unread_nodes,
+)
+from dlq.connectors.rocketmq.read.topics import RocketReading
+from dlq.connectors.rocketmq.republish import RESUME, preview, target_of, topic_of
+from dlq.connectors.rocketmq.send import RocketPublisher
+from dlq.core.errors import AccessDenied, BrokerError, NotFound
+from dlq.core.record import Record
+from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
+from dlq.core.settings import Source
+
+_MARGIN = 0.2
+_SILENT_SECONDS = 30.0
+"""For so long a cluster that does not answer is not asked for another topic's attributes."""
+
+
+@bound_looks
+class RocketConnector(Connector):
+    """One RocketMQ cluster."""
+
+    window = 4000
+
+    def __init__(self, broker: RocketBroker) -> None:
+        """Connects lazily. Raises ConfigError."""
+        self._cluster = Cluster(broker)
+        self._unreadable: dict[str, BrokerError] = {}
+        self._attributes: dict[str, Attributes] = {}
+        self._silent_until = 0.0
+
+    def inspect(self, source: Source) -> Inspection:
+        """Look without changing anything."""
+        found, facts, notes = self._look(source)
+        unread = self._unread(source, facts, {})
+        seen = inspect(self._cluster, source.group, found, facts, [*notes, *unread])
+        left_out = "; ".join(one.removeprefix("not read: ") for one in unread)
+        return replace(seen, leaves_out=dict.fromkeys(("copy", "drain"), left_out)) if unread else seen
+
+    def gauge(self, source: Source) -> Gauge:
+        """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
+        cluster = self._cluster
+        cluster.leave_out_silent()
+        unread = dict(cluster.silent)
+        if source.transactions:
+            return Gauge(sum(_half_messages(cluster)), note=_in_words(unread))
+        topics = dead_letter_topics(cluster, str(source.group))
+        found = [*_all_that_may_be_read(cluster, topics, unread)]
+        if not unread:
+            check_group(cluster, str(source.group), found)
+        first = [message_at(cluster, offsets, offsets.lowest) for offsets in found if _size(offsets)]
+        oldest = min((one.stored_at * 1000 for one in first if one), default=None)
+        return Gauge(sum(map(_size, found)), oldest=oldest, note=_in_words(unread))
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """The dead letters of all groups, and half messages with what became of them."""
+        cluster = self._cluster
+        cluster.masters(refresh=True)
+        groups = [_dead_letters(cluster, topic) for topic in dead_letter_topics(cluster, "*")]
+        pending, discarded = _half_messages(cluster)
+        halves = f"half messages, and {discarded:,} that the broker gave up"
+        return [
+            *groups,
+            DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
+        ]
+
+    def coverage(self) -> list[Fate]:
+        """By the settings of groups, topics and brokers (`coverage`)."""
+        return coverage.predict(coverage.fetch(self._cluster))
+
+    def read(self, request: ReadRequest) -> RocketReading:
+        """Start a reading; it changes nothing on the broker, in either mode."""
+        cluster, source = self._cluster, request.source
+        found, facts, notes = self._look(source)
+        resume = request.resume if request.mode == "drain" else NO_CHECKPOINT
+        plan = plan_of(found, resume, begun_anew(cluster, found, resume))
+        unread = self._unread(source, facts, resume)
+        plan.complete = plan.complete and not unread
+        plan.notes += [*notes, *unread]
+        known = {
+            node: {**told, "index": False} if untold_key(node) in resume else dict(told)
+            for node, told in facts.items()
+        }
+        topology: dict[str, Any] = {"brokers": known, "queues": [_queue_facts(offsets) for offsets in found]}
+        return RocketReading(
+            cluster, request, plan, topology, Outcomes(cluster) if source.transactions else None
+        )
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
+        return target_of(record, to)
+
+    def preview(self, letter: Outgoing) -> SendPreview:
+        """What sending it would strip, warn of, or fail on."""
+        return preview(letter, self._attributes_of(letter.target))
+
+    def _attributes_of(self, target: Target) -> Attributes:
+        """Asked once of each topic. A cluster that does not answer is asked again after a while."""
+        topic = topic_of(target)
+        if target.kind == RESUME:
+            return NONE
+        if topic not in self._attributes and time.monotonic() >= self._silent_until:
+            try:
+                self._attributes[topic] = self._cluster.attributes(topic)
+            except BrokerError:
+                self._silent_until = time.monotonic() + _SILENT_SECONDS
+        return self._attributes.get(topic)
+
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """The groups that subscribe to a topic, as its brokers know them. A group is its own consumers, or
+        nobody is, where it does not read its retry topic."""
+        found = {target: _consumers_of(self._cluster, target) for target in targets}
+        return {target: groups for target, groups in found.items() if groups is not None}
+
+    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """Topics that no broker has for writing, and groups that would not read their retry topic."""
+        asked = [target for target in targets if target.kind in ("topic", "group")]
+        closed = {target: route_to(self._cluster, target, topic_of(target)).closed for target in asked}
+        return {target: why for target, why in closed.items() if why is not None}
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """Groups that consume in broadcast mode."""
+        return {
+            target: Limits(temporary=f"{target} consumes in broadcast mode, so nobody reads its retry topic")
+            for target in targets
+            if target.kind == "group" and is_broadcast(self._cluster, target.name)
+        }
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """The groups that read a target, by the offsets that they have committed."""
+        found = {target: consumption(self._cluster, target) for target in targets}
+        return {target: groups for target, groups in found.items() if groups}
+
+    def newer(self, search: NewerSearch) -> NewerProof:
+        """By the indexes of keys."""
+        return find_newer(self._cluster, search)
+
+    def publisher(self, request: SendRequest) -> RocketPublisher:
+        """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
+        return RocketPublisher(self._cluster, request.window, request.unsent_seconds)
+
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        """Where the queues that may be written to end, and what their brokers tell of themselves."""
+        return bounds(self._cluster, targets)
+
+    def find(self, search: Search) -> Proof:
+        """Look through what came to the targets' queues since."""
+        return find(self._cluster, search)
+
+    def private(self, name: str) -> Private:
+        """A topic, and a group of the same name."""
+        return RocketPrivate(self._cluster, name, self.read)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._cluster.close()
+
+    def _look(
+        self, source: Source
+    ) -> tuple[list[QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
+        """What there is to read of a source, what its brokers are, and what an empty answer means."""
+        cluster = self._cluster
+        cluster.leave_out_silent()
+        facts = broker_facts(cluster)
+        if source.transactions:
+            notes = [*without_index(facts), *late_outcomes(facts)]
+            return _transaction_offsets(cluster, facts), facts, notes
+        self._unreadable = {}
+        topics = [source.topic] if source.topic else dead_letter_topics(cluster, str(source.group))
+        found = [*_all_that_may_be_read(cluster, topics, self._unreadable)]
+        if self._unreadable or source.topic:
+            return found, facts, []
+        return found, facts, check_group(cluster, str(source.group), found)
+
+    def _unread(
+        self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: Checkpoint
+    ) -> list[str]:
+        """What may be there and is not read, in words."""
+        closed = [f"not read: {topic}: {why}" for topic, why in self._unreadable.items()]
+        halves = unread_halves(facts) if source.transactions else ()
+        return [*unread_nodes(self._cluster, resume), *closed, *halves]
+
+
+def _all_that_may_be_read(
+    cluster: Cluster, topics: Sequence[str], unreadable: dict[str, BrokerError]
+) -> Iterator[QueueOffsets]:
+    """What the queues of topics hold; topics that may not be read are added to `unreadable`. Raises the first
+    reason where no other is left."""
+    for topic in topics:
+        try:
+            yield from [*offsets_of_topic(cluster, topic)]
+        except (AccessDenied, NotFound) as error:
+            unreadable[topic] = error
+    closed = [unreadable[topic] for topic in topics if topic in unreadable]
+    if topics and len(closed) == len(topics):
+        raise closed[0]
+
+
+def _in_words(unread: Mapping[str, BrokerError]) -> str:
+    return "; ".join(f"not read: {name}: {why}" for name, why in unread.items())
+
+
+def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:
+    group = topic.removeprefix(DEAD_LETTERS)
+    depth = sum(map(_size, offsets_of_topic(cluster, topic)))
+    return DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
+
+
+def _half_messages(cluster: Cluster) -> tuple[int, int]:
+    """Those that are there, and those that the broker gave up."""
+    pending = sum(_size(own_offsets(cluster, MessageQueue(HALF, node, 0))) for node in cluster.masters())
+    return pending, sum(map(_size, offsets_of_topic(cluster, DISCARDED)))
+
+
+def _size(offsets: QueueOffsets) -> int:
+    return offsets.highest - offsets.lowest
+
+
+def _consumers_of(cluster: Cluster, target: Target) -> list[str] | None:
+    if target.kind == "group":
+        return [] if why_unread(cluster, target.name) else [f"group {target.name}"]
+    groups = cluster.groups_of(target.name) if target.kind == "topic" else None
+    return [f"group {group}" for group in sorted(groups)] if groups else None
+
+
+def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[QueueOffsets]:
+    """The half topic first, then what ended: an op record that is still being gathered is waited for."""
+    halves = [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
+    if any(half.highest > half.lowest for half in halves):
+        longest = max(map(gathered_ms, facts.values()), default=0)
+        time.sleep(min(longest, LONGEST_WAIT_MS) / 1000 + _MARGIN)
+    ended = [own_offsets(cluster, MessageQueue(OP_TOPIC, node, 0)) for node in cluster.masters()]
+    return [*halves, *ended, *offsets_of_topic(cluster, DISCARDED)]
+
+
+def _queue_facts(offsets: QueueOffsets) -> dict[str, object]:
+    return {
+        "place": str(offsets.place),
+        "lowest": offsets.lowest,
+        "highest": offsets.highest,
+        "pullable": offsets.pullable,
+    }

@@ -1,0 +1,200 @@
+"""Did a replay arrive? What came to its target's queues since the plan was begun is looked through. An index
+may show that a letter is there, and never that it is not."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import Literal
+
+from dlq.connectors import looks
+from dlq.connectors.base import Outgoing, Presence, Proof, Search
+from dlq.connectors.rocketmq.link.cluster import Cluster
+from dlq.connectors.rocketmq.link.connection import Link
+from dlq.connectors.rocketmq.link.message import StoredMessage, parse, parse_properties
+from dlq.connectors.rocketmq.link.remoting import ProtocolError, RequestCode, understood
+from dlq.connectors.rocketmq.prove.bounds import Range, Since
+from dlq.connectors.rocketmq.read.outcomes import query_answer, query_fields
+from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, scan_queue
+from dlq.connectors.rocketmq.records.bodies import plain_body
+from dlq.connectors.rocketmq.republish import RESUME, UNIQUE_KEY, message_of, topic_of, unique_key_of
+from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.provenance import REPLAY_ID
+
+_SETTLED = 3.0
+"""Seconds after which a request whose connection has ended is stored, or dropped."""
+_MOST = 5_000_000
+"""Messages that are looked through: a minute or so."""
+_ROOM = 2**24
+_IN_FLIGHT = 64
+_Match = Literal["whole", "cut"]
+
+
+def find(cluster: Cluster, search: Search) -> Proof:
+    """Whether a broker holds each letter. `not_sent` needs the queues of every broker that could have taken
+    it (`search.before`: see `bounds`), whole since then.
+
+    A broker that was killed while it wrote a message keeps the start of it: body whole, properties cut. Which
+    letter that is, nothing proves.
+    """
+    since = Since(cluster, search.before, search.since)
+    known = _Known(cluster, search.letters, since)
+    known.ask_indexes()
+    if known.missing_letters():
+        time.sleep(_SETTLED)
+        known.look_through()
+    return Proof(known.shown, known.doubts, since.is_another)
+
+
+class _Known:
+    """What is known by now of the letters that are looked for."""
+
+    def __init__(self, cluster: Cluster, outgoing: Sequence[Outgoing], since: Since) -> None:
+        self.doubts: list[str] = []
+        self.shown: dict[int, Presence] = dict.fromkeys((letter.number for letter in outgoing), "unknown")
+        self._cluster, self._outgoing, self._since = cluster, outgoing, since
+        self._cut: dict[int, str] = {}
+        """Numbers of letters that a cut message may be, and where it lies."""
+
+    def missing_letters(self) -> list[Outgoing]:
+        """Letters that were not seen yet."""
+        return [letter for letter in self._outgoing if self.shown[letter.number] != "sent"]
+
+    def ask_indexes(self) -> None:
+        """A broker that does not answer is looked through, or is a doubt then."""
+        for node in self._cluster.masters():
+            with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
+                for message, letter in _by_key(link, node, self.missing_letters()):
+                    self._take(message, node, [letter])
+
+    def look_through(self) -> None:
+        """Every queue that could have taken what is missing."""
+        by_topic: dict[str, list[Outgoing]] = defaultdict(list)
+        for letter in self.missing_letters():
+            by_topic[topic_of(letter.target)].append(letter)
+        for topic, letters in by_topic.items():
+            ranges, doubts = self._since.look(topic)
+            doubts += [*self._read(ranges, letters), *self._since.why_changed()]
+            self.doubts += doubts
+            for letter in letters:
+                if not doubts and self.shown[letter.number] != "sent":
+                    self.shown[letter.number] = "not_sent"
+        for number in self._cut:
+            if self.shown[number] == "not_sent":
+                self.shown[number] = "unknown"
+        self.doubts += sorted({self._cut[number] for number in self._cut if self.shown[number] == "unknown"})
+
+    def _read(self, ranges: Sequence[Range], letters: Sequence[Outgoing]) -> list[str]:
+        """Why these ranges do not hold all that came."""
+        if sum(max(0, one.offsets.highest - one.first) for one in ranges) > _MOST:
+            return [f"more than {_MOST:,} messages were stored since the plan was begun"]
+        wanted, doubts = _Wanted(letters), list[str]()
+        for one in ranges:
+            place = one.offsets.place
+            try:
+                for message in _messages(self._cluster, one):
+                    self._take(message, place.node, wanted.candidates_for(message))
+            except (BrokerError, ProtocolError) as error:
+                doubts.append(f"{place}: {error}")
+        return doubts
+
+    def _take(self, message: StoredMessage, node: str, letters: Iterable[Outgoing]) -> None:
+        place = MessageQueue(message.topic, node, message.queue_id)
+        for letter in letters:
+            match = _match(message, letter, self._since.end_of(place))
+            if match == "whole":
+                self.shown[letter.number] = "sent"
+            elif match == "cut":
+                self._cut[letter.number] = (
+                    f"{place}: the message at offset {message.queue_offset} is cut, as a kill leaves one "
+                    "that is being written; it has the body of a letter in doubt"
+                )
+
+
+class _Wanted:
+    """Letters by what a stored message may have of them."""
+
+    def __init__(self, letters: Iterable[Outgoing]) -> None:
+        self._by_mark: dict[str, list[Outgoing]] = defaultdict(list)
+        self._by_body: dict[bytes, list[Outgoing]] = defaultdict(list)
+        for letter in letters:
+            self._by_mark[_mark_of(letter)].append(letter)
+            for body in _bodies(letter):
+                self._by_body[body].append(letter)
+
+    def candidates_for(self, message: StoredMessage) -> Sequence[Outgoing]:
+        """Those that `message` may be."""
+        if b"\0" in message.properties:
+            return self._by_body.get(message.body, ())
+        properties = parse_properties(message.properties)
+        marks = {properties.get(REPLAY_ID), properties.get(UNIQUE_KEY)}
+        return [letter for mark in marks if mark for letter in self._by_mark.get(mark, ())]
+
+
+def _mark_of(letter: Outgoing) -> str:
+    return unique_key_of(letter) if letter.target.kind == RESUME else letter.provenance[REPLAY_ID]
+
+
+def _bodies(letter: Outgoing) -> set[bytes]:
+    """As it was sent; and plain, as some brokers store a half message again."""
+    record = letter.record
+    if letter.target.kind != RESUME:
+        return {record.body}
+    with suppress(ProtocolError):
+        return {record.body, plain_body(record.body, record.flags or 0)}
+    return {record.body}
+
+
+def _match(message: StoredMessage, letter: Outgoing, ended: int | None) -> _Match | None:
+    """`ended`: where the message's queue ended before the plan was begun, where that is known."""
+    has, is_cut = parse_properties(message.properties), b"\0" in message.properties
+    if letter.target.kind == RESUME:
+        is_new = ended is not None and message.queue_offset >= ended
+        is_ours = is_new and _is_fresh_copy(has, letter)
+    else:
+        is_new = ended is None or message.queue_offset >= ended
+        is_ours = has.get(REPLAY_ID) == letter.provenance[REPLAY_ID]
+        is_cut = is_cut and not _has_all(has, letter)
+    if not is_cut:
+        return "whole" if is_ours else None
+    return "cut" if is_ours or (is_new and message.body in _bodies(letter)) else None
+
+
+def _is_fresh_copy(has: Mapping[str, str], letter: Outgoing) -> bool:
+    """Of a half message whose check was resumed."""
+    return has.get(UNIQUE_KEY) == unique_key_of(letter) and has.get("TRANSACTION_CHECK_TIMES") == "0"
+
+
+def _has_all(has: Mapping[str, str], letter: Outgoing) -> bool:
+    """Whether nothing is missing of what was sent; brokers drop empty values."""
+    sent = message_of(letter).properties
+    return all(has.get(name) == value for name, value in sent.items() if value)
+
+
+def _by_key(link: Link, node: str, letters: Sequence[Outgoing]) -> Iterator[tuple[StoredMessage, Outgoing]]:
+    """The messages that an index has under each letter's unique key, several look-ups in flight."""
+    for i in range(0, len(letters), _IN_FLIGHT):
+        asked: dict[int, tuple[Outgoing, str, str]] = {}
+        for letter in letters[i : i + _IN_FLIGHT]:
+            topic, key = topic_of(letter.target), unique_key_of(letter)
+            asked[link.ask(RequestCode.QUERY_MESSAGE, query_fields(topic, key))] = letter, topic, key
+        for _ in range(len(asked)):
+            looks.check_time(node)
+            answer = link.receive()
+            if answer is None:
+                raise ConnectionLost(f"{node} has stopped answering")
+            with understood(node):
+                letter, topic, key = asked[answer.opaque]
+            yield from ((message, letter) for message in query_answer(node, answer, topic, key))
+
+
+def _messages(cluster: Cluster, one: Range) -> Iterator[StoredMessage]:
+    """Raises BrokerError where one is missing, or not all come in time."""
+    place, end = one.offsets.place, one.offsets.highest
+    with closing(cluster.new_link(place.node)) as link:
+        scan = PullScan(link, place, one.first, end, _ROOM)
+        for step in scan if one.offsets.pullable else scan_queue(link, place, one.first, end):
+            if step.gaps:
+                raise BrokerError("it has lost messages")
+            looks.check_time(place.node)
+            yield from map(parse, step.messages)

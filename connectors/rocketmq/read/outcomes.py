@@ -1,0 +1,170 @@
+"""What became of transactions: the real messages that a commit wrote, found by their unique key; where the
+index knows of none and the transaction has ended, in the queue itself.
+
+A commit writes the real message on the broker that holds the half message, and an op record after it. So
+with the half topic's end taken first, then the op topic's, every ended transaction of a reading has its real
+message by the time its op record is read. Rollbacks write none.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.link.connection import Link
+from dlq.connectors.rocketmq.link.message import (
+    COMMITTED,
+    TRANSACTION,
+    StoredMessage,
+    decode,
+    parse,
+    parse_properties,
+)
+from dlq.connectors.rocketmq.link.remoting import (
+    Frame,
+    ProtocolError,
+    RequestCode,
+    ResponseCode,
+    long,
+    understood,
+)
+from dlq.connectors.rocketmq.read.commits import Ended, committed_among
+from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, pull_fields, scan_queue
+from dlq.core.errors import ConnectionLost
+from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
+
+_IN_FLIGHT = 64
+_REMEMBERED = 200_000
+_FOR_EVER = 2**62
+_OFFSET = re.compile(rb"[0-9]{1,19}")
+_Key = tuple[str, str]
+"""(real topic, unique key)."""
+
+
+class Outcomes:
+    """Looks up each transaction of a reading once, and once more when it has ended."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._is_found: dict[tuple[str, _Key], bool] = {}
+        self.untold: set[str] = set()
+        """Brokers where a transaction has ended of which nothing shows how."""
+
+    def real_messages(self, link: Link, node: str, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+        """The real messages of the transactions that `messages` of the half, op or discard topic belong to.
+
+        Raises AccessDenied where a real topic may not be queried: without it a commit looks like a rollback.
+        """
+        halves = [m for m in messages if m.topic in (HALF, DISCARDED)]
+        ops = [m for m in messages if m.topic == OP_TOPIC]
+        ends = {offset: m.commit_log_offset for m in ops for offset in finished_offsets(m.body)}
+        ended = [m for m in _at_offsets(link, node, sorted(ends)) if m.queue_offset in ends]
+        if len(self._is_found) > _REMEMBERED:
+            self._is_found.clear()
+        keys = {(node, key) for key in map(_key, [*halves, *ended]) if key} - self._is_found.keys()
+        self._is_found |= dict.fromkeys(keys, False)
+        found = [m for some in _query(link, node, sorted(key for _, key in keys)) for m in some]
+        self._keep(node, found)
+        more = self._look(node, [Ended(m, ends[m.queue_offset]) for m in ended])
+        self._keep(node, more)
+        return [*found, *more]
+
+    def _keep(self, node: str, found: Iterable[StoredMessage]) -> None:
+        self._is_found |= {(node, (m.topic, _unique_key_in(m))): True for m in found}
+
+    def _look(self, node: str, ended: Sequence[Ended]) -> list[StoredMessage]:
+        """In the queues, for those that the index does not know."""
+        silent = [one for one in ended if (key := _key(one.half)) and not self._is_found[node, key]]
+        found, is_all = committed_among(self._cluster, node, silent)
+        if not is_all:
+            self.untold.add(node)
+        return [m for m in found if _is_committed(m)]
+
+
+def untold_key(node: str) -> str:
+    """The checkpoint's key by which later pulls know it: without it what is not there would look rolled
+    back."""
+    return f"{MessageQueue(OP_TOPIC, node, 0)}#untold"
+
+
+def finished_offsets(body: bytes) -> list[int]:
+    """The half offsets that an op record ends: `7` up to 5.0, `7,12,` since 5.1."""
+    return [int(part) for part in body.split(b",") if _OFFSET.fullmatch(part.strip())]
+
+
+def _key(message: StoredMessage) -> _Key | None:
+    properties = parse_properties(message.properties)
+    topic, unique = properties.get("REAL_TOPIC"), properties.get("UNIQ_KEY")
+    return (topic, unique) if topic and unique else None
+
+
+def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[StoredMessage]:
+    """Half messages that op records of this reading name. Most were read by an earlier pull."""
+    place = MessageQueue(HALF, node, 0)
+    for first, last in _runs(offsets):
+        answer = link.call(RequestCode.PULL, pull_fields(place, first, 1))
+        with understood(node):
+            lowest, highest = (long(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
+        steps: Iterable[Step] = ()
+        if answer.code == ResponseCode.NO_TOPIC:
+            steps = scan_queue(link, place, first, last + 1)
+        elif first < highest and last >= lowest:
+            steps = PullScan(link, place, max(first, lowest), min(last + 1, highest), 2**24)
+        for step in steps:
+            yield from map(parse, step.messages)
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Offsets as runs without holes of more than a few answers."""
+    start = 0
+    for i, offset in enumerate(offsets):
+        if i + 1 == len(offsets) or offsets[i + 1] - offset > 64:
+            yield offsets[start], offset
+            start = i + 1
+
+
+def _unique_key_in(message: StoredMessage) -> str:
+    """Empty where it has none."""
+    return parse_properties(message.properties).get("UNIQ_KEY", "")
+
+
+def _query(link: Link, node: str, keys: Sequence[_Key]) -> Iterator[list[StoredMessage]]:
+    """Several look-ups in flight; what the hash index returns is checked."""
+    for i in range(0, len(keys), _IN_FLIGHT):
+        asked = {
+            link.ask(RequestCode.QUERY_MESSAGE, query_fields(*key)): key for key in keys[i : i + _IN_FLIGHT]
+        }
+        for _ in range(len(asked)):
+            answer = link.receive()
+            if answer is None:
+                raise ConnectionLost(f"{link.address} has stopped answering")
+            with understood(node):
+                topic, key = asked[answer.opaque]
+            yield [m for m in query_answer(node, answer, topic, key) if _is_committed(m)]
+
+
+def query_fields(topic: str, key: str) -> dict[str, object]:
+    """A look-up by UNIQ_KEY or one of KEYS. The unique flag is left out: one signature then fits all ACLs."""
+    return {"topic": topic, "key": key, "maxNum": 64, "beginTimestamp": 0, "endTimestamp": _FOR_EVER}
+
+
+def query_answer(node: str, answer: Frame, topic: str, key: str) -> list[StoredMessage]:
+    """The messages that really carry `key` as UNIQ_KEY: the index keeps hashes. Raises BrokerError."""
+    found = messages_in(node, answer, topic)
+    return [m for m in found if parse_properties(m.properties).get("UNIQ_KEY") == key]
+
+
+def messages_in(node: str, answer: Frame, topic: str) -> list[StoredMessage]:
+    """The messages of a topic in the answer to a look-up by key. Raises BrokerError."""
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return []
+    if answer.code != ResponseCode.OK:
+        raise refusal(node, answer)
+    try:
+        found = list(decode(answer.body))
+    except ProtocolError as error:
+        raise ConnectionLost(f"{node} sent what is no message: {error}") from error
+    return [m for m in found if m.topic == topic]
+
+
+def _is_committed(message: StoredMessage) -> bool:
+    return message.sys_flag & TRANSACTION == COMMITTED
