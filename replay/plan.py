@@ -321,7 +321,7 @@ class _Planner:
 
         return superseded.Asked(
             self._store, self._settings, connection, wanted.check_superseded, wanted.condition(), goes,
-            ("advice", "source", *TIMES), self._replays, self._say,
+            ("advice", "source", *TIMES), self._replays, self._say, bool(self._in_order),
         )  # fmt: skip
 
     def _advice(self, rows: pa.RecordBatch, owners: Owners) -> Iterator[str | None]:

@@ -42,6 +42,8 @@ _COLUMNS = (
 Say = Callable[[str], None]
 _Goes = Callable[[pa.RecordBatch], Sequence[bool]]
 _Group = tuple[str | None, ...]
+_BECAME = {False: "was replayed and did not come back", True: "is chosen for this plan, too"}
+"""Whether the newer letter of a key is asked for itself -> what became of it."""
 _MAY_GO = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"
 
 
@@ -72,6 +74,8 @@ class Asked(NamedTuple):
     """See `elsewhere.list_sent`."""
     say: Say
     """Told how much is looked at, at most, before that."""
+    in_order: bool = False
+    """Whether letters of a key go one after the other, so that none overwrites a newer one of the plan."""
 
 
 class _Known(NamedTuple):
@@ -191,12 +195,9 @@ class _Look:
 
     def _by(self, number: int, best: Mapping[tuple[bool, _Group], int]) -> str:
         """The letter that has replaced this one, in words; empty: none has."""
-        for is_asked, became in (
-            (False, "was replayed and did not come back"),
-            (True, "is chosen for this plan, too"),
-        ):
+        for is_asked, became in _BECAME.items():
             other = best.get((is_asked, self._letters[number].group), number)
-            if self._is_newer(other, number):
+            if not (is_asked and self._asked.in_order) and self._is_newer(other, number):
                 name = self._letters[other].record_id[:12]
                 return f"letter {name} of its key is newer, and {became}"
         return ""

@@ -168,6 +168,12 @@ def test_a_newer_letter_of_the_key_that_goes_along_replaces_an_older_one(plan: P
     )
 
 
+def test_in_order_a_newer_letter_of_the_same_plan_replaces_none(plan: Planning) -> None:
+    given(plan, {"published_at": HOUR}, {"published_at": 2 * HOUR})
+    plan.queue.log = Log()
+    assert ids(plan, plan(replace(CHECKED, in_order="sent"))) == [OLD, NEW]
+
+
 def test_in_one_log_its_order_tells_what_is_newer_whatever_the_clocks(plan: Planning) -> None:
     given(plan, {"published_at": HOUR}, {"published_at": 2 * HOUR})
     plan.queue.log = log = Log()
