@@ -108,8 +108,10 @@ class Jolokia:
         """All queues by name. Raises Unreachable, AccessDenied."""
         mbean, attributes = (_ARTEMIS, _ARTEMIS_READ) if self._artemis else (_CLASSIC, _CLASSIC_READ)
         found = self._read(mbean, attributes)
-        if not found:
-            self._confirm_that_none_is_there()
+        if not found and not self._has_none():
+            found = self._read(mbean, attributes)  # one may have come between the two questions
+            if not found:
+                raise Unreachable(f"{self._place}: {_NO_BROKER}")
         depth, flight = (
             ("MessageCount", "DeliveringCount") if self._artemis else ("QueueSize", "InFlightCount")
         )
@@ -123,12 +125,11 @@ class Jolokia:
         except (KeyError, ValueError) as error:
             raise self._no_jolokia() from error
 
-    def _confirm_that_none_is_there(self) -> None:
-        """The agent of another JVM, and one that fails, show none either. Raises Unreachable."""
+    def _has_none(self) -> bool:
+        """Whether a broker says that it has none; the agent of another JVM, and one that fails, do not."""
         brokers, names = _BROKERS[self._artemis]
         told = [values.get(names) for values in self._read(brokers, (names,)).values()]
-        if not told or any(one != [] for one in told):
-            raise Unreachable(f"{self._place}: {_NO_BROKER}")
+        return bool(told) and all(one == [] for one in told)
 
     def bridges(self) -> list[str]:
         """The bridges to and from other brokers that a Classic broker has now, by their names."""

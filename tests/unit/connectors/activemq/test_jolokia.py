@@ -109,3 +109,16 @@ def test_that_there_is_no_queue_is_what_the_broker_s_own_list_says(
     queues = queues_of("http://h/jolokia/")
     assert (queues.names() == []) is is_believed
     assert (queues.trouble is None) is is_believed
+
+
+def test_a_queue_that_comes_between_two_questions_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = {"Name": "orders", "QueueSize": 1, "ConsumerCount": 0, "InFlightCount": 0}
+    seen = iter([{}, {"orders": fresh}])
+    monkeypatch.setattr(
+        Jolokia,
+        "_ask",
+        lambda _, question: (
+            {"broker": {"Queues": ["orders"]}} if question["attribute"] == ["Queues"] else next(seen)
+        ),
+    )
+    assert queues_of("http://h/jolokia/").names() == ["orders"]
