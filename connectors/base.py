@@ -438,6 +438,8 @@ class Private:
     """The same of where what dies there comes back."""
     point: Sequence[str] = ()
     """How to point consumers there, a line each."""
+    makes_dead: bool = True
+    """Whether `make` makes the place of the dead, too; else the first that dies does."""
 
     def make(self) -> None:
         """Make them, which are not there. Raises BrokerError."""

@@ -264,7 +264,8 @@ class MemoryConnector(Connector):
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Who consumes from it deletes, so what is there is not acknowledged."""
         done = dict(self._broker.sql("SELECT queue, letters FROM consumed"))
-        queues = [target for target in targets if target.kind == "queue"]
+        gone = self.missing_targets(targets)
+        queues = [target for target in targets if target.kind == "queue" and target not in gone]
         return {
             one: [Consumption(one.name, self._broker.depth(one.name), None, done.get(one.name, 0))]
             for one in queues

@@ -164,6 +164,9 @@ def _perform(
 
     with desk.listener.follow([line]):
         left = rehearsal.wait(stage, len(sent), wanted.seconds, stop, tell)
+    if not stage.is_whole():
+        desk.listener.complain("a private place is gone: nobody knows what became of the copies in it")
+        left = None
     return rehearsal.look(stage, {one: chosen[one] for one in sent}, left)
 
 

@@ -389,7 +389,7 @@ class _Planner:
         return None
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
-        if REHEARSAL in {*candidate.record.headers, *candidate.record.properties}:
+        if REHEARSAL in candidate.record.headers or REHEARSAL in candidate.record.properties:
             return "rehearsal"
         insists = wanted.takes(candidate.record.record_id) and not self._died_again(candidate, state)
         if state is not None and state in _LEFT_OUT_BY_STATE and not (insists and state in _MAY_GO_AGAIN):

@@ -163,10 +163,15 @@ class Stage:
         nobody can tell."""
         seen = self._connector.consumption([self.private.target]).get(self.private.target, ())
         if not seen:
-            return sent if self._kind.keeps_letters else len(self.read(self.private.place))
+            return sent if self._kind.keeps_letters else None
         expected = sent - self._count_dead()
         left = [known for one in seen if (known := _left_of(one, expected)) is not None]
         return max(left) if len(left) == len(seen) else None
+
+    def is_whole(self) -> bool:
+        """Whether the places that were made are there still: what went with one was not consumed."""
+        dead = [Target(kind, name) for kind, name in self.private.dead.items() if self.private.makes_dead]
+        return not self._connector.missing_targets([self.private.target, *dead])
 
     def _count_dead(self) -> int:
         with suppress(NotFound):  # Classic makes it with its first message

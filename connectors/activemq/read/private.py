@@ -74,7 +74,7 @@ class ClassicPrivate(_Queues):
 
     def __init__(self, jolokia: Jolokia, broker: str, name: str) -> None:
         super().__init__(broker, name)
-        self._jolokia = jolokia
+        self._jolokia, self.makes_dead = jolokia, False
 
     def collect(self) -> Sequence[Record]:
         """Move what is marked out of all queues into which the broker dead-letters."""

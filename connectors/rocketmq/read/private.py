@@ -38,7 +38,7 @@ class RocketPrivate(Private):
     def __init__(self, cluster: Cluster, name: str, read: Callable[[ReadRequest], Reading]) -> None:
         self._name = name = name.replace(".", "_")  # no topic's name holds a dot
         point = [line.format(name) for line in _POINT]
-        super().__init__(Target("topic", name), {"topic": name}, {"group": name}, point)
+        super().__init__(Target("topic", name), {"topic": name}, {"group": name}, point, makes_dead=False)
         self._cluster, self._read = cluster, read
         self._delayed_before: Checkpoint = NO_CHECKPOINT
 

@@ -107,6 +107,17 @@ def test_without_management_a_consumer_that_stopped_shows_what_it_acknowledged(
 
 
 @on_rabbitmq_4
+def test_a_private_queue_that_is_deleted_has_consumed_nothing(rabbit: Rabbit, tmp_path: Path) -> None:
+    def delete(place: str, _over: threading.Event) -> None:
+        eventually(lambda: place in {one["name"] for one in rabbit.node.api("GET", "queues", rabbit.vhost)})
+        rabbit.channel.queue_delete(place)
+
+    desk = desk_of(rabbit, tmp_path, rabbit.broker(management_url=None))
+    done = rehearse(desk, f"queue:{rabbit.queue()}", delete, seconds=5.0)
+    assert (fixed(done.document), done.document["untold"]) == (set(), OF_EACH * len(FAILURES))
+
+
+@on_rabbitmq_4
 def test_a_right_that_is_missing_is_named_in_one_line(rabbit: Rabbit, tmp_path: Path) -> None:
     desk = desk_of(rabbit, tmp_path, rabbit.by_user("reader", rights="^dlq(-test|.replay).* .* .*"))
     with pytest.raises(AccessDenied, match=r"grant configure, write and read on dlq\.\*"):

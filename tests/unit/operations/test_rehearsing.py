@@ -194,6 +194,23 @@ def test_what_stays_or_comes_back_without_its_marks_has_not_passed(
         take_passed(desk, plan, PlanWanted())
 
 
+@pytest.mark.parametrize("gone", ["", ".dlq"])
+def test_where_a_private_place_went_nothing_has_passed(
+    desk: Desk, broker: MemoryBroker, plan: str, gone: str
+) -> None:
+    place = f"dlq.rehearsal.{plan}"
+
+    def lose_a_place(failure: str, nth: int) -> str:
+        broker.sql("DELETE FROM queues WHERE name = ?", [f"{place}{gone}"])
+        return "pass"
+
+    done = rehearse(desk, Consumer(broker, plan, lose_a_place), plan, per_failure=2, seconds=1.0)
+    assert fixed(done.document) == set()
+    assert isinstance(desk.listener, Notes)
+    assert any("a private place is gone" in problem for problem in desk.listener.problems)
+    assert done.code is ExitCode.PARTLY
+
+
 def test_a_copy_that_a_pull_has_captured_goes_into_no_plan(
     desk: Desk, broker: MemoryBroker, plan: str
 ) -> None:
