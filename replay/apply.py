@@ -21,7 +21,7 @@ from dlq.connectors.base import (
     Sent,
     Target,
 )
-from dlq.core.clock import now
+from dlq.core.clock import from_iso, now
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.settings import Settings
@@ -173,14 +173,21 @@ def applying(
 
 
 def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | None) -> planfile.Checked:
-    """A plan that may be applied. Raises UsageError for one that lacks a consent, sends where
-    nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody consented."""
+    """A plan that may be applied. Raises UsageError for one that lacks a consent, outlived the word of an
+    owner, sends where nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody
+    consented."""
     checked = planfile.check(store, plan)
     header = checked.header
-    if approvals.is_needed(header, settings.replay) and not (
-        ledger and status.has_ended(store, ledger, header)
-    ):
-        approvals.check(header, ledger.events() if ledger else (), settings.replay, now())
+    moment = now()
+    is_late = header.owners_until is not None and (from_iso(header.owners_until) or 0) <= moment
+    is_bound = is_late or approvals.is_needed(header, settings.replay)
+    if is_bound and not (ledger and status.has_ended(store, ledger, header)):
+        if is_late:
+            raise UsageError(
+                f"plan {plan}: since {header.owners_until} an owner's word does not hold any more for some "
+                "of its letters (holds_for in [consumers]); make a new plan, which leaves them out"
+            )
+        approvals.check(header, ledger.events() if ledger else (), settings.replay, moment)
     for target in header.targets:
         if not is_allowed(target_named(target), settings.replay.targets):
             raise UsageError(

@@ -56,6 +56,14 @@ class Owners:
         limit = self.oldest_held(consumer)
         return limit is not None and (oldest is None or oldest < limit)
 
+    def ends(self, source: str, oldest: int | None) -> int | None:
+        """When the first word that holds for a message of this time does not any more; None: never."""
+        if oldest is None:
+            return None
+        words = [one for one in self.find(source) if one.replay not in _STRICTEST]
+        limits = [limit for one in words if (limit := self.oldest_held(one)) is not None and limit <= oldest]
+        return oldest + self._moment - max(limits) if limits else None
+
     def count(self, source: str, oldest: int | None) -> None:
         """Count a letter for `describe`."""
         for one in self.find(source):

@@ -182,6 +182,7 @@ class _Tally:
     unwrapped: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
     superseded: dict[str, str] = field(default_factory=dict)
+    owners_until: int | None = None
 
     def warn(self, text: str) -> None:
         """Count a sentence; beyond a few dozen different ones they are only counted."""
@@ -229,6 +230,8 @@ class _Planner:
         """All that were sent, or may have been."""
         self._elsewhere: elsewhere.Elsewhere = {}
         self._twins: Collection[str] = ()
+        self._oldest: Mapping[str, int | None] = {}
+        """Of the letters that are being picked: the oldest known time, where a word may hold that long."""
         self._superseded = superseded.Found()
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
@@ -287,6 +290,7 @@ class _Planner:
         ids, stems, numbers = (rows[name].to_pylist() for name in ("record_id", "stem", "row"))
         places = list(map(Place, ids, stems, numbers))
         origins = zip(*(rows[name].to_pylist() for name in _ORIGIN), strict=True)
+        self._oldest = dict(zip(ids, _oldest(rows), strict=True)) if self._settings.consumers else {}
         candidates = [
             found
             for record, place, advice, origin in zip(
@@ -333,9 +337,7 @@ class _Planner:
         if not self._settings.consumers:
             yield from advice
             return
-        times = (rows[name].cast(pa.int64()).to_pylist() for name in TIMES)
-        for advised, source, *known in zip(advice, rows["source"].to_pylist(), *times, strict=True):
-            oldest = oldest_of(known)
+        for advised, source, oldest in zip(advice, rows["source"].to_pylist(), _oldest(rows), strict=True):
             owners.count(source, oldest)
             yield owners.advise(source, advised, oldest)
 
@@ -555,6 +557,8 @@ class _Planner:
             self._tally.told_by_letters[target] += 1
         if len(self._tally.places) < _MOST_AUDIENCES:
             self._tally.places[letter.broker, letter.target] = None
+        if ends := self._owners.ends(candidate.record.source, self._oldest.get(letter.record_id)):
+            self._tally.owners_until = min(ends, self._tally.owners_until or ends)
         if candidate.advice == "fix_first" and not wanted.fixed:
             self._tally.warn(FIX_FIRST)
         if letter.record_id in wanted.edits.changed:
@@ -591,6 +595,7 @@ class _Planner:
             actor=wanted.actor,
             reason=wanted.reason,
             owners=self._owners.describe(),
+            owners_until=None if tally.owners_until is None else iso(tally.owners_until),
             private=sorted(tally.private & tally.targets.keys()),
             superseded=tally.superseded,
             not_looked_at=dict(self._superseded.unlooked.most_common(_MOST_WARNINGS)),
@@ -682,6 +687,12 @@ def _advised_against(record_id: str, advice: str | None, wanted: Wanted) -> str 
 
 
 _COMPACT = str.maketrans("", "", "-:")
+
+
+def _oldest(rows: pa.RecordBatch) -> Iterator[int | None]:
+    """The oldest known time of each letter, in microseconds since the epoch."""
+    times = (rows[name].cast(pa.int64()).to_pylist() for name in TIMES)
+    return map(oldest_of, zip(*times, strict=True))
 
 
 def make(

@@ -107,6 +107,8 @@ class Header:
     reason: str | None = None
     owners: Sequence[str] = ()
     """What the owners of its consumers say of a replay."""
+    owners_until: str | None = None
+    """Until when that holds for each of its letters for which it held (ISO 8601); None: for ever."""
     private: Sequence[str] = ()
     """Targets to which the plan has a way of its own (`SendRequest.private`); none in a plan of an older dlq,
     which sends as that said."""
@@ -402,7 +404,7 @@ def _target_quoted(target: Target) -> str:
 
 _LATER = (
     "actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped", "superseded",
-    "not_looked_at", "in_order", "unkeyed", "again",
+    "not_looked_at", "in_order", "unkeyed", "again", "owners_until",
 )  # fmt: skip
 """What plans of an older dlq do not have."""
 

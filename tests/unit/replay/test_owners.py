@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 from support.planning import Planning
-from support.replaying import fill
+from support.replaying import Replaying, fill
 from support.rows import each_row
 
 from dlq.core.clock import now
 from dlq.core.configuration import parse
-from dlq.core.errors import ConfigError
+from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Consumer, Evidence, Settings
 from dlq.replay.owners import Owners
 
@@ -68,6 +68,23 @@ def test_a_plan_leaves_out_what_is_older_than_the_owners_word_holds(plan: Planni
     assert header.owners == [
         "billing: safe (dedupes on order_id); 2 of 5 are older: check_first. Before: Pause the settlement"
     ]
+
+
+def test_a_plan_that_outlives_a_word_that_it_rests_on_is_refused(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = now() + HOUR
+    billing = Consumer("billing", ("orders",), "safe", holds_for="1h")
+    replay.config = replace(replay.config, consumers={"billing": billing})
+    fill(replay.store, 3, "check_first", dead_at=now() - HOUR // 2)
+    early = replay.plan()
+    assert replay.apply(early).sent == 3
+    fill(replay.store, 1, "check_first", 7, dead_at=now() - HOUR // 2)
+    late = replay.plan(where="dead_at > now() - INTERVAL 50 MINUTE")
+    monkeypatch.setattr("dlq.replay.apply.now", lambda: later)
+    assert replay.apply(early).sent == 0, "it has ended"
+    with pytest.raises(UsageError, match="an owner's word does not hold any more for some of its letters"):
+        replay.apply(late)
 
 
 @each_row("setting, said", [
