@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dlq.core.clock import now
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
 from dlq.core.settings import Source
@@ -23,10 +24,11 @@ from dlq.operations.ramping import (
     watched_sources,
 )
 from dlq.replay import came_back, ledger, ordering, planfile
-from dlq.replay.apply import Run
+from dlq.replay.apply import Run, forget_ended
 from dlq.replay.consumed import read_standing
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.pace import Stop
+from dlq.replay.planfile import Header
 from dlq.replay.ramp import Watch
 from dlq.replay.turns import Turns, send_in_turns
 
@@ -49,7 +51,7 @@ def apply_in_order(
         brokers = held.enter_context(open_brokers(desk))
         book = held.enter_context(ledger.opened(desk.settings.ledger, desk.store))
         send = held.enter_context(sending(desk, plan, brokers, stop, line, tell_what_is_sent))
-        turns = Turns(checked.letters(), book, plan)
+        turns = Turns(checked.letters(), book, header)
         look = partial(_look, desk, sources, turns)
         known = _begin(desk, book, turns, look, release)
         most = math.inf if max_share is None else max_share
@@ -60,9 +62,24 @@ def apply_in_order(
         places = ordering.places_in_order(checked.letters()) if is_watched else ()
         size = None if max_share is None else 1
         done = send_in_turns(send, turns, watch, start, known, places, size)
+        done.run.elsewhere = turns.elsewhere
+        done.run.notes += forget_ended(desk.store, book, header, brokers)
     stopped = [one._asdict() for one in turns.list_stopped()]
     applied = finish_ramp(desk, done, stop, {"in_order": header.in_order, "stopped_keys": stopped})
     return replace(applied, code=worst(applied.code, ExitCode.PARTLY)) if stopped else applied
+
+
+def list_stopped(desk: Desk, header: Header) -> list[Document]:
+    """The keys of a plan in order that do not go on, as far as ledger and archive know. Raises UsageError,
+    ArchiveError."""
+    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+        if book is None or not header.in_order:
+            return []
+        turns = Turns(planfile.letters(desk.store, header.plan), book, header)
+        turns.learn()
+        turns.note_dead(came_back.find_among(desk.store, turns.out, 0))
+        turns.learn()
+    return [one._asdict() for one in turns.list_stopped() if one.why != "sending"]
 
 
 def _look(desk: Desk, sources: Sequence[Source], turns: Turns) -> int:

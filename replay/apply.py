@@ -91,10 +91,11 @@ _Progress = Callable[[Run], None]
 
 
 class Send(Protocol):
-    """Send at most so many letters of the plan, or all that are left; of one in order those that may go."""
+    """Send at most so many letters of the plan, or all that are left; of one in order those whose turn it is,
+    and whoever knows that asks whether the plan has ended."""
 
-    def __call__(self, at_most: int | None, may_go: Callable[[Letter], bool] | None = None) -> Run:
-        """Raises UsageError for a plan in order without a word of which may go."""
+    def __call__(self, at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
+        """Raises UsageError for a plan in order without a word of whose turn it is."""
         ...
 
 
@@ -137,19 +138,16 @@ def applying(
     changes = edits.load(store, header)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
 
-    def send(at_most: int | None, may_go: Callable[[Letter], bool] | None = None) -> Run:
+    def send(at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
         run = Run(plan, header.letters, at_most)
-        if header.in_order and may_go is None:
+        if header.in_order and turn is None:
             raise UsageError(f"plan {plan} goes in order, key by key, and this would send it in any order")
-        if status.has_ended(store, ledger, header):
+        if turn is None and status.has_ended(store, ledger, header):
             run.skipped = header.letters
             return run
         started = time.monotonic()
-        gone, run.elsewhere = elsewhere.find_since(ledger, checked)
-
-        def goes(one: Letter) -> bool:
-            return one.number not in gone and (may_go is None or may_go(one))
-
+        gone = {} if turn is not None else elsewhere.find_since(ledger, header, checked.letters)
+        run.elsewhere = Counter(gone.values())
         for broker in header.brokers:
             connector = brokers.get(broker)
             lease = seconds(settings.ledger.lease)
@@ -159,11 +157,12 @@ def applying(
             window = settings.replay.window or connector.window
             targets = settings.replay.targets
             sender = _Sender(checked, window, ledger, claims, loader, changes, run, stop, targets, unsent)
-            own = (one for one in checked.letters() if one.broker == broker and goes(one))
+            letters = checked.letters() if turn is None else turn
+            own = (one for one in letters if one.broker == broker and one.number not in gone)
             sender.send(own, store, broker, connector, progress)
         run.seconds = time.monotonic() - started
-        if status.has_ended(store, ledger, header):
-            run.notes += forget(header, brokers)
+        if turn is None:
+            run.notes += forget_ended(store, ledger, header, brokers)
         return run
 
     with store.lock(f"plan-{plan}"), mark, rare_garbage_collection(), quick_thread_switches():
@@ -205,6 +204,11 @@ def _check_bound(plan: planfile.Checked) -> None:
             f"plan {plan.header.plan} binds no content of its letters, as an older dlq made it; "
             "make a new one"
         )
+
+
+def forget_ended(store: Store, ledger: Ledger, header: Header, brokers: Brokers) -> list[str]:
+    """As `forget`, where nothing of the plan is open."""
+    return forget(header, brokers) if status.has_ended(store, ledger, header) else []
 
 
 def forget(header: Header, brokers: Brokers) -> list[str]:

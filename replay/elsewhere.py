@@ -1,8 +1,8 @@
 """Letters that were sent to another target, or may have been: the ledger's key, which keeps what is sent from
 being sent twice, is of a letter and its target."""
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 import pyarrow as pa
@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from dlq.archive.schema import REPLAYS
 from dlq.core.clock import from_iso
 from dlq.replay.ledger.contract import Ledger
-from dlq.replay.planfile import Checked
+from dlq.replay.letters import Letter
+from dlq.replay.planfile import Header
 from dlq.replay.states import SENT
 
 _COLUMNS = ["record_id", "key", "state", "target"]
@@ -29,22 +30,18 @@ def list_sent(replays: pa.Table | None) -> pa.Table:
     return known.filter(pc.is_in(known["state"], pa.array(SENT))).select(_COLUMNS)
 
 
-def find_since(ledger: Ledger, plan: Checked) -> tuple[Collection[int], Mapping[str, int]]:
-    """The letters of a plan, by their numbers, that another one has sent to another target since this was
-    made, or may have; and where, in words, with how many. None of a plan that was made to send them again."""
-    numbers, words = set[int](), Counter[str]()
-    header = plan.header
+def find_since(ledger: Ledger, header: Header, read: Callable[[], Iterator[Letter]]) -> Mapping[int, str]:
+    """Those of a plan's letters, by their numbers, that another one has sent to another target since this was
+    made, or may have, and where, in words. None of a plan that was made to send them again."""
     since = max(0, (from_iso(header.created_at) or 0) - _CLOCKS_DIFFER)
     chunks = () if header.again else ledger.sent_since(since, header.plan)
     tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks]
-    letters = plan.letters() if tables else iter(())
+    letters, gone = read() if tables else iter(()), dict[int, str]()
     while some := [*islice(letters, _AT_ONCE)]:
         found = find_sent(pa.concat_tables(tables), [one.record_id for one in some])
-        for letter in some:
-            if where := describe_sent(found, letter.record_id, letter.key):
-                numbers.add(letter.number)
-                words[where] += 1
-    return numbers, words
+        told = ((one.number, describe_sent(found, one.record_id, one.key)) for one in some)
+        gone |= {number: where for number, where in told if where}
+    return gone
 
 
 def find_sent(sent: pa.Table, record_ids: Collection[str]) -> Elsewhere:

@@ -7,8 +7,9 @@ on. All that is known stands in the ledger and in the archive, so that whoever a
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from dlq.core.errors import UsageError
@@ -16,21 +17,15 @@ from dlq.replay.apply import Run, Send
 from dlq.replay.consumed import IN_WORDS, Standing
 from dlq.replay.destinations import Destination
 from dlq.replay.dismissals import find_dismissed
+from dlq.replay.elsewhere import find_since
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter
+from dlq.replay.planfile import Header
 from dlq.replay.ramp import GROWTH, Ramp, Watch, Watched, add_step, judge
-from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN, State
+from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN
 
-DIED_AGAIN = "died_again"
+DIED_AGAIN, SENT_ELSEWHERE = "died_again", "sent_elsewhere"
 _NOT_CONSUMED = [evidence for evidence in IN_WORDS if evidence != "consumed"]
-
-
-class _Turn(NamedTuple):
-    """What is kept of a letter."""
-
-    number: int
-    key: str
-    record_id: str
 
 
 @dataclass(slots=True)
@@ -38,11 +33,11 @@ class _Line:
     """The letters of one key in their order; `at`: the first that has not gone."""
 
     business_key: str
-    turns: list[_Turn]
+    turns: list[Letter]
     at: int = 0
 
     @property
-    def front(self) -> _Turn | None:
+    def front(self) -> Letter | None:
         """Whose turn it is; None: all have gone."""
         return self.turns[self.at] if self.at < len(self.turns) else None
 
@@ -54,7 +49,7 @@ class Stopped(NamedTuple):
     record_id: str
     """The letter at which it stopped."""
     why: str
-    """DIED_AGAIN, or the letter's state."""
+    """DIED_AGAIN, SENT_ELSEWHERE by another plan since this was made, or the letter's state."""
     left: Sequence[str]
     """Its letters that wait for that, by their record ids."""
 
@@ -62,10 +57,10 @@ class Stopped(NamedTuple):
 class Turns:
     """Whose turn it is, of all letters of a plan. A letter without a key is a line of its own."""
 
-    def __init__(self, letters: Iterable[Letter], book: Ledger, plan: str) -> None:
-        self._book, self.plan = book, plan
+    def __init__(self, letters: Iterable[Letter], book: Ledger, header: Header) -> None:
+        self._book, self._header, self.plan = book, header, header.plan
         self._released = {
-            one.value for one in book.events() if one.action == "release" and one.subject == plan
+            one.value for one in book.events() if one.action == "release" and one.subject == self.plan
         }
         """Letters (record ids) at which their keys do not stop."""
         self._lines: dict[object, _Line] = {}
@@ -73,12 +68,13 @@ class Turns:
         for letter in letters:
             name = (letter.broker, letter.business_key) if letter.business_key else letter.number
             line = self._lines.setdefault(name, _Line(letter.business_key, []))
-            line.turns.append(_Turn(letter.number, letter.key, letter.record_id))
+            line.turns.append(letter)
             self._line_of[letter.key] = line
         self._sent: set[str] = set()
         self._dead: set[str] = set()
-        self._stops: dict[int, tuple[_Line, _Turn, str]] = {}
-        self._next: Mapping[int, _Turn] = {}
+        self._elsewhere: dict[int, str] = {}
+        self._stops: dict[int, tuple[_Line, Letter, str]] = {}
+        self._next: Mapping[int, Letter] = {}
 
     @property
     def out(self) -> Collection[str]:
@@ -86,9 +82,19 @@ class Turns:
         return self._sent | {turn.key for turn in self._next.values()}
 
     @property
+    def next(self) -> Sequence[Letter]:
+        """The letters whose turn it is, in the order of the plan."""
+        return [letter for _, letter in sorted(self._next.items())]
+
+    @property
     def known(self) -> int:
         """How many letters have had their turn."""
         return sum(line.at for line in self._lines.values())
+
+    @property
+    def elsewhere(self) -> Mapping[str, int]:
+        """Where letters whose turn came had gone by another plan, in words -> how many."""
+        return Counter(self._elsewhere.values())
 
     @property
     def waits_for_evidence(self) -> bool:
@@ -98,14 +104,6 @@ class Turns:
     def list_left(self) -> list[str]:
         """The record ids of all that have not gone."""
         return [turn.record_id for line in self._lines.values() for turn in line.turns[line.at :]]
-
-    def may_go(self, letter: Letter) -> bool:
-        """Whether it is the letter's turn."""
-        return letter.number in self._next
-
-    def is_over(self) -> bool:
-        """Whether no letter may go now."""
-        return not self._next
 
     def note_dead(self, keys: Iterable[str]) -> int:
         """The letters of these replays are dead again; how many of the plan are by now."""
@@ -119,14 +117,10 @@ class Turns:
         asked = [line for line in self._lines.values() if line.front]
         while asked:
             fronts = [(line, front) for line in asked if (front := line.front)]
-            states = self._book.states([front.key for _, front in fronts])
-            closed = find_dismissed(self._book, [front.record_id for _, front in fronts])
             asked = []
-            for line, front in fronts:
-                state = states.get(front.key, "planned")
-                if state in MAY_SEND_AGAIN and front.key not in refused:
-                    state = "planned"  # of another plan, which says nothing of this one
-                if self._has_gone(front, state) or front.record_id in closed:
+            states = self._states_of([front for _, front in fronts], refused)
+            for (line, front), state in zip(fronts, states, strict=True):
+                if self._has_gone(front, state):
                     line.at += 1
                     asked.append(line)
                 elif state in MAY_SEND:
@@ -137,10 +131,26 @@ class Turns:
             self._stop_at_dead(key)
         self._next = {front.number: front for line, front in ready if id(line) not in self._stops}
 
-    def _has_gone(self, front: _Turn, state: State) -> bool:
+    def _states_of(self, fronts: Sequence[Letter], refused: Collection[str]) -> Iterator[str]:
+        """What became of each; `refused` are keys of those that the broker did not take of this plan."""
+        states = self._book.states([one.key for one in fronts])
+        closed = find_dismissed(self._book, [one.record_id for one in fronts])
+        gone = find_since(self._book, self._header, partial(iter, fronts))
+        for one in fronts:
+            state: str = states.get(one.key, "planned")
+            if state in MAY_SEND_AGAIN and one.key not in refused:
+                state = "planned"  # of another plan, which says nothing of this one
+            if one.record_id in closed and state != "confirmed":
+                state = "dismissed"
+            elif state in MAY_SEND and one.number in gone:
+                state, self._elsewhere[one.number] = SENT_ELSEWHERE, gone[one.number]
+            yield state
+
+    def _has_gone(self, front: Letter, state: str) -> bool:
         if state == "confirmed":
             self._sent.add(front.key)
-        return state == "confirmed" or (front.record_id in self._released and state in _RELEASED)
+        is_passed = front.record_id in self._released and state in _RELEASED
+        return is_passed or state in ("confirmed", "dismissed")
 
     def _stop_at_dead(self, key: str) -> None:
         line = self._line_of[key]
@@ -179,11 +189,11 @@ class Turns:
         return passed
 
 
-_RELEASED: Collection[str] = (*MAY_SEND_AGAIN, "held")
-"""States of a letter after which others of its key may go when somebody says so."""
+_RELEASED: Collection[str] = (*MAY_SEND_AGAIN, "held", SENT_ELSEWHERE)
+"""What may be with a letter when others of its key may go, where somebody says so."""
 
 
-def _ids_but(turns: Iterable[_Turn], without: _Turn) -> list[str]:
+def _ids_but(turns: Iterable[Letter], without: Letter) -> list[str]:
     return [turn.record_id for turn in turns if turn is not without]
 
 
@@ -204,9 +214,9 @@ def send_in_turns(
         before = Run(start.plan, start.total, places=Counter(dict.fromkeys(places, 0)))
         known = _watch(replace(watch, max_share=math.inf), done, before, watch.ask(places), known)
         turns.learn()
-    while not (turns.is_over() or done.stopped_by or done.run.stopped):
+    while (some := turns.next) and not (done.stopped_by or done.run.stopped):
         standing = watch.ask(places) if places else {}
-        wave = send(size, turns.may_go)
+        wave = send(size, some)
         add_step(done.run, wave, first=False)
         wave.places = Counter({place: count for place, count in wave.places.items() if place in places})
         if wave.places:
