@@ -23,7 +23,12 @@ _IN_ORDER = {
     "consumed": "key by key, the next when the one before is consumed",
     "sent": "key by key, in the order of sending alone",
 }
-_STOPPED = {"died_again": "died again", "in_doubt": "is in doubt", "sending": "is being sent"}
+_STOPPED = {
+    "died_again": "died again",
+    "in_doubt": "is in doubt",
+    "sending": "is being sent",
+    "sent_elsewhere": "went elsewhere by another plan",
+}
 """Why a key does not go on; another word is the letter's state."""
 
 

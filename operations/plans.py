@@ -250,10 +250,10 @@ def count_states(desk: Desk, header: Header) -> Mapping[State, int]:
 
 
 def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
-    """How far the plan is whose id begins so: `plan, states, sent, skipped, seconds, still_queued,
-    came_back`. What came back and is not judged yet is judged now, unless `judge` is false. Raises
+    """How far the plan is whose id begins so: `plan, states, sent, skipped, seconds, still_queued, came_back,
+    stopped_keys`. What came back and is not judged yet is judged now, unless `judge` is false. Raises
     UsageError."""
-    from dlq.operations import died  # it judges, and to plan or to apply needs none of that
+    from dlq.operations import died, in_order  # they judge and send, and to plan needs none of that
 
     header = planfile.load(desk.store, planfile.find(desk.store, prefix))
     states = count_states(desk, header)
@@ -266,6 +266,7 @@ def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
         "seconds": 0.0,
         "still_queued": still_queued.of_plan(desk.store, desk.settings, header),
         "came_back": died.list_came_back(desk, header.plan, judge) if sent else [],
+        "stopped_keys": in_order.list_stopped(desk, header),
     }
 
 

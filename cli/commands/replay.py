@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context, say_what_is_not_judged
-from dlq.cli.exit import ExitCode
+from dlq.cli.exit import ExitCode, worst
 from dlq.cli.rehearsal import narrow, rehearse
 from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
@@ -315,7 +315,7 @@ def status(
         ),
     ] = None,
 ) -> int:
-    """Show the progress of a plan; without one, list all with letters.
+    """Show the progress of a plan, and which keys stopped; without one, list all.
 
     Example: dlq replay status
     """
@@ -332,7 +332,8 @@ def status(
         return ExitCode.DONE
     document = read_replay_status(context.desk, plan)
     context.emit(document, lambda: show_states(context, document))
-    return code_of_states(document["states"])
+    stopped = ExitCode.PARTLY if document["stopped_keys"] else ExitCode.DONE
+    return worst(code_of_states(document["states"]), stopped)
 
 
 def check(ctx: typer.Context, plan: _Plan) -> int:

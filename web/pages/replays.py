@@ -49,6 +49,8 @@ def show_page(ask: Ask) -> Response:
     values = _describe(ask, plan, document["states"])
     doubt = ask.console.look.keep(("doubt", plan), lambda desk: describe_doubt(desk, plan, PAGE))
     values |= {**_tell_doubt(ask, doubt, values["jobs"]), "came_back": back}
+    values["stopped"] = ask.mask_all(document["stopped_keys"][:PAGE])
+    values["stopped_more"] = len(document["stopped_keys"][PAGE:])
     desk = ask.desk(proven=True)
     header = planfile.load(desk.store, plan)
     values |= {"digest": header.digest, "most": header.rate}

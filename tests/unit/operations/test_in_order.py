@@ -26,7 +26,7 @@ from dlq.operations.outcome import ExitCode
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.selecting import Selection
-from dlq.replay import ordering
+from dlq.replay import ordering, planfile
 from dlq.replay.plan import Wanted
 
 Document = dict[str, Any]
@@ -260,6 +260,34 @@ def test_what_the_broker_refused_stops_its_key(shop: Shop) -> None:
     assert shop.lines() == {"b": "1", "a": "2"}
 
 
+def test_what_another_plan_has_sent_elsewhere_meanwhile_stops_its_key(shop: Shop) -> None:
+    plan = shop.planned("a1", "a2", "b1")
+    shop.broker.declare("repairs")
+    apply_plan(shop.desk, shop.plan("message_id = 'a1'", to="queue:repairs", in_order=None)["plan"])
+    done = shop.apply(plan)
+    assert [one["why"] for one in done["stopped_keys"]] == ["sent_elsewhere"]
+    assert done["sent_elsewhere"] == 1
+    assert shop.apply(plan, "a")["stopped_keys"] == []
+    assert shop.lines() == {"b": "1", "a": "2"}
+
+
+def test_a_plan_is_read_as_often_for_one_wave_as_for_many(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    real = planfile.letters
+    monkeypatch.setattr(
+        planfile, "letters", lambda store, plan, *sums: read.append(plan) or real(store, plan, *sums)
+    )
+
+    def count_read(*texts: str) -> int:
+        plan = shop.planned(*texts)
+        assert len(shop.apply(plan)["steps"]) == len(texts)
+        return read.count(plan)
+
+    assert count_read("a1") == count_read("b1", "b2", "b3")
+
+
 def test_what_is_in_doubt_stops_its_key_and_cannot_be_released(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +315,10 @@ def test_the_command_line_tells_who_waits_and_how_they_go_on(
     told = capfd.readouterr().out
     assert "died again, 1 wait: " in told
     assert f"dlq replay apply {plan} --release a" in told
+    assert run(["-o", "table", "replay", "status", plan]) == ExitCode.PARTLY
+    assert "died again, 1 wait: " in capfd.readouterr().out
     assert run(["replay", "apply", plan, "--release", "a"]) == ExitCode.DONE
+    assert run(["replay", "status", plan]) == ExitCode.DONE
     assert run(["replay", "plan", "--in-order=any"]) == ExitCode.USAGE
     assert "'any' is not one of 'consumed', 'sent'" in capfd.readouterr().err
 

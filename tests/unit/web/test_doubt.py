@@ -10,6 +10,7 @@ from dlq.core.errors import UsageError
 from dlq.replay import ledger, planfile
 from dlq.replay.ledger.contract import Result
 from dlq.web.jobs import Jobs
+from dlq.web.pages import replays
 
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]
 WHY = "the broker closed the connection of jane.doe@example.com"
@@ -55,6 +56,21 @@ def test_the_page_says_why_and_of_which(plan_in_doubt: tuple[Browser, str]) -> N
         assert f'name="id" value="{one}"' in text
     assert "the broker closed the connection of ?" in text
     assert f'value="{IDS[3]}"' not in text
+
+
+def test_the_page_names_the_keys_that_stopped(
+    plan_in_doubt: tuple[Browser, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, plan = plan_in_doubt
+    stopped = {"key": "jane.doe@example.com", "record_id": IDS[0], "why": "died_again", "left": IDS[1:3]}
+    real = replays.read_replay_status
+    monkeypatch.setattr(
+        replays, "read_replay_status", lambda *asked, **how: real(*asked, **how) | {"stopped_keys": [stopped]}
+    )
+    text = browser.get(f"/replays/{plan}").text.partition("Keys that stopped")[2]
+    assert f"dlq replay apply {plan} --release KEY" in text
+    assert "died again" in text
+    assert "jane.doe" not in text
 
 
 DECIDED = {
