@@ -60,13 +60,14 @@ def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
     died or hung. All that is private is removed at the end. Raises UsageError, Busy, BrokerError."""
     checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
     plan, stop = checked.header.plan, Stop(desk.store, f"{checked.header.plan}.rehearsal")
-    with _staged(desk, checked) as (connector, stage, target):
+    with _staged(desk, checked) as (connector, last, target):
+        stage = last.next() if rehearsal.load(desk.store, plan) else last
         _check_target(desk, stage.private.target)
         chosen, names = _sample(desk, checked, wanted)
-        book = Book(rehearsal.new_id(plan), stage.private.target.name, stage.dead_place)
+        book = Book(rehearsal.new_id(plan), stage.private.target.name, stage.dead_place, run=stage.run)
         copies = rehearsal.copies_of(desk.store, checked, chosen, stage.private.target, book.rehearsal)
         before = _depth(connector, target)
-        stage.remove()  # what a killed run has left
+        last.remove()  # what a killed run has left
         rehearsal.write(desk.store, plan, book)
         try:
             with stopping_on_signals(stop):
@@ -100,11 +101,17 @@ def clean_rehearsal(desk: Desk, prefix: str) -> Rehearsed:
 
 @contextmanager
 def _staged(desk: Desk, checked: Checked) -> Iterator[tuple[Connector, Stage, Target]]:
+    """With the places of the last rehearsal; of the first, where there was none."""
     plan = checked.header.plan
     broker, target = rehearsal.only_place(checked.header)
     with desk.store.lock(f"rehearsal-{plan}"), open_brokers(desk) as brokers:
         connector = brokers.get(broker)
-        yield connector, Stage(connector, desk.settings.brokers[broker], plan), target
+        known = rehearsal.load(desk.store, plan)
+        yield (
+            connector,
+            Stage(connector, desk.settings.brokers[broker], plan, known.run if known else 1),
+            target,
+        )
 
 
 def _check_target(desk: Desk, target: Target) -> None:

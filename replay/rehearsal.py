@@ -60,6 +60,8 @@ class Book:
     dead_place: str
     removed: bool = False
     failures: Sequence[Tried] = ()
+    run: int = 1
+    """The how many-th of the plan's."""
 
 
 def new_id(plan: str) -> str:
@@ -134,14 +136,19 @@ def _account(failure: str, ids: Sequence[str], died: set[str], left: set[str], u
 
 
 class Stage:
-    """The private places of one plan's rehearsals. Their names follow from the plan's alone, so that whoever
-    comes later finds, and removes, what a killed run left."""
+    """The private places of one of a plan's rehearsals. Each has other names: what brokers count for a place,
+    and groups have committed there, may outlive it for a while."""
 
-    def __init__(self, connector: Connector, broker: Broker, plan: str) -> None:
+    def __init__(self, connector: Connector, broker: Broker, plan: str, run: int = 1) -> None:
         """Raises UsageError where the broker can have none."""
         self._connector, self.broker, self._kind = connector, broker, kind_of(broker.kind)
-        self.private = connector.private(f"dlq.rehearsal.{plan}")
+        self._plan, self.run = plan, run
+        self.private = connector.private(f"dlq.rehearsal.{plan}" + (f".{run}" if run > 1 else ""))
         self._way = SendRequest(f"rehearsal-{plan}", window=100, private=[self.private.target])
+
+    def next(self) -> "Stage":
+        """Name the places of the plan's next rehearsal."""
+        return Stage(self._connector, self.broker, self._plan, self.run + 1)
 
     @property
     def dead_place(self) -> str:

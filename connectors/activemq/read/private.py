@@ -78,7 +78,7 @@ class ClassicPrivate(_Queues):
 
     def collect(self) -> Sequence[Record]:
         """Move what is marked out of all queues into which the broker dead-letters."""
-        marked = f"{REHEARSAL} LIKE '{self._name.rpartition('.')[2]}-%'"
+        marked = f"{REHEARSAL} LIKE '{self._name.split('.')[2]}-%'"
         for queue, facts in self._jolokia.queues().items():
             is_of_the_dead = facts.facts.get("DLQ") is True and queue != self._dead
             if is_of_the_dead and facts.depth and self._jolokia.move(queue, marked, self._dead) is None:

@@ -80,8 +80,8 @@ Fate = Callable[[str, int], str]
 class Consumer:
     """Takes from the private queue of a plan; who waits for the end is told that there is one."""
 
-    def __init__(self, broker: MemoryBroker, plan: str, fate: Fate) -> None:
-        self.broker, self.place, self.fate = broker, f"dlq.rehearsal.{plan}", fate
+    def __init__(self, broker: MemoryBroker, place: str, fate: Fate) -> None:
+        self.broker, self.place, self.fate = broker, f"dlq.rehearsal.{place}", fate
         self.copies: list[dict[str, Any]] = []
         self.thread = threading.Thread(target=self.work)
 
@@ -187,7 +187,9 @@ def test_what_stays_or_comes_back_without_its_marks_has_not_passed(
     done = rehearse(desk, hangs, plan, seconds=1.0)
     assert fixed(done.document) == {*FAILURES} - {"tax"}
     assert counts(done.document, "tax") == (OF_EACH, OF_EACH - 1, 0, 1)
-    loses = Consumer(broker, plan, lambda failure, nth: "lose" if (failure, nth) == ("tax", 2) else "pass")
+    loses = Consumer(
+        broker, f"{plan}.2", lambda failure, nth: "lose" if (failure, nth) == ("tax", 2) else "pass"
+    )
     done = rehearse(desk, loses, plan)
     assert (fixed(done.document), done.document["untold"]) == (set(), 1)
     with pytest.raises(UsageError, match="passed its rehearsal entirely"):
@@ -237,8 +239,10 @@ def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(
     assert done.document["rehearsal"] == book.rehearsal
     assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
     broker.put(f"{place}.dlq", dead("gateway", 1))  # of a killed run, and nobody has cleaned
-    consumer = Consumer(broker, plan, lambda failure, nth: "pass")
-    assert rehearse(desk, consumer, plan).document["untold"] == 0
+    consumer = Consumer(broker, f"{plan}.2", lambda failure, nth: "pass")
+    done = rehearse(desk, consumer, plan)
+    assert (done.document["place"], done.document["untold"]) == (f"{place}.2", 0)
+    assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
 
 
 def test_a_plan_for_several_consumers_is_not_rehearsed(
