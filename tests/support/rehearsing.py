@@ -3,11 +3,17 @@
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+from support.brokers.activemq.fixtures import Place
+from support.brokers.kafka.fixtures import KafkaPlace
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit
 from support.waiting import PATIENCE
 
-from dlq.operations.desk import Desk
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.core.configuration import parse
+from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.rehearsing import Rehearsed, rehearse_plan
@@ -23,6 +29,44 @@ def spring_headers(failure: str, queue: str) -> dict[str, str]:
     """What Spring leaves on a letter that it parks."""
     text = f"the {failure} is closed"
     return {"x-exception-message": text, "x-original-exchange": "shop", "x-original-routingKey": queue}
+
+
+def _desk(folder: Path, kind: str, broker: Mapping[str, str | None], **source: str) -> Desk:
+    """A desk over a broker with one source; what a broker has not is left out."""
+    told = {"kind": kind, **{name: text for name, text in broker.items() if text}}
+    sources = {"orders": {"broker": "shop", **source}}
+    archive = str(folder / "archive")
+    return open_desk(parse({"archive": archive, "brokers": {"shop": told}, "sources": sources}), Notes())
+
+
+def on_rabbitmq(rabbit: Rabbit, folder: Path, broker: RabbitBroker) -> Desk:
+    """The failures lie in a queue, and who sits at the desk comes by these settings."""
+    dead, names = rabbit.queue(), ("url", "management_url")
+    for failure in FAILURES:
+        rabbit.publish(dead, [failure.encode()] * OF_EACH, headers=spring_headers(failure, "order.created"))
+    told = {name: getattr(broker, name) for name in names}
+    return _desk(folder, "rabbitmq", {**told, "password_env": PASSWORD_VARIABLE}, queue=dead)
+
+
+def on_activemq(stomp: Place, folder: Path) -> Desk:
+    """The failures lie in a queue of Classic or Artemis."""
+    for failure in FAILURES:
+        stomp.send(*[failure.encode()] * OF_EACH, shelf=failure, **spring_headers(failure, "orders"))
+    told = {name: getattr(stomp.settings, name) for name in ("url", "jolokia_url", "password_env")}
+    return _desk(folder, "activemq", told, queue=stomp.queue, mode="drain")
+
+
+def on_kafka(kafka: KafkaPlace, folder: Path) -> Desk:
+    """The failures lie in a dead-letter topic, as Spring leaves them."""
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.dead)
+    told = [("kafka_dlt-original-topic", kafka.topic.encode())]
+    for failure in FAILURES:
+        why = ("kafka_dlt-exception-message", f"the {failure} is closed".encode())
+        kafka.driver.send_all(
+            kafka.dead, [(failure.encode(), b"k%d" % n, [*told, why]) for n in range(OF_EACH)]
+        )
+    return _desk(folder, "kafka", {"url": kafka.node.url}, topic=kafka.dead)
 
 
 def fixed(document: Mapping[str, Any]) -> set[str]:

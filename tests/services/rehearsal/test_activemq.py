@@ -4,30 +4,21 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, Place, on_all
-from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, spring_headers
+from support.brokers.activemq.fixtures import Place, on_all
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_activemq, rehearse
 from support.waiting import eventually
 
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Target
-from dlq.core.configuration import parse
-from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.desk import Desk
 
 pytestmark = pytest.mark.activemq
 
 
 @pytest.fixture
 def desk(stomp: Place, tmp_path: Path) -> Desk:
-    for failure in FAILURES:
-        stomp.send(*[failure.encode()] * OF_EACH, shelf=failure, **spring_headers(failure, "orders"))
-    given = {"url": stomp.settings.url, "jolokia_url": stomp.settings.jolokia_url}
-    login = {"password_env": PASSWORD_VARIABLE} if stomp.broker.user else {}
-    broker = {"kind": "activemq", **{name: value for name, value in given.items() if value}, **login}
-    source = {"broker": "legacy", "queue": stomp.queue, "mode": "drain"}
-    archive = str(tmp_path / "archive")
-    config = {"archive": archive, "brokers": {"legacy": broker}, "sources": {"orders": source}}
-    return open_desk(parse(config), Notes())
+    return on_activemq(stomp, tmp_path)
 
 
 class FixedSome:

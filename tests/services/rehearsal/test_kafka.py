@@ -6,32 +6,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from support.brokers.kafka.fixtures import KafkaPlace
-from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, told_of
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_kafka, rehearse, told_of
 
-from dlq.core.configuration import parse
-from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.desk import Desk
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
 def desk(kafka: KafkaPlace, tmp_path: Path) -> Desk:
-    kafka.driver.create_topic(kafka.topic)
-    kafka.driver.create_topic(kafka.dead)
-    told = [("kafka_dlt-original-topic", kafka.topic.encode())]
-    for failure in FAILURES:
-        why = ("kafka_dlt-exception-message", f"the {failure} is closed".encode())
-        kafka.driver.send_all(
-            kafka.dead, [(failure.encode(), b"k%d" % n, [*told, why]) for n in range(OF_EACH)]
-        )
-    return open_desk(
-        parse({
-            "archive": str(tmp_path / "archive"),
-            "brokers": {"shop": {"kind": "kafka", "url": kafka.node.url}},
-            "sources": {"orders": {"broker": "shop", "topic": kafka.dead}},
-        }),
-        Notes(),
-    )  # fmt: skip
+    return on_kafka(kafka, tmp_path)
 
 
 class FixedSome:

@@ -4,39 +4,20 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, on_rabbitmq_4
-from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, spring_headers, told_of
+from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_4
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_rabbitmq, rehearse, told_of
 from support.waiting import eventually
 
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.core.configuration import parse
 from dlq.core.errors import AccessDenied
-from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.desk import Desk, Notes
 
 pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture
 def desk(rabbit: Rabbit, tmp_path: Path) -> Desk:
-    return desk_of(rabbit, tmp_path, rabbit.broker())
-
-
-def desk_of(rabbit: Rabbit, tmp_path: Path, broker: RabbitBroker) -> Desk:
-    shop = {"kind": "rabbitmq", "url": broker.url, "password_env": PASSWORD_VARIABLE}
-    if broker.management_url:
-        shop["management_url"] = broker.management_url
-    dead = rabbit.queue()
-    for failure in FAILURES:
-        rabbit.publish(dead, [failure.encode()] * OF_EACH, headers=spring_headers(failure, "order.created"))
-    return open_desk(
-        parse({
-            "archive": str(tmp_path / "archive"),
-            "brokers": {"shop": shop},
-            "sources": {"orders": {"broker": "shop", "queue": dead}},
-        }),
-        Notes(),
-    )  # fmt: skip
+    return on_rabbitmq(rabbit, tmp_path, rabbit.broker())
 
 
 class Consumer:
@@ -101,7 +82,7 @@ def test_what_a_consumer_holds_is_told_apart_once_it_has_stopped(rabbit: Rabbit,
 def test_without_management_a_consumer_that_stopped_shows_what_it_acknowledged(
     rabbit: Rabbit, tmp_path: Path
 ) -> None:
-    desk = desk_of(rabbit, tmp_path, rabbit.broker(management_url=None))
+    desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
     done = rehearse(desk, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="nothing"))
     assert (fixed(done.document), done.document["untold"]) == ({*FAILURES} - {"stock"}, 0)
 
@@ -112,14 +93,14 @@ def test_a_private_queue_that_is_deleted_has_consumed_nothing(rabbit: Rabbit, tm
         eventually(lambda: place in {one["name"] for one in rabbit.node.api("GET", "queues", rabbit.vhost)})
         rabbit.channel.queue_delete(place)
 
-    desk = desk_of(rabbit, tmp_path, rabbit.broker(management_url=None))
+    desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
     done = rehearse(desk, f"queue:{rabbit.queue()}", delete, seconds=5.0)
     assert (fixed(done.document), done.document["untold"]) == (set(), OF_EACH * len(FAILURES))
 
 
 @on_rabbitmq_4
 def test_a_right_that_is_missing_is_named_in_one_line(rabbit: Rabbit, tmp_path: Path) -> None:
-    desk = desk_of(rabbit, tmp_path, rabbit.by_user("reader", rights="^dlq(-test|.replay).* .* .*"))
+    desk = on_rabbitmq(rabbit, tmp_path, rabbit.by_user("reader", rights="^dlq(-test|.replay).* .* .*"))
     with pytest.raises(AccessDenied, match=r"grant configure, write and read on dlq\.\*"):
         rehearse(desk, f"queue:{rabbit.queue()}", lambda _place, _over: None)
     assert isinstance(desk.listener, Notes)

@@ -1,0 +1,61 @@
+"""A listener of Spring that is pointed at a private place, as a rehearsal says, shows what it has fixed."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from frameworks.clients import start
+from support.brokers.activemq.broker import ARTEMIS
+from support.brokers.activemq.fixtures import Place
+from support.brokers.kafka.fixtures import KafkaPlace
+from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_activemq, on_kafka, on_rabbitmq, rehearse
+from support.waiting import STARTUP, eventually
+
+from dlq.connectors.base import Connector
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.operations.desk import Desk
+
+pytestmark = pytest.mark.frameworks
+BROKEN = {"stock", "login"}
+
+
+def check(desk: Desk, to: str, connector: Connector, url: str, folder: Path) -> None:
+    """The listener has mended all but what is broken."""
+
+    kind = desk.settings.brokers["shop"].kind
+
+    def listen(place: str, over: threading.Event) -> None:
+        target = connector.private(place).target
+        assert eventually(lambda: over.is_set() or not connector.missing_targets([target]))
+        told = {"LAB_URL": url, "LAB_PLACE": place, "LAB_BROKEN": " ".join(BROKEN)}
+        with start("SpringRehearsed.java", kind, log=folder / "program.log", **told) as program:
+            over.wait()
+            program.terminate()
+
+    done = rehearse(desk, to, listen, seconds=STARTUP)
+    assert fixed(done.document) == {*FAILURES} - BROKEN, (folder / "program.log").read_text()[-3000:]
+    assert counts(done.document, "stock") == (OF_EACH, 0, OF_EACH, 0)
+    assert done.document["removed"]
+
+
+@pytest.mark.rabbitmq
+@on_rabbitmq_4
+def test_spring_amqp(rabbit: Rabbit, tmp_path: Path) -> None:
+    desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker())
+    check(desk, f"queue:{rabbit.queue()}", RabbitConnector(rabbit.broker()), rabbit.url, tmp_path)
+
+
+@pytest.mark.kafka
+def test_spring_kafka(kafka: KafkaPlace, tmp_path: Path) -> None:
+    desk = on_kafka(kafka, tmp_path)
+    check(desk, f"topic:{kafka.topic}", kafka.connector, kafka.node.bootstrap, tmp_path)
+
+
+@pytest.mark.activemq
+@pytest.mark.parametrize("stomp_broker", [ARTEMIS], indirect=True)
+def test_spring_jms(stomp: Place, tmp_path: Path) -> None:
+    stomp.make_queue(f"{stomp.queue}.work")
+    broker = stomp.broker
+    url = f"{broker.user}:{broker.password}@127.0.0.1:{broker.stomp}"
+    check(on_activemq(stomp, tmp_path), f"queue:{stomp.queue}.work", stomp.connector, url, tmp_path)
