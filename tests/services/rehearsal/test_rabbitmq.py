@@ -91,6 +91,7 @@ def test_without_management_a_consumer_that_stopped_shows_what_it_acknowledged(
 def test_a_private_queue_that_is_deleted_has_consumed_nothing(rabbit: Rabbit, tmp_path: Path) -> None:
     def delete(place: str, _over: threading.Event) -> None:
         eventually(lambda: place in {one["name"] for one in rabbit.node.api("GET", "queues", rabbit.vhost)})
+        eventually(lambda: rabbit.depth(place) == OF_EACH * len(FAILURES))
         rabbit.channel.queue_delete(place)
 
     desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
