@@ -6,8 +6,8 @@ may go on for hours, is looked for where brokers hold it until then.
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Private, Reading, ReadRequest, Target
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
@@ -22,7 +22,7 @@ from dlq.core.settings import Source
 _LEVELS = 18
 """Queues of delayed messages, one a level (messageDelayLevel)."""
 _PAUSE = 0.1
-_DENIED = "a rehearsal makes and deletes topics and groups dlq_rehearsal_*; let the access key do that"
+_DENIED = f"a rehearsal makes and deletes dlq_rehearsal_*, and reads {DELAYED}; let the access key do that"
 _POINT = (
     'Spring: @RocketMQMessageListener(topic = "{0}", consumerGroup = "{0}", maxReconsumeTimes = 0)',
     'Java: new DefaultMQPushConsumer("{0}"), subscribe("{0}", "*"), setMaxReconsumeTimes(0),',
@@ -30,6 +30,14 @@ _POINT = (
     'Go: consumer.WithGroupName("{0}"), consumer.WithMaxReconsumeTimes(0), Subscribe("{0}", …)',
     "All: a copy that is sent back for another try counts as died; MassTransit speaks no RocketMQ",
 )
+
+
+@contextmanager
+def _naming_the_rights() -> Iterator[None]:
+    try:
+        yield
+    except AccessDenied as error:
+        raise AccessDenied(f"{error}; {_DENIED}") from error
 
 
 class RocketPrivate(Private):
@@ -42,6 +50,7 @@ class RocketPrivate(Private):
         self._cluster, self._read = cluster, read
         self._delayed_before: Checkpoint = NO_CHECKPOINT
 
+    @_naming_the_rights()
     def make(self) -> None:
         """Create topic and group on one broker, and wait until clients find it."""
         cluster, node = self._cluster, next(iter(self._cluster.masters()))
@@ -60,6 +69,7 @@ class RocketPrivate(Private):
                 raise BrokerError(f"{cluster.name}: the new topic {self._name} does not show")
             time.sleep(_PAUSE)
 
+    @_naming_the_rights()
     def collect(self) -> Sequence[Record]:
         """Find the copies that were sent back for another try since."""
         source = Source("rehearsal", self._cluster.name, topic=DELAYED)
@@ -68,6 +78,7 @@ class RocketPrivate(Private):
             found = (record for batch in reading.batches() for record in batch.records)
             return [one for one in found if one.properties.get("REAL_TOPIC") == f"{RETRY}{self._name}"]
 
+    @_naming_the_rights()
     def remove(self) -> None:
         """Delete the group, and all its topics."""
         names = (self._name, f"{RETRY}{self._name}", f"{DEAD_LETTERS}{self._name}")
@@ -83,7 +94,6 @@ class RocketPrivate(Private):
         """A broker complains of what it has not, and of timers that it lacks, when it deletes."""
         answer = self._cluster.link(node).call(code, fields, body)
         refused = None if answer.code == ResponseCode.OK else refusal(node, answer)
-        if isinstance(refused, AccessDenied):
-            raise AccessDenied(f"{refused}; {_DENIED}")
-        if refused and code not in (RequestCode.DELETE_TOPIC, RequestCode.DELETE_GROUP):
+        is_of_no_matter = code in (RequestCode.DELETE_TOPIC, RequestCode.DELETE_GROUP)
+        if isinstance(refused, AccessDenied) or (refused and not is_of_no_matter):
             raise refused

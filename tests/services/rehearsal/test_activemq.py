@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.brokers.activemq.broker import ARTEMIS
 from support.brokers.activemq.fixtures import Place, on_all
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_activemq, rehearse
 from support.waiting import eventually
@@ -11,6 +12,7 @@ from support.waiting import eventually
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Target
+from dlq.core.errors import AccessDenied
 from dlq.operations.desk import Desk
 
 pytestmark = pytest.mark.activemq
@@ -73,3 +75,14 @@ def test_precision_and_recall_are_one(stomp: Place, desk: Desk) -> None:
     assert not [name for name in names if "rehearsal" in name]
     dead = [one for name in names if "DLQ" in name for one in stomp.drain(name)]
     assert not [one for one in dead if "dlq_rehearsal" in one.headers]
+
+
+@pytest.mark.parametrize("stomp_broker", [ARTEMIS], indirect=True)
+def test_a_right_that_is_missing_is_named_in_one_line(stomp: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READS", "reads")
+    by_reader = stomp.settings.url.replace(f"{stomp.broker.user}@", "reader@")
+    reader = stomp.by(url=by_reader, password_env="READS")
+    with pytest.raises(
+        AccessDenied, match=r"^legacy: a rehearsal makes queues .*permissions send and manage"
+    ):
+        reader.connector.private("dlq.rehearsal.plan").make()

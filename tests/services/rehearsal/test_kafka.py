@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from support.brokers.kafka.fixtures import KafkaPlace
+from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace, connector_of
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_kafka, rehearse, told_of
 
+from dlq.core.errors import AccessDenied
 from dlq.operations.desk import Desk
 
 pytestmark = pytest.mark.kafka
@@ -54,3 +55,16 @@ def test_precision_and_recall_are_one(kafka: KafkaPlace, desk: Desk) -> None:
     assert kafka.driver.end(kafka.topic) == before
     assert done.document["removed"]
     assert not [name for name in kafka.driver.admin.list_topics().topics if name.startswith("dlq.rehearsal")]
+
+
+def test_a_right_that_is_missing_is_named_in_one_line(
+    kafka: KafkaPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOD", PASSWORD)
+    login = {"user": "bob", "password_env": "GOOD", "mechanism": "PLAIN"}
+    bob = connector_of(kafka.node, url=f"kafka://{kafka.node.sasl_bootstrap}", **login)
+    with pytest.raises(
+        AccessDenied, match=r"topics dlq\.rehearsal\.\*; grant Create, Write, Read and Delete$"
+    ):
+        bob.private("dlq.rehearsal.plan").make()
+    bob.close()

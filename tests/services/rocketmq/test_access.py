@@ -138,6 +138,8 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
                 read_all(connector_of(cluster, **wrong), REQUEST)
         with pytest.raises(AccessDenied):
             read_all(reader, ReadRequest(Source("s", "pay", transactions=True), "drain", "p"))
+        with pytest.raises(AccessDenied, match=r"a rehearsal makes and deletes dlq_rehearsal_\*"):
+            reader.private("dlq.rehearsal.plan").make()
 
 
 def test_a_secret_key_that_was_changed_is_read_again(tmp_path: Path) -> None:
