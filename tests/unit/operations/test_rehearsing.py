@@ -1,15 +1,13 @@
 """A sample of a plan goes to a private place, and what is fixed there is what a later plan takes."""
 
 import json
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import preloaded
 from support.builders import in_file, memory_sources
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, spring_headers, told_of
 from support.rows import each_row
@@ -225,10 +223,10 @@ def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(
     desk: Desk, broker: MemoryBroker, plan: str
 ) -> None:
     place = f"dlq.rehearsal.{plan}"
-    words = [sys.executable, "-m", "dlq.cli", "replay", "rehearse", plan]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
-        eventually(lambda: broker.sql("SELECT 1 FROM letters WHERE queue = ?", [place]))
-        killed.send_signal(signal.SIGKILL)
+    killed = preloaded.start(["replay", "rehearse", plan], Path.cwd())
+    eventually(lambda: broker.sql("SELECT 1 FROM letters WHERE queue = ?", [place]))
+    killed.kill()
+    killed.wait()
     assert broker.depth(place) > 0
     book = rehearsal.load(desk.store, plan)
     assert book is not None
