@@ -61,7 +61,7 @@ def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
     checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
     plan, stop = checked.header.plan, Stop(desk.store, f"{checked.header.plan}.rehearsal")
     with _staged(desk, checked) as (connector, last, target):
-        stage = last.next() if rehearsal.load(desk.store, plan) else last
+        stage = last.of(last.run + 1) if rehearsal.load(desk.store, plan) else last
         _check_target(desk, stage.private.target)
         chosen, names = _sample(desk, checked, wanted)
         book = Book(rehearsal.new_id(plan), stage.private.target.name, stage.dead_place, run=stage.run)
@@ -88,11 +88,13 @@ def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
 
 
 def clean_rehearsal(desk: Desk, prefix: str) -> Rehearsed:
-    """Remove what a killed rehearsal of the plan has left. Raises UsageError, Busy, BrokerError."""
+    """Remove what killed rehearsals of the plan have left, and consumers made again since. Raises UsageError,
+    Busy, BrokerError."""
     checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
     plan = checked.header.plan
     with _staged(desk, checked) as (_, stage, _target):
-        stage.remove()
+        for run in range(1, stage.run + 1):
+            stage.of(run).remove()
         known = rehearsal.load(desk.store, plan) or Book("", stage.private.target.name, stage.dead_place)
         book = replace(known, removed=True)
         rehearsal.write(desk.store, plan, book)

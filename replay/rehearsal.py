@@ -146,9 +146,9 @@ class Stage:
         self.private = connector.private(f"dlq.rehearsal.{plan}" + (f".{run}" if run > 1 else ""))
         self._way = SendRequest(f"rehearsal-{plan}", window=100, private=[self.private.target])
 
-    def next(self) -> "Stage":
-        """Name the places of the plan's next rehearsal."""
-        return Stage(self._connector, self.broker, self._plan, self.run + 1)
+    def of(self, run: int) -> "Stage":
+        """Name the places of another of the plan's rehearsals."""
+        return Stage(self._connector, self.broker, self._plan, run)
 
     @property
     def dead_place(self) -> str:

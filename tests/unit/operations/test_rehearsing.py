@@ -240,6 +240,8 @@ def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(
     consumer = Consumer(broker, f"{plan}.2", lambda failure, nth: "pass")
     done = rehearse(desk, consumer, plan)
     assert (done.document["place"], done.document["untold"]) == (f"{place}.2", 0)
+    broker.put(place, dead("gateway", 1))  # a consumer that still runs has made it again
+    clean_rehearsal(desk, plan)
     assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
 
 
