@@ -146,7 +146,9 @@ def applying(
             run.skipped = header.letters
             return run
         started = time.monotonic()
-        gone = {} if turn is not None else elsewhere.find_since(ledger, header, checked.letters)
+        gone: Mapping[int, str] = {}
+        if turn is None:
+            gone = elsewhere.find_gone(elsewhere.list_since(ledger, header), checked.letters())
         run.elsewhere = Counter(gone.values())
         for broker in header.brokers:
             connector = brokers.get(broker)

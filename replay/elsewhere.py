@@ -2,7 +2,7 @@
 being sent twice, is of a letter and its target."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 import pyarrow as pa
@@ -30,15 +30,21 @@ def list_sent(replays: pa.Table | None) -> pa.Table:
     return known.filter(pc.is_in(known["state"], pa.array(SENT))).select(_COLUMNS)
 
 
-def find_since(ledger: Ledger, header: Header, read: Callable[[], Iterator[Letter]]) -> Mapping[int, str]:
-    """Those of a plan's letters, by their numbers, that another one has sent to another target since this was
-    made, or may have, and where, in words. None of a plan that was made to send them again."""
+def list_since(ledger: Ledger, header: Header) -> pa.Table:
+    """What other plans have sent since this was made, or may have; nothing for one that was made to send it
+    again."""
     since = max(0, (from_iso(header.created_at) or 0) - _CLOCKS_DIFFER)
     chunks = () if header.again else ledger.sent_since(since, header.plan)
     tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks]
-    letters, gone = read() if tables else iter(()), dict[int, str]()
-    while some := [*islice(letters, _AT_ONCE)]:
-        found = find_sent(pa.concat_tables(tables), [one.record_id for one in some])
+    return pa.concat_tables(tables or [REPLAYS.empty_table().select(_COLUMNS)])
+
+
+def find_gone(sent: pa.Table, letters: Iterable[Letter]) -> dict[int, str]:
+    """The letters, by their numbers, that went to another target by what of `list_since` is of them, and
+    where, in words."""
+    left, gone = iter(letters if sent.num_rows else ()), dict[int, str]()
+    while some := [*islice(left, _AT_ONCE)]:
+        found = find_sent(sent, [one.record_id for one in some])
         told = ((one.number, describe_sent(found, one.record_id, one.key)) for one in some)
         gone |= {number: where for number, where in told if where}
     return gone

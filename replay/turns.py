@@ -9,15 +9,16 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from dlq.core.errors import UsageError
 from dlq.replay.apply import Run, Send
 from dlq.replay.consumed import IN_WORDS, Standing
 from dlq.replay.destinations import Destination
 from dlq.replay.dismissals import find_dismissed
-from dlq.replay.elsewhere import find_since
+from dlq.replay.elsewhere import find_gone, list_since
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter
 from dlq.replay.planfile import Header
@@ -113,12 +114,13 @@ class Turns:
     def learn(self) -> None:
         """Ask the ledger how far each key is."""
         refused = {entry.key for state in MAY_SEND_AGAIN for entry in self._book.entries(self.plan, state)}
+        others = list_since(self._book, self._header)
         self._stops, ready = {}, []
         asked = [line for line in self._lines.values() if line.front]
         while asked:
             fronts = [(line, front) for line in asked if (front := line.front)]
             asked = []
-            states = self._states_of([front for _, front in fronts], refused)
+            states = self._states_of([front for _, front in fronts], refused, others)
             for (line, front), state in zip(fronts, states, strict=True):
                 if self._has_gone(front, state):
                     line.at += 1
@@ -131,11 +133,14 @@ class Turns:
             self._stop_at_dead(key)
         self._next = {front.number: front for line, front in ready if id(line) not in self._stops}
 
-    def _states_of(self, fronts: Sequence[Letter], refused: Collection[str]) -> Iterator[str]:
-        """What became of each; `refused` are keys of those that the broker did not take of this plan."""
+    def _states_of(
+        self, fronts: Sequence[Letter], refused: Collection[str], others: pa.Table
+    ) -> Iterator[str]:
+        """What became of each, by the keys that the broker `refused` of this plan, and by what `others` have
+        sent since."""
         states = self._book.states([one.key for one in fronts])
         closed = find_dismissed(self._book, [one.record_id for one in fronts])
-        gone = find_since(self._book, self._header, partial(iter, fronts))
+        gone = find_gone(others, fronts)
         for one in fronts:
             state: str = states.get(one.key, "planned")
             if state in MAY_SEND_AGAIN and one.key not in refused:
