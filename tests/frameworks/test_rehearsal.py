@@ -1,4 +1,5 @@
-"""A listener of Spring that is pointed at a private place, as a rehearsal says, shows what it has fixed."""
+"""A consumer that is pointed at a private place, as a rehearsal says, shows what it has fixed: a listener of
+Spring, a client in Go."""
 
 import threading
 from pathlib import Path
@@ -20,18 +21,20 @@ pytestmark = pytest.mark.frameworks
 BROKEN = {"stock", "login"}
 
 
-def check(desk: Desk, to: str, connector: Connector, url: str, folder: Path) -> None:
-    """The listener has mended all but what is broken."""
+def check(
+    desk: Desk, to: str, connector: Connector, url: str, folder: Path, program: str = "SpringRehearsed.java"
+) -> None:
+    """The consumer has mended all but what is broken."""
 
-    kind = desk.settings.brokers["shop"].kind
+    word = desk.settings.brokers["shop"].kind if program.endswith(".java") else "rehearsed"
 
     def listen(place: str, over: threading.Event) -> None:
         target = connector.private(place).target
         assert eventually(lambda: over.is_set() or not connector.missing_targets([target]))
         told = {"LAB_URL": url, "LAB_PLACE": place, "LAB_BROKEN": " ".join(BROKEN)}
-        with start("SpringRehearsed.java", kind, log=folder / "program.log", **told) as program:
+        with start(program, word, log=folder / "program.log", **told) as running:
             over.wait()
-            program.terminate()
+            running.terminate()
 
     done = rehearse(desk, to, listen, seconds=STARTUP)
     assert fixed(done.document) == {*FAILURES} - BROKEN, (folder / "program.log").read_text()[-3000:]
@@ -41,9 +44,10 @@ def check(desk: Desk, to: str, connector: Connector, url: str, folder: Path) -> 
 
 @pytest.mark.rabbitmq
 @on_rabbitmq_4
-def test_spring_amqp(rabbit: Rabbit, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["SpringRehearsed.java", "watermill.go"])
+def test_on_rabbitmq(rabbit: Rabbit, program: str, tmp_path: Path) -> None:
     desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker())
-    check(desk, f"queue:{rabbit.queue()}", RabbitConnector(rabbit.broker()), rabbit.url, tmp_path)
+    check(desk, f"queue:{rabbit.queue()}", RabbitConnector(rabbit.broker()), rabbit.url, tmp_path, program)
 
 
 @pytest.mark.kafka

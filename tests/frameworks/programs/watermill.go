@@ -1,5 +1,6 @@
 // Handlers of Watermill on RabbitMQ (amqp) or Kafka (kafka) that fail, panic, or cannot read a message; the poison
-// queue gets it after the retries.
+// queue gets it after the retries. Or a plain client of RabbitMQ at the private place of a rehearsal (LAB_PLACE), which
+// refuses the failures that it has not fixed (LAB_BROKEN).
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/rabbitmq/amqp091-go"
 )
 
 var (
@@ -92,7 +95,23 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+func rehearse() {
+	broken := strings.Fields(os.Getenv("LAB_BROKEN"))
+	channel := must(must(amqp091.Dial(address)).Channel())
+	for order := range must(channel.Consume(os.Getenv("LAB_PLACE"), "", false, false, false, false, nil)) {
+		if slices.Contains(broken, string(order.Body)) {
+			must(0, order.Nack(false, false))
+		} else {
+			must(0, order.Ack(false))
+		}
+	}
+}
+
 func main() {
+	if os.Args[1] == "rehearsed" {
+		rehearse()
+		return
+	}
 	publisher, subscriber := connected(os.Args[2])
 	for _, topic := range []string{orders, poisoned} {
 		if initializer, ok := subscriber.(message.SubscribeInitializer); ok {
