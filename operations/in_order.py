@@ -63,7 +63,8 @@ def apply_in_order(
         size = None if max_share is None else 1
         done = send_in_turns(send, turns, watch, start, known, places, size)
         done.run.elsewhere = turns.elsewhere
-        done.run.notes += forget_ended(desk.store, book, header, brokers)
+        if done.run.sent:
+            done.run.notes += forget_ended(desk.store, book, header, brokers)
     stopped = [one._asdict() for one in turns.list_stopped()]
     applied = finish_ramp(desk, done, stop, {"in_order": header.in_order, "stopped_keys": stopped})
     return replace(applied, code=worst(applied.code, ExitCode.PARTLY)) if stopped else applied
@@ -72,8 +73,10 @@ def apply_in_order(
 def list_stopped(desk: Desk, header: Header) -> list[Document]:
     """The keys of a plan in order that do not go on, as far as ledger and archive know. Raises UsageError,
     ArchiveError."""
+    if not header.in_order:
+        return []
     with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
-        if book is None or not header.in_order:
+        if book is None:
             return []
         turns = Turns(planfile.letters(desk.store, header.plan), book, header)
         turns.learn()

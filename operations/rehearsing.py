@@ -109,11 +109,8 @@ def _staged(desk: Desk, checked: Checked) -> Iterator[tuple[Connector, Stage, Ta
     with desk.store.lock(f"rehearsal-{plan}"), open_brokers(desk) as brokers:
         connector = brokers.get(broker)
         known = rehearsal.load(desk.store, plan)
-        yield (
-            connector,
-            Stage(connector, desk.settings.brokers[broker], plan, known.run if known else 1),
-            target,
-        )
+        stage = Stage(connector, desk.settings.brokers[broker], plan, known.run if known else 1)
+        yield connector, stage, target
 
 
 def _check_target(desk: Desk, target: Target) -> None:
