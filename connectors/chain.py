@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dlq.connectors.base import Batch, Mode
+from dlq.connectors.queue import QueueReading
 from dlq.core.errors import OF_ONE_MEMBER, DlqError
 from dlq.core.text import for_terminal
 
@@ -93,6 +94,83 @@ class QueueScan:
     def begin(self, limit: int | None) -> Part:
         """Connect."""
         return self.open(limit)
+
+
+class ChainOfTwo:
+    """One queue, of which one reading shows what it can, and then another the rest, as a `Reading` and as a
+    `Part`. Positions run on. The first lives until the end: what it holds does not come again."""
+
+    unique_ids = False
+    settles_at_once = False
+
+    def __init__(
+        self, first: QueueReading[Any, Any], then: Callable[[int | None], Part], goal: int | None
+    ) -> None:
+        """`goal`: letters to be read in all; `then` is told how many are left."""
+        self.snapshot, self.topology, self.notes = first.snapshot, first.topology, first.notes
+        self._first, self._then, self._goal = first, then, goal
+        self._rest: Part | None = None
+        self.complete = False
+
+    @property
+    def position(self) -> int:
+        """That of the last letter delivered."""
+        return self._first.position + (self._rest.position if self._rest else 0)
+
+    @property
+    def seen(self) -> int:
+        """See `Part`."""
+        return self._first.seen + (self._rest.seen if self._rest else 0)
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        first = self._first
+        yield from first.batches()
+        left = None if self._goal is None else self._goal - first.seen
+        self.complete = left == 0
+        if left == 0:
+            return
+        self._rest = rest = self._then(left)
+        for batch in rest.batches():
+            first.stay_alive()
+            yield batch._replace(position=first.position + batch.position)
+        is_first_whole = first.seen == first.position and (first.complete or left is not None)
+        self.complete = is_first_whole and rest.complete
+
+    def acknowledge(self, position: int) -> None:
+        """Each reading gets its share of the position."""
+        own = self._first.position
+        self._first.acknowledge(min(position, own))
+        if self._rest is not None and position > own:
+            self._rest.acknowledge(position - own)
+
+    def settled_position(self) -> int:
+        """Up to the first letter whose acknowledgement is not answered."""
+        settled = self._first.settled_position()
+        if self._rest is None or settled < self._first.position:
+            return settled
+        return settled + self._rest.settled_position()
+
+    def close(self) -> None:
+        """Close both."""
+        self._first.close()
+        if self._rest is not None:
+            self._rest.close()
+
+
+def scan_twice(
+    scan: Scan,
+    first: Callable[[int | None], QueueReading[Any, Any]],
+    then: Callable[[int | None], Part],
+) -> QueueScan:
+    """The same queue, read in two ways; each is told how many letters are left."""
+
+    def begin(limit: int | None) -> ChainOfTwo:
+        bounds = [bound for bound in (scan.depth, limit) if bound is not None]
+        goal = min(bounds) if bounds else None
+        return ChainOfTwo(first(goal), then, goal)
+
+    return QueueScan(scan.queue, scan.depth, scan.topology, begin, scan.notes)
 
 
 class ChainReading:

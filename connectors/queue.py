@@ -107,6 +107,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
         self._longest = IDLE_END if depth is None else STALLED_END
         self._arrived: deque[_Arrived] = deque()
         self._owed = Owed[Any]()
+        self._owes = request.mode == "drain"
         self._silence = Silence()
         self._ended = self.complete = False
         self.seen = self.position = self._removed = 0
@@ -132,7 +133,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
         """A letter has the next position; in a drain it is owed, by its tag."""
         self.position += 1
         taken.append(letter)
-        if self._request.mode == "drain":
+        if self._owes:
             self._owed.add(self.position, tag)
 
     def unfinished_bytes(self) -> int:
@@ -176,6 +177,9 @@ class QueueReading(Generic[_Arrived, _Letter]):
         """See `Reading`."""
         self.await_removal()
         return self._removed
+
+    def stay_alive(self) -> None:
+        """Letters are read elsewhere, while this holds some."""
 
     def close(self) -> None:
         """See `Reading`."""

@@ -1,130 +1,136 @@
-"""The letters of a queue that a session holds for a reading: how many are asked for at once, which of them
-are archived, and which only wait to be given back."""
+"""A queue read by AMQP 1.0, credit after credit. What came stays with the session, so that it does not come
+again, until it is acknowledged or given back."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 
-from dlq.connectors.amqp10.link.session import Delivery, Session
-from dlq.connectors.base import Batch, ReadRequest, Skipped
-from dlq.connectors.chain import Part
-from dlq.connectors.queue import Owed
+from dlq.connectors.amqp10.codec import frames
+from dlq.connectors.amqp10.codec.values import NULL
+from dlq.connectors.amqp10.link.session import Delivery, Link, Session
+from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.net.links import LinkLostError
+from dlq.connectors.queue import POLL, QueueReading
+from dlq.core.errors import DlqError
 from dlq.core.record import Record
 
 _FIRST_LETTERS, _MOST_LETTERS, _MOST_BYTES = 64, 500, 16 * 2**20
 """Letters that are asked for at once: the broker has them all in its memory."""
 
-Run = tuple[int, int]
-"""The first and the last of some numbers of deliveries in a row."""
 
+class SessionReading(QueueReading[Delivery, Record]):
+    """A `QueueReading` over a session, which it owns. Tags are the numbers of deliveries."""
 
-class Holding:
-    """Positions count what is archived; `seen` counts what came."""
+    quiet_seconds: float
+    """Without a letter, while the broker answers each credit: then there are no more."""
+    address: str
+    wanted = NULL
+    """What is read: see `Session.attach`."""
+    _source: Link
 
-    def __init__(self, request: ReadRequest) -> None:
-        self._request = request
-        self.owed = Owed[int]()
-        """By the numbers of their deliveries."""
-        self._others: list[Run] = []
-        """Letters that are not archived, and are held so that they do not come again."""
-        self.position = self.seen = 0
-        self._records: list[Record] = []
-        self._skipped: list[Skipped] = []
-        self._bytes = self._seen_bytes = 0
+    def __init__(
+        self,
+        session: Session,
+        request: ReadRequest,
+        depth: int | None,
+        limit: int | None,
+        losses: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`losses` names the connection that is lost."""
+        super().__init__(request, depth, limit)
+        self._owes = True  # in a copy, too: what it holds is given back
+        self._session, self._losses = session, losses
+        self._others: list[int] = []
+        """Numbers of letters that are not archived."""
+        self._seen_bytes = 0
+        self._heard = 0.0
+        """When a letter came, or was asked for."""
 
-    def most_at_once(self) -> int:
-        """Letters to ask for, by the sizes seen so far."""
-        if not self.seen:
-            return _FIRST_LETTERS
-        return max(1, min(_MOST_LETTERS, _MOST_BYTES * self.seen // max(1, self._seen_bytes)))
+    def give_back(self, numbers: Iterable[int]) -> None:
+        """Release letters, which counts no delivery."""
+        raise NotImplementedError
 
-    def keep(self, delivery: Delivery, record: Record) -> None:
-        """A letter that is archived, and acknowledged when it is durable."""
-        self._count(delivery)
-        self.position += 1
-        self.owed.add(self.position, delivery.number)
-        self._records.append(record)
-        self._bytes += record.body_size
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        with self._losses():
+            yield from super().batches()
 
-    def leave(self, delivery: Delivery, why: str | None = None) -> None:
-        """A letter that stays in its queue, and why that is said."""
-        self._count(delivery)
-        _append(self._others, delivery.number)
-        if why is not None:
-            self._skipped.append(Skipped(f"number {self.seen} of AMQP 1.0", why))
+    def consume(self) -> None:
+        """Over a link without credit."""
+        self._source = self._session.attach(frames.RECEIVER, self.address, self.wanted)
+        self._ask()
 
-    def _count(self, delivery: Delivery) -> None:
+    def _ask(self) -> None:
+        most = _FIRST_LETTERS
+        if self.seen:
+            most = max(1, min(_MOST_LETTERS, _MOST_BYTES * self.seen // max(1, self._seen_bytes)))
+        self._session.ask(self._source, most if self._goal is None else min(most, self._goal - self.seen))
+        self._heard = time.monotonic()
+
+    def receive(self, wait: float) -> Sequence[Delivery]:
+        """Letters of one credit after another."""
+        if self._source.is_answered:
+            self._ask()
+        self._session.turn(wait)
+        came = self._session.take()
+        if came:
+            self._heard = time.monotonic()
+        elif not self._source.is_answered and time.monotonic() - self._heard > self._session.patience:
+            raise LinkLostError(f"no answer within {self._session.patience:g} s")
+        return came
+
+    def wake(self) -> None:
+        """It is asked again before that is taken for the end."""
+        if self._source.is_answered:
+            self._ended = self._silence.seconds > self.quiet_seconds
+            time.sleep(POLL)
+
+    def _is_over(self) -> bool:
+        return self._is_reached()
+
+    def size_of(self, arrived: Delivery) -> int:
+        """Of the message."""
+        return len(arrived.message)
+
+    def count(self, delivery: Delivery) -> None:
+        """A letter came."""
         self.seen += 1
         self._seen_bytes += len(delivery.message)
 
-    def is_due(self) -> bool:
-        """Whether a batch is full."""
-        return len(self._records) >= self._request.batch_rows or self._bytes >= self._request.batch_bytes
+    def make(self, taken: list[Record]) -> Sequence[Record]:
+        """They are made while letters are sorted."""
+        return taken
 
-    def batch(self) -> Batch:
-        """What was kept and left since the last one."""
-        records, skipped = self._records, self._skipped
-        self._records, self._skipped, self._bytes = [], [], 0
-        return Batch(records, self.position, skipped=skipped)
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`."""
+        with self._losses():
+            super().acknowledge(position)
 
-    def take_durable(self, position: int) -> list[Run]:
-        """What is to be acknowledged when all up to there is durable."""
-        return _runs(number for _, number in self.owed.take(position))
+    def settled_position(self) -> int:
+        """See `Reading`."""
+        with self._losses():
+            return super().settled_position()
 
-    def take_others(self) -> list[Run]:
-        """What is to be given back because it is not archived."""
-        others, self._others = self._others, []
-        return others
-
-    def take_rest(self) -> list[Run]:
-        """What is to be given back when the reading ends."""
-        return sorted([*self.take_others(), *self.take_durable(self.position)])
-
-
-class HeldFirst:
-    """A reading that gives what a session holds, and then the rest by another protocol, as `_rest`. Positions
-    run on from one to the other."""
-
-    _session: Session
-    _held: Holding
-    _rest: Part | None = None
-
-    @property
-    def position(self) -> int:
-        """That of the last letter delivered."""
-        return self._held.position + (self._rest.position if self._rest else 0)
-
-    def batches_of_the_rest(self, rest: Part) -> Iterator[Batch]:
-        """While the session, which holds letters, stays alive."""
-        self._rest = rest
-        for batch in rest.batches():
-            self._stay_alive()
-            yield batch._replace(position=self._held.position + batch.position)
-
-    def acknowledge_the_rest(self, position: int) -> None:
-        """What of the letters up to there came by the other protocol."""
-        if self._rest is not None and position > self._held.position:
-            self._rest.acknowledge(position - self._held.position)
-
-    def _stay_alive(self) -> None:
+    def stay_alive(self) -> None:
+        """While letters are read elsewhere."""
         if not self._session.dead:
             with self._losses():
                 self._session.turn(0)
 
-    def _losses(self) -> AbstractContextManager[None]:
-        """Names the connection that is lost."""
-        raise NotImplementedError
+    def close(self) -> None:
+        """Give back what was not acknowledged, and leave."""
+        with suppress(LinkLostError, DlqError):
+            if not self._session.dead:
+                self.give_back(sorted([*self._others, *self._owed]))
+        self._session.close()
 
 
-def _runs(numbers: Iterable[int]) -> list[Run]:
-    """Each row of rising numbers."""
-    found: list[Run] = []
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each row of rising numbers."""
+    found: list[tuple[int, int]] = []
     for number in numbers:
-        _append(found, number)
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
     return found
-
-
-def _append(found: list[Run], number: int) -> None:
-    if found and found[-1][1] == number - 1:
-        found[-1] = found[-1][0], number
-    else:
-        found.append((number, number))

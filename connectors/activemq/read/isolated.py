@@ -13,23 +13,20 @@ listed are gone, until it lists none that was not met before.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from dlq.connectors.activemq.amqp.read import OF_AMQP, ScanOfBoth
+from dlq.connectors.activemq.amqp.read import OF_AMQP
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.connectors.activemq.records.frames import Maker
 from dlq.connectors.activemq.stomp.codec import Frame, headers_of
 from dlq.connectors.activemq.stomp.link import Link
-from dlq.connectors.activemq.stomp.read import Acks
+from dlq.connectors.activemq.stomp.read import Scan, StompReading
 from dlq.connectors.base import Batch, Skipped
 from dlq.connectors.net.web import whole
-from dlq.connectors.queue import POLL, until_acknowledged
-from dlq.core.errors import AccessDenied, BrokerError, DlqError
-from dlq.core.record import Record
+from dlq.connectors.queue import POLL, Silence
+from dlq.core.errors import AccessDenied, BrokerError
 
 _AT_ONCE = 100
 _QUIET_SECONDS, _COPIED_SECONDS = 1.0, 3.0
@@ -66,37 +63,27 @@ def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[_Listed]:
     return found
 
 
-@dataclass(frozen=True)
-class IsolatedScan(ScanOfBoth):
-    """How such a queue is read."""
-
-    broker: ActiveMQBroker
-    management: Management
-    destination: Mapping[str, str]
-    how: Callable[[Link], tuple[Maker, Callable[[Frame], str | None]]]
-    """(Link) -> what makes records, and what says why a letter must stay."""
-
-    def begin(self, limit: int | None) -> "IsolatedReading":
-        """Connect. Raises BrokerError."""
-        return IsolatedReading(self, limit)
+def list_messages(management: Management, queue: str) -> list[_Listed]:
+    """Those of AMQP 1.0 that management lists."""
+    return identify_messages(management.messages(queue, OF_AMQP) or [])
 
 
 class _Probe:
     """A queue of our own, in which copies are asked for one by one."""
 
-    def __init__(self, scan: IsolatedScan) -> None:
-        self._scan, self._queue = scan, f"dlq.reply.probe-{secrets.token_hex(8)}"
+    def __init__(self, broker: ActiveMQBroker, management: Management, source: str) -> None:
+        self._broker, self._management, self._source = broker, management, source
+        self._queue = f"dlq.reply.probe-{secrets.token_hex(8)}"
         self._link: Link | None = None
         self._is_there = False
 
     def is_shown(self, core_id: int) -> bool | None:
         """Whether STOMP shows this message; None where it could not be tried."""
-        management = self._scan.management
         try:
             link = self._connected()
         except AccessDenied:
             return None
-        if not management.copy(self._scan.queue, core_id, self._queue):
+        if not self._management.copy(self._source, core_id, self._queue):
             return None
         try:
             heard = time.monotonic()
@@ -105,13 +92,13 @@ class _Probe:
                     return True
         except BrokerError:
             self._close()
-            management.empty(self._queue)
+            self._management.empty(self._queue)
             return False
         return None
 
     def _connected(self) -> Link:
         if self._link is None:
-            self._link = Link(self._scan.broker)
+            self._link = Link(self._broker)
             own = {"id": self._link.token, "destination": self._queue, "ack": "auto"}
             self._link.request("SUBSCRIBE", {**own, "subscription-type": "ANYCAST"})
             self._is_there = True
@@ -126,134 +113,68 @@ class _Probe:
         """Take the queue away. Never raises."""
         self._close()
         if self._is_there:
-            self._scan.management.destroy(self._queue)
+            self._management.destroy(self._queue)
             self._is_there = False
 
 
-class IsolatedReading:
-    """See `dlq.connectors.chain.Part`. Positions count first what is no message of AMQP 1.0."""
+class IsolatedReading(StompReading):
+    """Some after the other, each by a consumer of its own; those that come are held until they are
+    acknowledged, or given back."""
 
-    def __init__(self, scan: IsolatedScan, limit: int | None) -> None:
-        self._scan = scan
-        bounds = [bound for bound in (scan.depth, limit) if bound is not None]
-        self._goal = min(bounds) if bounds else None
+    def __init__(self, scan: Scan, broker: ActiveMQBroker, management: Management, limit: int | None) -> None:
+        """Connects. Raises BrokerError."""
+        super().__init__(scan, limit)
+        self._probe = _Probe(broker, management, scan.queue)
+        self._list = partial(list_messages, management, scan.queue)
         self._met: set[int] = set()
-        depth = None if scan.depth is None else max(0, scan.depth - len(self._list()))
-        self._first = replace(scan.others, depth=depth).begin(limit)
-        self.complete = False
-        self._position = self._stay = self._settled = 0
-        self._link: Link | None = None
-        self._acks: Acks | None = None
-        self._probe = _Probe(scan)
-        self._held: list[str] = []
-        self._opened = 0
-
-    @property
-    def position(self) -> int:
-        """That of the last letter delivered."""
-        return self._first.position + self._position
-
-    @property
-    def seen(self) -> int:
-        """See `Part`."""
-        return self._first.seen + self._position + self._stay
 
     def batches(self) -> Iterator[Batch]:
         """See `Part`."""
-        yield from self._first.batches()
-        while not self._is_reached() and (letters := self._list()):
-            room = _AT_ONCE if self._goal is None else min(_AT_ONCE, self._goal - self.seen)
-            self._met.update(letter.core_id for letter in letters[:room])
-            yield from self._some(letters[:room])
-        is_all = self._first.complete if self._goal is None else self._is_reached()
-        self.complete = is_all and not self._stay
+        yield from super().batches()
+        self.complete = self.complete and not self._stays
 
-    def _is_reached(self) -> bool:
-        return self._goal is not None and self.seen >= self._goal
+    def consume(self) -> None:
+        """See `prepare`."""
 
-    def _list(self) -> list[_Listed]:
-        """What management lists, and was not met before."""
-        messages = self._scan.management.messages(self._scan.queue, OF_AMQP) or []
-        return [letter for letter in identify_messages(messages) if letter.core_id not in self._met]
-
-    def _some(self, letters: Sequence[_Listed]) -> Iterator[Batch]:
-        """Those that come are held until they are acknowledged, or given back."""
-        reasons = {letter: self._why_not(letter) for letter in letters}
-        self._link = link = Link(self._scan.broker)
-        self._acks = Acks(link, cumulative=False)
-        make, lossy = self._scan.how(link)
-        frames = self._asked_for(link, [letter for letter in letters if reasons[letter] is None])
-        taken: list[Frame] = []
-        skipped: list[Skipped] = []
-        for letter in letters:
-            frame = frames.get(letter)
-            why = reasons[letter] or (lossy(frame) if frame else _AWAY)
-            if frame is None or why is not None:
-                self._stay += 1
-                skipped.append(Skipped(letter.name, why or _AWAY))
-                continue
-            taken.append(frame)
-            self._position += 1
-            if self._scan.others.request.mode == "drain":
-                self._acks.owed.add(self.position, frame.head)
-        records: Sequence[Record] = make(taken) if taken else ()
-        yield Batch(records, self.position, skipped=skipped)
-        yield from until_acknowledged(lambda: self._acks and self._acks.owed, self.position)
-        self._let_go()
+    def prepare(self) -> Iterator[Batch]:
+        """What management lists, and was not met before; what cannot be had stays."""
+        if self._arrived:
+            return
+        yield from self._release()
+        if self._ended:
+            return
+        room = _AT_ONCE if self._goal is None else min(_AT_ONCE, self._goal - self.seen)
+        letters = [letter for letter in self._list() if letter.core_id not in self._met][:room]
+        self._met.update(letter.core_id for letter in letters)
+        self._ended = not letters
+        skipped = [Skipped(letter.name, why) for letter in letters if (why := self._why_not(letter))]
+        self._stays += len(skipped)
+        self.seen += len(skipped)
+        yield Batch((), self.position, skipped=skipped)
 
     def _why_not(self, letter: _Listed) -> str | None:
-        """Why it cannot be had by STOMP, or None."""
+        """Why it cannot be had by STOMP; else it arrives."""
         if letter.selector is None:
             return _NAMELESS
-        return {True: None, False: _NOT_SHOWN, None: _AWAY}[self._probe.is_shown(letter.core_id)]
+        is_shown = self._probe.is_shown(letter.core_id)
+        if not is_shown:
+            return _AWAY if is_shown is None else _NOT_SHOWN
+        self._opened += 1
+        self._consumers.append(name := f"{self._link.token}-{self._opened}")
+        self._link.request("SUBSCRIBE", {**self._subscribe, "id": name, "selector": letter.selector})
+        frames, silence = list[Frame](), Silence()
+        while not frames and silence.seconds < _QUIET_SECONDS:
+            came = self._link.receive(POLL)
+            silence.wait(POLL, self._link.unfinished_bytes)
+            frames = [frame for frame in came if headers_of(frame.head).get("subscription") == name]
+        self._arrived.extend(frames)
+        return None if frames else _AWAY
 
-    def _asked_for(self, link: Link, letters: Sequence[_Listed]) -> dict[_Listed, Frame]:
-        """The letters that come, each to a consumer of its own."""
-        consumers = {}
-        for letter in letters:
-            self._opened += 1
-            consumers[name := f"{link.token}-{self._opened}"] = letter
-            own = {"id": name, "selector": letter.selector or "", "ack": "client-individual"}
-            link.request("SUBSCRIBE", {**self._scan.destination, **own})
-        self._held = list(consumers)
-        found: dict[_Listed, Frame] = {}
-        heard = time.monotonic()
-        while len(found) < len(letters) and time.monotonic() - heard < _QUIET_SECONDS:
-            for frame in link.receive(POLL):
-                heard = time.monotonic()
-                found[consumers[headers_of(frame.head).get("subscription", "")]] = frame
-        return found
-
-    def _let_go(self) -> None:
-        """Give back what was not acknowledged, which counts no delivery."""
-        if self._link is None or self._acks is None:
-            return
-        self._settled = max(self._settled, self._acks.settled_position())
-        for consumer in self._held:
-            self._link.request("UNSUBSCRIBE", {"id": consumer})
-        self._link.close()
-        self._link, self._acks, self._held = None, None, []
-
-    def acknowledge(self, position: int) -> None:
-        """See `Part`."""
-        self._first.acknowledge(min(position, self._first.position))
-        if self._acks is not None and position > self._first.position:
-            self._acks.acknowledge(position)
-
-    def settled_position(self) -> int:
-        """See `Part`."""
-        first = self._first.settled_position()
-        if first < self._first.position:
-            return first
-        if self._acks is not None:
-            self._settled = max(self._settled, self._acks.settled_position())
-        return max(first, self._settled)
+    def receive(self, _wait: float) -> Sequence[Frame]:
+        """See `prepare`."""
+        return ()
 
     def close(self) -> None:
-        """Give back what was not acknowledged. Never raises."""
-        with suppress(DlqError):
-            self._let_go()
-        if self._link is not None:
-            self._link.close()
+        """See `Part`."""
+        super().close()
         self._probe.close()
-        self._first.close()

@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from dlq.connectors.activemq.amqp.link import Amqp10
-from dlq.connectors.activemq.amqp.read import OF_AMQP, OTHERS, Amqp10Scan
+from dlq.connectors.activemq.amqp.read import OF_AMQP, OTHERS, ArtemisReading
 from dlq.connectors.activemq.link.sockets import by_openwire
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.look.jolokia import details
@@ -17,15 +18,16 @@ from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.openwire.read import OpenWireScan
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.read.browse import browse_queue
-from dlq.connectors.activemq.read.isolated import IsolatedScan
+from dlq.connectors.activemq.read.isolated import IsolatedReading, list_messages
 from dlq.connectors.activemq.read.lossy import ArtemisClasses, lossy_on_artemis, lossy_on_classic
 from dlq.connectors.activemq.records.amqp10 import record_maker as amqp10_record_maker
 from dlq.connectors.activemq.records.frames import Maker, Place, record_maker
 from dlq.connectors.activemq.records.shadows import with_shadows
 from dlq.connectors.activemq.stomp.codec import MAX_FRAME, Frame, headers_of
 from dlq.connectors.activemq.stomp.link import Link
-from dlq.connectors.activemq.stomp.read import Scan, Started, nudge
+from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading, nudge
 from dlq.connectors.base import ReadRequest
+from dlq.connectors.chain import QueueScan, scan_twice
 from dlq.connectors.net.links import close_on_failure
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
@@ -76,7 +78,7 @@ _UNASKED = "Jolokia was not asked: {}."
 
 def scan_of(
     broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, amqp: Amqp10 | None = None
-) -> Scan | OpenWireScan | Amqp10Scan | IsolatedScan:
+) -> Scan | OpenWireScan | QueueScan:
     """How to read one queue; no connection is made yet, but its size is asked for. `amqp`: Artemis', to be
     asked whether it is spoken. Raises HarmRefused."""
     if by_openwire(broker) and not queues.artemis:
@@ -89,7 +91,8 @@ def scan_of(
     address = subscription(queue, True, facts)["destination"]
     place = Place(queue, "artemis", queues.version, amqp.node)
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
-    return Amqp10Scan(others, broker, address, amqp10_record_maker(request, place))
+    by_amqp = partial(ArtemisReading, broker, request, address, amqp10_record_maker(request, place))
+    return scan_twice(others, by_amqp, others.begin)
 
 
 def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> OpenWireScan:
@@ -119,7 +122,7 @@ def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, q
 
 def _isolated(
     broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, management: Management
-) -> Scan | IsolatedScan:
+) -> Scan | QueueScan:
     """Where what came by AMQP 1.0 cannot be listed, it stays."""
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
     if management.messages(queue, OF_AMQP) is None:
@@ -127,12 +130,19 @@ def _isolated(
     if request.mode == "copy" and (others.depth is None or others.depth > _LISTED):
         others = replace(others, notes=[*others.notes, _LISTS_FEW])
 
-    def how(link: Link) -> tuple[Maker, Callable[[Frame], str | None]]:
-        make = record_maker(request, Place(queue, "artemis", link.version, link.node))
-        return make, _lossy(queues, request, queue, None)
+    destination = {**subscription(queue, True, queues.facts(queue)), "ack": "client-individual"}
 
-    destination = subscription(queue, True, queues.facts(queue))
-    return IsolatedScan(others, broker, management, destination, how)
+    def start(_limit: int | None) -> Started:
+        link = Link(broker)
+        make = record_maker(request, Place(queue, "artemis", link.version, link.node))
+        return Started(link, destination, make, _lossy(queues, request, queue, None))
+
+    def first(goal: int | None) -> StompReading:
+        depth = None if others.depth is None else max(0, others.depth - len(list_messages(management, queue)))
+        return replace(others, depth=depth).begin(goal)
+
+    listed = replace(others, start=start, depth=None)
+    return scan_twice(others, first, partial(IsolatedReading, listed, broker, management))
 
 
 def _letters(mean_size: int) -> int:

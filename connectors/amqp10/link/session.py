@@ -189,6 +189,11 @@ class Session:
         self._awaited[False].update(range(first, last + 1))
         self._send(frames.disposition(first, last, frames.state(outcome), settled=False))
 
+    def await_answers(self) -> None:
+        """Until the broker has answered all that was settled."""
+        self.wait_until(lambda: not self._awaited[False])
+        self._outcomes.clear()
+
     def settle_unanswered(self, first: int, last: int, state: bytes) -> None:
         """Say what became of letters, perhaps in a transaction; the broker does not answer it."""
         self._send(frames.disposition(first, last, state, settled=True))

@@ -10,10 +10,10 @@ The reader is our own, because python-qpid-proton (0.40) has no wheels for Linux
 compiler and OpenSSL's headers, for nine performatives.
 """
 
-import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -21,175 +21,127 @@ from pika import spec
 
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.link.session import Delivery, Session
-from dlq.connectors.amqp10.read import HeldFirst, Holding, Run
-from dlq.connectors.base import Batch, ReadRequest
-from dlq.connectors.net.links import LinkLostError, name_losses
+from dlq.connectors.amqp10.read import SessionReading, runs
+from dlq.connectors.base import Batch, ReadRequest, Skipped
+from dlq.connectors.net.links import name_losses
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.amqp091.read import IDLE_SECONDS, RabbitReading
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1, record_maker
-from dlq.core.errors import DlqError, PoisonMessage
+from dlq.core.errors import PoisonMessage
+from dlq.core.record import Record
 
-_YIELD_SECONDS = 1.0
-_WAIT_SECONDS = 0.2
 _RETURN_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
 UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 
 
-class TwoWayReading(HeldFirst):
-    """A pull of one queue, by the contract of `Reading`. Positions count first what AMQP 1.0 brings."""
+class UncarriedReading(SessionReading):
+    """The letters that AMQP 1.0 alone carries."""
 
-    unique_ids = False
-    settles_at_once = False
+    quiet_seconds = IDLE_SECONDS
 
     def __init__(
         self,
         link: Link,
         session: Session,
         request: ReadRequest,
-        snapshot: int,
+        depth: int,
         topology: Mapping[str, Any],
         notes: Sequence[str],
     ) -> None:
         """`link` waits until it is needed."""
-        self.snapshot: int | None = snapshot
-        self.complete = False
-        self.topology: Mapping[str, Any] = topology
-        self.notes: Sequence[str] = [*notes, NOTE]
-        self._link, self._session, self._request = link, session, request
-        self._queue = request.source.queue or ""
-        self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
-        self._make = record_maker(request, link.server_version)
+        losses = partial(name_losses, f"source {request.source.name}")
+        super().__init__(session, request, depth, request.limit, losses)
+        self.topology, self.notes = topology, [*notes, NOTE]
+        self._link, self._queue = link, request.source.queue or ""
+        self.address = f"/queues/{quote(self._queue, safe='')}"
+        self._rest: RabbitReading | None = None
+        self._make_record = record_maker(request, link.server_version)
         self._version = version_of(link.server_version)
-        self._held = Holding(request)
-        self._yielded = time.monotonic()
-        self._acknowledged = self._unanswered = 0
+        self._proven = 0
         self._has_looked = False
 
-    @property
-    def seen(self) -> int:
-        """See `dlq.connectors.chain.Part`: every letter is delivered."""
-        return self.position
+    def receive(self, wait: float) -> Sequence[Delivery]:
+        """The other connection must not end meanwhile."""
+        self._link.receive(0)
+        return super().receive(wait)
 
-    def batches(self) -> Iterator[Batch]:
-        """See `Reading.batches`."""
-        with self._losses():
-            yield from self._look_at_all()
-            yield self._batch()
-            self._settle(self._held.take_others(), frames.RELEASED)
-            self._has_looked = True
-            self._let_go()
-        yield from self._read_the_rest()
-
-    def _look_at_all(self) -> Iterator[Batch]:
-        source = self._session.attach(frames.RECEIVER, f"/queues/{quote(self._queue, safe='')}")
-        heard = time.monotonic()
-        while (left := self._wanted - self._held.seen) > 0 and time.monotonic() - heard < IDLE_SECONDS:
-            self._session.ask(source, min(self._held.most_at_once(), left))
-            while not source.drained:
-                self._session.turn(_WAIT_SECONDS)
-                for delivery in self._session.take():
-                    heard = time.monotonic()
-                    self._sort(delivery)
-                    if self._held.is_due():
-                        yield self._batch()
-                if time.monotonic() - heard > self._session.patience:
-                    raise LinkLostError(f"no answer within {self._session.patience:g} s")
-                if time.monotonic() - self._yielded >= _YIELD_SECONDS:
-                    self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
-                    yield self._batch()
-            if time.monotonic() - heard >= _WAIT_SECONDS:
-                time.sleep(_WAIT_SECONDS)
-
-    def _sort(self, delivery: Delivery) -> None:
+    def sort(self, letter: Delivery, taken: list[Record], _skipped: list[Skipped]) -> None:
         """What cannot be read as a message is left to 0-9-1, which will say so."""
+        self.count(letter)
         try:
-            parts = message.parts(message.split(delivery.message)[0])
-            record = None if is_carried_by_0_9_1(parts, self._version) else self._make(delivery.message)
+            parts = message.parts(message.split(letter.message)[0])
+            record = None if is_carried_by_0_9_1(parts, self._version) else self._make_record(letter.message)
         except ValueError:
             record = None
         if record is None:
-            self._held.leave(delivery)
+            self._others.append(letter.number)
         else:
-            self._held.keep(delivery, record)
+            self.take(taken, record, letter.number)
 
-    def _batch(self) -> Batch:
-        self._yielded = time.monotonic()
-        return self._held.batch()
+    def finish(self) -> Iterator[Batch]:
+        """What was released comes again."""
+        self.give_back(self._others)
+        self._others, self.seen = [], self.position
+        self._has_looked = True
+        self._let_go()
+        yield from ()
 
     def _let_go(self) -> None:
         """When nothing is held any more. A queue with a single active consumer gives 0-9-1 nothing before."""
-        if self._has_looked and self._request.mode == "drain" and not self._held.owed:
-            self._await_answers()
+        if self._has_looked and self._request.mode == "drain" and not self._owed:
+            self._session.await_answers()
             self._session.close()
 
-    def _read_the_rest(self) -> Iterator[Batch]:
-        rest = self._wanted - self._held.position
-        if rest == 0:
-            self.complete = True
-            return
-        self._wait_until_ready(rest)
-        request = replace(self._request, limit=rest, careful=False)
-        reading = RabbitReading(self._link, request, rest, self.topology, ())
-        try:
-            yield from self.batches_of_the_rest(reading)
-        except PoisonMessage as error:
-            raise PoisonMessage(f"{error}; {UNSEEN}") from error
-        self.complete = reading.complete
-
-    def _wait_until_ready(self, letters: int) -> None:
-        """What was released is back, unless somebody else has taken it or the queue delays it."""
+    def read_the_rest(self, letters: int) -> RabbitReading:
+        """By 0-9-1, when what was released is back, unless somebody else has taken it or the queue delays
+        it."""
         deadline = time.monotonic() + _RETURN_SECONDS
-        while self._ready() < letters and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-
-    def _ready(self) -> int:
         with self._losses():
-            asked = spec.Queue.Declare(queue=self._queue, passive=True)
-            return int(self._link.call(asked, spec.Queue.DeclareOk).message_count)
+            while self._count_ready() < letters and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+        request = replace(self._request, limit=letters, careful=False)
+        self._rest = _Rest(self._link, request, letters, self.topology, ())
+        return self._rest
 
-    def acknowledge(self, position: int) -> None:
-        """See `Reading.acknowledge`."""
-        if durable := self._held.take_durable(position):
-            with self._losses():
-                self._settle(durable, frames.ACCEPTED)
-                self._acknowledged = min(position, self._held.position)
-                self._let_go()
-        self.acknowledge_the_rest(position)
+    def _count_ready(self) -> int:
+        asked = spec.Queue.Declare(queue=self._queue, passive=True)
+        return int(self._link.call(asked, spec.Queue.DeclareOk).message_count)
 
-    def _settle(self, runs: Iterable[Run], outcome: int) -> None:
-        for first, last in runs:
-            self._session.settle(first, last, outcome)
-            self._unanswered += last - first + 1
+    def remove(self, numbers: Sequence[int]) -> None:
+        """They are accepted."""
+        for first, last in runs(numbers):
+            self._session.settle(first, last, frames.ACCEPTED)
+        self._let_go()
 
-    def _await_answers(self) -> None:
-        while self._unanswered > 0:
-            self._session.wait_until(self._has_an_answer)
+    def give_back(self, numbers: Iterable[int]) -> None:
+        """And wait for the answers."""
+        for first, last in runs(numbers):
+            self._session.settle(first, last, frames.RELEASED)
+        self._session.await_answers()
 
-    def _has_an_answer(self) -> bool:
-        outcomes = self._session.outcomes()
-        self._unanswered -= len(outcomes)
-        return bool(outcomes) or self._unanswered <= 0
-
-    def settled_position(self) -> int:
-        """See `Reading.settled_position`: both outcomes, and then a question to the queue, are answered."""
-        with self._losses():
-            self._await_answers()
-        if self._rest is not None:
-            return self._held.position + self._rest.settled_position()
-        self._ready()
-        return self._acknowledged
-
-    def _losses(self) -> contextlib.AbstractContextManager[None]:
-        return name_losses(f"source {self._request.source.name}")
+    def await_removal(self) -> None:
+        """Until both outcomes, and then a question to the queue, are answered."""
+        self._session.await_answers()
+        if self._removed > self._proven:
+            self._count_ready()
+            self._proven = self._removed
 
     def close(self) -> None:
-        """Give back what was not acknowledged, unrejected."""
-        if not self._session.dead:
-            with contextlib.suppress(LinkLostError, DlqError):
-                self._settle(self._held.take_rest(), frames.RELEASED)
-                self._await_answers()
-            self._session.close()
-        (self._rest or self._link).close()
+        """With the link, where nobody else has it."""
+        super().close()
+        if self._rest is None:
+            self._link.close()
+
+
+class _Rest(RabbitReading):
+    """What 0-9-1 carries, as far as AMQP 1.0 shows it."""
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        try:
+            yield from super().batches()
+        except PoisonMessage as error:
+            raise PoisonMessage(f"{error}; {UNSEEN}") from error

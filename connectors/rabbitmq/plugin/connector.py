@@ -28,7 +28,7 @@ from dlq.connectors.base import (
     Target,
     not_seen,
 )
-from dlq.connectors.chain import ChainReading, QueueScan
+from dlq.connectors.chain import ChainOfTwo, ChainReading, QueueScan
 from dlq.connectors.local.credentials import log_in
 from dlq.connectors.looks import bound_looks
 from dlq.connectors.net.links import LinkLostError, close_on_failure
@@ -36,7 +36,7 @@ from dlq.connectors.net.web import whole
 from dlq.connectors.rabbitmq import republish
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.amqp091.read import RabbitReading, is_empty
-from dlq.connectors.rabbitmq.amqp10.read import TwoWayReading
+from dlq.connectors.rabbitmq.amqp10.read import UncarriedReading
 from dlq.connectors.rabbitmq.amqp10.send import RabbitTwoWays, open_session
 from dlq.connectors.rabbitmq.link import (
     as_our_error,
@@ -155,7 +155,7 @@ class RabbitConnector(Connector):
         seen.close()
         depth = seen.snapshot or 0
 
-        def begin(limit: int | None) -> RabbitReading | TwoWayReading:
+        def begin(limit: int | None) -> RabbitReading | ChainOfTwo:
             wanted = replace(alone, limit=limit)
             return self._scanning(self._link(), wanted, depth, seen.topology, seen.notes)
 
@@ -163,7 +163,7 @@ class RabbitConnector(Connector):
 
     def _read_one(
         self, request: ReadRequest, host: VirtualHost | None = None, since: float | None = None
-    ) -> RabbitReading | TwoWayReading | StreamReading:
+    ) -> RabbitReading | ChainOfTwo | StreamReading:
         link = self._link()
         try:
             with close_on_failure(link):
@@ -180,7 +180,7 @@ class RabbitConnector(Connector):
 
     def _reading(
         self, link: Link, request: ReadRequest, host: VirtualHost | None, since: float | None
-    ) -> RabbitReading | TwoWayReading | StreamReading:
+    ) -> RabbitReading | ChainOfTwo | StreamReading:
         queue = request.source.queue or ""
         try:
             found = _state(link, queue)
@@ -219,14 +219,16 @@ class RabbitConnector(Connector):
 
     def _scanning(
         self, link: Link, request: ReadRequest, depth: int, topology: Mapping[str, Any], notes: Sequence[str]
-    ) -> RabbitReading | TwoWayReading:
+    ) -> RabbitReading | ChainOfTwo:
         """After a poisoned connection by both protocols, where what goes back does not count or may."""
         version = version_of(link.server_version)
         if not request.careful or version < _AMQP_1_0 or not doctor.may_release(topology, version):
             return RabbitReading(link, request, depth, topology, notes)
         with close_on_failure(link):
             session = open_session(self._broker)
-        return TwoWayReading(link, session, request, depth, topology, notes)
+        goal = depth if request.limit is None else min(depth, request.limit)
+        first = UncarriedReading(link, session, request, depth, topology, notes)
+        return ChainOfTwo(first, lambda left: first.read_the_rest(left or 0), goal)
 
     def _proven_depth(self, link: Link, queue: str) -> int:
         """Of a quorum queue that says 0, as it does while it has no leader."""

@@ -188,7 +188,7 @@ import os, signal, sys, time
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.cli.app import main
-from dlq.connectors.rabbitmq.amqp10.read import TwoWayReading
+from dlq.connectors.chain import ChainOfTwo
 from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
 from dlq.capture import attempt
 
@@ -267,7 +267,7 @@ def test_a_letter_that_0_9_1_cannot_carry_is_drained_by_1_0(drain: Drains, rabbi
 @on_rabbitmq_4
 def test_a_drain_by_1_0_that_is_killed_or_cut_loses_nothing(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(2)
-    steps = [("TwoWayReading.acknowledge", "before"), ("TwoWayReading.acknowledge", "after")]
+    steps = [("ChainOfTwo.acknowledge", "before"), ("ChainOfTwo.acknowledge", "after")]
     for number, (place, when) in enumerate(steps):
         send_amqp_1(rabbit, pull.queue, 10, poisoned=5, first=10 * number)
         program = STEP.format(place=place, **{"before": "pass", "after": "pass", when: _DIE})

@@ -1,7 +1,8 @@
 """Queues that give letters without end: a reading stops at its snapshot, and looks up once a second."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, cycle, islice
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from support.analyzers.letters import record
 
 from dlq.connectors import queue
 from dlq.connectors.activemq.amqp import read as amqp10_reading
-from dlq.connectors.activemq.amqp.read import Amqp10Reading, Amqp10Scan
+from dlq.connectors.activemq.amqp.read import ArtemisReading
 from dlq.connectors.activemq.openwire import read as openwire_consumer
 from dlq.connectors.activemq.openwire.codec.messages import Dispatch
 from dlq.connectors.activemq.openwire.read import OpenWireReading, OpenWireScan
@@ -20,8 +21,11 @@ from dlq.connectors.activemq.read import browse as artemis_browse
 from dlq.connectors.activemq.read import scan as queue_scan
 from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading
+from dlq.connectors.amqp10 import read as amqp10_read
 from dlq.connectors.amqp10.link.session import Delivery
 from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.chain import scan_twice
+from dlq.core.record import Record
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "copy", "p")
@@ -31,7 +35,7 @@ BROKER = ActiveMQBroker("b", "artemis", "stomp://h")
 class Endless:
     """A session that always has as many letters as it is asked for."""
 
-    dead, patience = False, 1.0
+    dead, patience, seconds = False, 1.0, 0.0
 
     def __init__(self) -> None:
         self._asked = self.given = 0
@@ -41,6 +45,9 @@ class Endless:
 
     def ask(self, _link: object, letters: int) -> None:
         self._asked = letters
+
+    def turn(self, _seconds: float) -> None:
+        time.sleep(self.seconds)
 
     def take(self) -> list[Delivery]:
         self.given += self._asked
@@ -54,10 +61,15 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Endless:
     return endless
 
 
-def by_amqp(depth: int | None, limit: int | None) -> Iterator[Batch]:
+def by_amqp(
+    depth: int | None, limit: int | None, make: Callable[[bytes], Record] = lambda _: record(body=b"x")
+) -> Iterator[Batch]:
     others = Scan(REQUEST, "q", lambda _: pytest.fail("nothing is left for STOMP"), False, depth, {}, ())
-    scan = Amqp10Scan(others, BROKER, "q", lambda _: record(body=b"x"))
-    return Amqp10Reading(scan, limit)._look()
+    return (
+        scan_twice(others, partial(ArtemisReading, BROKER, REQUEST, "q", make), others.begin)
+        .begin(limit)
+        .batches()
+    )
 
 
 @pytest.mark.parametrize(("depth", "limit"), [(1234, None), (None, 1234), (1234, 9999), (9999, 1234)])
@@ -70,19 +82,19 @@ def test_no_more_is_read_by_amqp_than_the_snapshot_or_the_limit(
 
 
 def test_what_trickles_by_amqp_is_handed_on(session: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp10_reading, "_YIELD_SECONDS", -1.0)
-    assert [batch.position for batch in by_amqp(3, None)] == [1, 2, 3]
+    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.05)
+    monkeypatch.setattr(amqp10_read, "_FIRST_LETTERS", 1)
+    monkeypatch.setattr(amqp10_read, "_MOST_LETTERS", 1)
+    session.seconds = 0.01
+    assert 1 <= len(next(by_amqp(99, None)).records) <= 20
 
 
 def test_a_queue_of_unknown_size_is_handed_on_for_as_long_as_it_gives_letters(
     session: Endless, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that whoever pulls can end it, also where no letter can be read."""
-    monkeypatch.setattr(amqp10_reading, "_YIELD_SECONDS", 0.05)
-    unreadable = Amqp10Scan(
-        Scan(REQUEST, "q", lambda _: pytest.fail("never"), False, None, {}, ()), BROKER, "q", refuse
-    )
-    for batches in by_amqp(None, None), Amqp10Reading(unreadable, None)._look():
+    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.05)
+    for batches in by_amqp(None, None), by_amqp(None, None, refuse):
         assert sum(len(batch.records) + len(batch.skipped) for batch in islice(batches, 3)) > 2
 
 
