@@ -5,12 +5,12 @@ list, and a value keeps the type that the header had. What cannot be said in it 
 never sent as something else.
 """
 
-import json
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from dlq.connectors import edited
 from dlq.connectors.amqp10.codec.values import (
     NOTHING,
     NULL,
@@ -26,7 +26,6 @@ from dlq.connectors.amqp10.codec.values import (
     to_json,
 )
 from dlq.core import bounded_json
-from dlq.core.clock import from_iso
 
 _INTEGERS: Mapping[str, tuple[int, str]] = {
     "ubyte": (0x50, "B"), "byte": (0x51, "b"), "ushort": (0x60, "H"), "short": (0x61, "h"),
@@ -61,28 +60,14 @@ def _by_its_own_type(value: Any, _like: Value = NOTHING) -> bytes:
     return string(value)
 
 
-def _wrong(value: Any, what: str) -> ValueError:
-    return ValueError(f"it is {what}, and cannot become {json.dumps(value)[:60]}")
-
-
 def _integer(value: Any, like: Value) -> bytes:
     code, form = _INTEGERS[like.kind]
-    try:
-        if isinstance(value, bool | float | dict | list):
-            raise TypeError
-        return bytes([code]) + struct.pack(f">{form}", int(value))
-    except (TypeError, ValueError, OverflowError, struct.error) as error:
-        raise _wrong(value, f"a whole number ({like.kind})") from error
+    return bytes([code]) + edited.pack(form, edited.number(value, int))
 
 
 def _real(value: Any, like: Value) -> bytes:
     code, form = _REALS[like.kind]
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return bytes([code]) + struct.pack(f">{form}", float(value))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _wrong(value, f"a number ({like.kind})") from error
+    return bytes([code]) + edited.pack(form, edited.number(value, float))
 
 
 def _decimal(value: Any, like: Value) -> bytes:
@@ -90,48 +75,35 @@ def _decimal(value: Any, like: Value) -> bytes:
     try:
         octets = bytes.fromhex(str(value).removeprefix("0x"))
     except ValueError as error:
-        raise _wrong(value, f"a {like.kind}, shown as its octets,") from error
+        raise edited.wrong(value, f"a {like.kind}, shown as its octets,") from error
     if len(octets) != size:
-        raise _wrong(value, f"a {like.kind} of {size} octets")
+        raise edited.wrong(value, f"a {like.kind} of {size} octets")
     return bytes([code]) + octets
 
 
 def _truth(value: Any, _like: Value) -> bytes:
-    known = {"true": True, "false": False}
-    found = known.get(value) if isinstance(value, str) else value
-    if not isinstance(found, bool):
-        raise _wrong(value, "true or false")
-    return boolean(found)
+    return boolean(edited.truth(value))
 
 
 def _time(value: Any, _like: Value) -> bytes:
-    """Milliseconds; a time in ISO 8601 or a number of them."""
-    micros = from_iso(value) if isinstance(value, str) else None
-    if micros is None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise _wrong(value, "a time")
-    try:
-        return b"\x83" + struct.pack(">q", value if micros is None else micros // 1000)
-    except struct.error as error:
-        raise _wrong(value, "a time") from error
+    return b"\x83" + edited.pack("q", edited.moment(value, 1000))
 
 
 def _uuid(value: Any, _like: Value) -> bytes:
     try:
         return b"\x98" + UUID(str(value)).bytes
     except ValueError as error:
-        raise _wrong(value, "a uuid") from error
+        raise edited.wrong(value, "a uuid") from error
 
 
 def _char(value: Any, _like: Value) -> bytes:
     if not isinstance(value, str) or len(value) != 1:
-        raise _wrong(value, "one character")
+        raise edited.wrong(value, "one character")
     return b"\x73" + struct.pack(">I", ord(value))
 
 
 def _binary(value: Any, _like: Value) -> bytes:
-    """Bytes that are no text are shown with `\\\\xff`, which may also be four characters."""
-    if isinstance(value, str) and "\\x" in value:
-        raise ValueError("it holds bytes that are no text, and cannot be edited as text")
+    edited.refuse_shown_bytes(value)
     return binary(value.encode()) if isinstance(value, str) else _by_its_own_type(value)
 
 
@@ -154,15 +126,9 @@ _SCALARS: Mapping[str, Callable[[Any, Value], bytes]] = {
 
 
 def _nested(value: Any, like: Value) -> bytes:
-    wanted, word = (dict, "a map") if like.kind == "map" else (list, "a list")
-    if isinstance(value, str):  # as an export shows it
-        try:
-            value = bounded_json.loads(value.encode())
-        except ValueError as error:
-            raise ValueError(f"it is {word}, and its new text is no JSON") from error
-    if not isinstance(value, wanted):
-        raise _wrong(value, word)
-    return _map(value, like) if isinstance(value, dict) else _list(value, like)
+    if like.kind == "map":
+        return _map(edited.nested(value, dict, "a map"), like)
+    return _list(edited.nested(value, list, "a list"), like)
 
 
 def _list(value: list[Any], like: Value) -> bytes:

@@ -4,15 +4,14 @@ An edit says everything: null is void, an object a table, a list an array, and a
 header had. What cannot be said in it is refused with a ValueError, never sent as something else.
 """
 
-import json
 import struct
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from dlq.connectors import edited
 from dlq.connectors.rabbitmq.amqp091.codec.fields import SIZES
 from dlq.core import bounded_json
-from dlq.core.clock import from_iso
 
 _INTEGERS = {"b": "b", "B": "B", "s": "h", "U": "h", "u": "H", "I": "i", "i": "I", "l": "q", "L": "q"}
 _REALS = {"f": "f", "d": "d"}
@@ -26,9 +25,9 @@ def encode_field(value: Any, like: bytes | None = None) -> bytes:
     if value is None:
         return b"V"
     if kind in _INTEGERS:
-        return kind.encode() + _packed(_INTEGERS[kind], _whole(value))
+        return kind.encode() + edited.pack(_INTEGERS[kind], edited.number(value, int))
     if kind in _REALS:
-        return kind.encode() + _packed(_REALS[kind], _real(value))
+        return kind.encode() + edited.pack(_REALS[kind], edited.number(value, float))
     if kind in ("F", "A"):
         return _nested(kind, value, like or b"")
     if kind in _OTHERS:
@@ -40,37 +39,12 @@ def _by_its_own_type(value: Any) -> bytes:
     if isinstance(value, bool):
         return b"t\1" if value else b"t\0"
     if isinstance(value, int):
-        return b"l" + _packed("q", value)
+        return b"l" + edited.pack("q", value)
     if isinstance(value, float):
-        return b"d" + _packed("d", value)
+        return b"d" + edited.pack("d", value)
     if isinstance(value, dict | list):
         return _nested("F" if isinstance(value, dict) else "A", value, b"")
     return _text(value, b"S")
-
-
-def _packed(form: str, number: float) -> bytes:
-    try:
-        return struct.pack(f">{form}", number)
-    except (struct.error, OverflowError) as error:
-        raise ValueError(f"{number} does not fit the type that it has") from error
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"it is a whole number, and cannot become {value!r}")
-    try:
-        return int(value)
-    except ValueError as error:
-        raise ValueError(f"it is a whole number, and cannot become {value!r}") from error
-
-
-def _real(value: Any) -> float:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"it is a number, and cannot become {value!r}") from error
 
 
 def _text(value: Any, like: bytes | None) -> bytes:
@@ -81,27 +55,19 @@ def _text(value: Any, like: bytes | None) -> bytes:
 
 
 def _binary(value: Any, like: bytes | None) -> bytes:
-    """Bytes that are no text are shown with `\\\\xff`, which may also be four characters."""
-    if isinstance(value, str) and "\\x" in value:
-        raise ValueError("it holds bytes that are no text, and cannot be edited as text")
+    edited.refuse_shown_bytes(value)
     return _text(value, like)
 
 
 def _truth(value: Any, _like: bytes | None) -> bytes:
-    known = {True: b"t\1", False: b"t\0", "true": b"t\1", "false": b"t\0"}
-    if isinstance(value, bool | str) and value in known:
-        return known[value]
-    raise ValueError(f"it is true or false, and cannot become {value!r}")
+    return b"t\1" if edited.truth(value) else b"t\0"
 
 
 def _time(value: Any, like: bytes | None) -> bytes:
     """In the unit that it had: seconds, or milli- or microseconds where the size says so."""
-    micros = from_iso(value) if isinstance(value, str) else None
     before = int.from_bytes((like or b"")[1:9])
-    factor = 1_000_000 if before < 10**11 else 1000 if before < 10**14 else 1
-    if micros is None and not isinstance(value, int):
-        raise ValueError(f"it is a time, and cannot become {value!r}")
-    return b"T" + _packed("Q", value if micros is None else micros // factor)
+    unit = 1_000_000 if before < 10**11 else 1000 if before < 10**14 else 1
+    return b"T" + edited.pack("Q", edited.moment(value, unit))
 
 
 def _decimal(value: Any, like: bytes | None) -> bytes:
@@ -110,29 +76,20 @@ def _decimal(value: Any, like: bytes | None) -> bytes:
         unscaled = Decimal(str(value)).scaleb(scale)
         whole = int(unscaled)
     except (InvalidOperation, ValueError, OverflowError) as error:
-        raise ValueError(f"it is a decimal number, and cannot become {value!r}") from error
+        raise edited.wrong(value, "a decimal number") from error
     if unscaled != whole:
-        raise ValueError(f"it has {scale} decimal places, and cannot become {value!r}")
-    return b"D" + bytes([scale]) + _packed("i", whole)
+        raise edited.wrong(value, f"a number of {scale} decimal places")
+    return b"D" + bytes([scale]) + edited.pack("i", whole)
 
 
-def _void(value: Any, _like: bytes | None) -> bytes:
-    return _by_its_own_type(value)
-
-
-_OTHERS = {"S": _text, "x": _binary, "t": _truth, "T": _time, "D": _decimal, "V": _void}
+_OTHERS = {"S": _text, "x": _binary, "t": _truth, "T": _time, "D": _decimal}
 
 
 def _nested(kind: str, value: Any, like: bytes) -> bytes:
-    wanted, word = (dict, "a table") if kind == "F" else (list, "an array")
-    if isinstance(value, str):  # as an export shows it
-        try:
-            value = bounded_json.loads(value.encode())
-        except ValueError as error:
-            raise ValueError(f"it is {word}, and its new text is no JSON") from error
-    if not isinstance(value, wanted):
-        raise ValueError(f"it is {word}, and cannot become {json.dumps(value)[:60]}")
-    content = b"".join(_table(value, like) if isinstance(value, dict) else _array(value, like))
+    if kind == "F":
+        content = b"".join(_table(edited.nested(value, dict, "a table"), like))
+    else:
+        content = b"".join(_array(edited.nested(value, list, "an array"), like))
     return kind.encode() + _u32.pack(len(content)) + content
 
 
