@@ -8,7 +8,7 @@ import pytest
 from support.rows import each_row
 
 from dlq.connectors.base import Batch
-from dlq.connectors.chain import ChainReading
+from dlq.connectors.chain import ChainOfTwo, ChainReading
 from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, HarmRefused, NoLeader, NotFound
 
 
@@ -92,3 +92,46 @@ def test_a_lost_connection_and_letters_that_were_given_are_no_reason_to_go_on(me
     reading = ChainReading([member, Member("z", 4)], "drain", None)
     with pytest.raises((ConnectionLost, AccessDenied)):
         list(reading.batches())
+
+
+@dataclass
+class Half(Member):
+    """What is shown of a queue in one way."""
+
+    acknowledged: int = 0
+    beats: int = 0
+
+    @property
+    def snapshot(self) -> int | None:
+        return self.depth
+
+    def acknowledge(self, position: int) -> None:
+        self.acknowledged = position
+
+    def settled_position(self) -> int:
+        return self.acknowledged
+
+    def stay_alive(self) -> None:
+        self.beats += 1
+
+
+def test_what_one_way_does_not_show_of_a_queue_the_other_does() -> None:
+    first, rest, left = Half("a", 3), Half("a", 4), []
+    reading: Any = ChainOfTwo(first, lambda most: left.append(most) or rest, 7)  # type: ignore[arg-type,func-returns-value]
+    assert [batch.position for batch in reading.batches()] == [3, 7]
+    assert (left, reading.complete, first.beats) == ([4], True, 1)
+    settled = []
+    for position in (2, 5, 7):
+        reading.acknowledge(position)
+        settled.append(reading.settled_position())
+    assert settled == [2, 5, 7]
+    reading.close()
+    assert first.closed
+    assert rest.closed
+
+
+def test_a_limit_that_one_way_reaches_needs_no_other() -> None:
+    first: Any = Half("a", 3)
+    reading = ChainOfTwo(first, lambda _most: pytest.fail("it is not asked"), 3)
+    assert [batch.position for batch in reading.batches()] == [3]
+    assert reading.complete
