@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.analyzers import topology
-from dlq.archive import short_ids, user_sql, views
+from dlq.archive import brief, short_ids, user_sql, views
 from dlq.archive.views import Order, Position
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.clock import from_iso, now
@@ -86,6 +86,19 @@ def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> 
     with closing(open_views(desk)) as connection:
         condition = user_sql.condition(choose(desk, connection, ids, selection))
         return views.count(connection, condition)
+
+
+def list_values(desk: Desk, columns: Sequence[str], most: int) -> Mapping[str, Sequence[str | None]]:
+    """What letters have in these columns of `brief.sum_up`, the most frequent first."""
+    with closing(open_views(desk)) as connection:
+        brief.sum_up(connection)
+        return {
+            name: [value for value, _ in user_sql.run(connection, _VALUES.format(name, most)).rows]
+            for name in columns
+        }
+
+
+_VALUES = "SELECT {0}, sum(letters) FROM _sums WHERE is_letter GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {1}"
 
 
 def _find(

@@ -13,7 +13,7 @@ from dlq.archive import short_ids
 from dlq.archive.views import Order
 from dlq.core.causes import TRANSACTION_STATES, cause_in_words
 from dlq.core.clock import now
-from dlq.core.errors import NoLetters, TookTooLong, UsageError
+from dlq.core.errors import TookTooLong, UsageError
 from dlq.core.failures import make_event
 from dlq.core.text import sql_literal
 from dlq.operations.desk import Desk
@@ -23,6 +23,7 @@ from dlq.operations.letters import (
     condition_behind,
     count_letters,
     list_letters,
+    list_values,
     preview_body,
     read_order,
     show_letter,
@@ -40,7 +41,6 @@ from dlq.web.console import Ask, Refused, Undo
 from dlq.web.pages import choosing, edits
 from dlq.web.pages.failures import list_every
 from dlq.web.pages.letter_values import add_trace, list_bodies
-from dlq.web.pages.now import read_report
 from dlq.web.pages.paging import PAGE
 from dlq.web.pages.plans import NOTHING_SENT
 from dlq.web.render import make_address
@@ -60,6 +60,7 @@ _FALL_FIRST = ("dead_at", "attempts")
 """Columns of which the largest is asked for first."""
 _SHOWN = ("source", "cause", "advice", "replay_state")
 """Filters with a list of what there is."""
+_MOST_CHOICES = 1_000
 _MORE = tuple(name for name in choosing.EQUAL if name not in _SHOWN)
 
 
@@ -199,23 +200,16 @@ def _with_failure(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
     """What there is of the filters that are chosen from a list."""
-
-    def read(document: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-        return {
-            "source": [row["source"] for row in document["sources"]],
-            "cause": [_choice_of(row["cause"]) for row in document["causes"]],
-            "advice": [_choice_of(row["advice"]) for row in document["advice"]],
-            "replay_state": [row["replay_state"] for row in document["replay_states"]],
-        }
-
     try:
-        return read(read_report(ask))
-    except (NoLetters, TookTooLong):
+        found = ask.console.look.keep(
+            "choices", lambda desk: list_values(desk, _SHOWN, _MOST_CHOICES), of_letters=True
+        )
+    except TookTooLong:
         return dict.fromkeys(_SHOWN, ())
-
-
-def _choice_of(value: str) -> str:
-    return choosing.NOTHING if value == "no_verdict" else value
+    return {
+        name: [ask.mask({name: value})[name] or choosing.NOTHING for value in values]
+        for name, values in found.items()
+    }
 
 
 def show_page(ask: Ask) -> Response:

@@ -131,6 +131,18 @@ def test_what_is_chosen_stands_there_and_can_be_taken_back(serve: Serve) -> None
     ]
 
 
+def test_the_lists_of_the_filters_hold_what_letters_have_and_need_no_report(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.web.pages.now.describe_now", lambda _desk: pytest.fail("a report is made"))
+    browser = serve()
+    browser.post("/letters/chosen", {"act": "dismiss", "id": IDS[0], "reason": "sent anew"})
+    text = browser.get("/letters").text
+    for name, wanted in (("advice", ["replay"]), ("replay_state", ["none", "dismissed"])):
+        options = text.partition(f'<select name="{name}">')[2].partition("</select>")[0]
+        assert re.findall(r"<option>(\w+)", options) == wanted
+
+
 def test_a_column_that_says_the_same_in_each_row_is_a_line(serve: Serve) -> None:
     text = serve().get("/letters").text
     assert "cause <strong>application_error</strong>" in text
