@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields, replace
 from functools import cache
 from typing import Any
 
-from dlq.core import masks
+from dlq.core import documents, masks
 from dlq.core.brokers import REGISTRY, kind_of, kinds
 from dlq.core.checks import check
 from dlq.core.errors import ConfigError
@@ -169,26 +169,19 @@ def check_name(place: str, name: str) -> str:
 
 def _typed(place: str, value: Any, wanted: Any) -> Any:
     options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
-    for option in options:
-        origin = typing.get_origin(option) or option
-        if origin is tuple and isinstance(value, list | tuple | str):
-            items = [value] if isinstance(value, str) else value
-            if all(isinstance(item, str) for item in items):
-                return tuple(_without_nul(place, item) for item in items)
-        elif origin in (dict, Mapping) or origin is Mapping.__class__:
-            pass
-        elif (
-            origin is not type(None)
-            and isinstance(value, origin)
-            and not (origin is int and isinstance(value, bool))
-        ):
-            return _without_nul(place, value) if isinstance(value, str) else value
-    if isinstance(value, Mapping) and any(
-        typing.get_origin(o) is not None and issubclass(typing.get_origin(o), Mapping) for o in options
-    ):
+    origins = [typing.get_origin(option) or option for option in options]
+    if isinstance(value, Mapping) and Mapping in origins:
         return {_without_nul(place, key): _as_text(f"{place}.{key}", each) for key, each in value.items()}
-    names = " or ".join(_WORDS[typing.get_origin(o) or o] for o in options if o is not type(None))
-    raise ConfigError(f"{place} must be {names}, not {quote_value(value)}")
+    try:
+        is_one = isinstance(value, str) and tuple in origins
+        found = documents.value(wanted, [value] if is_one else value)
+    except ValueError as error:
+        names = " or ".join(_WORDS[origin] for origin in origins if origin is not type(None))
+        raise ConfigError(f"{place} must be {names}, not {quote_value(value)}") from error
+    for text in found if isinstance(found, tuple) else [found]:
+        if isinstance(text, str):
+            _without_nul(place, text)
+    return found
 
 
 def _as_text(place: str, value: Any) -> str:
