@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dlq.connectors.base import Batch, Mode
-from dlq.connectors.queue import QueueReading
+from dlq.connectors.queue import QueueReading, goal_of
 from dlq.core.errors import OF_ONE_MEMBER, DlqError
 from dlq.core.text import for_terminal
 
@@ -166,8 +166,7 @@ def scan_twice(
     """The same queue, read in two ways; each is told how many letters are left."""
 
     def begin(limit: int | None) -> ChainOfTwo:
-        bounds = [bound for bound in (scan.depth, limit) if bound is not None]
-        goal = min(bounds) if bounds else None
+        goal = goal_of(scan.depth, limit)
         return ChainOfTwo(first(goal), then, goal)
 
     return QueueScan(scan.queue, scan.depth, scan.topology, begin, scan.notes)

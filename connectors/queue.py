@@ -78,6 +78,11 @@ class Owed(Generic[_Tag]):
         return bool(self._open)
 
 
+def goal_of(depth: int | None, limit: int | None) -> int | None:
+    """Letters that are to be read; None: all that come."""
+    return min((bound for bound in (depth, limit) if bound is not None), default=None)
+
+
 def until_acknowledged(owes: Callable[[], object], position: int) -> Iterator[Batch]:
     """Batches without a letter, as long as the caller holds letters that have to be acknowledged first, but
     not for ever."""
@@ -98,12 +103,11 @@ class QueueReading(Generic[_Arrived, _Letter]):
         self, request: ReadRequest, depth: int | None, limit: int | None, browse: bool = False
     ) -> None:
         """`browse`: letters are looked at, and the broker says when there are no more."""
-        bounds = [bound for bound in (depth, limit) if bound is not None]
         self.snapshot = depth
         self.topology: Mapping[str, Any] = {"queue": request.source.queue}
         self.notes: Sequence[str] = ()
         self._request, self._browse = request, browse
-        self._goal = min(bounds) if bounds else None
+        self._goal = goal_of(depth, limit)
         self._longest = IDLE_END if depth is None else STALLED_END
         self._arrived: deque[_Arrived] = deque()
         self._owed = Owed[Any]()

@@ -33,6 +33,7 @@ from dlq.connectors.local.credentials import log_in
 from dlq.connectors.looks import bound_looks
 from dlq.connectors.net.links import LinkLostError, close_on_failure
 from dlq.connectors.net.web import whole
+from dlq.connectors.queue import goal_of
 from dlq.connectors.rabbitmq import republish
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.amqp091.read import RabbitReading, is_empty
@@ -226,8 +227,8 @@ class RabbitConnector(Connector):
             return RabbitReading(link, request, depth, topology, notes)
         with close_on_failure(link):
             session = open_session(self._broker)
-        goal = depth if request.limit is None else min(depth, request.limit)
         first = UncarriedReading(link, session, request, depth, topology, notes)
+        goal = goal_of(depth, request.limit)
         return ChainOfTwo(first, lambda left: first.read_the_rest(left or 0), goal)
 
     def _proven_depth(self, link: Link, queue: str) -> int:
