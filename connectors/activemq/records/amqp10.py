@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
-from uuid import UUID
 
 from dlq.connectors.activemq.amqp.codec import BLOCK
 from dlq.connectors.activemq.look.jolokia import PROPERTY
@@ -37,8 +36,6 @@ _NOT_SENT = re.compile(
 """Annotations that the broker has left, or that would delay it again, and the id that would make it a
 duplicate."""
 _JMS_DESTINATION = "x-opt-jms-dest"
-_DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _FAILURES = range(5)
-"""Places of the header's fields."""
 
 
 def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record]:
@@ -75,12 +72,12 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record
             published_at=_time(parts.properties.get("creation_time")),
             dead_at=_micros(headers.get("_AMQ_ACTUAL_EXPIRY")),
             expires_at=_time(parts.properties.get("absolute_expiry_time")),
-            redelivered=bool(_header(parts, _FAILURES)) or _header(parts, _FIRST_ACQUIRER) is False,
+            redelivered=parts.is_redelivered(),
             raw_properties=block,
             content_type=properties.get("content_type"),
             content_encoding=properties.get("content_encoding"),
-            persistent=_header(parts, _DURABLE) is True,
-            priority=_header(parts, _PRIORITY),
+            persistent=parts.field(message.DURABLE) is True,
+            priority=parts.field(message.PRIORITY),
             flags=FLAG_AMQP10_BODY if is_encoded else None,
         )
 
@@ -108,16 +105,7 @@ def _named(written: str) -> str:
 
 def properties_of(parts: Parts) -> dict[str, str]:
     """Properties as text by their AMQP names, and the class."""
-    known = {name: value for name, value in parts.properties.items() if value != NOTHING}
-    return {"class": _CLASS, **{name: _property(value) for name, value in known.items()}}
-
-
-def _property(value: Value) -> str:
-    return f"urn:uuid:{UUID(bytes=value.value)}" if value.kind == "uuid" else as_text(value)
-
-
-def _header(parts: Parts, place: int) -> Any:
-    return parts.header[place].value if place < len(parts.header) else None
+    return {"class": _CLASS, **parts.texts()}
 
 
 def _time(value: Value | None) -> int | None:
@@ -187,7 +175,7 @@ def stripped_names(record: Record, keep_headers: Keep) -> list[str]:
         *(name for name in named if _NOT_SENT.fullmatch(name)),
         *taken_away(headers, restart(headers, keep_headers)),
         *(["absolute-expiry-time"] if has_expiry else []),
-        *(["ttl"] if _header(parts, _TTL) else []),
+        *(["ttl"] if parts.field(message.TTL) else []),
     ]
 
 

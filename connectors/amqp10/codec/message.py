@@ -10,6 +10,7 @@ stays byte for byte.
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
+from uuid import UUID
 
 from dlq.connectors.amqp10.codec import typed
 from dlq.connectors.amqp10.codec.values import (
@@ -59,6 +60,8 @@ _LISTS, _MAPS = {0x45: 1, 0xC0: 3, 0xD0: 9}, {0xC1: 3, 0xD1: 9}
 _OCTETS = (0xA0, 0xB0, 0xA1, 0xB1)
 """Constructors of binary and text."""
 _NO_HEADER = described_value(HEADER, sequence([]))
+DURABLE, PRIORITY, TTL, FIRST_ACQUIRER, FAILURES = range(5)
+"""Places of the header's fields."""
 
 
 class _Section(NamedTuple):
@@ -76,6 +79,23 @@ class Parts(NamedTuple):
     annotations: list[tuple[Value, Value]]
     properties: dict[str, Value]
     application: list[tuple[Value, Value]]
+
+    def field(self, place: int) -> int | None:
+        """A number or a truth value of the header."""
+        found = self.header[place].value if place < len(self.header) else None
+        return found if isinstance(found, int) else None
+
+    def is_redelivered(self) -> bool:
+        """`first-acquirer` is false for any delivery but the first."""
+        return self.field(FIRST_ACQUIRER) is False or bool(self.field(FAILURES))
+
+    def texts(self) -> dict[str, str]:
+        """The properties by their names."""
+        known = {name: value for name, value in self.properties.items() if value != NOTHING}
+        return {
+            name: f"urn:uuid:{UUID(bytes=value.value)}" if value.kind == "uuid" else as_text(value)
+            for name, value in known.items()
+        }
 
 
 def is_block(block: bytes | None) -> bool:

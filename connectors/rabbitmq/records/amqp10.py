@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from math import isfinite
 from typing import Any
-from uuid import UUID
 
 from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.message import Parts
@@ -40,8 +39,6 @@ _NOT_FINITE = "not finite"
 _NOT_BEFORE_4_2 = ("decimal32", "decimal64", "decimal128", _NOT_FINITE)
 """Left out since rabbitmq-server's pull request 14209 (July 2025; seen on 4.0.5 and 4.3.6)."""
 _KEYS = ("string", "symbol", "binary")
-_DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _FAILURES = range(5)
-"""Places of the header's fields."""
 _SHORT_STRING = 255
 """Octets that one of AMQP 0-9-1 may have."""
 
@@ -107,12 +104,12 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes],
             exchange=_text(annotations.get(_EXCHANGE)),
             routing_key=_text(annotations.get(_ROUTING_KEY)),
             published_at=_time(plain(parts.properties.get("creation_time", NOTHING))),
-            redelivered=_is_redelivered(parts),
+            redelivered=parts.is_redelivered(),
             raw_properties=block,
             content_type=properties.get("content_type"),
             content_encoding=properties.get("content_encoding"),
             persistent=properties.get("delivery_mode") == "2",
-            priority=_header(parts, _PRIORITY),
+            priority=parts.field(message.PRIORITY),
             flags=FLAG_AMQP10_BODY if is_encoded else None,
             **{**columns, "dead_at": _last_death(died) or columns["dead_at"]},
         )
@@ -129,19 +126,14 @@ def headers_of(parts: Parts) -> dict[str, str]:
 
 def properties_of(parts: Parts, is_encoded: bool) -> dict[str, str]:
     """Properties and header as text, by RabbitMQ's names for 0-9-1 clients where it has one."""
-    known = {name: value for name, value in parts.properties.items() if value != NOTHING}
-    found = {name: _property(value) for name, value in known.items()}
-    if (created := _time(plain(known.get("creation_time", NOTHING)))) is not None:
+    found = parts.texts()
+    if (created := _time(plain(parts.properties.get("creation_time", NOTHING)))) is not None:
         found["timestamp"] = str(created // 1_000_000)
-    found["delivery_mode"] = "2" if _header(parts, _DURABLE) else "1"
-    for name, place in (("priority", _PRIORITY), ("expiration", _TTL)):
-        if (number := _header(parts, place)) is not None:
+    found["delivery_mode"] = "2" if parts.field(message.DURABLE) else "1"
+    for name, place in (("priority", message.PRIORITY), ("expiration", message.TTL)):
+        if (number := parts.field(place)) is not None:
             found[name] = str(number)
     return found | ({"type": ENCODED_BODY} if is_encoded else {})
-
-
-def _property(value: Value) -> str:
-    return f"urn:uuid:{UUID(bytes=value.value)}" if value.kind == "uuid" else as_text(value)
 
 
 def deaths_of(parts: Parts) -> tuple[Death, ...]:
@@ -165,17 +157,6 @@ def _last_death(annotation: Value) -> int | None:
     entries = plain(annotation) if annotation.kind in ("array", "list") else []
     times = [_time(entry.get("last-time")) for entry in entries if isinstance(entry, Mapping)]
     return max((time for time in times if time is not None), default=None)
-
-
-def _header(parts: Parts, place: int) -> int | None:
-    """A number, or a truth value."""
-    found = parts.header[place].value if place < len(parts.header) else None
-    return found if isinstance(found, int) else None
-
-
-def _is_redelivered(parts: Parts) -> bool:
-    """A header's last field counts failures; `first-acquirer` is false for any delivery but the first."""
-    return _header(parts, _FIRST_ACQUIRER) is False or bool(_header(parts, _FAILURES))
 
 
 def _text(value: Value | None) -> str | None:
