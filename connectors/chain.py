@@ -97,7 +97,7 @@ class QueueScan:
 
 
 class ChainOfTwo:
-    """One queue, of which one reading shows what it can, and then another the rest, as a `Reading` and as a
+    """Read one queue by one reading, which shows what it can, and then the rest by another: a `Reading` and a
     `Part`. Positions run on. The first lives until the end: what it holds does not come again."""
 
     unique_ids = False
@@ -138,14 +138,14 @@ class ChainOfTwo:
         self.complete = is_first_whole and rest.complete
 
     def acknowledge(self, position: int) -> None:
-        """Each reading gets its share of the position."""
+        """Give each reading its share of the position."""
         own = self._first.position
         self._first.acknowledge(min(position, own))
         if self._rest is not None and position > own:
             self._rest.acknowledge(position - own)
 
     def settled_position(self) -> int:
-        """Up to the first letter whose acknowledgement is not answered."""
+        """See `Part`: up to the first letter whose acknowledgement is not answered."""
         settled = self._first.settled_position()
         if self._rest is None or settled < self._first.position:
             return settled
@@ -163,7 +163,7 @@ def scan_twice(
     first: Callable[[int | None], QueueReading[Any, Any]],
     then: Callable[[int | None], Part],
 ) -> QueueScan:
-    """The same queue, read in two ways; each is told how many letters are left."""
+    """Make a scan that reads the same queue in two ways; each is told how many letters are left."""
 
     def begin(limit: int | None) -> ChainOfTwo:
         goal = goal_of(scan.depth, limit)

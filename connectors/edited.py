@@ -10,20 +10,20 @@ from dlq.core.clock import from_iso
 
 
 def wrong(value: Any, what: str) -> ValueError:
-    """The error that says what a value is, and what it cannot become."""
+    """Make the error that says what a value is, and what it cannot become."""
     return ValueError(f"it is {what}, and cannot become {json.dumps(value)[:60]}")
 
 
 def pack(form: str, number: float) -> bytes:
-    """A number in the form of its type (see `struct`)."""
+    """Encode a number in the form of its type (see `struct`)."""
     try:
         return struct.pack(f">{form}", number)
     except (struct.error, OverflowError) as error:
         raise ValueError(f"{number} does not fit the type that it has") from error
 
 
-def number(value: Any, made_as: type) -> Any:
-    """An int or a float, or a text of one."""
+def read_number(value: Any, made_as: type) -> Any:
+    """Return an int or a float, which may be given as a text."""
     try:
         if isinstance(value, bool) or not isinstance(value, (made_as, int, str)):
             raise TypeError
@@ -32,16 +32,16 @@ def number(value: Any, made_as: type) -> Any:
         raise wrong(value, "a whole number" if made_as is int else "a number") from error
 
 
-def truth(value: Any) -> bool:
-    """True or false, or a text of it."""
+def read_truth(value: Any) -> bool:
+    """Return true or false, which may be given as a text."""
     found = {"true": True, "false": False}.get(value) if isinstance(value, str) else value
     if not isinstance(found, bool):
         raise wrong(value, "true or false")
     return found
 
 
-def moment(value: Any, micros: int) -> int:
-    """A time in ISO 8601, or a number, in units of so many microseconds."""
+def read_moment(value: Any, micros: int) -> int:
+    """Return a time of ISO 8601, or a number, in units of so many microseconds."""
     found = from_iso(value) if isinstance(value, str) else None
     if found is not None:
         return found // micros
@@ -51,13 +51,13 @@ def moment(value: Any, micros: int) -> int:
 
 
 def refuse_shown_bytes(value: Any) -> None:
-    """Bytes that are no text are shown with `\\\\xff`, which may also be four characters."""
+    """Refuse bytes that are no text: they are shown with `\\\\xff`, which may also be four characters."""
     if isinstance(value, str) and "\\x" in value:
         raise ValueError("it holds bytes that are no text, and cannot be edited as text")
 
 
-def nested(value: Any, made_as: type, word: str) -> Any:
-    """An object or a list, or JSON of one, as an export shows it."""
+def read_nested(value: Any, made_as: type, word: str) -> Any:
+    """Return an object or a list, which may be given as JSON, as an export shows it."""
     if isinstance(value, str):
         try:
             value = bounded_json.loads(value.encode())

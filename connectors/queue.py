@@ -79,7 +79,7 @@ class Owed(Generic[_Tag]):
 
 
 def goal_of(depth: int | None, limit: int | None) -> int | None:
-    """Letters that are to be read; None: all that come."""
+    """Return how many letters are to be read; None: all that come."""
     return min((bound for bound in (depth, limit) if bound is not None), default=None)
 
 
@@ -183,7 +183,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
         return self._removed
 
     def stay_alive(self) -> None:
-        """Letters are read elsewhere, while this holds some."""
+        """Keep the connection while letters are read elsewhere."""
 
     def close(self) -> None:
         """See `Reading`."""

@@ -89,7 +89,7 @@ def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> 
 
 
 def list_values(desk: Desk, columns: Sequence[str], most: int) -> Mapping[str, Sequence[str | None]]:
-    """What letters have in these columns of `brief.sum_up`, the most frequent first."""
+    """Return what letters have in these columns of `brief.sum_up`, the most frequent first."""
     with closing(open_views(desk)) as connection:
         brief.sum_up(connection)
         return {

@@ -19,7 +19,7 @@ _FIRST_LETTERS, _MOST_LETTERS, _MOST_BYTES = 64, 500, 16 * 2**20
 
 
 class SessionReading(QueueReading[Delivery, Record]):
-    """A `QueueReading` over a session, which it owns. Tags are the numbers of deliveries."""
+    """Read a queue over a session, which is its own. Tags are the numbers of deliveries."""
 
     quiet_seconds: float
     """Without a letter, while the broker answers each credit: then there are no more."""
@@ -56,7 +56,7 @@ class SessionReading(QueueReading[Delivery, Record]):
             yield from super().batches()
 
     def consume(self) -> None:
-        """Over a link without credit."""
+        """Attach a link, and give the first credit."""
         self._source = self._session.attach(frames.RECEIVER, self.address, self.wanted)
         self._ask()
 
@@ -68,7 +68,7 @@ class SessionReading(QueueReading[Delivery, Record]):
         self._heard = time.monotonic()
 
     def receive(self, wait: float) -> Sequence[Delivery]:
-        """Letters of one credit after another."""
+        """Return letters of one credit after another."""
         if self._source.is_answered:
             self._ask()
         self._session.turn(wait)
@@ -80,7 +80,7 @@ class SessionReading(QueueReading[Delivery, Record]):
         return came
 
     def wake(self) -> None:
-        """It is asked again before that is taken for the end."""
+        """Ask some more times before that is taken for the end."""
         if self._source.is_answered:
             self._ended = self._silence.seconds > self.quiet_seconds
             time.sleep(POLL)
@@ -93,12 +93,12 @@ class SessionReading(QueueReading[Delivery, Record]):
         return len(arrived.message)
 
     def count(self, delivery: Delivery) -> None:
-        """A letter came."""
+        """Count a letter that came."""
         self.seen += 1
         self._seen_bytes += len(delivery.message)
 
     def make(self, taken: list[Record]) -> Sequence[Record]:
-        """They are made while letters are sorted."""
+        """Return the records, which are made while letters are sorted."""
         return taken
 
     def acknowledge(self, position: int) -> None:
@@ -112,7 +112,7 @@ class SessionReading(QueueReading[Delivery, Record]):
             return super().settled_position()
 
     def stay_alive(self) -> None:
-        """While letters are read elsewhere."""
+        """Answer the broker, and beat the heart."""
         if not self._session.dead:
             with self._losses():
                 self._session.turn(0)
@@ -126,7 +126,7 @@ class SessionReading(QueueReading[Delivery, Record]):
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last of each row of rising numbers."""
+    """Return the first and the last of each row of rising numbers."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:

@@ -27,7 +27,7 @@ _FILTER = symbol("apache.org:selector-filter:string")
 
 
 class ArtemisReading(SessionReading):
-    """See above."""
+    """Read what came by AMQP 1.0."""
 
     wanted = mapping([_FILTER + b"\0" + _FILTER + string(OF_AMQP)])
     quiet_seconds = 0.5
@@ -50,7 +50,7 @@ class ArtemisReading(SessionReading):
         """The number of a commit."""
 
     def sort(self, letter: Delivery, taken: list[Record], skipped: list[Skipped]) -> None:
-        """What cannot be read stays."""
+        """Take what can be read; the rest stays."""
         self.count(letter)
         try:
             self.take(taken, self._make_record(letter.message), letter.number)
@@ -60,14 +60,14 @@ class ArtemisReading(SessionReading):
             skipped.append(Skipped(f"number {self.seen} of AMQP 1.0", why))
 
     def finish(self) -> Iterator[Batch]:
-        """A drain goes on elsewhere when what was brought is acknowledged."""
+        """Wait in a drain until what was brought is acknowledged, before it goes on elsewhere."""
         if self._request.mode == "drain":
             for batch in until_acknowledged(lambda: self._owed, self.position):
                 self.stay_alive()
                 yield batch
 
     def remove(self, numbers: Sequence[int]) -> None:
-        """In a transaction, whose commit the broker answers when it is on its disk."""
+        """Accept them in a transaction, whose commit the broker answers when it is on its disk."""
         self.await_removal()
         transactions = self._transactions = self._transactions or Transactions(self._session)
         transaction = transactions.begin()
@@ -75,7 +75,7 @@ class ArtemisReading(SessionReading):
         self._committing = transactions.end(transaction)
 
     def await_removal(self) -> None:
-        """Until the commit is answered."""
+        """Wait until the commit is answered."""
         if self._committing is not None and self._transactions is not None:
             outcome = self._transactions.outcome_of(self._committing)
             if outcome.code != frames.ACCEPTED:
@@ -83,7 +83,7 @@ class ArtemisReading(SessionReading):
             self._committing = None
 
     def give_back(self, numbers: Iterable[int]) -> None:
-        """Artemis answers neither this."""
+        """Release them, which Artemis does not answer."""
         self._settle(numbers, frames.state(frames.RELEASED))
 
     def _settle(self, numbers: Iterable[int], state: bytes) -> None:

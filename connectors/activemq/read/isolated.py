@@ -64,7 +64,7 @@ def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[_Listed]:
 
 
 def list_messages(management: Management, queue: str) -> list[_Listed]:
-    """Those of AMQP 1.0 that management lists."""
+    """Return those of AMQP 1.0 that management lists."""
     return identify_messages(management.messages(queue, OF_AMQP) or [])
 
 
@@ -118,8 +118,8 @@ class _Probe:
 
 
 class IsolatedReading(StompReading):
-    """Some after the other, each by a consumer of its own; those that come are held until they are
-    acknowledged, or given back."""
+    """Read each by a consumer of its own; those that come are held until they are acknowledged, or given
+    back."""
 
     def __init__(self, scan: Scan, broker: ActiveMQBroker, management: Management, limit: int | None) -> None:
         """Connects. Raises BrokerError."""
@@ -137,7 +137,7 @@ class IsolatedReading(StompReading):
         """See `prepare`."""
 
     def prepare(self) -> Iterator[Batch]:
-        """What management lists, and was not met before; what cannot be had stays."""
+        """Ask for what management lists and was not met before; what cannot be had stays."""
         if self._arrived:
             return
         yield from self._release()

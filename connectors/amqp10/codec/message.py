@@ -81,16 +81,16 @@ class Parts(NamedTuple):
     application: list[tuple[Value, Value]]
 
     def field(self, place: int) -> int | None:
-        """A number or a truth value of the header."""
+        """Return a number or a truth value of the header."""
         found = self.header[place].value if place < len(self.header) else None
         return found if isinstance(found, int) else None
 
     def is_redelivered(self) -> bool:
-        """`first-acquirer` is false for any delivery but the first."""
+        """Tell whether it failed before, or is not with the first who got it."""
         return self.field(FIRST_ACQUIRER) is False or bool(self.field(FAILURES))
 
     def texts(self) -> dict[str, str]:
-        """The properties by their names."""
+        """Return the properties as text, by their names."""
         known = {name: value for name, value in self.properties.items() if value != NOTHING}
         return {
             name: f"urn:uuid:{UUID(bytes=value.value)}" if value.kind == "uuid" else as_text(value)

@@ -62,12 +62,12 @@ def _by_its_own_type(value: Any, _like: Value = NOTHING) -> bytes:
 
 def _integer(value: Any, like: Value) -> bytes:
     code, form = _INTEGERS[like.kind]
-    return bytes([code]) + edited.pack(form, edited.number(value, int))
+    return bytes([code]) + edited.pack(form, edited.read_number(value, int))
 
 
 def _real(value: Any, like: Value) -> bytes:
     code, form = _REALS[like.kind]
-    return bytes([code]) + edited.pack(form, edited.number(value, float))
+    return bytes([code]) + edited.pack(form, edited.read_number(value, float))
 
 
 def _decimal(value: Any, like: Value) -> bytes:
@@ -82,11 +82,11 @@ def _decimal(value: Any, like: Value) -> bytes:
 
 
 def _truth(value: Any, _like: Value) -> bytes:
-    return boolean(edited.truth(value))
+    return boolean(edited.read_truth(value))
 
 
 def _time(value: Any, _like: Value) -> bytes:
-    return b"\x83" + edited.pack("q", edited.moment(value, 1000))
+    return b"\x83" + edited.pack("q", edited.read_moment(value, 1000))
 
 
 def _uuid(value: Any, _like: Value) -> bytes:
@@ -127,8 +127,8 @@ _SCALARS: Mapping[str, Callable[[Any, Value], bytes]] = {
 
 def _nested(value: Any, like: Value) -> bytes:
     if like.kind == "map":
-        return _map(edited.nested(value, dict, "a map"), like)
-    return _list(edited.nested(value, list, "a list"), like)
+        return _map(edited.read_nested(value, dict, "a map"), like)
+    return _list(edited.read_nested(value, list, "a list"), like)
 
 
 def _list(value: list[Any], like: Value) -> bytes:

@@ -190,7 +190,7 @@ class Session:
         self._send(frames.disposition(first, last, frames.state(outcome), settled=False))
 
     def await_answers(self) -> None:
-        """Until the broker has answered all that was settled."""
+        """Wait until the broker has answered all that was settled."""
         self.wait_until(lambda: not self._awaited[False])
         self._outcomes.clear()
 

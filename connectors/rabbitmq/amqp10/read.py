@@ -38,7 +38,7 @@ UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 
 
 class UncarriedReading(SessionReading):
-    """The letters that AMQP 1.0 alone carries."""
+    """Read the letters that AMQP 1.0 alone carries."""
 
     quiet_seconds = IDLE_SECONDS
 
@@ -64,12 +64,12 @@ class UncarriedReading(SessionReading):
         self._has_looked = False
 
     def receive(self, wait: float) -> Sequence[Delivery]:
-        """The other connection must not end meanwhile."""
+        """Return what has come, and keep the other connection."""
         self._link.receive(0)
         return super().receive(wait)
 
     def sort(self, letter: Delivery, taken: list[Record], _skipped: list[Skipped]) -> None:
-        """What cannot be read as a message is left to 0-9-1, which will say so."""
+        """Take what 0-9-1 does not carry. What is no message is left to it, which will say so."""
         self.count(letter)
         try:
             parts = message.parts(message.split(letter.message)[0])
@@ -82,7 +82,7 @@ class UncarriedReading(SessionReading):
             self.take(taken, record, letter.number)
 
     def finish(self) -> Iterator[Batch]:
-        """What was released comes again."""
+        """Release the others, which come again."""
         self.give_back(self._others)
         self._others, self.seen = [], self.position
         self._has_looked = True
@@ -96,7 +96,7 @@ class UncarriedReading(SessionReading):
             self._session.close()
 
     def read_the_rest(self, letters: int) -> RabbitReading:
-        """By 0-9-1, when what was released is back, unless somebody else has taken it or the queue delays
+        """Read by 0-9-1 when what was released is back, unless somebody else has taken it or the queue delays
         it."""
         deadline = time.monotonic() + _RETURN_SECONDS
         with self._losses():
@@ -111,33 +111,33 @@ class UncarriedReading(SessionReading):
         return int(self._link.call(asked, spec.Queue.DeclareOk).message_count)
 
     def remove(self, numbers: Sequence[int]) -> None:
-        """They are accepted."""
+        """Accept them."""
         for first, last in runs(numbers):
             self._session.settle(first, last, frames.ACCEPTED)
         self._let_go()
 
     def give_back(self, numbers: Iterable[int]) -> None:
-        """And wait for the answers."""
+        """Release them, and wait for the answers."""
         for first, last in runs(numbers):
             self._session.settle(first, last, frames.RELEASED)
         self._session.await_answers()
 
     def await_removal(self) -> None:
-        """Until both outcomes, and then a question to the queue, are answered."""
+        """Wait until both outcomes, and then a question to the queue, are answered."""
         self._session.await_answers()
         if self._removed > self._proven:
             self._count_ready()
             self._proven = self._removed
 
     def close(self) -> None:
-        """With the link, where nobody else has it."""
+        """See `Part`; the link, too, where nobody else has it."""
         super().close()
         if self._rest is None:
             self._link.close()
 
 
 class _Rest(RabbitReading):
-    """What 0-9-1 carries, as far as AMQP 1.0 shows it."""
+    """Read what 0-9-1 carries, as far as AMQP 1.0 shows it."""
 
     def batches(self) -> Iterator[Batch]:
         """See `Reading`."""

@@ -25,9 +25,9 @@ def encode_field(value: Any, like: bytes | None = None) -> bytes:
     if value is None:
         return b"V"
     if kind in _INTEGERS:
-        return kind.encode() + edited.pack(_INTEGERS[kind], edited.number(value, int))
+        return kind.encode() + edited.pack(_INTEGERS[kind], edited.read_number(value, int))
     if kind in _REALS:
-        return kind.encode() + edited.pack(_REALS[kind], edited.number(value, float))
+        return kind.encode() + edited.pack(_REALS[kind], edited.read_number(value, float))
     if kind in ("F", "A"):
         return _nested(kind, value, like or b"")
     if kind in _OTHERS:
@@ -60,14 +60,14 @@ def _binary(value: Any, like: bytes | None) -> bytes:
 
 
 def _truth(value: Any, _like: bytes | None) -> bytes:
-    return b"t\1" if edited.truth(value) else b"t\0"
+    return b"t\1" if edited.read_truth(value) else b"t\0"
 
 
 def _time(value: Any, like: bytes | None) -> bytes:
     """In the unit that it had: seconds, or milli- or microseconds where the size says so."""
     before = int.from_bytes((like or b"")[1:9])
     unit = 1_000_000 if before < 10**11 else 1000 if before < 10**14 else 1
-    return b"T" + edited.pack("Q", edited.moment(value, unit))
+    return b"T" + edited.pack("Q", edited.read_moment(value, unit))
 
 
 def _decimal(value: Any, like: bytes | None) -> bytes:
@@ -87,9 +87,9 @@ _OTHERS = {"S": _text, "x": _binary, "t": _truth, "T": _time, "D": _decimal}
 
 def _nested(kind: str, value: Any, like: bytes) -> bytes:
     if kind == "F":
-        content = b"".join(_table(edited.nested(value, dict, "a table"), like))
+        content = b"".join(_table(edited.read_nested(value, dict, "a table"), like))
     else:
-        content = b"".join(_array(edited.nested(value, list, "an array"), like))
+        content = b"".join(_array(edited.read_nested(value, list, "an array"), like))
     return kind.encode() + _u32.pack(len(content)) + content
 
 
