@@ -157,6 +157,7 @@ class IsolatedReading(StompReading):
         if letter.selector is None:
             return _NAMELESS
         is_shown = self._probe.is_shown(letter.core_id)
+        self._link.receive(0)  # a heart-beat: several copies may take as long as Artemis waits for one
         if not is_shown:
             return _AWAY if is_shown is None else _NOT_SHOWN
         self._opened += 1
