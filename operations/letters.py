@@ -8,7 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.analyzers import topology
-from dlq.archive import brief, short_ids, user_sql, views
+from dlq.archive import short_ids, user_sql, views
+from dlq.archive.brief import sum_up
 from dlq.archive.views import Order, Position
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.clock import from_iso, now
@@ -89,9 +90,9 @@ def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> 
 
 
 def list_values(desk: Desk, columns: Sequence[str], most: int) -> Mapping[str, Sequence[str | None]]:
-    """Return what letters have in these columns of `brief.sum_up`, the most frequent first."""
+    """Return what letters have in these columns of `sum_up`, the most frequent first."""
     with closing(open_views(desk)) as connection:
-        brief.sum_up(connection)
+        sum_up(connection)
         return {
             name: [value for value, _ in user_sql.run(connection, _VALUES.format(name, most)).rows]
             for name in columns
