@@ -61,7 +61,7 @@ def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
     checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
     plan, stop = checked.header.plan, Stop(desk.store, f"{checked.header.plan}.rehearsal")
     with _staged(desk, checked) as (connector, last, target):
-        stage = last.of(last.run + 1) if rehearsal.load(desk.store, plan) else last
+        stage = last.at_run(last.run + 1) if rehearsal.load(desk.store, plan) else last
         _check_target(desk, stage.private.target)
         chosen, names = _sample(desk, checked, wanted)
         book = Book(rehearsal.new_id(plan), stage.private.target.name, stage.dead_place, run=stage.run)
@@ -94,7 +94,7 @@ def clean_rehearsal(desk: Desk, prefix: str) -> Rehearsed:
     plan = checked.header.plan
     with _staged(desk, checked) as (_, stage, _target):
         for run in range(1, stage.run + 1):
-            stage.of(run).remove()
+            stage.at_run(run).remove()
         known = rehearsal.load(desk.store, plan) or Book("", stage.private.target.name, stage.dead_place)
         book = replace(known, removed=True)
         rehearsal.write(desk.store, plan, book)

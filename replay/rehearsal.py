@@ -146,7 +146,7 @@ class Stage:
         self.private = connector.private(f"dlq.rehearsal.{plan}" + (f".{run}" if run > 1 else ""))
         self._way = SendRequest(f"rehearsal-{plan}", window=100, private=[self.private.target])
 
-    def of(self, run: int) -> "Stage":
+    def at_run(self, run: int) -> "Stage":
         """Name the places of another of the plan's rehearsals."""
         return Stage(self._connector, self.broker, self._plan, run)
 
