@@ -7,6 +7,10 @@ from typing import Protocol
 from dlq.core.errors import ConnectionLost
 
 
+class FrameError(ValueError):
+    """The bytes are not of the protocol, or more than may come."""
+
+
 class LinkLostError(Exception):
     """The connection ended without the broker's saying why."""
 

@@ -80,11 +80,11 @@ def send_all(
         if not room.poll(max(0.0, min(seconds, until - time.monotonic())) * 1000):
             raise TimeoutError("timed out")
         writing(())
-        rest = rest[_taken(sending, rest[:_PIECE], seconds) :]
+        rest = rest[take(sending, rest[:_PIECE], seconds) :]
 
 
-def _taken(sending: socket.socket, part: memoryview, seconds: float) -> int:
-    """How many bytes the socket takes without waiting."""
+def take(sending: socket.socket, part: memoryview, seconds: float) -> int:
+    """How many bytes the socket takes without waiting; TLS may wait so long for what comes before."""
     if not isinstance(sending, ssl.SSLSocket):
         with contextlib.suppress(BlockingIOError):
             return sending.send(part, socket.MSG_DONTWAIT)

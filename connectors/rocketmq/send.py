@@ -368,7 +368,7 @@ class RocketPublisher(WindowedPublisher):
         for node, outbox in self._outbox.items():
             if outbox.requests:
                 self.announce(outbox.numbers)
-                self._links[node].send(outbox.requests)
+                self._links[node].write(outbox.requests)
                 outbox.clear()
 
     def _patience(self) -> float:

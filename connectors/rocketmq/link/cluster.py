@@ -212,7 +212,7 @@ class Cluster:
     def new_link(self, node: str, brief: bool = False) -> Link:
         """A connection to the master of `node` for one use of its own. `brief`: see `FrameReader`."""
         known = self.link(node)
-        return Link(known.address, self._access_now(), brief, known.named_by)
+        return Link(known.address, self._access_now(), brief, known.peer.named_by)
 
     def call(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
         """One question to the master of `node`, whatever the answer's code.
@@ -268,7 +268,7 @@ class Cluster:
 
     def _link(self, address: str) -> Link:
         known = self._links.get(address)
-        if known is None or not known.is_open:
+        if known is None or known.dead:
             if refused := why_not(address, self._named, self._hosts, self.name):
                 raise AccessDenied(refused)
             own = address in self._name_servers

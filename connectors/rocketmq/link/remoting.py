@@ -16,6 +16,7 @@ from enum import IntEnum
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
+from dlq.connectors.net.links import FrameError
 from dlq.connectors.rocketmq.link.lenient_json import loads
 from dlq.core.errors import BrokerError
 
@@ -39,7 +40,7 @@ _BINARY = struct.Struct(">hbhiii")
 _TEMPLATE = '{"code":%d,"language":"PYTHON","version":%d,"opaque":%d,"flag":0,"extFields":{%s}}'
 
 
-class ProtocolError(ValueError):
+class ProtocolError(FrameError):
     """The peer sent what is no frame, or no message."""
 
 

@@ -156,7 +156,7 @@ class PullScan:
             if is_wanted and (number == 0 or held < self._room):
                 self._ask(found)
         if self._outgoing:
-            self._link.send(b"".join(self._outgoing))
+            self._link.write(b"".join(self._outgoing))
             self._outgoing.clear()
 
     def _ask(self, found: _Slice) -> None:
