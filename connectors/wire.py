@@ -114,6 +114,9 @@ class Wire:
         """That of one that is there, whose peer does not answer, or takes nothing."""
         return SilentLinkError(why)
 
+    def say_goodbye(self) -> None:
+        """What a protocol says before a connection is closed in order. May raise what ends it."""
+
     def last_words(self) -> str | None:
         """What the peer said of the end before it hung up."""
         return None
@@ -198,7 +201,7 @@ class Wire:
         self.has_spoken = True
 
     def wait_until(
-        self, is_so: Callable[[], bool], patience: float | None = None, until: float = math.inf
+        self, is_so: Callable[[], bool], *, patience: float | None = None, until: float = math.inf
     ) -> None:
         """Read until something is so. It may take `patience` seconds, or as long as an answer, and no longer
         than to the moment `until`."""
@@ -232,11 +235,11 @@ class Wire:
             outbound.guard(self._socket)
         self._socket.close()
 
-    def close(self, goodbye: bytes = b"") -> None:
-        """In order, behind a last word, where the peer has all that was sent; never raises."""
+    def close(self) -> None:
+        """In order, where the peer has all that was sent; never raises."""
         self.writing = keep_no_mark  # no letter goes out any more
-        if goodbye and not self.dead:
+        if not self.dead:
             with contextlib.suppress(DlqError, LinkLostError):
-                self.write(goodbye)
+                self.say_goodbye()
         self.dead = True
         outbound.close(self._socket)

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from dlq.connectors.activemq.amqp.link import opened_at, refusal
 from dlq.connectors.activemq.link.refusals import RolledBack
+from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.prove.markers import Trail, marker_body, marker_queue, remove, trail
 from dlq.connectors.activemq.records.amqp10 import message_to_send
 from dlq.connectors.activemq.stomp.link import Link as StompLink
-from dlq.connectors.activemq.stomp.link import Unanswered
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.codec.values import TRUE, binary, described_value, sequence, symbol
 from dlq.connectors.amqp10.link.session import Link, Outcome

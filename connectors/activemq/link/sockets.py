@@ -1,19 +1,16 @@
-"""The socket to an ActiveMQ broker: where `url` or `openwire_url` points, by stomp.py (failover, TLS)."""
+"""The way to an ActiveMQ broker: where its `url`s point, which host answers, and how a connection ends."""
 
-import logging
 import socket
-import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from stomp.exception import ConnectFailedException
-from stomp.transport import Transport
-
+from dlq.connectors.activemq.link.refusals import UNSAID
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.local import credentials
+from dlq.connectors.net.tls import client_context
+from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core import units
 from dlq.core.errors import ConfigError, ConnectionLost, Unreachable
 
@@ -21,6 +18,9 @@ _STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
 _OPENWIRE = {"tcp": 61616, "ssl": 61617}
 _AMQP = {"amqp": 5672, "amqps": 5671}
 """Schemes and their usual ports; the first is without TLS."""
+
+PATIENCE = 3
+"""Time-outs that an answer may take."""
 
 
 class Address(NamedTuple):
@@ -120,49 +120,45 @@ def first_that_answers(broker: ActiveMQBroker, address: Address, connect: Callab
             return
 
 
-class _Reason(logging.Handler):
-    """stomp.py tells only its log why an address failed."""
-
-    error: BaseException | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        arguments = record.args if isinstance(record.args, tuple) else ()
-        self.error = next((a for a in arguments if isinstance(a, BaseException)), self.error)
-
-
 def open_socket(broker: ActiveMQBroker, address: Address) -> tuple[socket.socket, str]:
-    """A connected socket, and which host:port it is. Raises ConfigError, Unreachable."""
-    for path in (broker.ca_file, broker.cert_file, broker.key_file):
-        if path and not Path(path).is_file():
-            raise ConfigError(f"brokers.{broker.name}: cannot read {path}; check its path and rights")
-    timeout = units.seconds(broker.timeout)
-    transport = Transport(
-        address.hosts, prefer_localhost=False, try_loopback_connect=False, timeout=timeout, keepalive=True,
-        reconnect_attempts_max=len(address.hosts),
-    )  # fmt: skip
-    if address.tls:
-        transport.set_ssl(address.hosts, broker.key_file, broker.cert_file, broker.ca_file)
-    reason, log = _Reason(), logging.getLogger("stomp.py")
-    log.addHandler(reason)
-    log.propagate = False
-    transport.running = True
+    """A connected socket, and which host:port it is; `address` has one. Raises ConfigError, Unreachable."""
+    [(host, port)] = address.hosts
+    node = f"{host}:{port}"
+    tls = client_context(broker) if address.tls else None
     try:
-        transport.attempt_connection()
-    except (ConnectFailedException, OSError) as error:
-        raise _unreachable(broker, address, reason.error or error) from error
-    finally:
-        log.removeHandler(reason)
-    opened: socket.socket = transport.socket
-    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    host, port = transport.current_host_and_port
-    if not transport.blocking:
-        transport.shutdown_queue()  # made for the thread that is not started
-    return opened, f"{host}:{port}"
+        return connect(host, port, units.seconds(broker.timeout), tls), node
+    except OSError as error:
+        why = why_unreachable(error)
+        raise Unreachable(f"{broker.name} ({node}): no connection: {why}") from error
 
 
-def _unreachable(broker: ActiveMQBroker, address: Address, error: BaseException) -> Unreachable:
-    where = f"{broker.name} ({', '.join(f'{host}:{port}' for host, port in address.hosts)})"
-    if isinstance(error, ssl.SSLError):
-        said = getattr(error, "verify_message", "") or error.reason or str(error)
-        return Unreachable(f"{where}: TLS failed: {said}; is ca_file right, and is it a TLS port?")
-    return Unreachable(f"{where}: no connection: {getattr(error, 'strerror', None) or error or 'no answer'}")
+class Unanswered(ConnectionLost):
+    """The connection is there, and the broker does not do what it was asked for."""
+
+
+class BrokerWire(Wire):
+    """A connection to one host of a broker; its errors name both."""
+
+    def __init__(self, broker: ActiveMQBroker, address: Address, protocol: str, setting: str) -> None:
+        """`setting`: which one of the broker names the address. Raises ConfigError, Unreachable."""
+        opened, self.node = open_socket(broker, address)
+        self.broker, self.timeout = broker, units.seconds(broker.timeout)
+        self.unsaid = UNSAID.format(protocol)
+        patience = PATIENCE * self.timeout
+        named_by = f"brokers.{broker.name}.{setting}"
+        super().__init__(opened, Peer(self.node, protocol, named_by, self.timeout, patience, patience))
+
+    @property
+    def place(self) -> str:
+        """The broker as error texts name it."""
+        return f"{self.broker.name} ({self.node})"
+
+    def ended(self, why: str) -> ConnectionLost:
+        """See `Wire`."""
+        return ConnectionLost(f"{self.place}: the connection ended: {why}")
+
+    def silent(self, why: str) -> Unreachable | Unanswered:
+        """See `Wire`."""
+        if not self.has_spoken:
+            return Unreachable(f"{self.place}: {why}; is this the {self.peer.protocol} port?")
+        return Unanswered(f"{self.place}: {why}; a memory or store limit holds producers back, or it hangs")

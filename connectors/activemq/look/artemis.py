@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors import looks
+from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.jolokia import QueueFacts
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
-from dlq.connectors.activemq.stomp.link import Link, Unanswered
+from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.net.web import NoAnswerError, document, whole
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError

@@ -67,15 +67,15 @@ class OpenWireSender(OpenWireConnection):
         """Where the broker has an address for STOMP, too, it must be of the same broker: the anchor is left
         by OpenWire, and looked for by STOMP."""
         openwire_markers.leave_anchor(self, plan, anchor)
-        if is_openwire(self._broker):
+        if is_openwire(self.broker):
             return
-        with closing(Link(self._broker)) as link:
+        with closing(Link(self.broker)) as link:
             found = trail(link, plan)
             is_there = found.shared or anchor in found.lasting | found.mortal
             if not is_there or self._is_mirror():
                 other = f"{self.node} is another broker than {link.node} of url"
                 raise ConfigError(
-                    f"brokers.{self._broker.name}.openwire_url: {other}; what is sent there is not found here"
+                    f"brokers.{self.broker.name}.openwire_url: {other}; what is sent there is not found here"
                     "; leave it out, or name this broker"
                 )
 
@@ -83,14 +83,14 @@ class OpenWireSender(OpenWireConnection):
         """Whether Artemis says by STOMP that it is another node than here."""
         if not self.artemis:
             return False
-        with closing(Management(self._broker)) as management:
+        with closing(Management(self.broker)) as management:
             return management.attribute("broker", "nodeID") not in (None, self.broker_id)
 
     def trail(self, plan: str) -> Trail:
         """Over this connection; of Artemis over one by STOMP."""
         if not self.artemis:
             return openwire_markers.trail(self, plan)
-        with closing(Link(self._broker)) as link:
+        with closing(Link(self.broker)) as link:
             return trail(link, plan)
 
     def forget(self, plan: str) -> None:
@@ -98,7 +98,7 @@ class OpenWireSender(OpenWireConnection):
         if not self.artemis:
             openwire_markers.remove(self, plan)
             return
-        with closing(Link(self._broker)) as link:
+        with closing(Link(self.broker)) as link:
             remove(link, plan)
 
     def begin(self, transaction: str) -> bytes:

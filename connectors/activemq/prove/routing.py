@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from dlq.connectors import looks
+from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
-from dlq.connectors.activemq.stomp.link import Unanswered
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError

@@ -16,7 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from dlq.core.errors import ConnectionLost, DlqError, PoisonMessage
+from dlq.connectors.net.links import FrameError
+from dlq.core.errors import PoisonMessage
 
 MESSAGE = b"MESSAGE"
 _COMMANDS = (b"MESSAGE\n", b"RECEIPT\n", b"ERROR\n", b"CONNECTED\n")
@@ -69,10 +70,9 @@ def _all_escaped(values: Collection[str]) -> Sequence[str]:
     return found if len(found) == len(values) else [*map(escape, values)]
 
 
-def _lines(names: tuple[str, ...], plain: bool) -> str:
+def _lines(names: tuple[str, ...]) -> str:
     """The header lines of a message, with a place for each value."""
-    written = names if plain else map(escape, names)
-    return "".join([f"{name.replace('%', '%%')}:%s\n" for name in written])
+    return "".join([f"{escape(name).replace('%', '%%')}:%s\n" for name in names])
 
 
 _MOST_NAMES = 100
@@ -89,10 +89,9 @@ def unescape(text: str) -> str:
 
 
 def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
-    """A frame to send; `body` gets a content-length. CONNECT is not escaped, as the protocol says."""
-    plain = command == "CONNECT"
-    values = tuple(headers.values()) if plain else tuple(_all_escaped(headers.values()))
-    lines = (_known_lines if len(headers) <= _MOST_NAMES else _lines)(tuple(headers), plain) % values
+    """A frame to send; `body` gets a content-length."""
+    values = tuple(_all_escaped(headers.values()))
+    lines = (_known_lines if len(headers) <= _MOST_NAMES else _lines)(tuple(headers)) % values
     if body is not None:
         lines += f"content-length:{len(body)}\n"
     return b"%b\n%b\n%b\0" % (command.encode(), lines.encode("utf-8", "replace"), body or b"")
@@ -155,7 +154,7 @@ class FrameReader:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take bytes; return the frames that are whole. Raises ConnectionLost where it is no STOMP."""
+        """Take bytes; return the frames that are whole. Raises FrameError where it is no STOMP."""
         buffer = self._buffer
         buffer += data
         frames: list[Frame] = []
@@ -187,10 +186,10 @@ class FrameReader:
         if command == MESSAGE:
             return self._message(head, begin)
         if command not in _EMPTY_BODIED:
-            raise ConnectionLost("the broker sent something that is no STOMP frame")
+            raise FrameError("the broker sent something that is no STOMP frame")
         nul = self._buffer.find(0, begin)
         if nul < 0 and len(self._buffer) - begin > MAX_HEAD:
-            raise ConnectionLost(f"the broker sent an answer of more than {MAX_HEAD} bytes")
+            raise FrameError(f"the broker sent an answer of more than {MAX_HEAD} bytes")
         return None if nul < 0 else (Frame(command, head, bytes(self._buffer[begin:nul])), nul + 1)
 
     def _head(self, start: int) -> tuple[bytes, int] | None:
@@ -264,15 +263,15 @@ class FrameReader:
     def _check_begin(self, start: int) -> None:
         peek = bytes(self._buffer[start : start + 10])
         if not peek.startswith(_COMMANDS) and not any(command.startswith(peek) for command in _COMMANDS):
-            raise ConnectionLost("the broker sent something that is no STOMP frame")
+            raise FrameError("the broker sent something that is no STOMP frame")
         if len(self._buffer) - start > MAX_HEAD:
             raise _too_large(self._buffer[start:], f"more than {MAX_HEAD} bytes of headers")
 
 
-def _too_large(frame: bytearray, what: str) -> DlqError:
+def _too_large(frame: bytearray, what: str) -> FrameError | PoisonMessage:
     """One letter that STOMP does not bring out: it is named, and what lies before it can be taken."""
     if not frame.startswith(b"MESSAGE\n"):
-        return ConnectionLost(f"the broker sent {what}")
+        return FrameError(f"the broker sent {what}")
     found = _NAME.search(frame)
     name = f"letter {unescape(found[1].decode('utf-8', 'replace'))[:200]}" if found else "one letter"
     return PoisonMessage(f"{name} has {what}, which STOMP does not bring out; set openwire_url")

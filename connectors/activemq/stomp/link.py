@@ -1,45 +1,38 @@
-"""One STOMP connection: stomp.py connects (failover, TLS), our own frame reader reads.
-
-stomp.py's reader loses bytes (see `codec`), so its thread is never started: its transport opens
-the socket, tries the next address, checks the certificate, and hands the socket over.
+"""One STOMP connection: receipts, refusals, and messages whose end is certain (see `codec`).
 
 Heart-beats: the broker is asked for them, so that a dead one is noticed. We promise none, because a slow
 disk must not look like a dead client; a newline is sent now and then while waiting, for brokers that end
 silent connections (Artemis, after a minute).
 """
 
-import contextlib
-import select
 import time
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 
-from dlq.connectors.activemq.link.refusals import UNSAID, login_hint, refusal, thrown_by
+from stomp.utils import CMD_CONNECT, convert_frame
+from stomp.utils import Frame as PlainFrame
+
+from dlq.connectors.activemq.link.refusals import login_hint, refusal, thrown_by
 from dlq.connectors.activemq.link.sockets import (
     Address,
+    BrokerWire,
     address_of,
     first_that_answers,
-    open_socket,
     password_for,
 )
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.codec import MAX_HEAD, Frame, FrameReader, encode, headers_of
-from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.net import outbound
-from dlq.connectors.net.links import is_pause
-from dlq.core import units
-from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, DlqError, Unreachable
-from dlq.core.protocols import foreign
+from dlq.connectors.wire import check_kept
+from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.text import for_terminal, shorten
 
-PATIENCE = 3
-"""Time-outs that an answer may take."""
 _LONG_MESSAGE = 30.0
-"""Seconds that it may take at least while something comes: an answer stands behind a message that is long."""
-_RECEIVE = 2**18
+"""Seconds that an answer may take at least where messages come: it stands behind one that is long."""
 _BROKER_BEAT_MS = 20_000
 _SILENCE = 3 * _BROKER_BEAT_MS / 1000
-_OWN_BEAT = 10.0
+_OWN_BEAT = 10.0, b"\n"
 _PIECE = 2**14
 _MOST_KEPT, _OBJECT, _SPARE = 2**30, 256, 1000
 """Bytes of messages that may wait for whoever asks for them, bytes that each takes beside its content, and
@@ -49,28 +42,20 @@ _IN_PIECES = 0.5
 """Seconds that a message may go on coming before its reader is told that there is none yet."""
 
 
-class Link:
+class Link(BrokerWire):
     """A connected STOMP 1.2 session. Not safe for several threads."""
 
     def __init__(self, broker: ActiveMQBroker) -> None:
-        self.broker = broker
-        self.writing: Writing = keep_no_mark
-        """Asked before anything goes to the socket."""
-        self.timeout = units.seconds(broker.timeout)
-        first_that_answers(broker, address_of(broker), self._connect)
+        first_that_answers(broker, address_of(broker), partial(self._connect, broker))
 
-    def guard(self, unsent_seconds: float) -> None:
-        """See `outbound.guard`."""
-        outbound.guard(self._socket, unsent_seconds)
-
-    def _connect(self, address: Address) -> None:
-        self._socket, self.node = open_socket(self.broker, address)
-        self._socket.settimeout(self.timeout)
+    def _connect(self, broker: ActiveMQBroker, address: Address) -> None:
+        super().__init__(broker, address, "STOMP", "url")
+        self.heartbeat = _OWN_BEAT
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()
         self._kept = 0
-        self._heard = self._sent = time.monotonic()
-        self._asked = self._greeted = self._subscribed = False
+        self._asked = self._subscribed = False
+        self._greeting: Frame | None = None
         self._receipts: set[bytes] = set()
         self._refused: dict[str, BrokerError] = {}
         try:
@@ -99,29 +84,12 @@ class Link:
         headers = {"accept-version": "1.2", "host": address.hosts[0][0], "heart-beat": f"0,{_BROKER_BEAT_MS}"}
         if address.user:
             headers |= {"login": address.user, "passcode": secret or ""}
-        self.send(encode("CONNECT", headers))
-        found = headers_of(self._greeting().head)
+        self.send(b"".join(convert_frame(PlainFrame(CMD_CONNECT, headers))))  # which nobody escapes
+        self.wait_until(lambda: self._greeting is not None, patience=self.timeout)
+        found = headers_of(self._greeting.head if self._greeting else b"")
         if found.get("version") != "1.2":
             raise BrokerError(f"{self.place}: the broker does not speak STOMP 1.2")
         return found.get("server", "")
-
-    def _greeting(self) -> Frame:
-        deadline = time.monotonic() + self.timeout
-        while time.monotonic() < deadline:
-            for frame in self._read(1.0):
-                if frame.command == b"ERROR":
-                    said = shorten(for_terminal(_said(headers_of(frame.head))), 300)
-                    raise AccessDenied(
-                        f"{self.place}: the broker refused: {said}; {login_hint(said, self.broker)}"
-                    )
-                self._greeted = True
-                return frame
-        raise Unreachable(f"{self.place}: no answer; is this the STOMP port?")
-
-    @property
-    def place(self) -> str:
-        """The broker as error texts name it."""
-        return f"{self.broker.name} ({self.node})"
 
     def send(self, data: bytes) -> None:
         """Write bytes. Raises ConnectionLost.
@@ -131,52 +99,54 @@ class Link:
         """
         until = outbound.latest(self.timeout, len(data))
         for at in range(0, len(data), _PIECE):
-            if at:
-                self._read_what_is_there()
-            try:
-                outbound.send_all(self._socket, data[at : at + _PIECE], self.timeout, self.writing, until)
-            except OSError as error:
-                if is_pause(error):
-                    raise Unanswered(f"{self.place}: it takes nothing: {error}") from error
-                raise self._lost(error) from error
-        self._sent = time.monotonic()
+            if at and self.ready(0)[0]:
+                self.read(0)
+            self.write(data[at : at + _PIECE], until)
 
-    def _read_what_is_there(self) -> None:
-        readable, _, _ = (
-            select.select([self._socket], [], [], 0) if self._socket.fileno() < 1024 else ([], [], [])
-        )
-        if readable:
-            self._keep(self._read(0.001))
-
-    def _keep(self, frames: list[Frame]) -> None:
+    def feed(self, data: bytes) -> None:
         """Keep messages and receipts, those beside an ERROR too. Raises on ERROR."""
+        frames = self._reader.feed(data)
+        self._asked = self._asked and not frames
+        if self._greeting is None and frames:
+            self._greeting = self._greeted(frames[0])
         messages = [frame for frame in frames if frame.command == b"MESSAGE"]
         self._inbox.extend(messages)
         self._kept += sum([_OBJECT + len(frame.head) + len(frame.body) for frame in messages])
         self._receipts.update([frame.head for frame in frames if frame.command == b"RECEIPT"])
         errors = [frame for frame in frames if frame.command == b"ERROR"]
         self._refused |= {headers_of(one.head).get("receipt-id", ""): self.refusal(one) for one in errors}
-        answers = max(len(self._receipts), len(self._refused))
-        unasked = self._kept + self._reader.unfinished_bytes
-        if (
-            unasked > (_MOST_KEPT if self._subscribed else MAX_HEAD)
-            or answers > self._reader.receipts + _SPARE
-        ):
-            raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
+        check_kept(self._kept + self.unfinished_bytes, _MOST_KEPT if self._subscribed else MAX_HEAD)
+        check_kept(max(len(self._receipts), len(self._refused)), self._reader.receipts + _SPARE)
         for one in errors:
             raise self.refusal(one)
+
+    def _greeted(self, frame: Frame) -> Frame:
+        if frame.command == b"ERROR":
+            said = shorten(for_terminal(_said(headers_of(frame.head))), 300)
+            raise AccessDenied(f"{self.place}: the broker refused: {said}; {login_hint(said, self.broker)}")
+        return frame
+
+    def last_words(self) -> str | None:
+        """An ERROR that has not come wholly."""
+        return self._reader.last_error()
+
+    def read(self, wait: float) -> bool:
+        """See `Wire`. Raises Unanswered where a broker's heart does not beat."""
+        came = super().read(wait)
+        if not came and time.monotonic() - self.heard > _SILENCE:
+            raise self.late(f"nothing was heard from the broker for {_SILENCE:.0f} s")
+        return came
 
     def receive(self, wait: float) -> list[Frame]:
         """Messages that are certain; none when nothing came for `wait` seconds. ERROR raises."""
         until = time.monotonic() + _IN_PIECES
         while not self._inbox:
-            heard = self._heard
-            frames = self._read(wait)
-            if not frames and self._reader.unfinished_bytes and not self._asked:
+            heard = self.heard
+            self.read(wait)
+            if not (self._inbox or self._asked) and self.unfinished_bytes:
                 self._asked = True
                 self.send(self._ping(self._reader.receipt()))
-            self._keep(frames)
-            if self._heard == heard or self._heard > until:
+            if self.heard == heard or self.heard > until:
                 break
         messages = list(self._inbox)
         self.discard()
@@ -196,42 +166,6 @@ class Link:
         """Something harmless that both brokers answer with a receipt."""
         begin = encode("BEGIN", {"transaction": receipt, "receipt": receipt})
         return begin + encode("ABORT", {"transaction": receipt})
-
-    def _read(self, wait: float) -> list[Frame]:
-        self._socket.settimeout(max(wait, 0.001))
-        try:
-            data = self._socket.recv(_RECEIVE)
-        except OSError as error:
-            if not is_pause(error):
-                raise self._lost(error) from error
-            self._check_silence()
-            return []
-        finally:
-            self._socket.settimeout(self.timeout)
-        if not data:
-            raise self._lost(None)
-        self._heard = time.monotonic()
-        if not self._greeted and (
-            other := foreign(self.node, data, "STOMP", f"brokers.{self.broker.name}.url")
-        ):
-            raise ConnectionLost(f"{self.broker.name}: {other}")
-        frames = self._reader.feed(data)
-        self._asked = self._asked and not frames
-        return frames
-
-    def _check_silence(self) -> None:
-        now = time.monotonic()
-        if now - self._heard > _SILENCE:
-            raise Unanswered(f"{self.place}: nothing was heard from the broker for {_SILENCE:.0f} s")
-        if now - self._sent > _OWN_BEAT:
-            self.send(b"\n")
-
-    def _lost(self, error: OSError | None) -> ConnectionLost:
-        said = self._reader.last_error()
-        silent = (error.strerror or str(error)) if error else "closed by the broker"
-        hint = "" if self._greeted else UNSAID.format("STOMP")
-        reason = shorten(for_terminal(said), 300) if said else silent + hint
-        return ConnectionLost(f"{self.place}: the connection ended: {reason}")
 
     def refusal(self, frame: Frame) -> BrokerError:
         """An ERROR frame as one of our errors."""
@@ -258,42 +192,22 @@ class Link:
         """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time, and
         BrokerError on an ERROR, whatever it answers (see `was_refused`)."""
         line = f"receipt-id:{receipt}".encode()
-        began = time.monotonic()
-        while line not in self._receipts:
+
+        def is_there() -> bool:
             if receipt in self._refused:
                 raise self._refused[receipt]
-            is_silent = time.monotonic() - self._heard > self.timeout
-            patience = self.patience if is_silent else max(self.patience, _LONG_MESSAGE)
-            if time.monotonic() - began > patience:
-                raise unanswered_error(self.place, patience)
-            self._keep(self._read(1.0))
+            return line in self._receipts
+
+        self.wait_until(is_there, patience=max(self.patience, _LONG_MESSAGE if self._subscribed else 0.0))
         self._receipts.discard(line)
 
     def was_refused(self, receipt: str) -> bool:
         """Whether the command with this receipt was answered by an ERROR."""
         return receipt in self._refused
 
-    @property
-    def patience(self) -> float:
-        """Seconds of silence after which an answer is not waited for any more."""
-        return PATIENCE * self.timeout
-
-    def close(self) -> None:
-        """Let go of the connection in order; never raises."""
-        self.writing = keep_no_mark  # no letter goes out any more
-        with contextlib.suppress(DlqError, OSError):
-            self.send(encode("DISCONNECT", {}))
-        outbound.close(self._socket)
-
-
-class Unanswered(ConnectionLost):
-    """The connection is there, and the broker does not do what it was asked for."""
-
-
-def unanswered_error(place: str, patience: float) -> Unanswered:
-    """A command that should have been answered by now."""
-    said = f"no answer for {patience:.0f} s"
-    return Unanswered(f"{place}: {said}; a memory or store limit holds producers back, or it hangs")
+    def say_goodbye(self) -> None:
+        """DISCONNECT, which nobody answers."""
+        self.write(encode("DISCONNECT", {}))
 
 
 def _said(headers: Mapping[str, str]) -> str:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from dlq.connectors.activemq.link.refusals import CommitFailed, RolledBack
+from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.prove.markers import marker_bodies, marker_queue, new_run
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.activemq.send import Sender
-from dlq.connectors.activemq.stomp.link import Unanswered
 from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Writing, keep_no_mark
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, SendingEnded
 from dlq.core.provenance import REPLAY_ID

@@ -151,7 +151,7 @@ MEETINGS: Mapping[str, Meeting] = {
         endless=b"ERROR\nmessage:x\n\ny", begun=b"CONNECTED\nversion:",
     ),
     "activemq takes by stomp": Meeting(
-        lambda harm: stomp(harm, "SEND"), send_by_stomp, waits=False,
+        lambda harm: stomp(harm, "SEND"), send_by_stomp, nothing=b"\n",
         unasked=LETTER + b"x" * 2**16 + b"\0\n",
     ),
     "activemq greets by openwire": Meeting(

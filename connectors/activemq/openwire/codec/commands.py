@@ -26,7 +26,7 @@ from dlq.connectors.activemq.openwire.codec.messages import (
     dispatch,
     map_of,
 )  # fmt: skip
-from dlq.core.errors import ConnectionLost
+from dlq.connectors.net.links import FrameError
 
 VERSION = 11
 NONE = b"\0"
@@ -387,7 +387,7 @@ class Reader:
         return len(self._buffer) + (self._passed if self._passes_over else 0)
 
     def feed(self, data: bytes) -> list[Answer]:
-        """Take bytes; return the answers that are whole. Raises ConnectionLost where it is no OpenWire."""
+        """Take bytes; return the answers that are whole. Raises FrameError where it is no OpenWire."""
         buffer = self._buffer
         passed = min(self._passes_over, len(data))
         self._passes_over, self._passed = self._passes_over - passed, self._passed + passed
@@ -411,16 +411,16 @@ class Reader:
 
     def _sets_aside(self, begin: int, size: int) -> bool:
         """A message that is longer than what is read at once: whoever asks gets its name and the reason, its
-        bytes are passed over. False until its name has come. Raises ConnectionLost where it is no message."""
+        bytes are passed over. False until its name has come. Raises FrameError where it is no message."""
         buffer, named = self._buffer, min(size, _NAME_WITHIN)
         if not self.version or size < 0 or (len(buffer) > begin and buffer[begin] != DISPATCH):
-            raise ConnectionLost(_NO_OPENWIRE)
+            raise FrameError(_NO_OPENWIRE)
         if len(buffer) < begin + named:
             return False
         try:
             letter = dispatch(bytes(buffer[begin : begin + named]), self._seen)
         except UnreadableError as error:
-            raise ConnectionLost(f"the broker sent a message of {size} bytes without a name") from error
+            raise FrameError(f"the broker sent a message of {size} bytes without a name") from error
         why = f"a message of {size} bytes, more than the {self._max_frame} that are read at once"
         self.dispatched.append(letter._replace(message=None, unreadable=why))
         self._passes_over, self._passed = max(0, begin + size - len(buffer)), 0
@@ -447,15 +447,15 @@ class Reader:
             elif kind == DISPATCH:
                 self.dispatched.append(dispatch(frame, self._seen))
         except (struct.error, IndexError) as error:
-            raise ConnectionLost("the broker sent an OpenWire command that is cut off") from error
+            raise FrameError("the broker sent an OpenWire command that is cut off") from error
         except UnreadableError as error:
-            raise ConnectionLost(f"the broker sent a message that is not understood: {error}") from error
+            raise FrameError(f"the broker sent a message that is not understood: {error}") from error
         return []
 
 
 def _version(frame: bytes) -> int:
     if frame[0] != _WIREFORMAT_INFO or frame[1:9] != MAGIC:
-        raise ConnectionLost(_NO_OPENWIRE)
+        raise FrameError(_NO_OPENWIRE)
     version: int = struct.unpack_from(">i", frame, 9)[0]
     return version
 

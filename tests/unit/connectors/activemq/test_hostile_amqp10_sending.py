@@ -26,12 +26,12 @@ from support.waiting import SOON, UNHURRIED
 
 from dlq.connectors import looks
 from dlq.connectors.activemq.amqp.send import Amqp10Sender
+from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.prove import routing as artemis_routing
 from dlq.connectors.activemq.send import Sender, StompSender
 from dlq.connectors.activemq.stomp import link
-from dlq.connectors.activemq.stomp.link import Unanswered
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.amqp10.codec import frames
 from dlq.connectors.amqp10.codec.values import NULL, binary, described_value, sequence, string, symbol

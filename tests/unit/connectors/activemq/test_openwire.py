@@ -13,7 +13,8 @@ from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.commands import MAX_FRAME, Answer, Reader
 from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.connectors.net.links import FrameError
+from dlq.core.errors import BrokerError
 
 
 def framed(kind: int, rest: bytes, answers: int | None = None) -> bytes:
@@ -69,7 +70,7 @@ def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
     GREETING + framed(31, b"\1\1\0", answers=1),
 ])  # fmt: skip
 def test_what_is_no_openwire_ends_the_connection(data: bytes) -> None:
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(FrameError):
         read(data)
 
 

@@ -35,7 +35,7 @@ from dlq.connectors.activemq.openwire.codec.messages import (
 )
 from dlq.connectors.activemq.openwire.read import ranges
 from dlq.connectors.activemq.records.openwire import frame_of
-from dlq.core.errors import ConnectionLost
+from dlq.connectors.net.links import FrameError
 
 PLACE = commands.destination("queue", "orders")
 PROPERTIES = commands.properties({"note": "a:b", "amount": "7"}, {"amount": "int"})
@@ -226,7 +226,7 @@ def test_structures_in_one_another_are_no_message_and_no_end_of_the_stack() -> N
         Cursor(deep).structure()
     reader = Reader()
     reader.feed(commands.greeting())
-    with pytest.raises(ConnectionLost, match="too many structures in one another"):
+    with pytest.raises(FrameError, match="too many structures in one another"):
         reader.feed(struct.pack(">i", len(deep) + 6) + b"\x15\0\0\0\0\0" + deep)
 
 

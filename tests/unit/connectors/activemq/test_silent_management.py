@@ -11,12 +11,12 @@ from support.analyzers.letters import record
 from support.servers.hostile import Server
 from support.waiting import SOON
 
+from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look import artemis
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.prove import routing as artemis_routing
 from dlq.connectors.activemq.prove.routing import Routing
-from dlq.connectors.activemq.stomp.link import Unanswered
 from dlq.connectors.base import Target
 
 TARGET = Target("queue", "a::q")
