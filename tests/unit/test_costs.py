@@ -635,7 +635,7 @@ DECODERS: Mapping[str, Decoder] = {
     "outputs": Decoder(show, SHOWN, times=0.25, units=16 * UNITS_A_BYTE),
     "masking": Decoder(mask, {**ENCODED, **PACKED, **JSON, **STACKS}, times=0.25, units=6 * UNITS_A_BYTE),
 }  # fmt: skip
-EXPECTED = (ValueError, DlqError, frames.FrameError, amqp10_frames.FrameError)
+EXPECTED = (ValueError, DlqError, frames.FrameError)
 
 
 def seconds(decoder: Decoder, data: bytes) -> float:

@@ -59,7 +59,11 @@ def _opened(broker: ActiveMQBroker, address: Address) -> tuple[Session, str]:
         patience = min(patience, _PROBE_SECONDS)
     secret = password_for(broker, address.user) or ""
     properties = {"product": "dlq"}
-    login = Login(address.user, secret, address.hosts[0][0], _HEARTBEAT, properties, patience, timeout)
+    named_by = f"brokers.{broker.name}.{'amqp_url' if broker.amqp_url else 'openwire_url'}"
+    login = Login(
+        address.user, secret, address.hosts[0][0], _HEARTBEAT, properties, patience, timeout,
+        address=node, named_by=named_by,
+    )  # fmt: skip
     try:
         return Session(connected, login, partial(refusal, place, broker=broker)), node
     except LinkLostError as error:

@@ -24,6 +24,7 @@ from dlq.connectors.amqp10.codec.values import (
     uint,
     ushort,
 )
+from dlq.connectors.net.links import FrameError
 
 SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 MAX_FRAME = 131_072
@@ -46,10 +47,6 @@ _FIRST = 0
 _frame = Struct(">IBBH")
 _AMQP, _SASL = 0, 1
 _LEAST = 8
-
-
-class FrameError(Exception):
-    """The bytes are no AMQP 1.0."""
 
 
 class Frame(NamedTuple):

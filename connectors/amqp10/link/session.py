@@ -3,25 +3,22 @@
 It reads the socket only when it is asked to.
 """
 
-import contextlib
 import math
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.amqp10.codec.frames import Frame, FrameError, FrameReader
+from dlq.connectors.amqp10.codec.frames import Frame, FrameReader
 from dlq.connectors.amqp10.codec.values import NULL
-from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.net import outbound
-from dlq.connectors.net.links import LinkLostError, SilentLinkError, is_pause
+from dlq.connectors.net.links import FrameError, LinkLostError
+from dlq.connectors.wire import Peer, Wire, check_kept
 from dlq.core.errors import DlqError
 
 _PATIENCE = 6
 """Time-outs that an answer may take once a session is open."""
-_BEAT_SECONDS = 60.0
-_TURN_SECONDS = 1.0
+_BEAT_SECONDS = 30.0
 _LEAST_FRAME = 512
 """Octets that every side takes (part 2, section 2.3.1)."""
 MOST_LINKS = 255
@@ -31,7 +28,6 @@ _MOST_KEPT = _MAX_MESSAGE + 2**28
 _MOST_ANSWERS = 1000
 _UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What fields of other types than AMQP's lead to."""
-_RECEIVE_BYTES = 256 * 1024
 _MOST_SAID = 1000
 """Characters of a reason."""
 _TRANSFER_OVERHEAD = 128
@@ -47,7 +43,7 @@ _Refusal = Callable[[str, str], DlqError]
 class Login(NamedTuple):
     """Who connects. `host` is what OPEN names, `patience` how many seconds each answer may take until a
     session is open, `timeout` what is configured, `unopened` what it may mean that an OPEN is not answered;
-    the broker's lists show the `properties`."""
+    the broker's lists show the `properties`. The setting `named_by` names the `address`."""
 
     user: str
     password: str
@@ -57,6 +53,8 @@ class Login(NamedTuple):
     patience: float
     timeout: float
     unopened: str = ""
+    address: str = "the broker"
+    named_by: str = "the configuration"
 
 
 class Delivery(NamedTuple):
@@ -97,14 +95,15 @@ class Link:
         return self.drained or self.arrived >= self.asked
 
 
-class Session:
+class Session(Wire):
     """One connection. `refusal` makes our error of AMQP's; every method may raise it, or LinkLostError, and
     the session is `dead` then."""
 
     def __init__(self, connected: socket.socket, login: Login, refusal: _Refusal) -> None:
         """Open a session over a socket, which is closed where that fails."""
-        self.writing: Writing = keep_no_mark
-        """Asked before anything goes to the socket."""
+        patience = _PATIENCE * login.timeout
+        super().__init__(connected, Peer(login.address, "AMQP", login.named_by, patience, math.inf, patience))
+        self.heartbeat = _BEAT_SECONDS, frames.HEARTBEAT
         self._refusal, self._reader = refusal, FrameReader()
         self._deliveries: list[Delivery] = []
         self._outcomes: list[Outcome] = []
@@ -119,25 +118,19 @@ class Session:
         self._answers: list[Frame] = []
         self._next_incoming = self._next_outgoing = self.window = 0
         self._next_delivery = self._next_handle = self._receiving = 0
-        self.dead = False
-        self.patience = _PATIENCE * login.timeout
-        """Seconds that an answer may take."""
-        self._last_sent = time.monotonic()
-        self._beat_seconds = _BEAT_SECONDS
-        self._socket = connected
         try:
             self._shake_hands(login)
         except BaseException:
-            self._socket.close()
+            self.cut()
             raise
 
     def _shake_hands(self, login: Login) -> None:
         patience = login.patience
-        self._send(frames.SASL_HEADER + frames.sasl_plain(login.user, login.password))
+        self.write(frames.SASL_HEADER + frames.sasl_plain(login.user, login.password))
         if self._answer(frames.SASL_OUTCOME, patience).field(0) != 0:
             raise self._refusal("amqp:unauthorized-access", "the user or the password is refused")
         opening = frames.open_connection(login.host, login.heartbeat * 1000, login.properties)
-        self._send(frames.AMQP_HEADER + opening + frames.begin_session(MOST_LINKS))
+        self.write(frames.AMQP_HEADER + opening + frames.begin_session(MOST_LINKS))
         try:
             opened = self._answer(frames.OPEN, patience)
         except LinkLostError as error:
@@ -145,13 +138,14 @@ class Session:
             raise LinkLostError(f"{error}{why}") from error
         begun = self._answer(frames.BEGIN, patience)
         try:
-            self._beat_seconds = opened.number(4, int(2000 * _BEAT_SECONDS)) / 2000
+            silent = opened.number(4, int(4000 * _BEAT_SECONDS)) / 4000
             self.frame_max = min(opened.number(2, frames.MAX_FRAME), frames.MAX_FRAME)
             self._next_incoming, self.window = begun.number(1), begun.number(2)
         except FrameError as error:
-            raise self._lost(str(error)) from error
+            raise self.lost(error) from error
+        self.heartbeat = silent, frames.HEARTBEAT
         if self.frame_max < _LEAST_FRAME:
-            raise self._lost(f"it takes frames of {self.frame_max} bytes, fewer than AMQP's {_LEAST_FRAME}")
+            raise self.lost(f"it takes frames of {self.frame_max} bytes, fewer than AMQP's {_LEAST_FRAME}")
 
     def attach(self, role: bool, address: str, wanted: bytes = NULL) -> Link:
         """A link to receive from, or send to, an address; `wanted`: see `frames.terminus`."""
@@ -160,24 +154,24 @@ class Session:
     def attach_to(self, role: bool, there: bytes) -> Link:
         """A link to receive from, or send to, what is there (`frames.terminus`, `frames.COORDINATOR`)."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        self._send(frames.attach(_NAME.format(handle), handle, role, there))
+        self.write(frames.attach(_NAME.format(handle), handle, role, there))
         self._answer(frames.ATTACH)
         found = next((link for link in self._links.values() if link.handle == handle), None)
         if found is None:
-            raise self._lost("it attached another link than it was asked for")
+            raise self.lost("it attached another link than it was asked for")
         return found
 
     def detach(self, link: Link) -> None:
         """End a link; what it has received and not settled goes back."""
         self._links = {theirs: one for theirs, one in self._links.items() if one is not link}
-        self._send(frames.detach(link.handle))
+        self.write(frames.detach(link.handle))
         self._answer(frames.DETACH)
 
     def ask(self, link: Link, letters: int) -> None:
         """Let so many letters come, as far as there are; `link.drained` says that they have."""
         link.drained, link.asked, link.arrived = False, letters, 0
         wanted = frames.credit(link.handle, link.delivery_count, letters)
-        self._send(frames.flow(self._next_incoming, self._next_outgoing, wanted))
+        self.write(frames.flow(self._next_incoming, self._next_outgoing, wanted))
 
     def take(self) -> list[Delivery]:
         """The letters that have come, in order."""
@@ -187,7 +181,7 @@ class Session:
     def settle(self, first: int, last: int, outcome: int) -> None:
         """Say what became of letters; the broker's answer is among the `outcomes`."""
         self._awaited[False].update(range(first, last + 1))
-        self._send(frames.disposition(first, last, frames.state(outcome), settled=False))
+        self.write(frames.disposition(first, last, frames.state(outcome), settled=False))
 
     def await_answers(self) -> None:
         """Wait until the broker has answered all that was settled."""
@@ -196,7 +190,7 @@ class Session:
 
     def settle_unanswered(self, first: int, last: int, state: bytes) -> None:
         """Say what became of letters, perhaps in a transaction; the broker does not answer it."""
-        self._send(frames.disposition(first, last, state, settled=True))
+        self.write(frames.disposition(first, last, state, settled=True))
 
     def outcomes(self) -> list[Outcome]:
         """What has been answered since the last time."""
@@ -215,54 +209,26 @@ class Session:
         size = self.frame_max - _TRANSFER_OVERHEAD
         until = outbound.latest(self.patience, len(message))
         for at in range(0, max(len(message), 1), size):
-            self.wait_until(lambda: self.window > 0, until)
+            self.wait_until(lambda: self.window > 0, until=until)
             part, more = message[at : at + size], at + size < len(message)
-            self._send(frames.transfer(link.handle, number, part, more, at == 0, state), until)
+            self.write(frames.transfer(link.handle, number, part, more, at == 0, state), until)
             self._next_outgoing, self.window = (self._next_outgoing + 1) % _WRAP, self.window - 1
         link.credit -= 1
         link.delivery_count = (link.delivery_count + 1) % _WRAP
         return number
 
-    def wait_until(self, is_so: Callable[[], bool], until: float = math.inf) -> None:
-        """Read what the broker says until something is so; it may beat its heart meanwhile, for as long as an
-        answer may take, and no longer than to the moment `until`."""
-        deadline = min(until, time.monotonic() + self.patience)
-        while not is_so():
-            if time.monotonic() > deadline:
-                raise self._silent(self.patience)
-            self.turn(min(_TURN_SECONDS, self.patience))
+    turn = Wire.read
 
-    def turn(self, seconds: float) -> bool:
-        """Read the socket once, waiting at most `seconds`; whether anything came."""
-        if time.monotonic() - self._last_sent > self._beat_seconds / 2:
-            self._send(frames.HEARTBEAT)
+    def feed(self, data: bytes) -> None:
+        """Heed what the broker says."""
         try:
-            self._socket.settimeout(max(seconds, 0.001))
-            data = self._socket.recv(_RECEIVE_BYTES)
-            if not data:
-                raise LinkLostError("the broker closed the connection without a word")
             for frame in self._reader.feed(data):
                 self._heed(frame)
-            if len(self._answers) > _MOST_ANSWERS:
-                raise FrameError("the broker says more than it was asked")
-        except (OSError, FrameError) as error:
-            if is_pause(error):
-                return False
-            raise self._lost(str(error)) from error
-        except _UNREADABLE as error:
-            raise self._lost(f"a frame that cannot be read ({type(error).__name__})") from error
-        except BaseException:
-            self.dead = True
+        except FrameError:
             raise
-        return True
-
-    def _lost(self, why: str) -> LinkLostError:
-        self.dead = True
-        return LinkLostError(why)
-
-    def _silent(self, seconds: float) -> SilentLinkError:
-        self.dead = True
-        return SilentLinkError(f"no answer within {seconds:g} s")
+        except _UNREADABLE as error:
+            raise FrameError(f"a frame that cannot be read ({type(error).__name__})") from error
+        check_kept(len(self._answers), _MOST_ANSWERS)
 
     def _heed(self, frame: Frame) -> None:
         if frame.code in _HEEDED:
@@ -323,47 +289,15 @@ class Session:
 
     def _answer(self, code: int, patience: float | None = None) -> Frame:
         """The next frame with this code; letters and outcomes that come before it are kept."""
-        patience = self.patience if patience is None else patience
-        deadline = time.monotonic() + patience
-        while True:
-            found = next((frame for frame in self._answers if frame.code == code), None)
-            if found is not None:
-                self._answers.remove(found)
-                return found
-            if time.monotonic() > deadline:
-                raise self._silent(patience)
-            self.turn(min(_TURN_SECONDS, patience))
+        self.wait_until(lambda: any(frame.code == code for frame in self._answers), patience=patience)
+        found = next(frame for frame in self._answers if frame.code == code)
+        self._answers.remove(found)
+        return found
 
-    def _send(self, data: bytes, until: float | None = None) -> None:
-        try:
-            outbound.send_all(self._socket, data, self.patience, self.writing, until)
-        except OSError as error:
-            self.dead = True
-            raise (SilentLinkError if is_pause(error) else LinkLostError)(str(error)) from error
-        except BaseException:
-            self.dead = True
-            raise
-        self._last_sent = time.monotonic()
-
-    def guard(self, unsent_seconds: float) -> None:
-        """See `outbound.guard`."""
-        outbound.guard(self._socket, unsent_seconds)
-
-    def cut(self) -> None:
-        """End the connection without a word, and drop what the kernel has not sent yet."""
-        self.dead = True
-        with contextlib.suppress(OSError):
-            outbound.guard(self._socket)
-        self._socket.close()
-
-    def close(self) -> None:
-        """Close the connection; never raises."""
-        if not self.dead:
-            with contextlib.suppress(LinkLostError, DlqError):
-                self._send(frames.farewell(frames.CLOSE))
-                self._answer(frames.CLOSE)
-        self.dead = True
-        outbound.close(self._socket)
+    def say_goodbye(self) -> None:
+        """CLOSE, which the broker answers."""
+        self.write(frames.farewell(frames.CLOSE))
+        self._answer(frames.CLOSE)
 
 
 def _left(room: int, first: int, ours: int) -> int:

@@ -43,7 +43,7 @@ class Transactions:
         return [self._outcome_until(number, until) for number in numbers]
 
     def _outcome_until(self, number: int, until: float) -> Outcome:
-        self._session.wait_until(lambda: number in self._known(), until)
+        self._session.wait_until(lambda: number in self._known(), until=until)
         return self._outcomes.pop(number)
 
     def _known(self) -> dict[int, Outcome]:

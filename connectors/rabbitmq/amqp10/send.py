@@ -78,7 +78,10 @@ def _opened(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Se
         host, properties = f"vhost:{chosen.virtual_host}", chosen.client_properties or {}
         beat, patience = int(chosen.heartbeat), chosen.stack_timeout
         timeout = units.seconds(broker.timeout)
-        login = Login(who.username, who.password, host, beat, properties, patience, timeout, _UNOPENED)
+        login = Login(
+            who.username, who.password, host, beat, properties, patience, timeout, _UNOPENED,
+            f"{chosen.host}:{chosen.port}", f"brokers.{broker.name}.url",
+        )  # fmt: skip
         return Session(opened, login, partial(refusal_10, broker=broker))
     except (OSError, LinkLostError) as error:
         raise as_our_error(error, broker) from error

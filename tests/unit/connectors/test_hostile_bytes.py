@@ -17,12 +17,12 @@ from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.commands import MAGIC
 from dlq.connectors.activemq.stomp import codec
 from dlq.connectors.amqp10.codec import frames as amqp10
+from dlq.connectors.net import links
 from dlq.connectors.rabbitmq.amqp091.codec import frames
 from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT, FrameError, encode_method
 from dlq.connectors.rocketmq.link import remoting
-from dlq.core.errors import ConnectionLost
 
-ERRORS = (FrameError, amqp10.FrameError, ConnectionLost, remoting.ProtocolError)
+ERRORS = (FrameError, links.FrameError)
 
 
 def greeting(version: int) -> bytes:

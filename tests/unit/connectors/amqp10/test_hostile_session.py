@@ -136,7 +136,7 @@ ENDLESS: Mapping[str, tuple[int, Callable[[socket.socket], None], str]] = {
     "outcomes": (frames.FLOW, flood(b"", OUTCOME * 999), "more than it was|no answer"),
     "links": (frames.FLOW, flood(b"", attached() * 999), "more than it was"),
     "letters of no link": (frames.FLOW, flood(b"", STRAY), "more than it was"),
-    "another protocol": (0, once(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does the node speak"),
+    "another protocol": (0, once(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "speaks HTTP"),
     "frames of no size": (frames.OPEN, once(TINY + frames.begin_session(1)), "frames of 5 bytes"),
     "another link": (frames.ATTACH, once(attached(string("dlq-7"))), "another link"),
 }
