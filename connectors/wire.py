@@ -226,7 +226,7 @@ class Wire:
     def late(self, why: str) -> Exception:
         """The error by which it ends now because its peer does not do what it was asked for."""
         self.dead = True
-        return self.silent(why)
+        return self.silent(why + ("" if self.has_spoken else self.unsaid))
 
     def cut(self) -> None:
         """End it without a word, and drop what the kernel has not sent yet."""

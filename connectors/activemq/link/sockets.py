@@ -160,5 +160,5 @@ class BrokerWire(Wire):
     def silent(self, why: str) -> Unreachable | Unanswered:
         """See `Wire`."""
         if not self.has_spoken:
-            return Unreachable(f"{self.place}: {why}; is this the {self.peer.protocol} port?")
+            return Unreachable(f"{self.place}: {why}")
         return Unanswered(f"{self.place}: {why}; a memory or store limit holds producers back, or it hangs")

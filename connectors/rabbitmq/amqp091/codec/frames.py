@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from pika import exceptions, frame, spec
 
+from dlq.connectors.net.links import FrameError
+
 HEARTBEAT = frame.Heartbeat().marshal()
 MAX_FRAME = 131_072
 """Bytes of a frame, its head and end among them: what `link` agrees to. A content header may have more: the
@@ -39,10 +41,6 @@ _UNREADABLE = (
 """What pika raises at bytes that are none of its methods."""
 _frame_header = Struct(">BHI").unpack_from
 _body_size = Struct(">Q").unpack_from
-
-
-class FrameError(Exception):
-    """The bytes are no AMQP 0-9-1."""
 
 
 class Delivery(NamedTuple):

@@ -3,8 +3,7 @@
 With large returns, or an alarm, both directions can be full at once; neither side may wait then.
 """
 
-import select
-import ssl
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,9 +11,7 @@ from typing import Any
 
 import pika
 
-from dlq.connectors.base import UNSENT_SECONDS, Writing, keep_no_mark
-from dlq.connectors.net import outbound
-from dlq.connectors.net.links import LinkLostError
+from dlq.connectors.base import UNSENT_SECONDS
 from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.core.errors import DlqError
@@ -25,7 +22,8 @@ _PIECE = 32 * 1024
 
 
 class DuplexLink(Link):
-    """A `Link` with an outbox. Between `start` and `stop` no method that waits for an answer may be used."""
+    """A `Link` with an outbox. Between `start` and `stop` no method that waits for an answer may be used.
+    `writing` is told of letters before their first bytes go to the socket."""
 
     def __init__(
         self,
@@ -35,22 +33,21 @@ class DuplexLink(Link):
     ) -> None:
         self._asking = True
         self._outbox = bytearray()
-        self.writing: Writing = keep_no_mark
-        """Asked before anything goes to the socket, and told of letters before their first bytes do."""
         self._written = 0
         self._letters: deque[tuple[int, int]] = deque()
         """(which byte of all that is written is its first, its number) of letters that wait in the outbox."""
         super().__init__(choices, refusal)
-        outbound.guard(self._socket, unsent_seconds)
-        self._poll = select.poll()
+        self.guard(unsent_seconds)
 
     def start(self) -> None:
         """From now on every method that comes is the caller's, by `take_methods`."""
         self._asking = False
+        self._beat_seconds, self.heartbeat = self.heartbeat[0], (math.inf, b"")  # by the outbox
 
     def stop(self) -> None:
         """Back to questions and answers; the outbox must be empty."""
         self._asking = True
+        self.heartbeat = self._beat_seconds, HEARTBEAT
 
     def put(self, data: bytes, number: int | None = None) -> None:
         """Frames to be written by the next turns, perhaps those of the letter with this number."""
@@ -70,36 +67,25 @@ class DuplexLink(Link):
 
     def turn(self, seconds: float, writing: bool = True) -> None:
         """Wait at most `seconds` until something can be read or written; do it. Raises LinkLostError."""
-        if not self._outbox and time.monotonic() - self._last_sent > self.heartbeat / 2:
+        if not self._outbox and time.monotonic() - self.sent > self._beat_seconds:
             self._outbox += HEARTBEAT
-        writing = writing and bool(self._outbox)
-        self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if writing else 0))
-        pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
-        ready = dict(self._poll.poll(0 if pending else seconds * 1000)).get(self._socket.fileno(), 0)
-        if writing and ready & select.POLLOUT:
+        can_read, can_write = self.ready(seconds, writing and bool(self._outbox))
+        if can_write:
             self._write()
-        if pending or ready & ~select.POLLOUT:
-            self.receive(0.001)
+        if can_read:
+            self.read(0)
 
     def _write(self) -> None:
         """As much as the socket takes at once, up to a limit."""
-        self._socket.settimeout(0)
         end = self._written + _WRITE_BYTES
         while self._outbox and self._written < end and self._write_piece():
             pass
-        self._last_sent = time.monotonic()
 
     def _write_piece(self) -> bool:
         """Whether the socket took all of it."""
         with memoryview(self._outbox)[:_PIECE] as data:
             self._tell(self._written + len(data))
-            try:
-                taken = self._socket.send(data)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return False
-            except OSError as error:
-                self.dead = True
-                raise LinkLostError(str(error)) from error
+            taken = self.offer(data)
             is_whole = taken == len(data)
         del self._outbox[:taken]
         self._written += taken
@@ -121,11 +107,3 @@ class DuplexLink(Link):
     def _heed(self) -> None:
         if self._asking:
             super()._heed()
-
-    def cut(self) -> None:
-        """End the connection without a word, and drop what the kernel has not sent yet.
-
-        A polite close would wait for a broker that has stopped reading, and would lose its last acks.
-        """
-        self.dead = True
-        self._socket.close()
