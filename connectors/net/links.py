@@ -33,13 +33,6 @@ def name_losses(place: str, connection: str = "the connection") -> Iterator[None
         raise ConnectionLost(f"{place}: {connection} ended: {error}") from error
 
 
-def is_pause(error: Exception) -> bool:
-    """Whether a socket only waited in vain. A kernel that ends a connection of which nothing is acknowledged
-    (ETIMEDOUT) raises a TimeoutError, too; who took that for a pause would meet an end of the stream next, as
-    if the other side had closed it."""
-    return isinstance(error, TimeoutError) and error.errno is None
-
-
 class _Closing(Protocol):
     """What has to be closed."""
 

@@ -5,21 +5,23 @@ import base64
 import hashlib
 import hmac
 import os
-import socket
 import ssl
 import struct
-import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
 from dlq.connectors.kafka.link.fetch import text
+from dlq.connectors.net.links import FrameError
+from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core.errors import AccessDenied, ConnectionLost
 
 _METADATA, _METADATA_VERSION = 3, 4
 _NO_TOPICS = bytes(5)
 """An empty list, and that none is to be made."""
 _HANDSHAKE, _AUTHENTICATE = 17, 36
+_HEAD = 8
+"""Bytes of an answer's length, and of the number of its question."""
 _LARGEST = 2**30
 """Bytes of an answer: a batch may be longer than was asked for, and no batch is longer than this."""
 _LARGEST_LOGIN = 2**16
@@ -70,18 +72,20 @@ def _salted(digest: str, password: str, first: str, told: str) -> tuple[bytes, s
     return hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds), f"c=biws,r={fields['r']}"
 
 
-class Link:
-    """A connection to one broker."""
+class Link(Wire):
+    """A connection to one broker, for one question at a time."""
 
     def __init__(self, host: str, port: int, access: Access) -> None:
         """Raises ConnectionLost, AccessDenied."""
-        self._place, self._number, self._timeout = f"{host}:{port}", 0, access.timeout
+        self._place, self._number, self._buffer = f"{host}:{port}", 0, bytearray()
         try:
-            self._socket = socket.create_connection((host, port), access.timeout)
-            if access.tls is not None:
-                self._socket = access.tls().wrap_socket(self._socket, server_hostname=host)
+            opened = connect(host, port, access.timeout, access.tls() if access.tls else None)
         except OSError as error:
-            raise ConnectionLost(f"{self._place}: {error.strerror or error}") from error
+            raise ConnectionLost(f"{self._place}: {why_unreachable(error)}") from error
+        wait = access.timeout
+        super().__init__(
+            opened, Peer(self._place, "Kafka", "url or the cluster", wait, wait, _TIMEOUTS * wait)
+        )
         if access.mechanism is not None:
             self._enter(access, access.mechanism)
 
@@ -97,27 +101,29 @@ class Link:
 
     def ask(self, api: int, version: int, body: bytes, most: int = _LARGEST) -> bytes:
         """What is answered, without its head, in `most` bytes. Raises ConnectionLost."""
-        self._number += 1
+        self._number, self._most = self._number + 1, most
         data = struct.pack(">hhi", api, version, self._number) + text("dlq") + body
-        try:
-            self._socket.sendall(struct.pack(">i", len(data)) + data)
-            (size,) = struct.unpack(">i", self._read(4))
-            if not 4 <= size <= most:
-                raise OSError(f"an answer of {size} bytes")
-            return self._read(size)[4:]
-        except OSError as error:
-            raise ConnectionLost(f"{self._place}: {error.strerror or error}") from error
+        self.write(struct.pack(">i", len(data)) + data)
+        self.wait_until(lambda: len(self._buffer) >= self._length() > 0)
+        answer = bytes(self._buffer[_HEAD : self._length()])
+        self._buffer.clear()
+        return answer
 
-    def _read(self, size: int) -> bytes:
-        data, until = bytearray(), time.monotonic() + _TIMEOUTS * self._timeout
-        while len(data) < size:
-            if time.monotonic() > until:
-                raise TimeoutError("its answer does not come to an end")
-            part = self._socket.recv(min(size - len(data), 2**20))
-            if not part:
-                raise OSError("closed by the broker")
-            data += part
-        return bytes(data)
+    def feed(self, data: bytes) -> None:
+        """An answer, or a part of one."""
+        self._buffer += data
+        if len(self._buffer) >= 4 and not _HEAD <= self._length() <= 4 + self._most:
+            raise FrameError(f"an answer of {self._length() - 4} bytes")
+
+    def _length(self) -> int:
+        """Of the answer that has begun to come; 0 where its own is not there."""
+        return 4 + struct.unpack_from(">i", self._buffer)[0] if len(self._buffer) >= 4 else 0
+
+    def ended(self, why: str) -> ConnectionLost:
+        """See `Wire`."""
+        return ConnectionLost(f"{self._place}: {why}")
+
+    silent = ended
 
     def _log_in(self, access: Access, mechanism: str) -> None:
         answer = self.ask(_HANDSHAKE, 1, text(mechanism), _LARGEST_LOGIN)
@@ -151,10 +157,6 @@ class Link:
         at = 4 + max(0, length)
         (size,) = struct.unpack_from(">i", answer, at)
         return answer[at + 4 : at + 4 + size]
-
-    def close(self) -> None:
-        """Never raises."""
-        self._socket.close()
 
 
 def brokers_named_by(host: str, port: int, access: Access) -> list[tuple[str, int]]:

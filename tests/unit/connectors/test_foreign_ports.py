@@ -25,9 +25,20 @@ from dlq.core.settings import Source
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
 
+ALERT = b"\x15\x03\x03\0\x02\x02\x46"
+"""A server of TLS, to bytes that are not."""
+
+
 @pytest.fixture
 def address() -> Iterator[str]:
-    """A server that answers the first bytes of each connection as web servers do."""
+    """A web server."""
+    with answering(HTTP) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def answering(said: bytes) -> Iterator[str]:
+    """A server that answers so to the first bytes of each connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -36,26 +47,26 @@ def address() -> Iterator[str]:
                     peer, _ = listener.accept()
                     with peer, contextlib.suppress(OSError):
                         peer.recv(2**16)
-                        peer.sendall(HTTP)
+                        peer.sendall(said)
 
         threading.Thread(target=serve, daemon=True).start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def by_stomp(address: str) -> None:
-    Link(ActiveMQBroker("shop", "activemq", url=f"stomp://{address}", timeout=UNHURRIED))
+def by_stomp(address: str, scheme: str = "stomp") -> None:
+    Link(ActiveMQBroker("shop", "activemq", url=f"{scheme}://{address}", timeout=UNHURRIED))
 
 
-def by_openwire(address: str) -> None:
-    OpenWireConnection(ActiveMQBroker("shop", "activemq", url=f"tcp://{address}", timeout=UNHURRIED))
+def by_openwire(address: str, scheme: str = "tcp") -> None:
+    OpenWireConnection(ActiveMQBroker("shop", "activemq", url=f"{scheme}://{address}", timeout=UNHURRIED))
 
 
-def of_rocketmq(address: str) -> None:
-    Cluster(RocketBroker("shop", "rocketmq", url=f"rocketmq://{address}", timeout=UNHURRIED)).masters()
+def of_rocketmq(address: str, scheme: str = "rocketmq") -> None:
+    Cluster(RocketBroker("shop", "rocketmq", url=f"{scheme}://{address}", timeout=UNHURRIED)).masters()
 
 
-def of_rabbitmq(address: str) -> None:
-    broker = RabbitBroker("shop", "rabbitmq", url=f"amqp://{address}/", timeout=UNHURRIED)
+def of_rabbitmq(address: str, scheme: str = "amqp") -> None:
+    broker = RabbitBroker("shop", "rabbitmq", url=f"{scheme}://{address}/", timeout=UNHURRIED)
     RabbitConnector(broker).inspect(Source("s", "shop", queue="orders"))
 
 
@@ -69,7 +80,7 @@ def of_kafka(address: str) -> None:
 
 @pytest.mark.parametrize(("connect", "named_by"), [
     (by_stomp, "brokers.shop.url"), (by_openwire, "brokers.shop.url"), (of_rocketmq, "brokers.shop.url"),
-    (of_kafka, "named by url"), (of_rabbitmq, ""),
+    (of_kafka, "named by url"), (of_rabbitmq, "named by its url"),
 ])  # fmt: skip
 def test_a_web_servers_port_is_named_with_who_named_it(
     address: str, connect: Callable[[str], None], named_by: str
@@ -80,6 +91,17 @@ def test_a_web_servers_port_is_named_with_who_named_it(
     assert address in said
     assert "speaks HTTP" in said
     assert named_by in said
+
+
+WITH_TLS = {by_stomp: "stomp+ssl", by_openwire: "ssl", of_rocketmq: "rocketmq+tls", of_rabbitmq: "amqps"}
+
+
+@pytest.mark.parametrize("connect", WITH_TLS)
+def test_tls_where_it_is_not_expected_and_the_reverse(connect: Callable[..., None]) -> None:
+    with answering(ALERT) as tls, pytest.raises(DlqError, match="speaks TLS and not"):
+        connect(tls)
+    with answering(HTTP) as plain, pytest.raises(DlqError, match=r"TLS failed: .*is it a TLS port"):
+        connect(plain, WITH_TLS[connect])
 
 
 def test_an_address_that_a_name_server_named_is_said_to_be_its_word(address: str) -> None:
