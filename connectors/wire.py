@@ -169,9 +169,10 @@ class Wire:
             # One step for the interpreter: Ctrl-C comes before bytes are taken or after they are kept.
             self._came.extend(map(self._socket.recv, (_RECEIVE_BYTES,)))
         except OSError as error:
-            if is_pause(error):
+            if not is_pause(error):
+                raise self.lost(error) from error
+            if not self._came:
                 return False
-            raise self.lost(error) from error
         try:
             while self._came:
                 self._hear(self._came.pop(0))

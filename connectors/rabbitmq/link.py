@@ -1,26 +1,21 @@
 """How to reach a RabbitMQ node, and what its refusals mean in our words.
 
-Everything that talks to RabbitMQ starts here: `parameters` for a connection, `refusal` for a reply
-code of the broker, `as_our_error` for an exception of pika.
+Everything that talks to RabbitMQ starts here: `parameters` for a connection, `refusal` for a reply code of
+the broker, `no_connection` and `connection_lost` for what the socket met with.
 """
 
-import contextlib
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 import pika
-from pika import SelectConnection, exceptions
-from pika.adapters.utils.connection_workflow import AMQPConnectorException, AMQPConnectorStackTimeout
-from pika.exceptions import AMQPConnectionError, AMQPError, InvalidFrameError
 
-from dlq.connectors import looks
 from dlq.connectors.local import credentials as secrets
+from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.net.tls import client_context
-from dlq.connectors.rabbitmq.amqp091.codec.frames import MAX_FRAME
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.connectors.wire import why_unreachable
 from dlq.core import units
 from dlq.core.errors import (
     AccessDenied,
@@ -33,45 +28,7 @@ from dlq.core.errors import (
     Unreachable,
     UsageError,
 )
-from dlq.core.protocols import name_protocol
 from dlq.core.text import for_terminal
-
-_MOST_BYTES = 16 * 2**20
-_SECONDS = 60.0
-
-
-class _BoundedConnection(SelectConnection):  # type: ignore[misc]
-    """For questions and small things: so many bytes and seconds in all, then it ends."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._taken = 0
-        super().__init__(*arguments, **options)
-        self._adapter_call_later(_SECONDS, self._give_up)
-
-    def _give_up(self) -> None:
-        if not self.is_closed:
-            self._terminate_stream(AMQPConnectionError(f"no answer within {_SECONDS:.0f} s"))
-
-    def _on_data_available(self, data_in: bytes) -> None:
-        """What is raised here ends the connection, and whoever waits for it gets the error."""
-        self._taken += len(data_in)
-        if self._taken == len(data_in) and (name := name_protocol(data_in)) not in (None, "AMQP"):
-            raise InvalidFrameError(f"the port speaks {name}, not AMQP")
-        if self._taken > _MOST_BYTES:
-            raise InvalidFrameError(f"the broker answers a question with more than {_MOST_BYTES >> 20} MiB")
-        try:
-            super()._on_data_available(data_in)
-            size = int.from_bytes(self._frame_buffer[3:7], "big")
-            if size > MAX_FRAME:
-                raise InvalidFrameError(f"a frame of {size} bytes, more than was agreed on")
-        except AMQPError:
-            raise
-        except Exception as error:
-            # KeyError, struct.error, AssertionError, RecursionError, ...: pika believes what it reads.
-            hint = "" if self.is_open else "; is this the AMQP port?"
-            said = f"what the broker sends cannot be read ({type(error).__name__}){hint}"
-            raise InvalidFrameError(said) from error
-
 
 _HEARTBEAT = 120
 """Seconds. The broker gives up after two of them without a byte, so a slow disk has four minutes."""
@@ -79,7 +36,6 @@ _HEARTBEAT = 120
 _PORTS = {"amqp": 5672, "amqps": 5671}
 _STACK = 2
 """Times `timeout`, for TCP, TLS and AMQP's handshake together."""
-_TCP = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
@@ -142,7 +98,6 @@ def _one(
         stack_timeout=_STACK * timeout,
         blocked_connection_timeout=None,
         client_properties={"connection_name": "dlq", "product": "dlq"},
-        tcp_options=_TCP,
     )
 
 
@@ -159,69 +114,12 @@ def place_of(broker: RabbitBroker) -> str:
     return f"{broker.name} ({url.netloc.rpartition('@')[2]}, virtual host {for_terminal(vhost)})"
 
 
-def connect(broker: RabbitBroker) -> pika.BlockingConnection:
-    """A connection for questions and small things. Raises a DlqError that names the broker."""
-    return secrets.log_in(broker, lambda: _connected(broker))
-
-
-def _connected(broker: RabbitBroker) -> pika.BlockingConnection:
-    try:
-        return pika.BlockingConnection(parameters(broker), _impl_class=_BoundedConnection)
-    except (exceptions.AMQPError, AMQPConnectorException, OSError) as error:
-        raise as_our_error(error, broker) from error
-
-
-_CLOSED = re.compile(r"\((\d{3})\) [\"'](.*)[\"']")
-
-
-@contextlib.contextmanager
-def open_connection(broker: RabbitBroker) -> Iterator[pika.BlockingConnection]:
-    """A connection for some questions, closed after them; what pika raises within is translated."""
-    connection = connect(broker)
-    try:
-        yield connection
-    except exceptions.AMQPError as error:
-        raise as_our_error(error, broker) from error
-    finally:
-        with contextlib.suppress(exceptions.AMQPError):
-            connection.close()
-
-
-def new_channel(connection: pika.BlockingConnection) -> Any:
-    """A channel for another question of a look. Raises BrokerError where that takes too long as a whole."""
-    looks.check_time("RabbitMQ")
-    return connection.channel()
-
-
-@contextlib.contextmanager
-def one_channel(connection: pika.BlockingConnection) -> Iterator[Any]:
-    """A channel for some questions, closed after them: a user, or a connection, may have very few."""
-    channel = new_channel(connection)
-    try:
-        yield channel
-    finally:
-        if channel.is_open:
-            channel.close()
-
-
-def may(new_channel: Callable[[], Any], attempt: Callable[[Any], object]) -> bool:
-    """Whether the broker lets the user do this: any answer but 403."""
-    channel = new_channel()
-    try:
-        attempt(channel)
-    except exceptions.ChannelClosedByBroker as refused:
-        return bool(refused.reply_code != 403)
-    channel.close()
-    return True
-
-
 _NODE_IS_DOWN = re.compile("is down or inaccessible|due to timeout|process is stopped")
 """3.10 says so at once, 4.3 after a minute in which it might have come back, the last while a node ends."""
 _IN_USE = "exclusive use"
 """With a 403: another consumer has the queue for itself alone."""
 _LIES_ON_A_NODE = "the node that it lies on is down or cut off; its letters are there again when that is back"
 
-_LOST = (exceptions.ConnectionWrongStateError, exceptions.ConnectionClosed, exceptions.StreamLostError)
 _BY_CODE: Mapping[int, type[BrokerError]] = {
     402: AccessDenied, 403: AccessDenied, 404: NotFound, 405: AccessDenied, 530: AccessDenied,
 }  # fmt: skip
@@ -300,51 +198,12 @@ def refusal_10(condition: str, text: str, broker: RabbitBroker) -> DlqError:
     return kind(f"{place_of(broker)}: {said}{hint}{blanks}")
 
 
-def as_our_error(error: BaseException, broker: RabbitBroker) -> DlqError:
-    """An exception of pika or of the socket as one of our errors; raise it `from error`."""
-    if isinstance(error, exceptions.ConnectionClosedByBroker | exceptions.ChannelClosedByBroker):
-        return refusal(error.reply_code, error.reply_text, broker)
-    inner = _innermost(error)
-    if isinstance(inner, exceptions.ConnectionClosedByBroker):
-        return refusal(inner.reply_code, inner.reply_text, broker)
-    where = place_of(broker)
-    if isinstance(error, exceptions.NoFreeChannels):
-        return AccessDenied(f"{where}: the node allows no more channels; {_LIMITS['channel_max']}")
-    if isinstance(error, exceptions.ProbableAuthenticationError | exceptions.ProbableAccessDeniedError):
-        said = _CLOSED.search(str(error))  # pika keeps the code and the text of the refusal as text only
-        if said:
-            return refusal(int(said[1]), said[2], broker)
-        return AccessDenied(f"{where}: the broker refused the user, the password or the virtual host")
-    if isinstance(inner, ssl.SSLError):
-        return Unreachable(f"{where}: TLS failed: {_reason(inner)}; is ca_file right, and is it a TLS port?")
-    if isinstance(inner, AMQPConnectorStackTimeout):
-        seconds = _STACK * units.seconds(broker.timeout)
-        return Unreachable(f"{where}: no connection: no answer within {seconds:g} s (is it AMQP's port?)")
-    if isinstance(error, _LOST):
-        return ConnectionLost(f"{where}: the connection ended: {_reason(inner)}")
-    return Unreachable(f"{where}: no connection: {_reason(inner)}")
+def no_connection(error: OSError | LinkLostError, broker: RabbitBroker) -> Unreachable:
+    """Why there is none; raise it `from error`."""
+    why = why_unreachable(error) if isinstance(error, OSError) else error
+    return Unreachable(f"{place_of(broker)}: no connection: {why}")
 
 
-def _innermost(error: BaseException) -> BaseException:
-    """The exception that pika wrapped, however deep, as far as its arguments hold it."""
-    for _ in range(5):
-        inner = getattr(error, "exception", None) or next(
-            (a for a in error.args if isinstance(a, BaseException)), None
-        )
-        if inner is None:
-            return error
-        error = inner
-    return error
-
-
-_ANOTHER_PROTOCOL = re.compile(r"the port speaks [\w. ]+, not AMQP")
-
-
-def _reason(error: BaseException) -> str:
-    if told := _ANOTHER_PROTOCOL.search(str(error)):  # pika keeps it within the text of its own errors
-        return f"{told[0]}; look at the address"
-    if isinstance(error, ssl.SSLError):
-        return for_terminal(getattr(error, "verify_message", "") or error.reason or str(error))
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return for_terminal(str(error)) or type(error).__name__
+def connection_lost(error: LinkLostError, broker: RabbitBroker) -> ConnectionLost:
+    """How it ended; raise it `from error`."""
+    return ConnectionLost(f"{place_of(broker)}: the connection ended: {error}")

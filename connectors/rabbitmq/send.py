@@ -12,13 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any
 
-import pika
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika import spec
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rabbitmq.link import as_our_error, connect, new_channel, open_connection
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, questions
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way, first_delivered, is_of_celery
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
@@ -91,8 +89,10 @@ class Ways:
             return
         own = {"alternate-exchange": way.exchange}
         try:
-            with Channel(self.broker) as channel:
-                channel.exchange_declare(way.exchange, "fanout", durable=True, arguments=own)
+            with questions(self.broker) as asking:
+                asking.ask(
+                    spec.Exchange.Declare(exchange=way.exchange, type="fanout", durable=True, arguments=own)
+                )
             self.made.add(queue)
             self.bind(queue, way.exchange)
         except AccessDenied as error:
@@ -102,8 +102,8 @@ class Ways:
 
     def bind(self, queue: str, exchange: str) -> None:
         """Of a queue that is not there the broker returns the letters, as nothing is bound then."""
-        with suppress(NotFound), Channel(self.broker) as channel:
-            channel.queue_bind(queue, exchange)
+        with suppress(NotFound), questions(self.broker) as asking:
+            asking.ask(spec.Queue.Bind(queue=queue, exchange=exchange, routing_key=queue))
 
     def remove(self) -> None:
         """Nothing is in flight: remove what was made. What cannot be removed now `forget` removes."""
@@ -115,17 +115,15 @@ class Ways:
 
 def forget(broker: RabbitBroker, plan: str, queues: Iterable[str]) -> None:
     """Delete the plan's exchanges to these queues, if they are there. Raises BrokerError."""
-    with open_connection(broker) as connection:
+    with questions(broker) as asking:
         for exchange in [exchange_to(plan, queue) for queue in queues]:
-            channel = new_channel(connection)
             try:
-                channel.exchange_declare(exchange, passive=True)
-            except ChannelClosedByBroker as refused:
-                if refused.reply_code != _NOT_FOUND:
+                asking.exchange(exchange)
+            except Refused as refused:
+                if refused.code != _NOT_FOUND:
                     raise
-                continue
-            channel.exchange_delete(exchange)
-            channel.close()
+            else:
+                asking.ask(spec.Exchange.Delete(exchange=exchange))
 
 
 def missing_rights(broker: RabbitBroker, queues: Iterable[str]) -> Mapping[str, str]:
@@ -133,10 +131,11 @@ def missing_rights(broker: RabbitBroker, queues: Iterable[str]) -> Mapping[str, 
     Tried with names that nothing has: the broker looks at the rights first, and nothing changes. Raises
     BrokerError."""
     name = exchange_of(f"rights-{uuid.uuid4()}")
-    with open_connection(broker) as connection:
+    with questions(broker) as asking:
 
         def lacks(steps: Mapping[str, Callable[..., object]], *names: str) -> list[str]:
-            return [why for why, step in steps.items() if _is_refused(connection, partial(step, *names))]
+            denied = (_DENIED, _LOCKED)
+            return [why for why, step in steps.items() if not asking.is_let(partial(step, *names), denied)]
 
         shared = lacks(_SHARED, name)
         found = {queue: [*shared, *lacks(_OF_A_QUEUE, name, queue)] for queue in queues}
@@ -145,63 +144,29 @@ def missing_rights(broker: RabbitBroker, queues: Iterable[str]) -> Mapping[str, 
     }
 
 
-def _is_refused(connection: pika.BlockingConnection, step: Callable[[Any], object]) -> bool:
-    channel = new_channel(connection)
-    try:
-        step(channel)
-    except ChannelClosedByBroker as refused:
-        return refused.reply_code in (_DENIED, _LOCKED)
-    channel.close()
-    return False
-
-
-def try_to_publish(exchange: str, channel: Any) -> None:
+def try_to_publish(exchange: str, asking: Questions) -> None:
     """The answer to the next question tells what became of it."""
-    channel.basic_publish(exchange, "", b"")
-    channel.basic_qos(prefetch_count=1)
+    asking.publish(exchange)
+    asking.ask(spec.Basic.Qos(prefetch_count=1))
 
 
-_SHARED: Mapping[str, Callable[[str, Any], object]] = {
-    "configure exchanges dlq.replay.*": lambda name, channel: channel.exchange_delete(name),
+_SHARED: Mapping[str, Callable[[str, Questions], object]] = {
+    "configure exchanges dlq.replay.*": lambda name, asking: asking.ask(spec.Exchange.Delete(exchange=name)),
     "write to dlq.replay.*": try_to_publish,
 }
-_OF_A_QUEUE: Mapping[str, Callable[[str, str, Any], object]] = {
-    "bind the queue to dlq.replay.* (write to the one, read the other)": lambda name, queue, channel: (
-        channel.queue_bind(queue, name)
+_OF_A_QUEUE: Mapping[str, Callable[[str, str, Questions], object]] = {
+    "bind the queue to dlq.replay.* (write to the one, read the other)": lambda name, queue, asking: (
+        asking.ask(spec.Queue.Bind(queue=queue, exchange=name, routing_key=queue))
     ),
-    "use a queue that is another connection's own": lambda _name, queue, channel: channel.queue_declare(
-        queue, passive=True
-    ),
+    "use a queue that is another connection's own": lambda _name, queue, asking: asking.queue(queue),
 }
 
 
 def is_there(broker: RabbitBroker, exchange: str) -> bool:
     """Whether there is such an exchange. Raises BrokerError."""
     try:
-        with Channel(broker) as channel:
-            channel.exchange_declare(exchange, passive=True)
+        with questions(broker) as asking:
+            asking.exchange(exchange)
     except NotFound:
         return False
     return True
-
-
-class Channel:
-    """A channel on a connection of its own, for a few declarations; errors are ours."""
-
-    def __init__(self, broker: RabbitBroker) -> None:
-        self._broker = broker
-        self._connection = connect(broker)
-
-    def __enter__(self) -> Any:
-        """The channel."""
-        try:
-            return self._connection.channel()
-        except AMQPError as error:
-            raise as_our_error(error, self._broker) from error
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Close the connection."""
-        if self._connection.is_open:
-            self._connection.close()
-        if isinstance(error, AMQPError):
-            raise as_our_error(error, self._broker) from error

@@ -103,7 +103,7 @@ ASKED: Mapping[str, tuple[Harm, str]] = {
     "an unknown method": (once(amqp_frame(1, b"\xff\xff\xff\xff", 0)), "cannot be read (KeyError)"),
     "no AMQP": (once(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9), "speaks HTTP"),
     "no AMQP any more": (once(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9), "a frame of"),
-    "heartbeats for ever": (flood(b"", HEARTBEAT * 99), "more than 16 MiB"),
+    "heartbeats for ever": (flood(b"", HEARTBEAT * 99), "no answer within"),
 }
 
 
@@ -114,13 +114,8 @@ ASKED: Mapping[str, tuple[Harm, str]] = {
 def test_a_rabbitmq_that_means_harm_when_it_is_asked(harm: str, when: str, tmp_path: Path) -> None:
     behaviour, words = ASKED[harm]
     with Server(amqp(behaviour, when)) as server:
-        is_hurried = harm.startswith("heartbeats")  # a minute of work on a slow machine
-        configured(
-            tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"', "" if is_hurried else words
-        )
-        ended = run(tmp_path, "doctor")
-        too_slow = is_hurried and "no answer within" in ended.errors
-        check(ended, "" if too_slow else words, (4,))
+        configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"', words)
+        check(run(tmp_path, "doctor"), words, (4,))
 
 
 COUNTS = ("messages", "messages_delayed", "messages_unacknowledged", "message_bytes", "consumers")

@@ -28,7 +28,7 @@ from dlq.connectors.net import outbound
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp091.link.channel import connect_first
 from dlq.connectors.rabbitmq.amqp091.send import OFFENDER, RabbitPublisher, connection_name
-from dlq.connectors.rabbitmq.link import as_our_error, named_parameters, place_of, refusal_10
+from dlq.connectors.rabbitmq.link import named_parameters, no_connection, place_of, refusal_10
 from dlq.connectors.rabbitmq.look.topology import rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
@@ -84,7 +84,7 @@ def _opened(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Se
         )  # fmt: skip
         return Session(opened, login, partial(refusal_10, broker=broker))
     except (OSError, LinkLostError) as error:
-        raise as_our_error(error, broker) from error
+        raise no_connection(error, broker) from error
 
 
 class _Amqp10Publisher(WindowedPublisher):

@@ -8,12 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-import pika
-from pika.exceptions import ChannelClosedByBroker
-
 from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
 from dlq.connectors.net.web import whole
-from dlq.connectors.rabbitmq.link import new_channel, open_connection, refusal
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, questions
 from dlq.connectors.rabbitmq.look import receivers as consumers
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -36,8 +33,8 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     reached = receivers(broker, targets)
     names = {name for queues in reached.values() for name in queues}
     shown, _ = fetch_queues(broker, names)
-    with open_connection(broker) as connection:
-        looked = dict(_look(broker, connection, names, shown))
+    with questions(broker) as asking:
+        looked = dict(_look(asking, names, shown))
     found = {target: _known(looked[name] for name in queues) for target, queues in reached.items()}
     return {target: queues for target, queues in found.items() if queues}
 
@@ -61,8 +58,8 @@ def gauge(
     shown, trouble = (
         fetch_queues(broker, names) if known is None else ({one: known[one] for one in names}, "")
     )
-    with open_connection(broker) as connection:
-        looked = dict(_look(broker, connection, names, shown))
+    with questions(broker) as asking:
+        looked = dict(_look(asking, names, shown))
     gone = sorted(name for name, one in looked.items() if isinstance(one, NotFound))
     if gone and (known is None or len(gone) == len(names)):
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
@@ -90,18 +87,16 @@ def _state(shown: Mapping[str, Any] | None) -> str:
 def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
     """See `Connector.missing`. The default exchange is always there."""
     found: dict[Target, str] = {}
-    with open_connection(broker) as connection:
+    with questions(broker) as asking:
         for target in targets:
             exchange, queue = address_of(target)
-            channel = new_channel(connection)
             try:
                 if exchange:
-                    channel.exchange_declare(exchange, passive=True)
+                    asking.exchange(exchange)
                 else:
-                    channel.queue_declare(queue, passive=True)
-                channel.close()
-            except ChannelClosedByBroker as refused:
-                error = refusal(refused.reply_code, refused.reply_text, broker)
+                    asking.queue(queue)
+            except Refused as refused:
+                error = asking.translated(refused)
                 if isinstance(error, NotFound):
                     what = f"exchange {exchange}" if exchange else f"queue {queue}"
                     found[target] = for_terminal(f"there is no {what}")
@@ -121,20 +116,15 @@ def receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target
 
 
 def _look(
-    broker: RabbitBroker,
-    connection: pika.BlockingConnection,
-    names: Iterable[str],
-    shown: Mapping[str, Mapping[str, Any]],
+    asking: Questions, names: Iterable[str], shown: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, Consumption | DlqError]]:
-    """Each queue, or what the broker says instead: then it closes the channel, so each has one of its own."""
+    """Each queue, or what the broker says instead."""
     for name in names:
-        channel = new_channel(connection)
         try:
-            found = channel.queue_declare(name, passive=True).method
-        except ChannelClosedByBroker as refused:
-            yield name, refusal(refused.reply_code, refused.reply_text, broker)
+            found = asking.queue(name)
+        except Refused as refused:
+            yield name, asking.translated(refused)
             continue
-        channel.close()
         told = shown.get(name, {})
         known = _acknowledged(told)
         age = 0.0 if known is None else _INTERVAL

@@ -1,13 +1,14 @@
 """What `doctor` says of a RabbitMQ source, and what a pull's mode would change there."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-import pika
+from pika import spec
 
 from dlq.connectors.base import Inspection, Mode
-from dlq.connectors.rabbitmq.link import may, one_channel, open_connection
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, questions
 from dlq.connectors.rabbitmq.look.discovery import names_dead_letters
 from dlq.connectors.rabbitmq.look.effects import RETURNS, SINGLE_ACTIVE, effects, harm
 from dlq.connectors.rabbitmq.look.topology import Topology, VirtualHost, lasting_depth, learn, version_of
@@ -118,8 +119,8 @@ def _consumers(number: int) -> str:
 
 def inspect(broker: RabbitBroker, queue: str) -> Inspection:
     """Look at a queue without taking a message. Raises BrokerError when the queue is not there."""
-    with open_connection(broker) as connection:
-        return Look(broker, connection).inspect(queue)
+    with questions(broker) as asking:
+        return Look(broker, asking).inspect(queue)
 
 
 class Look:
@@ -129,30 +130,25 @@ class Look:
     def __init__(
         self,
         broker: RabbitBroker,
-        connection: pika.BlockingConnection,
+        asking: Questions,
         host: VirtualHost | None = None,
         since: float | None = None,
     ) -> None:
-        self._broker, self._connection, self._host, self._since = broker, connection, host, since
+        self._broker, self._asking, self._host, self._since = broker, asking, host, since
         self._may_write: bool | None = None
 
     def inspect(self, queue: str) -> Inspection:
-        """See `inspect`. Raises what pika raises."""
-        connection = self._connection
-        version = str(connection._impl.server_properties["version"])
-        with one_channel(connection) as channel:
-            declared = channel.queue_declare(queue, passive=True).method
-        topology = learn(self._broker, queue, version, connection.channel, self._host)
+        """See `inspect`. Raises Refused, LinkLostError."""
+        asking = self._asking
+        version, declared = asking.version, asking.queue(queue)
+        topology = learn(self._broker, queue, version, lambda: asking, self._host)
         depth = declared.message_count
         if topology.kind == "quorum":
-            with one_channel(connection) as channel:
-                depth = lasting_depth(
-                    lambda: int(channel.queue_declare(queue, passive=True).method.message_count), self._since
-                )
+            depth = lasting_depth(lambda: int(asking.queue(queue).message_count), self._since)
         if self._may_write is None:
-            self._may_write = may(connection.channel, _try_to_write)
+            self._may_write = asking.is_let(_try_to_write)
         rights = {
-            "read": may(connection.channel, _try_to_read(queue)),
+            "read": asking.is_let(partial(_try_to_read, queue)),
             "write to the default exchange": self._may_write,
         }
         return _inspection(queue, topology, version, depth, declared.consumer_count, rights)
@@ -249,16 +245,12 @@ def _warnings(
     return [text for text, holds in found.items() if holds]
 
 
-def _try_to_read(queue: str) -> Callable[[Any], None]:
+def _try_to_read(queue: str, asking: Questions) -> None:
     """A consume that is refused for its arguments (406) where it is not for lack of rights (403)."""
-
-    def attempt(channel: Any) -> None:
-        channel.basic_consume(queue, lambda *_: None, arguments={"x-priority": "none"})
-
-    return attempt
+    asking.ask(spec.Basic.Consume(queue=queue, arguments={"x-priority": "none"}))
 
 
-def _try_to_write(channel: Any) -> None:
+def _try_to_write(asking: Questions) -> None:
     """A message to a queue that does not exist comes back where it may be sent, and leaves no trace."""
-    channel.basic_publish("", f"dlq-rights-{uuid.uuid4()}", b"", mandatory=True)
-    channel.basic_qos(prefetch_count=1)
+    asking.publish("", f"dlq-rights-{uuid.uuid4()}")
+    asking.ask(spec.Basic.Qos(prefetch_count=1))

@@ -3,12 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pika
-from pika.exceptions import ChannelClosedByBroker
-
 from dlq.connectors.base import Limits, Target, least
 from dlq.connectors.net.web import whole
-from dlq.connectors.rabbitmq.link import new_channel, open_connection
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, questions
 from dlq.connectors.rabbitmq.look.consumers import fetch_queues, receivers
 from dlq.connectors.rabbitmq.look.topology import VirtualHost, known_host, learn_apart
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -30,22 +27,20 @@ def limits(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, L
     names = {name for queues in reached.values() for name in queues}
     shown = fetch_queues(broker, names)[0]
     exclusive = {name for name in names if shown.get(name, {}).get("exclusive")}
-    with open_connection(broker) as connection:
-        depths = {**dict.fromkeys(exclusive), **dict(_depths(connection, names - exclusive))}
+    with questions(broker) as asking:
+        depths = {**dict.fromkeys(exclusive), **dict(_depths(asking, names - exclusive))}
     host = known_host(broker)
     known = {name: _of_queue(broker, name, depths[name], shown.get(name, {}), host) for name in sorted(names)}
     return {target: least([known[name] for name in queues]) for target, queues in reached.items()}
 
 
-def _depths(connection: pika.BlockingConnection, names: Iterable[str]) -> Iterable[tuple[str, int | None]]:
+def _depths(asking: Questions, names: Iterable[str]) -> Iterable[tuple[str, int | None]]:
     """Ready letters by queue; None of an exclusive queue, which another connection may not look at."""
     for name in names:
-        channel = new_channel(connection)
         try:
-            yield name, channel.queue_declare(name, passive=True).method.message_count
-            channel.close()
-        except ChannelClosedByBroker as refused:
-            yield name, None if refused.reply_code == _LOCKED else 0
+            yield name, asking.queue(name).message_count
+        except Refused as refused:
+            yield name, None if refused.code == _LOCKED else 0
 
 
 def _of_queue(

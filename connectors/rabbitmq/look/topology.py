@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
-from pika.exceptions import ChannelClosedByBroker
+from pika import spec
 
 from dlq.connectors.net.web import whole
-from dlq.connectors.rabbitmq.link import open_connection
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, questions
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.look.routes import Routes, list_routes, queues_reached
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -253,11 +253,11 @@ def learn(
     broker: RabbitBroker,
     queue: str,
     version: str,
-    new_channel: Callable[[], Any] | None,
+    asking: Callable[[], Questions],
     host: VirtualHost | None = None,
 ) -> Topology:
-    """All that the management API says, or has said of the `host`, else what declares can find out on
-    channels of `new_channel`."""
+    """All that the management API says, or has said of the `host`, else what declares can find out by
+    `asking`."""
     reasons: list[str] = []
     if broker.management_url:
         try:
@@ -267,7 +267,7 @@ def learn(
             reasons += known.notes
         except ManagementError as error:
             reasons.append(f"{error}; policies, bindings and limits stay unknown")
-    found = _declared_arguments(new_channel, queue) if new_channel else None
+    found = _declared_arguments(asking(), queue)
     if found is None:
         return Topology(notes=tuple(reasons))
     arguments, flags = found
@@ -277,10 +277,9 @@ def learn(
 
 
 def learn_apart(broker: RabbitBroker, queue: str, version: str, host: VirtualHost | None = None) -> Topology:
-    """The same; what must fail closes its channel, so it gets a connection of its own. Raises BrokerError."""
+    """The same, by a connection of its own where one is needed. Raises BrokerError."""
     with ExitStack() as opened:
-        connection = cache(lambda: opened.enter_context(open_connection(broker)))
-        return learn(broker, queue, version, lambda: connection().channel(), host)
+        return learn(broker, queue, version, lambda: opened.enter_context(questions(broker)), host)
 
 
 def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:
@@ -297,8 +296,8 @@ def is_down(broker: RabbitBroker, queue: str) -> bool:
     """Whether the queue lies on a node that is down. 3.10 routes nothing to it, as if it were not there."""
     try:
         if queue:
-            with open_connection(broker) as connection:
-                connection.channel().queue_declare(queue, passive=True)
+            with questions(broker) as asking:
+                asking.queue(queue)
     except BrokerError as error:
         return isinstance(error, Unreachable)
     return False
@@ -380,24 +379,20 @@ def alternate_of(exchange: Mapping[str, Any], policies: Mapping[str, Mapping[str
     return None if found is None else str(found)
 
 
-def _declared_arguments(
-    new_channel: Callable[[], Any], queue: str
-) -> tuple[dict[str, Any], dict[str, bool]] | None:
+def _declared_arguments(asking: Questions, queue: str) -> tuple[dict[str, Any], dict[str, bool]] | None:
     """The arguments and flags that an existing queue was declared with; None where the right to ask is
     missing."""
     arguments: dict[str, Any] = {"x-queue-type": "quorum"}
     flags = {"durable": True, "auto_delete": False, "exclusive": False}
     for _ in range(_MOST_DIFFERENCES):
         try:
-            channel = new_channel()
-            channel.queue_declare(queue, passive=True)
-            channel.queue_declare(queue, arguments=arguments, **flags)
-        except ChannelClosedByBroker as refused:
-            difference = _DIFFERENCE.search(refused.reply_text) if refused.reply_code == 406 else None
+            asking.queue(queue)
+            asking.ask(spec.Queue.Declare(queue=queue, arguments=arguments, **flags))
+        except Refused as refused:
+            difference = _DIFFERENCE.search(refused.text) if refused.code == 406 else None
             if difference is None or not _answer(difference, arguments, flags):
                 return None
         else:
-            channel.close()
             return arguments, flags
     return None
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pika
 from pika import spec
 
 from dlq.connectors.base import (
@@ -40,8 +39,9 @@ from dlq.connectors.rabbitmq.amqp091.read import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.amqp10.read import UncarriedReading
 from dlq.connectors.rabbitmq.amqp10.send import RabbitTwoWays, open_session
 from dlq.connectors.rabbitmq.link import (
-    as_our_error,
+    connection_lost,
     login_of,
+    no_connection,
     parameters,
     place_of,
     refusal,
@@ -170,7 +170,7 @@ class RabbitConnector(Connector):
             with close_on_failure(link):
                 return self._reading(link, request, host, since)
         except LinkLostError as error:
-            raise as_our_error(pika.exceptions.StreamLostError(str(error)), self._broker) from error
+            raise connection_lost(error, self._broker) from error
         except NotFound as error:
             raise self._with_name_meant(error, request.source) from error
 
@@ -261,7 +261,7 @@ class RabbitConnector(Connector):
         try:
             self._link_before = link = log_in(self._broker, connected)
         except (OSError, LinkLostError) as error:
-            raise as_our_error(error, self._broker) from error
+            raise no_connection(error, self._broker) from error
         versions.append(link.server_version)
         return link
 

@@ -22,9 +22,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pika
 from pika import spec
 
 from dlq.connectors.amqp10.codec import frames, message
@@ -46,14 +45,15 @@ from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq import send
 from dlq.connectors.rabbitmq.amqp091.codec import edits
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, questions
 from dlq.connectors.rabbitmq.amqp091.send import connection_name
 from dlq.connectors.rabbitmq.amqp10.send import RabbitTwoWays, address, open_session
-from dlq.connectors.rabbitmq.link import as_our_error, may, open_connection, parameters, refusal
+from dlq.connectors.rabbitmq.link import no_connection, parameters, refusal
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove import nodes
-from dlq.connectors.rabbitmq.send import Channel, Ways, exchange_of, exchange_to, is_there, try_to_publish
+from dlq.connectors.rabbitmq.send import Ways, exchange_of, exchange_to, is_there, try_to_publish
 from dlq.core.errors import ConnectionLost, DlqError, NotFound, PoisonMessage
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
@@ -92,14 +92,15 @@ class _WitnessedWays(Ways):
     def bind(self, queue: str, exchange: str) -> None:
         """A queue that is not there has no witness, so that the broker returns its letters."""
         try:
-            with Channel(self.broker) as channel:
-                channel.queue_bind(queue, exchange)
+            with questions(self.broker) as asking:
+                asking.ask(spec.Queue.Bind(queue=queue, exchange=exchange, routing_key=queue))
             has_witness = not self._may_vanish(queue)
         except NotFound:
             has_witness = False
-        with Channel(self.broker) as channel:
-            change = channel.queue_bind if has_witness else channel.queue_unbind
-            change(queue_of(self.plan), exchange)
+        witness = queue_of(self.plan)
+        with questions(self.broker) as asking:
+            change = spec.Queue.Bind if has_witness else spec.Queue.Unbind
+            asking.ask(change(queue=witness, exchange=exchange, routing_key=witness))
         if has_witness:
             self.witnessed.add(queue)
 
@@ -144,8 +145,8 @@ class WitnessedPublisher:
     def _check(self, queue: str) -> None:
         """A deleted queue loses its binding, and the witness alone makes the broker confirm."""
         try:
-            with Channel(self._broker) as channel:
-                channel.queue_declare(queue, passive=True)
+            with questions(self._broker) as asking:
+                asking.queue(queue)
         except NotFound as error:
             raise NotFound(
                 f"queue {for_terminal(queue)} was deleted while letters were sent to it: some that were "
@@ -163,15 +164,16 @@ def _prepare(broker: RabbitBroker, plan: str) -> None:
     the exchange is there a run was here before, and a queue that is made anew gets none."""
     is_first = not is_there(broker, exchange_of(plan))
     told = _told_of_nodes(broker) if is_first else {}
-    with Channel(broker) as channel:
+    exchange, witness = exchange_of(plan), queue_of(plan)
+    with questions(broker) as asking:
         if is_first:
-            channel.exchange_declare(exchange_of(plan), "direct", durable=True, arguments=told)
-        channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
+            asking.ask(spec.Exchange.Declare(exchange=exchange, type="direct", durable=True, arguments=told))
+        kind = {"x-queue-type": "classic"}
+        asking.ask(spec.Queue.Declare(queue=witness, durable=True, arguments=kind))
         if is_first:
-            channel.confirm_delivery()
-            channel.queue_bind(queue_of(plan), exchange_of(plan), _ANCHOR)
-            anchor = pika.BasicProperties(headers={_ANCHOR: plan}, delivery_mode=_TRANSIENT)
-            channel.basic_publish(exchange_of(plan), _ANCHOR, b"", anchor, mandatory=True)
+            asking.ask(spec.Queue.Bind(queue=witness, exchange=exchange, routing_key=_ANCHOR))
+            anchor = spec.BasicProperties(headers={_ANCHOR: plan}, delivery_mode=_TRANSIENT)
+            asking.publish_surely(exchange, _ANCHOR, b"".join(anchor.encode()))
 
 
 def _told_of_nodes(broker: RabbitBroker) -> dict[str, str]:
@@ -189,9 +191,9 @@ def forget(broker: RabbitBroker, plan: str, queues: Iterable[str]) -> None:
     """Delete the plan's exchanges, of which some lead to these queues, and its witness queue, if they are
     there. Raises BrokerError."""
     send.forget(broker, plan, queues)
-    with Channel(broker) as channel:
-        channel.exchange_delete(exchange_of(plan))
-        channel.queue_delete(queue_of(plan))
+    with questions(broker) as asking:
+        asking.ask(spec.Exchange.Delete(exchange=exchange_of(plan)))
+        asking.ask(spec.Queue.Delete(queue=queue_of(plan)))
 
 
 def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
@@ -299,21 +301,23 @@ def _leads_to(management: Management, plan: str, queue: str) -> set[str]:
 def _missing_rights(broker: RabbitBroker) -> list[str]:
     """Tried with names that nothing has: the broker looks at the rights first, and nothing changes."""
     name = f"rights-{uuid.uuid4()}"
-    with open_connection(broker) as connection:
-        missing = [
-            right for right, step in _RIGHTS.items() if not may(connection.channel, partial(step, name))
-        ]
+    with questions(broker) as asking:
+        missing = [right for right, step in _RIGHTS.items() if not asking.is_let(partial(step, name))]
     return [f"the user may not {', '.join(missing)}"] if missing else []
 
 
-_RIGHTS: Mapping[str, Callable[[str, Any], object]] = {
-    "configure exchanges dlq.replay.*": lambda plan, channel: channel.exchange_delete(exchange_of(plan)),
-    "configure queues dlq.witness.*": lambda plan, channel: channel.queue_delete(queue_of(plan)),
-    "bind dlq.witness.* to dlq.replay.* (write to the one, read the other)": lambda plan, channel: (
-        channel.queue_bind(queue_of(plan), exchange_of(plan), "")
+_RIGHTS: Mapping[str, Callable[[str, Questions], object]] = {
+    "configure exchanges dlq.replay.*": lambda plan, asking: asking.ask(
+        spec.Exchange.Delete(exchange=exchange_of(plan))
     ),
-    "write to dlq.replay.*": lambda plan, channel: try_to_publish(exchange_of(plan), channel),
-    "read dlq.witness.*": lambda plan, channel: channel.basic_get(queue_of(plan)),
+    "configure queues dlq.witness.*": lambda plan, asking: asking.ask(
+        spec.Queue.Delete(queue=queue_of(plan))
+    ),
+    "bind dlq.witness.* to dlq.replay.* (write to the one, read the other)": lambda plan, asking: asking.ask(
+        spec.Queue.Bind(queue=queue_of(plan), exchange=exchange_of(plan))
+    ),
+    "write to dlq.replay.*": lambda plan, asking: try_to_publish(exchange_of(plan), asking),
+    "read dlq.witness.*": lambda plan, asking: asking.ask(spec.Basic.Get(queue=queue_of(plan))),
 }
 
 
@@ -437,7 +441,7 @@ def _linked(broker: RabbitBroker) -> Link:
     try:
         return log_in(broker, lambda: Link(parameters(broker), refused))
     except (OSError, LinkLostError) as error:
-        raise as_our_error(error, broker) from error
+        raise no_connection(error, broker) from error
 
 
 def _depth(link: Link, queue: str) -> int:

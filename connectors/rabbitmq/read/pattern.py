@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pika.exceptions import AMQPError
-
 from dlq.connectors.base import Inspection
 from dlq.connectors.chain import QueueScan
-from dlq.connectors.rabbitmq.link import as_our_error, open_connection
+from dlq.connectors.net.links import LinkLostError
+from dlq.connectors.rabbitmq.amqp091.link.questions import Refused, questions
 from dlq.connectors.rabbitmq.look import doctor
 from dlq.connectors.rabbitmq.look.topology import VirtualHost, virtual_host
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -100,14 +99,14 @@ def _looked_at(
     seen: dict[str, Inspection] = {}
     unread: dict[str, DlqError] = {}
     while left:
-        with open_connection(broker) as connection:
-            look = doctor.Look(broker, connection, host, started)
-            while left and connection.is_open:
+        with questions(broker) as asking:
+            look = doctor.Look(broker, asking, host, started)
+            while left and asking.is_open:
                 name = left.popleft()
                 try:
                     seen[name] = look.inspect(name)
-                except AMQPError as error:
-                    unread[name] = as_our_error(error, broker)
+                except (Refused, LinkLostError) as error:
+                    unread[name] = asking.translated(error)
     return seen, unread
 
 

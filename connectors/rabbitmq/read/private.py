@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pika import spec
+
 from dlq.connectors.base import Private, Target
+from dlq.connectors.rabbitmq.amqp091.link.questions import questions
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.connectors.rabbitmq.send import Channel
 from dlq.core.errors import AccessDenied
 
 _DENIED = (
@@ -38,17 +40,17 @@ class RabbitPrivate(Private):
     def make(self) -> None:
         """Declare both queues; what dies in the one lands in the other."""
         to_dead: dict[str, Any] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self._dead}
-        with _naming_the_rights(), Channel(self._broker) as channel:
-            channel.queue_declare(self._dead, durable=True)
-            channel.queue_declare(self._name, durable=True, arguments=to_dead)
+        with _naming_the_rights(), questions(self._broker) as asking:
+            asking.ask(spec.Queue.Declare(queue=self._dead, durable=True))
+            asking.ask(spec.Queue.Declare(queue=self._name, durable=True, arguments=to_dead))
 
     def remove(self) -> None:
         """Delete both, and the exchanges that MassTransit makes beside them; the broker takes that for done
         where there are none."""
-        with _naming_the_rights(), Channel(self._broker) as channel:
+        with _naming_the_rights(), questions(self._broker) as asking:
             for name in (self._name, self._dead):
-                channel.queue_delete(name)
-                channel.exchange_delete(name)
+                asking.ask(spec.Queue.Delete(queue=name))
+                asking.ask(spec.Exchange.Delete(exchange=name))
 
 
 @contextmanager

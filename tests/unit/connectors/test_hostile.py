@@ -59,6 +59,10 @@ def reading(named: Named, **place: str) -> Callable[..., object]:
     return read
 
 
+def looking(named: Named, **place: str) -> Callable[..., object]:
+    return lambda address, timeout: open_connector(named(address, timeout)).inspect(Source("s", "b", **place))
+
+
 def sending(named: Named, kind: str, target: Target) -> Callable[..., object]:
     def send(address: str, timeout: str) -> None:
         letter = record(broker_kind=kind, body=b"x")
@@ -138,6 +142,10 @@ def rocket(*codes: int) -> Callable[[Harm], Behaviour]:
 MEETINGS: Mapping[str, Meeting] = {
     "rabbitmq greets": Meeting(
         lambda harm: amqp(harm, "Start"), reading(rabbitmq, queue="q"), nothing=HEARTBEAT,
+        begun=struct.pack(">BHI", 1, 0, 2**16), **BY_AMQP,
+    ),
+    "rabbitmq answers": Meeting(
+        lambda harm: amqp(harm, "Queue.Declare"), looking(rabbitmq, queue="q"), nothing=HEARTBEAT,
         begun=struct.pack(">BHI", 1, 0, 2**16), **BY_AMQP,
     ),
     "rabbitmq gives": Meeting(

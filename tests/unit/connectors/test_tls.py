@@ -15,7 +15,7 @@ from dlq.connectors.activemq.stomp.link import Link as StompLink
 from dlq.connectors.kafka.link.clients import Clients
 from dlq.connectors.kafka.look.cluster import Cluster as KafkaCluster
 from dlq.connectors.kafka.plugin.description import KafkaBroker
-from dlq.connectors.rabbitmq.link import connect
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.core.brokers import kind_of
 from dlq.core.configuration import parse
@@ -23,7 +23,7 @@ from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Broker
 
 KINDS: dict[str, tuple[str, Callable[[Broker], object]]] = {
-    "rabbitmq": ("amqps://u@{}", connect),
+    "rabbitmq": ("amqps://u@{}", Questions),
     "activemq": ("stomp+tls://u@{}", StompLink),
     "openwire": ("ssl://{}", OpenWireSender),
     "rocketmq": ("rocketmq+tls://{}", lambda broker: Cluster(broker).masters()),

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pika import exceptions
 from support.rows import each_row
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.local import credentials
-from dlq.connectors.rabbitmq.link import as_our_error, parameters, refusal
+from dlq.connectors.rabbitmq.link import parameters, refusal
 from dlq.connectors.rabbitmq.look.topology import Topology, limit_in_force, version_of
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -110,16 +109,6 @@ def test_a_reply_code_has_its_error(code: int, text: str, kind: type[BrokerError
     error = refusal(code, text, shop())
     assert type(error) is kind
     assert "rabbit.example" in str(error)
-
-
-def test_what_pika_raises_is_translated() -> None:
-    by_text = exceptions.ProbableAuthenticationError(
-        "ConnectionClosedByBroker: (403) 'ACCESS_REFUSED - Login was refused'"
-    )
-    assert type(as_our_error(by_text, shop())) is AccessDenied
-    assert type(as_our_error(exceptions.StreamLostError("reset"), shop())) is ConnectionLost
-    assert type(as_our_error(ConnectionRefusedError(111, "Connection refused"), shop())) is Unreachable
-    assert type(as_our_error(exceptions.ChannelClosedByBroker(404, "no queue"), shop())) is NotFound
 
 
 def test_texts_of_the_broker_cannot_steer_the_terminal() -> None:
