@@ -121,7 +121,7 @@ def fill(node: Node, queue: str, letters: int) -> None:
     for first in range(0, letters, 200):
         some = range(first, min(first + 200, letters))
         frames = [message("", queue, block(n), b"%010d" % n + BODY, link.frame_max) for n in some]
-        link._send(b"".join(frames))
+        link.write(b"".join(frames))
     connection = pika.BlockingConnection(pika.URLParameters(node.url))
     while connection.channel().queue_declare(queue, passive=True).method.message_count < letters:
         time.sleep(0.1)

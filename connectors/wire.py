@@ -84,8 +84,8 @@ def check_kept(kept: int, most: int) -> None:
 
 
 class Wire:
-    """One connection. Not safe for several threads. What ends it raises `ended` or `silent`, and it is `dead`
-    then."""
+    """One connection. Not safe for several threads. What ends it raises the error of `tell_end` or
+    `tell_silence`, and it is `dead` then."""
 
     unsaid = ""
     """What it may mean that the connection ends before the peer has said anything that we understand."""
@@ -106,11 +106,11 @@ class Wire:
         """What came. Raises FrameError."""
         raise NotImplementedError
 
-    def ended(self, why: str) -> Exception:
+    def tell_end(self, why: str) -> Exception:
         """The error of a connection that has ended."""
         return LinkLostError(why)
 
-    def silent(self, why: str) -> Exception:
+    def tell_silence(self, why: str) -> Exception:
         """That of one that is there, whose peer does not answer, or takes nothing."""
         return SilentLinkError(why)
 
@@ -146,7 +146,7 @@ class Wire:
         try:
             outbound.send_all(self._socket, data, self.peer.timeout, self.writing, until)
         except OSError as error:
-            raise self.lost(error) from error
+            raise self.end(error) from error
         except BaseException:
             self.dead = True  # half a frame may be out
             raise
@@ -158,7 +158,7 @@ class Wire:
         try:
             return outbound.take(self._socket, data, 0)
         except OSError as error:
-            raise self.lost(error) from error
+            raise self.end(error) from error
 
     def read(self, wait: float) -> bool:
         """Take what one read brings; whether anything came within about so many seconds."""
@@ -170,14 +170,14 @@ class Wire:
             self._came.extend(map(self._socket.recv, (_RECEIVE_BYTES,)))
         except OSError as error:
             if not is_pause(error):
-                raise self.lost(error) from error
+                raise self.end(error) from error
             if not self._came:
                 return False
         try:
             while self._came:
                 self._hear(self._came.pop(0))
         except FrameError as error:
-            raise self.lost(error) from error
+            raise self.end(error) from error
         except DlqError:  # the broker's word, over a connection that may live
             raise
         except BaseException:
@@ -193,7 +193,7 @@ class Wire:
 
     def _hear(self, data: bytes) -> None:
         if not data:
-            raise self.lost(self.last_words() or "closed by the broker")
+            raise self.end(self.last_words() or "closed by the broker")
         self.heard, peer = time.monotonic(), self.peer
         if not self.has_spoken and (other := foreign(peer.address, data, peer.protocol, peer.named_by)):
             self.has_spoken = True
@@ -210,24 +210,24 @@ class Wire:
         while not is_so():
             now = time.monotonic()
             if now > min(until, began + seconds):
-                raise self.late(f"no answer within {seconds:g} s")
+                raise self.give_up(f"no answer within {seconds:g} s")
             if now - max(began, self.heard) > self.peer.silence:
-                raise self.late(f"no answer within {self.peer.silence:g} s")
+                raise self.give_up(f"no answer within {self.peer.silence:g} s")
             self.read(min(_LOOK_SECONDS, seconds, self.peer.silence))
 
-    def lost(self, why: object) -> Exception:
-        """The error by which it ends now."""
+    def end(self, why: object) -> Exception:
+        """It ends now; the error to raise."""
         if isinstance(why, OSError) and is_pause(why):
-            return self.late(f"it takes nothing: {why}")
+            return self.give_up(f"it takes nothing: {why}")
         self.dead = True
         said = (why.strerror or str(why)) if isinstance(why, OSError) else str(why)
         reason = shorten(for_terminal(said), _LONGEST_REASON)
-        return self.ended(reason + ("" if self.has_spoken else self.unsaid))
+        return self.tell_end(reason + ("" if self.has_spoken else self.unsaid))
 
-    def late(self, why: str) -> Exception:
-        """The error by which it ends now because its peer does not do what it was asked for."""
+    def give_up(self, why: str) -> Exception:
+        """The same because its peer is there and does not do what it was asked for."""
         self.dead = True
-        return self.silent(why + ("" if self.has_spoken else self.unsaid))
+        return self.tell_silence(why + ("" if self.has_spoken else self.unsaid))
 
     def cut(self) -> None:
         """End it without a word, and drop what the kernel has not sent yet."""

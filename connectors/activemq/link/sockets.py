@@ -153,11 +153,11 @@ class BrokerWire(Wire):
         """The broker as error texts name it."""
         return f"{self.broker.name} ({self.node})"
 
-    def ended(self, why: str) -> ConnectionLost:
+    def tell_end(self, why: str) -> ConnectionLost:
         """See `Wire`."""
         return ConnectionLost(f"{self.place}: the connection ended: {why}")
 
-    def silent(self, why: str) -> Unreachable | Unanswered:
+    def tell_silence(self, why: str) -> Unreachable | Unanswered:
         """See `Wire`."""
         if not self.has_spoken:
             return Unreachable(f"{self.place}: {why}")

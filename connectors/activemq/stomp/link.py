@@ -134,7 +134,7 @@ class Link(BrokerWire):
         """See `Wire`. Raises Unanswered where a broker's heart does not beat."""
         came = super().read(wait)
         if not came and time.monotonic() - self.heard > _SILENCE:
-            raise self.late(f"nothing was heard from the broker for {_SILENCE:.0f} s")
+            raise self.give_up(f"nothing was heard from the broker for {_SILENCE:.0f} s")
         return came
 
     def receive(self, wait: float) -> list[Frame]:

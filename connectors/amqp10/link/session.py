@@ -142,10 +142,10 @@ class Session(Wire):
             self.frame_max = min(opened.number(2, frames.MAX_FRAME), frames.MAX_FRAME)
             self._next_incoming, self.window = begun.number(1), begun.number(2)
         except FrameError as error:
-            raise self.lost(error) from error
+            raise self.end(error) from error
         self.heartbeat = silent, frames.HEARTBEAT
         if self.frame_max < _LEAST_FRAME:
-            raise self.lost(f"it takes frames of {self.frame_max} bytes, fewer than AMQP's {_LEAST_FRAME}")
+            raise self.end(f"it takes frames of {self.frame_max} bytes, fewer than AMQP's {_LEAST_FRAME}")
 
     def attach(self, role: bool, address: str, wanted: bytes = NULL) -> Link:
         """A link to receive from, or send to, an address; `wanted`: see `frames.terminus`."""
@@ -158,7 +158,7 @@ class Session(Wire):
         self._answer(frames.ATTACH)
         found = next((link for link in self._links.values() if link.handle == handle), None)
         if found is None:
-            raise self.lost("it attached another link than it was asked for")
+            raise self.end("it attached another link than it was asked for")
         return found
 
     def detach(self, link: Link) -> None:

@@ -119,11 +119,11 @@ class Link(Wire):
         """Of the answer that has begun to come; 0 where its own is not there."""
         return 4 + struct.unpack_from(">i", self._buffer)[0] if len(self._buffer) >= 4 else 0
 
-    def ended(self, why: str) -> ConnectionLost:
+    def tell_end(self, why: str) -> ConnectionLost:
         """See `Wire`."""
         return ConnectionLost(f"{self._place}: {why}")
 
-    silent = ended
+    tell_silence = tell_end
 
     def _log_in(self, access: Access, mechanism: str) -> None:
         answer = self.ask(_HANDSHAKE, 1, text(mechanism), _LARGEST_LOGIN)

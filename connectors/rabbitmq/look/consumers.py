@@ -96,7 +96,7 @@ def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[
                 else:
                     asking.queue(queue)
             except Refused as refused:
-                error = asking.translated(refused)
+                error = asking.translate(refused)
                 if isinstance(error, NotFound):
                     what = f"exchange {exchange}" if exchange else f"queue {queue}"
                     found[target] = for_terminal(f"there is no {what}")
@@ -123,7 +123,7 @@ def _look(
         try:
             found = asking.queue(name)
         except Refused as refused:
-            yield name, asking.translated(refused)
+            yield name, asking.translate(refused)
             continue
         told = shown.get(name, {})
         known = _acknowledged(told)

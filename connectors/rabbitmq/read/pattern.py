@@ -106,7 +106,7 @@ def _looked_at(
                 try:
                     seen[name] = look.inspect(name)
                 except (Refused, LinkLostError) as error:
-                    unread[name] = asking.translated(error)
+                    unread[name] = asking.translate(error)
     return seen, unread
 
 

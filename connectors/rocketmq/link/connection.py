@@ -124,11 +124,11 @@ class Link(Wire):
             if answer.opaque == opaque:
                 self.version = answer.version or self.version
                 return answer
-        raise self.late(f"no answer within {self.timeout:g} s")
+        raise self.give_up(f"no answer within {self.timeout:g} s")
 
-    def ended(self, why: str) -> ConnectionLost:
+    def tell_end(self, why: str) -> ConnectionLost:
         """The address as error texts name it; nobody closes a link that has ended."""
         self.close()
         return ConnectionLost(f"the connection to RocketMQ at {self.address} ended: {why}")
 
-    silent = ended
+    tell_silence = tell_end

@@ -87,7 +87,7 @@ class Link(Wire):
         self.server_version = str((start.server_properties or {}).get("version", ""))
         mechanism, response = parameters.credentials.response_for(start)
         if mechanism is None:
-            raise self.lost("it takes no password: is PLAIN among auth_mechanisms of the node?")
+            raise self.end("it takes no password: is PLAIN among auth_mechanisms of the node?")
         properties = {**(parameters.client_properties or {}), "capabilities": _CAPABILITIES}
         self.write(encode_method(0, spec.Connection.StartOk(properties, mechanism, response, "en_US")))
         tune = self.answer(spec.Connection.Tune, patience)

@@ -23,7 +23,7 @@ _NOT_TAKEN, _DENIED, _NOT_FOUND = 311, 403, 404
 
 
 class Refused(DlqError):
-    """The broker's no to one question. `Questions.translated` makes our error of it."""
+    """The broker's no to one question. `Questions.translate` makes our error of it."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{text} ({code})")
@@ -53,7 +53,7 @@ class Questions:
         """Whether more can be asked."""
         return self._link.channel_closed or not self._link.dead
 
-    def translated(self, error: Refused | LinkLostError) -> DlqError:
+    def translate(self, error: Refused | LinkLostError) -> DlqError:
         """One of our errors; raise it `from error`."""
         if isinstance(error, Refused):
             return refusal(error.code, error.text, self._broker)
@@ -115,6 +115,6 @@ def questions(broker: RabbitBroker) -> Iterator[Questions]:
     try:
         yield asking
     except (Refused, LinkLostError) as error:
-        raise asking.translated(error) from error
+        raise asking.translate(error) from error
     finally:
         asking.close()
