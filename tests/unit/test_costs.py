@@ -39,7 +39,7 @@ from dlq.connectors.interchange import format as interchange
 from dlq.connectors.interchange.prints import printers
 from dlq.connectors.kafka.link.fetch import headers_in
 from dlq.connectors.kafka.records import header_texts, raw
-from dlq.connectors.rabbitmq.amqp091.codec import frames, table
+from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rabbitmq.records import amqp10, x_death
 from dlq.connectors.rocketmq.link import lenient_json, remoting
 from dlq.connectors.rocketmq.link.message import BATCH, V1, encode, expand, parse, parse_properties, split
@@ -635,7 +635,7 @@ DECODERS: Mapping[str, Decoder] = {
     "outputs": Decoder(show, SHOWN, times=0.25, units=16 * UNITS_A_BYTE),
     "masking": Decoder(mask, {**ENCODED, **PACKED, **JSON, **STACKS}, times=0.25, units=6 * UNITS_A_BYTE),
 }  # fmt: skip
-EXPECTED = (ValueError, DlqError, frames.FrameError)
+EXPECTED = (ValueError, DlqError)
 
 
 def seconds(decoder: Decoder, data: bytes) -> float:
