@@ -13,6 +13,7 @@ from typing import Any
 
 import pika
 from pika import spec
+from pika.exceptions import AMQPError
 
 from dlq.connectors import wire
 from dlq.connectors.net.links import ConsumerEndedError, LinkLostError
@@ -28,7 +29,7 @@ from dlq.core.errors import ConnectionLost, DlqError
 
 _PATIENCE = 6
 """Time-outs that an answer may take."""
-_CHANNEL = 1
+_CHANNEL, _NOT_FOUND = 1, 404
 _CAPABILITIES = {
     "authentication_failure_close": True,
     "basic.nack": True,
@@ -114,8 +115,12 @@ class Link(Wire):
         return self.answer(answer)
 
     def send(self, method: Any) -> None:
-        """Send a method that has no answer."""
-        self.write(encode_method(_CHANNEL, method))
+        """Send a method that has no answer. A name that RabbitMQ cannot have is one of nothing."""
+        try:
+            frame = encode_method(_CHANNEL, method)
+        except (AMQPError, UnicodeError) as error:
+            raise self.refusal(_NOT_FOUND, "a name is text of at most 255 bytes in UTF-8") from error
+        self.write(frame)
 
     def take_deliveries(self, most: int) -> list[Delivery]:
         """Up to `most` deliveries that have come, in order."""

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from pika import spec
-from pika.exceptions import AMQPError
 
 from dlq.connectors import looks
 from dlq.connectors.local.credentials import log_in
@@ -19,7 +18,7 @@ from dlq.core.errors import DlqError
 _MOST_SECONDS = 60.0
 """That an answer may take."""
 _NO_PROPERTIES = b"\0\0"
-_NOT_TAKEN, _DENIED, _NOT_FOUND = 311, 403, 404
+_NOT_TAKEN, _DENIED = 311, 403
 
 
 class Refused(DlqError):
@@ -88,10 +87,7 @@ class Questions:
         looks.check_time("RabbitMQ")
         if self._link.channel_closed:
             self._link.open_channel()
-        try:
-            return step(self._link)
-        except (AMQPError, UnicodeError) as error:
-            raise Refused(_NOT_FOUND, f"no name that RabbitMQ can have: {error}") from error
+        return step(self._link)
 
     def is_let(self, step: Callable[["Questions"], object], refused: tuple[int, ...] = (_DENIED,)) -> bool:
         """Whether the broker lets the user do this: any answer but these codes. Nothing of it stays."""

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.brokers.hostile import amqp, listen
 from support.rows import each_row
+from support.servers.hostile import Server
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.local import credentials
@@ -141,6 +143,12 @@ LOOKS: dict[str, Callable[[RabbitConnector, Source], Any]] = {
     "doctor": lambda connector, source: connector.inspect(source),
     "pull": lambda connector, source: connector.read(ReadRequest(source, "drain", "pull-1")),
 }
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_name_that_is_too_long_is_one_of_no_queue(look: str) -> None:
+    with Server(amqp(listen, "Never")) as server, pytest.raises(NotFound, match="at most 255 bytes"):
+        LOOKS[look](RabbitConnector(shop(f"amqp://guest@{server.address}/")), Source("o", "shop", "q" * 256))
 
 
 @pytest.mark.parametrize("look", LOOKS)
