@@ -43,6 +43,7 @@ _LONGEST_LINE = 2**20
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,63}")
 """A plan's: it stands in commands to be copied and in names of queues, and a ledger has room for 64."""
 _KEY = re.compile(r"[0-9a-f]{32}")
+_KEY_OF_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')
 """As `dlq.replay.letters.replay_key` makes it; it goes along with the letter, and so does the record id."""
 _LONGEST_ID = 64
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
@@ -343,6 +344,18 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
                 yield letter
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
+
+
+def keys(store: Store, plan: str) -> Iterator[str]:
+    """Of its letters, in its order: for who counts, at a tenth of what `letters` costs. Raises ArchiveError
+    for a line without one."""
+    with store.open(name_of(plan)) as file:
+        file.readline(LARGEST)
+        for number, line in enumerate(_lines_of(_pieces(file, plan))):
+            found = _KEY_OF_LINE.search(line)  # within a text JSON would have a backslash before the quote
+            if found is None:
+                raise ArchiveError(f"plan {plan} is damaged at line {number + 2}")
+            yield found[1].decode()
 
 
 def can_hold(letter: Letter) -> bool:

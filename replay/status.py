@@ -56,6 +56,6 @@ def _by_plan_or_key(
 
 
 def _keys(store: Store, plan: str) -> Iterator[list[str]]:
-    letters = planfile.letters(store, plan)
-    while some := [letter.key for letter in islice(letters, _CHUNK)]:
+    keys = planfile.keys(store, plan)
+    while some := [*islice(keys, _CHUNK)]:
         yield some
