@@ -40,6 +40,8 @@ from dlq.core.ordinary import why_not
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]
+SUMMED_FROM = 10_000
+"""Letters from which on sums are kept with an analysis: to walk through fewer takes a few milliseconds."""
 _Run = Callable[[Asked, Terms, Sequence[Part]], Done]
 """An engine: what to analyze, under which terms, and the parts that are judged already."""
 
@@ -248,12 +250,26 @@ def _conditions(settings: Settings, since: int | None, logs: Sequence[str]) -> s
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def _write_sums(asked: Asked, done: Done) -> None:
+    """Sum up the verdicts of many letters, for who looks at them."""
+    from dlq.analyzers import plain
+    from dlq.archive import views
+
+    if sum(m.rows for m in asked.chosen) < SUMMED_FROM:
+        return
+    files = _files_of(asked, done, "verdicts")
+    for name, table in views.sum_up_verdicts(asked.store, files).items():
+        plain.write(asked, name, table)
+
+
+def _files_of(asked: Asked, done: Done, table: str) -> tuple[str, ...]:
+    return (*done.taken_over.get(table, ()), *list_written(asked.store, f"{asked.folder}/{table}/"))
+
+
 def _summary(asked: Asked, last: Analysis | None, key: str, done: Done) -> Analysis:
     store = asked.store
-    tables = {
-        table: (*done.taken_over.get(table, ()), *list_written(store, f"{asked.folder}/{table}/"))
-        for table in (*TABLES, *KEPT)
-    }
+    _write_sums(asked, done)
+    tables = {table: _files_of(asked, done, table) for table in (*TABLES, *KEPT)}
     counts = _count_values(store, tables["verdicts"], "cause")
     causes = {cause: count for cause, count in counts.items() if cause is not None}
     return Analysis(

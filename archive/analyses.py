@@ -152,7 +152,36 @@ SLOTS = pa.schema(
 """How many letters of a failure died in five minutes (`groups.incidents`), and in which incident: no table to
 look at, but what the next analysis counts on with. `transactions_of`: the source, where the letters are
 records of transactions."""
-KEPT: Mapping[str, pa.Schema] = {"slots": SLOTS}
+TOLD = (
+    "proof", "also_possible", "exception_class", "exception_message", "exception_family", "outer_exception",
+)  # fmt: skip
+"""What sums say of their example, beside what all their letters share."""
+SUMS = pa.schema(
+    [
+        *(
+            (name, _S)
+            for name in (
+                "source", "broker_kind", "dead_letter_queue", "origin", "cause", "advice", "fingerprint",
+                "incident_id",
+            )
+        ),
+        ("likely", pa.bool_()),
+        ("is_letter", pa.bool_()),
+        ("letters", pa.int64()),
+        ("first", _TIME),
+        ("last", _TIME),
+        ("undated", pa.int64()),
+        ("died", pa.int64()),
+        ("body_bytes", pa.int64()),
+        ("example", _S),
+        *(VERDICTS.field(name) for name in TOLD),
+    ]
+)  # fmt: skip
+"""Letters that are alike in all that is counted, a row each (`brief`), so that who looks at the failures of a
+million letters reads none of them. An older version did not write it, nor is it there for few letters."""
+MINUTES = pa.schema([("cause", _S), ("minute", pa.int64()), ("letters", pa.int64())])
+"""How many letters died of a cause in each minute since the epoch; as `SUMS`."""
+KEPT: Mapping[str, pa.Schema] = {"slots": SLOTS, "sums": SUMS, "minutes": MINUTES}
 TABLES: Mapping[str, pa.Schema] = {
     "verdicts": VERDICTS,
     "incidents": INCIDENTS,

@@ -3,9 +3,12 @@
 An analysis writes what lists and sums ask of a record beside its verdict (`analyses.BESIDE`). So of a segment
 whose letters are all still there neither is read, nor is it joined. Others are looked at as they lie: those
 that no analysis has read, or one of an older version, and those of which retention has removed letters.
+
+Of many letters it writes sums, too (`analyses.SUMS`), of letters as if nothing had become of any. They hold
+for a failure of which the ledger knows no letter; the letters of others are walked through.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import duckdb
@@ -34,26 +37,37 @@ DIED = """
 the letter died at its end, or before it was captured."""
 IS_LETTER = "NOT (cause IS NULL AND rule IS NOT NULL)"
 """A judged record without a cause is evidence beside a letter, such as a copy of a half message."""
-_SUMS = f"""
-    CREATE TEMP TABLE IF NOT EXISTS _sums AS
-    SELECT source, broker_kind, dead_letter_queue, origin, cause, advice, fingerprint, incident_id,
-           replay_state, coalesce(proof = 'likely', false) AS likely,
-           {IS_LETTER} AS is_letter, count(*) AS letters,
-           min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
-           max({DIED}) AS died, sum(body_size) AS body_bytes, min(record_id) AS example,
-           count(*) FILTER (still_queued) AS still_queued
-    FROM _brief GROUP BY ALL"""
-_MINUTES = f"""
-    CREATE TEMP TABLE IF NOT EXISTS _minutes AS
-    SELECT cause, floor(epoch(dead_at) / 60)::BIGINT AS minute, count(*) AS letters FROM _brief
+_ALIKE = "source, broker_kind, dead_letter_queue, origin, cause, advice, fingerprint, incident_id"
+_TOTALS = f"""
+    coalesce(proof = 'likely', false) AS likely, {IS_LETTER} AS is_letter, count(*) AS letters,
+    min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
+    max({DIED}) AS died, sum(body_size)::BIGINT AS body_bytes, min(record_id) AS example"""
+_DEATHS = f"""
+    SELECT cause, floor(epoch(dead_at) / 60)::BIGINT AS minute, count(*) AS letters FROM {{letters}}
     WHERE dead_at IS NOT NULL AND {IS_LETTER} GROUP BY ALL"""
-_TOLD = """
-    CREATE TEMP TABLE IF NOT EXISTS _told AS
-    SELECT source, record_id, cause, proof, also_possible, advice, exception_class, exception_message,
-           exception_family, outer_exception, origin
-    FROM verdicts WHERE record_id IN (
-        SELECT example FROM _sums WHERE fingerprint IS NOT NULL OR incident_id IS NOT NULL)"""
-_MADE = {"_sums": _SUMS, "_minutes": _MINUTES, "_told": _TOLD}
+_TOLD = ", ".join(analyses.TOLD)
+_SUMS = f"""
+    SELECT * EXCLUDE (told), unnest(told) FROM (
+        SELECT {_ALIKE}, {_TOTALS}, arg_min(struct_pack({_TOLD}), record_id) AS told {{more}}
+        FROM {{letters}} GROUP BY ALL)"""
+KEPT: Mapping[str, str] = {
+    "sums": _SUMS.format(letters="_kept", more=""),
+    "minutes": _DEATHS.format(letters="_kept"),
+}
+"""Table of an analysis -> how the letters of its verdicts, the view `_kept`, are summed up."""
+_WALKED = """
+    (FROM _again SEMI JOIN _touched USING (fingerprint) UNION ALL FROM _again WHERE fingerprint IS NULL
+     UNION ALL FROM _alone)"""
+_BY_STATE = ", replay_state, count(*) FILTER (still_queued) AS still_queued"
+_MADE: Mapping[str, str] = {
+    "_touched": "SELECT DISTINCT fingerprint FROM _known WHERE fingerprint IS NOT NULL",
+    "_sums": f"""
+        SELECT * EXCLUDE (is_queued), NULL::VARCHAR AS replay_state, if(is_queued, letters, 0) AS still_queued
+        FROM _summed WHERE fingerprint NOT IN (FROM _touched)
+        UNION ALL BY NAME {_SUMS.format(letters=_WALKED, more=_BY_STATE)}""",
+    "_minutes": f"FROM _deaths UNION ALL {_DEATHS.format(letters='_alone')}",
+    "_told": f"SELECT source, example AS record_id, cause, advice, origin, {_TOLD} FROM _sums",
+}
 
 
 class Files(NamedTuple):
@@ -62,37 +76,39 @@ class Files(NamedTuple):
     segments: Mapping[str, Manifest]
     verdicts: str | None
     analysis: str
+    queued: Collection[str] | None
+    """The sources whose letters all lie in their queues still, where those of others do not; else None."""
 
 
 def make(connection: duckdb.DuckDBPyConnection, files: Files, still_queued: str) -> None:
-    """Make the view `_brief`; `_placed` and `_states` are there. `still_queued`: whether the letter `r` lies
-    in its queue still."""
-    others = f"SELECT {', '.join(COLUMNS)}, segment_file FROM _placed"
-    if files.verdicts is None:
-        connection.execute(f"CREATE TEMP VIEW _brief AS {others}")
-        return
-    connection.register("_no_brief", analyses.IN_FILES.empty_table())
+    """Make the view `_brief`, and those that sums are made of; `_placed`, `_states` and what an analysis has
+    kept are there. `still_queued`: whether the letter `r` lies in its queue still."""
     names = ", ".join(("stem", *_OF_FILES))
-    every = f"(FROM _no_brief UNION ALL BY NAME FROM {files.verdicts})"
-    connection.execute(f"CREATE TEMP VIEW _kept AS SELECT {names} FROM {every}")
-    lies = _find_whole(connection, files.segments)
+    connection.register("_no_brief", analyses.IN_FILES.empty_table())
+    every = f"FROM _no_brief UNION ALL BY NAME FROM {files.verdicts}" if files.verdicts else "FROM _no_brief"
+    connection.execute(f"CREATE TEMP VIEW _kept AS SELECT {names} FROM ({every})")
+    kept = dict(connection.execute("SELECT stem, count(*) FROM _kept GROUP BY 1").fetchall())
+    lies = _find_whole(kept, files.segments)
     connection.register("_lies", pa.table([[*lies], [*lies.values()]], _LIES))
-    rest = files.segments.keys() - set(lies.values())
     told = ", ".join(f"r.{name}" for name in _OF_FILES)
     connection.execute(f"""
-        CREATE TEMP VIEW _brief AS
+        CREATE TEMP VIEW _whole AS
         SELECT {told}, p.replay_state, {sql_literal(files.analysis)} AS analysis,
                {still_queued} AS still_queued, r.segment_file
-        FROM (FROM _kept JOIN _lies USING (stem)) r LEFT JOIN _states p USING (record_id)
-        {f"UNION ALL {others} WHERE segment_file IN ({_listed(rest)})" if rest else ""}""")
+        FROM (FROM _kept JOIN _lies USING (stem)) r LEFT JOIN _states p USING (record_id)""")
+    rest = files.segments.keys() - set(lies.values())
+    lie_there = f"segment_file IN ({_listed(rest)})" if rest else "false"
+    connection.execute(f"""
+        CREATE TEMP VIEW _rest AS SELECT {", ".join(COLUMNS)}, segment_file FROM _placed WHERE {lie_there}""")
+    more = "UNION ALL FROM _rest" if rest else ""  # beside which DuckDB joins the ledger where nobody asks
+    connection.execute(f"CREATE TEMP VIEW _brief AS FROM _whole {more}")
+    ((letters,),) = connection.execute("SELECT coalesce(sum(letters), 0) FROM _kept_sums").fetchall()
+    are_those = kept.keys() <= lies.keys() and sum(kept.values()) == letters
+    _use_sums(connection, files.queued if are_those else None)
 
 
-def _find_whole(connection: duckdb.DuckDBPyConnection, segments: Mapping[str, Manifest]) -> Mapping[str, str]:
+def _find_whole(kept: Mapping[str, int], segments: Mapping[str, Manifest]) -> Mapping[str, str]:
     """Stem -> the file in which all its letters of then lie: that segment, or what it was compacted into."""
-    counts = connection.execute(
-        "SELECT stem, count(*) FROM _kept WHERE stem IS NOT NULL GROUP BY 1"
-    ).fetchall()
-    kept = dict(counts)
     return {
         stem: file
         for file, manifest in segments.items()
@@ -109,15 +125,30 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(sql_literal, sorted(names)))
 
 
+def _use_sums(connection: duckdb.DuckDBPyConnection, queued: Collection[str] | None) -> None:
+    """Let the sums of the analysis count, with the letters of these sources as still queued; None: not."""
+    use, alone = ("false", "_brief") if queued is None else ("true", "_rest")
+    is_queued = f"source IN ({_listed(queued)})" if queued else "false"
+    for name, sql in {
+        "_summed": f"SELECT *, {is_queued} AS is_queued FROM _kept_sums WHERE {use}",
+        "_deaths": f"FROM _kept_minutes WHERE {use}",
+        "_known": f"FROM _kept SEMI JOIN _states USING (record_id) WHERE {use}",
+        "_again": f"FROM _whole WHERE {use}",
+        "_alone": f"FROM {alone}",
+    }.items():
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
+
+
 def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
     """Make these tables, unless they are there: `_sums`, letters that are alike in all that is counted, a row
     each; `_minutes`, how many died in each; `_told`, the verdicts of examples."""
     with guarded(connection):
-        for sql in _MADE.values():
-            connection.execute(sql)
+        for name, sql in _MADE.items():
+            connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} AS {sql}")
 
 
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
     """Other letters are looked at from now on."""
     for table in _MADE:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
+    _use_sums(connection, None)

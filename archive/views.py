@@ -15,7 +15,7 @@ archive's committed files are open to it, and the configuration is locked.
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -145,7 +145,8 @@ def _fill(
     files = {m.stem: lend(m.segment) for m in committed}
     segments = [*files.values()]
     former = [*map(lend, before.tables["verdicts"] if before else ())]
-    tables = {name: [*map(lend, chosen.tables.get(name, ()) if chosen else ())] for name in analyses.TABLES}
+    made = chosen.tables if chosen else {}
+    tables = {name: [*map(lend, made.get(name, ()))] for name in (*analyses.TABLES, *brief.KEPT)}
     with user_sql.guarded(connection):
         _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
         _records(connection, segments)
@@ -153,6 +154,8 @@ def _fill(
         _check_rows(connection, named)
         for name, schema in analyses.TABLES.items():
             _table(connection, name, schema, tables[name])
+        for name in brief.KEPT:
+            _table(connection, f"_kept_{name}", analyses.KEPT[name], tables[name])
         if before:
             _table(connection, "verdicts_before", analyses.VERDICTS, former)
         _given(connection, "replays", REPLAYS if replays is None else replays)
@@ -162,7 +165,8 @@ def _fill(
         still_queued = _still_queued(connection, left)
         _letters(connection, still_queued)
         verdicts = _parquet(tables["verdicts"]) if tables["verdicts"] else None
-        brief.make(connection, brief.Files(named, verdicts, chosen.analysis if chosen else ""), still_queued)
+        of_files = brief.Files(named, verdicts, chosen.analysis if chosen else "", _queued_whole(named, left))
+        brief.make(connection, of_files, still_queued)
         _lock(connection, [*segments, *former, *chain.from_iterable(tables.values())])
 
 
@@ -171,6 +175,25 @@ def _taken_out(manifest: Manifest, queued: Queued) -> Collection[str] | None:
     too; None where none lies there."""
     known = [queued[stem] for stem in (manifest.stem, *manifest.replaces) if stem in queued]
     return set().union(*known) if known else None
+
+
+def _queued_whole(segments: Mapping[str, Manifest], left: Queued) -> Collection[str] | None:
+    """The sources of which all letters lie in their queues still; None where some do and others do not."""
+    queued = {segments[file].source for file in left}
+    others = {manifest.source for file, manifest in segments.items() if file not in left}
+    return None if queued & others or any(left.values()) else queued
+
+
+def sum_up_verdicts(store: Store, files: Iterable[str]) -> Mapping[str, pa.Table]:
+    """The tables of `brief.KEPT`, of these files of verdicts. Raises ArchiveError."""
+    with ExitStack() as held, closing(_configured(store, MEMORY)) as connection:
+        _table(connection, "_kept", analyses.IN_FILES, [store.lend(one, held) for one in files])
+        with user_sql.guarded(connection):
+            found = {name: connection.sql(sql).to_arrow_table() for name, sql in brief.KEPT.items()}
+    return {
+        name: table.select(analyses.KEPT[name].names).cast(analyses.KEPT[name])
+        for name, table in found.items()
+    }
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:

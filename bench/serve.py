@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.servers.chromium import Page, chromium
 from support.serving import Server, serving
-from views import generate
+from views import ROWS, generate
 
-from dlq.archive import manifests, segments
+from dlq.archive import analyses, manifests
 from dlq.archive.store import Store, open_store
 from dlq.connectors.base import Target
 from dlq.core.clock import iso, now
@@ -67,7 +69,8 @@ def measure(folder: Path, letter: str) -> int:
     """The pages of this archive; 1 where a target is missed."""
     for path in (*PAGES, letter, FAILURE, "/books"):
         with serving(folder) as cold:
-            ask(cold.enter(), path)
+            cold.enter()
+            ask(cold, path, letter.rpartition("/")[2])
     with serving(folder) as server, chromium() as page:
         server.enter()
         page.call("Page.navigate", url=server.address)
@@ -99,14 +102,16 @@ def _confirmed(plan: str, letter: Letter) -> tuple[object, ...]:
 
 
 def _choose(store: Store, plans: int) -> Iterator[Letter]:
-    left = plans * IN_A_PLAN
-    for manifest in manifests.list_committed(store):
-        ids = segments.record_ids(store, manifest).to_pylist() if left > 0 else []
-        left -= len(ids)
-        for row, record_id in enumerate(ids):
-            number = row % IN_A_PLAN
-            key = sha256(record_id.encode()).hexdigest()[:32]
-            yield Letter(number, record_id, key, 1, "shop", manifest.stem, row, Target("queue", "orders"))
+    """Of one failure after the other, as people plan them."""
+    last = analyses.latest(store)
+    assert last is not None
+    verdicts = pq.read_table(store.parquet(last.tables["verdicts"][0]), columns=["record_id", "fingerprint"])
+    places = pc.sort_indices(verdicts["fingerprint"])[: plans * IN_A_PLAN]
+    ids = verdicts["record_id"].take(places).to_pylist()
+    for number, (place, record_id) in enumerate(zip(places.to_pylist(), ids, strict=True)):
+        key = sha256(record_id.encode()).hexdigest()[:32]
+        stem, row = last.segments[place // ROWS], place % ROWS
+        yield Letter(number % IN_A_PLAN, record_id, key, 1, "shop", stem, row, Target("queue", "orders"))
 
 
 def _write(store: Store, number: int, letters: list[Letter]) -> Header:
@@ -129,29 +134,49 @@ def _write(store: Store, number: int, letters: list[Letter]) -> Header:
     return header
 
 
-def ask(server: Server, path: str) -> None:
-    """Print what a page costs a server that has just begun, again, and when somebody has written a note."""
+def ask(server: Server, path: str, letter: str) -> None:
+    """Print what a page costs a server that has just begun and has looked by itself, again, when somebody has
+    written a note, and when a letter was dismissed, so that all that is of letters is made anew."""
+    own = wait_until_idle(server)
     first, again = spend(server, path), spend(server, path)
     server.post(f"{FAILURE}/note", {"text": "seen"}, "/audit")
     noted = spend(server, path)
-    print(f"{path[:40]:<42} first {first:6.0f}, again {again:6.0f}, noted {noted:6.0f} ms", flush=True)
+    server.post("/letters/chosen", {"id": letter, "act": "dismiss", "reason": "seen"}, "/audit")
+    anew = spend(server, path)
+    server.post("/letters/chosen", {"id": letter, "act": "undo"}, "/audit")
+    told = f"first {first:5.0f}, again {again:4.0f}, noted {noted:5.0f}, anew {anew:5.0f} ms"
+    print(f"{path[:40]:<42} {told} (its own look {own:5.0f})", flush=True)
+
+
+def wait_until_idle(server: Server) -> float:
+    """Milliseconds of a processor that the server has taken since it began to listen, once it rests."""
+    process = psutil.Process(server.process.pid)
+    first, before, spent = _read(process), -1.0, 0.0
+    while spent > before:
+        time.sleep(1)
+        before, spent = spent, _read(process)
+    return 1000 * (spent - first)
+
+
+def _read(process: psutil.Process) -> float:
+    return float(sum(process.cpu_times()[:2]))
 
 
 def spend(server: Server, path: str) -> float:
     """Milliseconds of a processor that the server takes for a page."""
     process = psutil.Process(server.process.pid)
-    before = sum(process.cpu_times()[:2])
+    before = _read(process)
     server.get(path)
-    return float(1000 * (sum(process.cpu_times()[:2]) - before))
+    return 1000 * (_read(process) - before)
 
 
 def show(server: Server, page: Page, base: str, path: str) -> bool:
     """Whether a page keeps its target; prints how long it took, and the processor time of the server."""
     page.open(base + path)
     process = psutil.Process(server.process.pid)
-    before = sum(process.cpu_times()[:2])
+    before = _read(process)
     seconds = sorted(paint(page, base + path) for _ in range(RUNS))[RUNS // 2]
-    spent = 1000 * (sum(process.cpu_times()[:2]) - before) / RUNS
+    spent = 1000 * (_read(process) - before) / RUNS
     wanted = TARGETS.get(path)
     told = f" (at most {wanted})" if wanted else ""
     print(f"{path[:40]:<42} {seconds:6.0f} ms{told:<16} {spent:6.0f} ms of a processor", flush=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dlq.analyzers import tables
-from dlq.archive import analyses, manifests, schema, segments
+from dlq.archive import analyses, manifests, schema, segments, views
 from dlq.archive.store import Store, open_store
 from dlq.core.identity import digest_of_ids
 
@@ -84,11 +84,19 @@ def generate(store: Store, letters: int, failures: int = 60) -> str:
     file = "analyses/20261121T010000/verdicts/part-0.parquet"
     store.put(file, _as_analysis(table))
     causes = dict(Counter(table["cause"].to_pylist()))
-    files = {"verdicts": (file,), "incidents": (), "transactions": ()}
+    files = {"verdicts": (file,), "incidents": (), "transactions": (), **_write_sums(store, file)}
     analyses.commit(
         store, analyses.Analysis("20261121T010000", letters, causes, 1.0, CREATED, "", files, tuple(stems))
     )
     return ids[0]
+
+
+def _write_sums(store: Store, file: str) -> dict[str, tuple[str]]:
+    """As an analysis sums up its verdicts."""
+    made = views.sum_up_verdicts(store, [file])
+    for name, table in made.items():
+        store.put(f"analyses/20261121T010000/{name}/part-0.parquet", _as_analysis(table))
+    return {name: (f"analyses/20261121T010000/{name}/part-0.parquet",) for name in made}
 
 
 def _as_analysis(table: pa.Table) -> memoryview:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.clock import iso
+from dlq.core.text import sql_literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,12 +28,10 @@ _SQL = f"""
 
 
 _SHORT = 30
-_EACH = f"""
-    WITH span AS (
-        SELECT epoch_us(min(first)) AS first, epoch_us(max(last)) - epoch_us(min(first)) + 1 AS long
-        FROM _sums WHERE fingerprint IN (SELECT unnest(?)))
-    SELECT fingerprint, ((epoch_us(dead_at) - first) * {_SHORT} // long)::INTEGER AS step, count(*)
-    FROM _brief, span WHERE fingerprint IN (SELECT unnest(?)) AND dead_at IS NOT NULL GROUP BY ALL"""
+_SPAN = "SELECT epoch_us(min(first)), epoch_us(max(last)) FROM _sums WHERE fingerprint IN ({})"
+_EACH = """
+    SELECT fingerprint, ((epoch_us(dead_at) - {first}) * {steps} // {long})::INTEGER AS step, count(*)
+    FROM _brief WHERE fingerprint IN ({names}) AND dead_at IS NOT NULL GROUP BY ALL"""
 
 
 def step_seconds(first: float | None, last: float | None) -> int:
@@ -73,8 +72,13 @@ def count_each(
     """How many letters of each of these failures died in each of the same _SHORT steps, from the first death
     of any of them to the last; a failure of which nothing says when is not there."""
     brief.sum_up(connection)
+    names = ", ".join(map(sql_literal, fingerprints)) or "NULL"
+    ((first, last),) = run(connection, _SPAN.format(names)).rows  # joined with letters it takes twice as long
+    if first is None:
+        return {}
     found: dict[str, list[int]] = {}
-    for name, step, letters in run(connection, _EACH, [list(fingerprints)] * 2).rows:
+    sql = _EACH.format(first=first, long=last - first + 1, steps=_SHORT, names=names)
+    for name, step, letters in run(connection, sql).rows:
         found.setdefault(name, [0] * _SHORT)[step] = letters
     return found
 

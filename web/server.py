@@ -18,6 +18,7 @@ from dlq.operations.desk import Notes, open_desk
 from dlq.replay.actor import system_user
 from dlq.web.app import make_app
 from dlq.web.console import Console
+from dlq.web.first_look import looking
 from dlq.web.guard import SEND_SECONDS
 from dlq.web.jobs import Jobs
 from dlq.web.look import Look
@@ -126,7 +127,7 @@ def serve(
         tell(address, None)
     else:
         tell(f"{address}?token={sessions.token}", sessions.agents.get(""))
-    with suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
+    with suppress(KeyboardInterrupt), looking(console):  # uvicorn passes it on when all is closed
         server.run(sockets=[listening])
 
 

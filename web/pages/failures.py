@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -25,6 +25,9 @@ from dlq.web.forms import Form
 from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import show_part
 from dlq.web.pages.plans import read_plans
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 def list_page(ask: Ask) -> Response:
@@ -74,8 +77,9 @@ class _Seen(NamedTuple):
 
 
 _INCIDENTS = (
-    "SELECT DISTINCT incident_id FROM _brief WHERE fingerprint = ? AND incident_id IS NOT NULL ORDER BY 1"
+    "SELECT DISTINCT incident_id FROM _sums WHERE fingerprint = ? AND incident_id IS NOT NULL ORDER BY 1"
 )
+_WENT_BACK = "SELECT fingerprint FROM _sums WHERE fingerprint = ? AND replay_state <> 'dismissed' LIMIT 1"
 _PLANS = """
     SELECT DISTINCT plan FROM replays JOIN _brief USING (record_id)
     WHERE fingerprint = ? AND state <> 'dismissed' ORDER BY 1 DESC"""
@@ -85,15 +89,19 @@ def _look_at(ask: Ask, desk: Desk, row: Mapping[str, Any]) -> _Seen:
     name = row["fingerprint"]
     found = show_letter(desk, row["example"], ask.masker()) if row["example"] else None
     views = open_views(desk)
-    incidents, plans = ([one for (one,) in run(views, sql, [name]).rows] for sql in (_INCIDENTS, _PLANS))
+    deaths = timeline.count_deaths(views, name)  # which makes the sums that are asked here
     return _Seen(
         add_trace(found) if found else None,
-        timeline.count_deaths(views, name),
+        deaths,
         [one for one in common.gather(views, name) if _is_shown(ask, one)],
-        incidents,
-        plans,
+        _list_ids(views, _INCIDENTS, name),
+        _list_ids(views, _PLANS, name) if _list_ids(views, _WENT_BACK, name) else [],
         owners.gather(views, desk.settings, name),
     )
+
+
+def _list_ids(views: "duckdb.DuckDBPyConnection", sql: str, fingerprint: str) -> list[str]:
+    return [one for (one,) in run(views, sql, [fingerprint]).rows]
 
 
 def _is_shown(ask: Ask, trait: common.Trait) -> bool:

@@ -6,7 +6,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 from support.archives import MINUTE, letter, write_segment
+from support.rows import each_row
 
+from dlq.analyzers import analysis
 from dlq.analyzers.analysis import analyze
 from dlq.archive import brief, manifests, views
 from dlq.archive.manifests import Manifest
@@ -82,6 +84,46 @@ def test_sums_are_those_of_all_letters(store: LocalStore) -> None:
     look = _look(store)
     brief.sum_up(look)
 
+    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+
+
+_LEFT: list[tuple[str, dict[str, tuple[str, ...]], bool]] = [
+    ("no letter lies in its queue", {}, True),
+    ("all of a source do", {"p-0": (), "p-1": (), "r-0": ()}, True),
+    ("some of a source do", {"p-1": ()}, False),
+    ("all but one do", {"p-0": (letter(4).record_id,), "p-1": (), "r-0": ()}, False),
+]
+
+
+@each_row("what, queued, are_kept", _LEFT)
+def test_what_an_analysis_has_summed_up_is_joined_with_the_ledger(
+    tmp_path: Path,
+    what: str,
+    queued: dict[str, tuple[str, ...]],
+    are_kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the failures that the ledger does not know no letter is read."""
+    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
+    store = LocalStore(str(tmp_path / what))
+    write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
+    write_segment(store, "p-1", [_failing(n) for n in range(9, 15)])
+    write_segment(store, "q-0", [_failing(n, "file") for n in (1, 2, 30)])
+    analyze(store, parse({}, {}), engine="plain")
+    write_segment(store, "r-0", [_failing(n) for n in (40, 41)])
+    rows = [
+        {"record_id": letter(n).record_id, "state": "confirmed", "key": str(n), "plan": "p", "updated_at": n}
+        for n in (4, 40)
+    ]
+    look = views.connect(store, pa.Table.from_pylist(rows, REPLAYS), queued=queued)
+    brief.sum_up(look)
+
+    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+    assert look.execute("SELECT count(*) FROM _again").fetchall() == [(17 if are_kept else 0,)]
+    assert look.execute("SELECT count(*) FROM _touched").fetchall() == [(1 if are_kept else 0,)]
+
+    views.narrow(look, "source = 'file'")
+    brief.sum_up(look)
     assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
 
 
