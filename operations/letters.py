@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlq.analyzers import topology
 from dlq.archive import short_ids, user_sql, views
 from dlq.archive.brief import sum_up
 from dlq.archive.views import Order, Position
@@ -22,7 +21,7 @@ from dlq.operations.desk import Desk
 from dlq.operations.owners import describe_owners_of
 from dlq.operations.selecting import EVERY, Selection, choose
 from dlq.operations.views import open_views, read_events
-from dlq.reports import explain, letter, unpacking
+from dlq.reports import letter, unpacking
 from dlq.reports.body import LARGEST, Preview, preview, preview_document
 from dlq.reports.failures import states
 from dlq.reports.masking import Masker
@@ -190,6 +189,10 @@ def _explain(
     desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document, lies: str
 ) -> list[Document]:
     record = next(views.read_records(connection, lies))
+    # All rules are imported for them, which takes as long as to find the letter.
+    from dlq.analyzers import topology
+    from dlq.reports import explain
+
     return explain.gather(found, record, topology.facts(desk.store, desk.settings))
 
 
