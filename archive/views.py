@@ -414,14 +414,19 @@ def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
     return int(found)
 
 
+def among_newest(connection: duckdb.DuckDBPyConnection) -> str:
+    """A condition that the newest of all letters fulfil, so many that one looks through them at once."""
+    newest_of_all = f"SELECT dead_at FROM _brief ORDER BY 1 DESC NULLS LAST LIMIT {_FIRST_LOOK}"
+    ((begin,),) = user_sql.run(connection, f"SELECT epoch_us(min(dead_at)) FROM ({newest_of_all})").rows
+    return "true" if begin is None else f"dead_at >= make_timestamptz({begin})"
+
+
 def _not_behind(connection: duckdb.DuckDBPyConnection, view: str, limit: int, checked: str) -> str:
     """A condition that the last dead of these letters fulfil, so many or more: one column tells, so that of
     all others only theirs are read. They are sought among the newest of all first; where letters themselves
     have to be read for that, nowhere else."""
-    newest_of_all = f"SELECT dead_at FROM _brief ORDER BY 1 DESC NULLS LAST LIMIT {_FIRST_LOOK}"
-    ((begin,),) = user_sql.run(connection, f"SELECT epoch_us(min(dead_at)) FROM ({newest_of_all})").rows
-    among = [] if begin is None else [f"dead_at >= make_timestamptz({begin})"]
-    for part in among if view == "_placed" else [*among, "true"]:
+    among = among_newest(connection)
+    for part in [among] if view == "_placed" else [among, "true"]:
         times = f"SELECT dead_at FROM {view} WHERE {checked} AND {part} ORDER BY 1 DESC NULLS LAST"
         sql = f"SELECT count(*), count(dead_at), epoch_us(min(dead_at)) FROM ({times} LIMIT {limit})"
         ((found, dated, cut),) = user_sql.run(connection, sql).rows

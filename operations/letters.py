@@ -48,6 +48,8 @@ class LettersWanted(NamedTuple):
     """Only those behind the page that ended with this `Letters.last`."""
     order: Order | None = None
     """None: the newest dead first."""
+    newest_alone: bool = False
+    """What is found at once, among the newest of all letters."""
 
 
 @dataclass
@@ -74,6 +76,8 @@ def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
     none."""
     connection = open_views(desk)
     condition = user_sql.condition(wanted.selection.condition(desk, connection))
+    if wanted.newest_alone:
+        condition = f"{condition} AND {views.among_newest(connection)}"
     letters = Letters(wanted.columns, iter(()), connection, condition)
     found = _find(letters, wanted.after, wanted.order, (wanted.limit or _FIRST) + 1)
     limit = wanted.limit

@@ -5,6 +5,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
@@ -77,24 +78,25 @@ class _Page(NamedTuple):
 
 
 def list_page(ask: Ask) -> Response:
-    """Fifty letters, the newest dead first, unless another order is asked for."""
+    """Fifty letters, the newest dead first, unless another order is asked for. `part`: those that a search
+    for a text finds at once, uncounted."""
     chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
     after, sort = ask.query.get("after") or None, ask.query.get("sort", "")
     selection, look = choosing.select(chosen, sees_all=ask.sees_all), ask.console.look
     named, order = selection.options(), read_order(sort) if sort else None
-    wanted = LettersWanted(selection, _COLUMNS, PAGE, after, order)
-    page = look.keep(
-        ("letters", after, sort, named), lambda desk: _read_page(ask, desk, wanted), of_letters=True
-    )
+    is_part = "part" in ask.query and "text" in chosen
+    wanted = LettersWanted(selection, _COLUMNS, PAGE, after, order, is_part)
+    read, count = partial(_read_page, ask, wanted=wanted), partial(count_letters, selection=selection)
+    page = look.keep(("letters", after, sort, named, is_part), read, of_letters=True)
     here: dict[str, Any] = {**chosen, "sort": sort}
     typed = [_with_page(chosen, after, order).options(), f"--sort={sort}" if sort else ""]
     return ask.page(
         "letters",
         " ".join(["dlq ls", *filter(None, typed), f"--limit {PAGE}"]),
-        count=look.keep(("count", named), lambda desk: count_letters(desk, selection), of_letters=True),
+        count=None if is_part else look.keep(("count", named), count, of_letters=True),
         sorted_by=f"by {order.column}" if order else "the newest dead first",
         first=make_address("/letters", **here) if after else "",
-        following=make_address("/letters", **here, after=page.last) if page.last else "",
+        following=make_address("/letters", **here, after=page.last) if page.last and not is_part else "",
         **_describe_filters(ask, chosen, here),
         **_describe_table(page.rows, chosen, here),
     )

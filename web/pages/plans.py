@@ -82,6 +82,7 @@ def show_page(ask: Ask) -> Response:
         ),
         **died._asdict(),
         looked_at=consent.LOOKED_AT,
+        owners=document["owners"],
         by_agent=is_agent(header.actor or ""),
         agents_target=consent.is_target_of_agent(header),
         letters=ask.mask_all(letters),

@@ -164,7 +164,8 @@
     addEventListener("pagehide", () => news.close());
   }
 
-  // Search as you type: the list of the same address, in the place of the list. Until the answer to what
+  // Search as you type: the list of the same address, in the place of the list; of a text, what is found at
+  // once before that. Until the answer to what
   // stands in the fields is there, the list is of something else, and nothing may be done with it.
   let waiting, asked = new AbortController();
   function searchSoon(form, field) {
@@ -173,6 +174,7 @@
     const list = document.getElementById("found");
     list.setAttribute("aria-busy", "true");
     for (const acts of list.querySelectorAll("fieldset")) acts.disabled = true;
+    $("[role=status]", list).textContent = "Searching…";
     waiting = setTimeout(() => search(form, field), 350);
   }
 
@@ -182,15 +184,17 @@
     for (const [name, value] of [...query]) if (!value) query.delete(name);
     const address = query.size ? `${form.getAttribute("action")}?${query}` : form.getAttribute("action");
     try {
-      const answer = await fetch(address, { signal });
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const found = page.getElementById("found");
-      refuse(form, field, found ? "" : page.querySelector(".refusal")?.textContent ?? "no answer: load the page again");
-      if (!found) return;
-      document.getElementById("found").replaceWith(found);
-      $(".shell").replaceWith($(".shell", page));
-      history.replaceState(null, "", address);
-      prepare(document);
+      for (const one of query.has("text") ? [`${address}&part=1`, address] : [address]) {
+        const answer = await fetch(one, { signal });
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const found = page.getElementById("found");
+        refuse(form, field, found ? "" : page.querySelector(".refusal")?.textContent ?? "no answer: load the page again");
+        if (!found) return;
+        document.getElementById("found").replaceWith(found);
+        $(".shell").replaceWith($(".shell", page));
+        history.replaceState(null, "", address);
+        prepare(document);
+      }
     } catch {
       if (!signal.aborted) refuse(form, field, "the server does not answer");
     }

@@ -291,7 +291,7 @@ def type_in(browser: Page, name: str, text: str) -> None:
 
 
 def may_act(browser: Page) -> bool:
-    return bool(browser.run("document.querySelector('#chosen button[value=plan]').matches(':enabled')"))
+    return bool(browser.run("document.querySelector('#chosen button[value=plan]:enabled') !== null"))
 
 
 def test_a_slow_answer_to_what_was_typed_before_never_replaces_that_to_what_stands_there(
@@ -310,7 +310,21 @@ def test_a_slow_answer_to_what_was_typed_before_never_replaces_that_to_what_stan
     assert (browser.run(chosen), browser.run("location.search")) == ("m-17", "?text=m-17")
     assert browser.run("document.querySelectorAll('#chosen [name=id]').length") == 1
     assert was_off
-    assert may_act(browser)
+    eventually(lambda: may_act(browser))
+
+
+def test_a_search_shows_what_it_has_and_says_that_it_goes_on(server: Server, browser: Page) -> None:
+    browser.open(base(server) + "/letters")
+    browser.hold("*text=m-17")
+    type_in(browser, "text", "m-17")
+    told = "document.querySelector('#found [role=status]').textContent"
+    eventually(lambda: "goes on: these are among the newest" in browser.run(told))
+    assert browser.run("document.querySelectorAll('#chosen [name=id]').length") == 1
+    assert not may_act(browser)
+    eventually(lambda: browser.run("1") == 1 and browser.held)
+    browser.release()
+    eventually(lambda: may_act(browser))
+    assert browser.run(told) == "1 letter chosen."
 
 
 def test_a_bad_condition_is_said_beside_its_field_and_is_not_in_the_address(

@@ -32,6 +32,7 @@ def browser(serve: Serve, tmp_path: Path) -> Browser:
         brokers={"shop": {"kind": "memory", "url": url}},
         sources={"orders": {"broker": "shop", "queue": "orders.dlq"}},
         replay={"approval": True},
+        consumers={"billing": {"sources": ["orders"], "because": "it knows orders for 7 days"}},
     )
 
 
@@ -48,6 +49,12 @@ def digest_of(browser: Browser, plan: str, who: Mapping[str, str] = ADA) -> str:
 def listed(page: str) -> list[str]:
     """The letters of a plan, in its order."""
     return re.findall(r'href="/letters/(\w{32})"', page.partition('<h2 id="letters">')[2])
+
+
+def test_the_word_of_a_consumers_owner_stands_where_replays_are_decided(browser: Browser) -> None:
+    plan = make_plan(browser, {"id": IDS[:1]})
+    for page in (LETTER, f"/plans/{plan}", f"/failures/{'aa' * 16}"):
+        assert "(it knows orders for 7 days)" in browser.get(page, **ADA).text, page
 
 
 def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Browser) -> None:
