@@ -143,8 +143,9 @@ def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
     """Make these tables, unless they are there: `_sums`, letters that are alike in all that is counted, a row
     each; `_minutes`, how many died in each; `_told`, the verdicts of examples."""
     with guarded(connection):
-        for name, sql in _MADE.items():
-            connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} AS {sql}")
+        there = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        for name in [name for name in _MADE if (name,) not in there]:
+            connection.execute(f"CREATE TEMP TABLE {name} AS {_MADE[name]}")
 
 
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
