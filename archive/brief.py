@@ -63,7 +63,7 @@ _MADE: Mapping[str, str] = {
     "_touched": "SELECT DISTINCT fingerprint FROM _known WHERE fingerprint IS NOT NULL",
     "_sums": f"""
         SELECT * EXCLUDE (is_queued), NULL::VARCHAR AS replay_state, if(is_queued, letters, 0) AS still_queued
-        FROM _summed WHERE fingerprint NOT IN (FROM _touched)
+        FROM _summed WHERE fingerprint IS NOT NULL AND fingerprint NOT IN (FROM _touched)
         UNION ALL BY NAME {_SUMS.format(letters=_WALKED, more=_BY_STATE)}""",
     "_minutes": f"FROM _deaths UNION ALL {_DEATHS.format(letters='_alone')}",
     "_told": f"SELECT source, example AS record_id, cause, advice, origin, {_TOLD} FROM _sums",

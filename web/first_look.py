@@ -7,7 +7,6 @@ from threading import Event, Thread
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from dlq.core.errors import DlqError
 from dlq.web.console import Ask, Console
 from dlq.web.forms import Form
 from dlq.web.pages import failures, letters, now, plans
@@ -37,5 +36,5 @@ def looking(console: Console) -> Iterator[None]:
 def _look(console: Console, is_over: Event) -> None:
     for path, page in _PAGES:
         if not is_over.is_set():
-            with suppress(DlqError):  # which whoever asks is told
+            with suppress(Exception):  # whoever asks is told of it
                 page(Ask(console, _NOBODY, frozenset({"read"}), path, {}, QueryParams(), Form(())))

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from support.archives import MINUTE, letter, write_segment
+from support.archives import MINUTE, letter, parquet, write_segment
 from support.rows import each_row
 
 from dlq.analyzers import analysis
 from dlq.analyzers.analysis import analyze
-from dlq.archive import brief, manifests, views
+from dlq.archive import analyses, brief, manifests, views
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import LocalStore, Store
@@ -124,6 +125,25 @@ def test_what_an_analysis_has_summed_up_is_joined_with_the_ledger(
 
     views.narrow(look, "source = 'file'")
     brief.sum_up(look)
+    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+
+
+def test_letters_without_a_failure_are_summed_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
+    tables = analyze(store, parse({}, {}), engine="plain").tables
+    [file] = tables["verdicts"]
+    said = pq.read_table(store.parquet(file)).to_pylist()
+    said = [row | {"fingerprint": None} if row["dead_at"].minute % 2 else row for row in said]
+    store.put(file, parquet(pa.Table.from_pylist(said, analyses.IN_FILES)))
+    for name, table in views.sum_up_verdicts(store, [file]).items():
+        store.put(tables[name][0], parquet(table))
+    look = views.connect(store)
+    brief.sum_up(look)
+
     assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
 
 
