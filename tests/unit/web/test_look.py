@@ -15,16 +15,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 from support.archives import letter, write_segment
 from support.consoles import Browser, Serve
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
+from dlq.operations.reporting import describe_now
 from dlq.web import app
 from dlq.web.app import make_app
 from dlq.web.console import _IN_ALL, Ask
+from dlq.web.first_look import looking
 from dlq.web.look import _AT_ONCE, Look, _Kept
-from dlq.web.pages import books
+from dlq.web.pages import books, now
 
 OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
 
@@ -281,6 +283,18 @@ def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
     reader.console.look.forget()
     assert reader.get("/books").status_code == 200
     assert len(proven) > 1, "what this page has changed is proven at once"
+
+
+def test_a_server_that_starts_makes_the_first_page_before_anybody_asks(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Desk] = []
+    monkeypatch.setattr(now, "describe_now", lambda desk: made.append(desk) or describe_now(desk))
+    reader = serve()
+    with looking(reader.console):
+        eventually(lambda: made)
+    assert reader.get("/").status_code == 200
+    assert len(made) == 1
 
 
 def test_who_may_only_look_asks_brokers_once_and_makes_nothing_anew(
