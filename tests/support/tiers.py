@@ -61,6 +61,7 @@ QUICK = (
     "tests/services/kafka/test_sending_contract.py",
     "tests/services/kafka/test_superseded.py",
     "tests/services/coverage/test_artemis.py::test_a_handful",
+    "tests/services/coverage/test_classic.py::test_a_handful",
     "tests/services/coverage/test_kafka.py::test_a_handful",
     "tests/services/coverage/test_rabbitmq.py::test_a_handful",
     "tests/services/coverage/test_rocketmq.py::test_a_handful",

@@ -14,6 +14,7 @@ from dlq.connectors.activemq.amqp.link import Amqp10, with_amqp
 from dlq.connectors.activemq.amqp.send import Amqp10Sender
 from dlq.connectors.activemq.link.sockets import by_openwire, is_openwire
 from dlq.connectors.activemq.look import coverage as artemis_coverage
+from dlq.connectors.activemq.look import strategies
 from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT
 from dlq.connectors.activemq.look.doctor import bridge_facts, inspection, prepared_facts
 from dlq.connectors.activemq.look.effects import harm
@@ -57,6 +58,7 @@ from dlq.connectors.base import (
     SendRequest,
     Target,
     gauge_of,
+    not_seen,
 )
 from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.looks import bound_looks
@@ -71,7 +73,6 @@ _NODE_UNTOLD = (
     "Artemis did not say which broker it is (nodeID), then or now, so this may be another, a mirror"
 )
 _ELSEWHERE = "this is broker {}, and letters were sent to {}: what is not here, a mirror's, may be there"
-_STRATEGIES = "Classic shows its dead-letter strategies nowhere: they stand in its activemq.xml"
 _COMMITTED = (
     "the broker has committed it; nothing that Classic answers reports a letter that it then drops for a "
     "composite's filter, a plugin, a topic without subscribers or an expiry at once"
@@ -130,15 +131,24 @@ class ActiveMQConnector(Connector):
         ]
 
     def coverage(self) -> list[Fate]:
-        """Artemis by its management (`look.coverage`); Classic shows its strategies nowhere."""
+        """Artemis by its management (`look.coverage`), Classic by its activemq.xml (`look.strategies`)."""
         management = self._queues.management
         if management is None:
-            return [Fate("broker", self._broker.name, "any", "unknown", (), _STRATEGIES)]
+            return self._classic_coverage()
         told = management.definitions()
         if told is None:
             return [Fate("broker", self._broker.name, "any", "unknown", (), NO_MANAGEMENT)]
         queues, settings, diverts = told
         return artemis_coverage.predict(artemis_coverage.Definitions(queues, settings, diverts, [*settings]))
+
+    def _classic_coverage(self) -> list[Fate]:
+        name, path = self._broker.name, self._broker.activemq_xml
+        if not path:
+            return [not_seen(name, "activemq_xml", "/etc/activemq/activemq.xml")]
+        if not self._broker.jolokia_url:
+            return [not_seen(name, "jolokia_url", "http://host:8161/api/jolokia")]
+        policies = strategies.load(path, f"brokers.{name}.activemq_xml")
+        return strategies.predict(policies, Jolokia(self._broker, artemis=False).queues())
 
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""

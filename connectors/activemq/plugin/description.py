@@ -21,6 +21,8 @@ class ActiveMQBroker(Broker):
     """Artemis: where AMQP 1.0 is spoken, for messages that came by it; else `openwire_url` is tried."""
     statistics_plugin: bool = False
     """Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth by STOMP."""
+    activemq_xml: str | None = None
+    """Classic: the file that the broker starts with, for its dead-letter strategies."""
 
 
 def _tells_more(broker: ActiveMQBroker) -> str:

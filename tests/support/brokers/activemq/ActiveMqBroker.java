@@ -3,6 +3,7 @@ import java.net.URI;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import javax.xml.parsers.DocumentBuilderFactory;
 import org.apache.activemq.RedeliveryPolicy;
 import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
@@ -12,6 +13,8 @@ import org.apache.activemq.broker.region.policy.*;
 import org.apache.activemq.broker.region.virtual.*;
 import org.apache.activemq.broker.util.RedeliveryPlugin;
 import org.apache.activemq.broker.util.TimeStampingBrokerPlugin;
+import org.apache.activemq.command.ActiveMQDestination;
+import org.apache.activemq.plugin.DiscardingDLQBrokerPlugin;
 import org.apache.activemq.plugin.StatisticsBrokerPlugin;
 import org.apache.activemq.security.AuthenticationUser;
 import org.apache.activemq.security.AuthorizationEntry;
@@ -19,10 +22,11 @@ import org.apache.activemq.security.AuthorizationPlugin;
 import org.apache.activemq.security.DefaultAuthorizationMap;
 import org.apache.activemq.security.SimpleAuthenticationPlugin;
 import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
+import org.w3c.dom.*;
 
 /**
  * An ActiveMQ Classic broker of plain jars, 5.x and 6.x alike; it runs until its standard input ends.
- * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users [rights [markers]]] [tls=PORT] [openwire-tls=PORT] [amqp=PORT] [one=PORT] [bridge=PORT]
+ * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users [rights [markers]]] [tls=PORT] [openwire-tls=PORT] [amqp=PORT] [one=PORT] [bridge=PORT] [xml=FILE]
  */
 public class ActiveMqBroker {
     static PolicyEntry policy(String queue, DeadLetterStrategy dead) {
@@ -46,6 +50,51 @@ public class ActiveMqBroker {
         entry.setWrite("users");
         entry.setAdmin("users");
         return entry;
+    }
+
+    /** As XBean does: an element is a class, its attributes are properties. */
+    static <T> T configured(T bean, Element element) throws Exception {
+        NamedNodeMap attributes = element.getAttributes();
+        for (int i = 0; i < attributes.getLength(); i++) {
+            String name = attributes.item(i).getNodeName(), text = attributes.item(i).getNodeValue();
+            for (java.lang.reflect.Method method : bean.getClass().getMethods()) {
+                if (!method.getName().equals("set" + Character.toUpperCase(name.charAt(0)) + name.substring(1))) continue;
+                Class<?> type = method.getParameterTypes()[0];
+                method.invoke(bean, type == boolean.class ? Boolean.valueOf(text) : type == long.class ? Long.valueOf(text)
+                        : type == ActiveMQDestination.class ? ActiveMQDestination.createDestination(text, ActiveMQDestination.QUEUE_TYPE)
+                        : type == int.class ? Integer.valueOf(text) : text);
+            }
+        }
+        return bean;
+    }
+
+    static PolicyEntry entry(Element element) throws Exception {
+        PolicyEntry entry = configured(new PolicyEntry(), element);
+        entry.setExpireMessagesPeriod(100);
+        NodeList strategies = element.getElementsByTagName("deadLetterStrategy");
+        for (int i = 0; i < strategies.getLength(); i++) {
+            Element one = (Element) ((Element) strategies.item(i)).getElementsByTagName("*").item(0);
+            entry.setDeadLetterStrategy(configured(one.getTagName().startsWith("shared") ? new SharedDeadLetterStrategy()
+                    : one.getTagName().startsWith("individual") ? new IndividualDeadLetterStrategy() : new DiscardingDeadLetterStrategy(), one));
+        }
+        return entry;
+    }
+
+    /** The policies, and the plugin that discards, of an activemq.xml. */
+    static void configure(BrokerService broker, File xml) throws Exception {
+        Document document = DocumentBuilderFactory.newInstance().newDocumentBuilder().parse(xml);
+        NodeList entries = document.getElementsByTagName("policyEntry"), plugins = document.getElementsByTagName("discardingDLQBrokerPlugin");
+        PolicyMap map = new PolicyMap();
+        List<PolicyEntry> all = new ArrayList<>();
+        for (int i = 0; i < entries.getLength(); i++) {
+            Element element = (Element) entries.item(i);
+            if (element.getParentNode().getNodeName().equals("defaultEntry")) map.setDefaultEntry(entry(element));
+            else all.add(entry(element));
+        }
+        map.setPolicyEntries(all);
+        broker.setDestinationPolicy(map);
+        if (plugins.getLength() > 0)
+            broker.setPlugins(new BrokerPlugin[] {configured(new DiscardingDLQBrokerPlugin(), (Element) plugins.item(0))});
     }
 
     public static void main(String[] args) throws Exception {
@@ -109,6 +158,7 @@ public class ActiveMqBroker {
                 rightsTo("letters.>", false), rightsTo(options.contains("markers") ? "dlq.replay.>" : "letters.>", false),
                 rightsTo(">", true)))));
         broker.setPlugins(plugins.toArray(new BrokerPlugin[0]));
+        for (String option : options) if (option.startsWith("xml=")) configure(broker, new File(option.substring(4)));
         for (String option : options) {             // -Djavax.net.ssl.keyStore names its certificate
             if (option.startsWith("tls=")) listen(broker, "stomp+ssl://127.0.0.1:" + option.substring(4));
             if (option.startsWith("openwire-tls=")) listen(broker, "ssl://127.0.0.1:" + option.substring(13));
