@@ -87,15 +87,22 @@ def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | No
     return _add(desk, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
 
 
-def resolve_failure(desk: Desk, prefix: str, reason: str, version: str = "") -> Document:
-    """Mark a failure as fixed: a letter of it that dies from now on makes it regressed, with the `version` of
-    the fix unless it is of an older one. Raises UsageError."""
-    version = version.strip()
+def check_version(version: str) -> None:
+    """Raises UsageError for what is neither a version nor empty."""
     if version and not is_version(version):
         raise UsageError(f"--in {version}: no version; write it like 2.4.1, v2.4.1 or 2.4.1-rc1")
+
+
+def resolve_failure(
+    desk: Desk, prefix: str, reason: str, version: str = "", proposal: str | None = None
+) -> Document:
+    """Mark a failure as fixed: a letter of it that dies from now on makes it regressed, with the `version` of
+    the fix unless it is of an older one; a `proposal` as `assign_failure`. Raises UsageError."""
+    version = version.strip()
+    check_version(version)
     if not version:
         _needed(reason, 'say how it was fixed: --reason "…", or in which version: --in 2.4.1')
-    told = _add(desk, prefix, "resolve", version, reason)
+    told = _add(desk, prefix, "resolve", version, reason, proposal)
     known = {one.name for one in desk.settings.sources.values() if one.version}
     for source in told["sources"] if version else ():
         if source not in known:

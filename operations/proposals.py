@@ -14,9 +14,9 @@ from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import Event, make_event
 from dlq.core.text import encodable
+from dlq.operations import failures
 from dlq.operations.desk import Desk
 from dlq.operations.dismissing import dismiss_letters
-from dlq.operations.failures import assign_failure, note_failure, show_failure
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
@@ -57,6 +57,16 @@ def propose_dismissal(desk: Desk, failure: str, reason: str) -> Document:
     return _propose(desk, fingerprint, ["dlq", "dismiss", "--failure", fingerprint, "--reason", text], text)
 
 
+def propose_resolution(desk: Desk, failure: str, reason: str, version: str = "") -> Document:
+    """Keep with a failure that its cause is fixed, and since which version, and the command that says so.
+    Raises UsageError."""
+    text = _checked(reason, "say how it was fixed, and where a person sees that")
+    failures.check_version(version)
+    fingerprint = _find(desk, failure)
+    words = ["dlq", "failures", "resolve", fingerprint, "--reason", text]
+    return _propose(desk, fingerprint, [*words, *(["--in", version] if version else [])], text)
+
+
 def propose_note(desk: Desk, failure: str, text: str, owner: str | None = None) -> Document:
     """Keep with a failure what an agent would note, or to whom it would give it (`owner`), and the command
     that does. Raises UsageError."""
@@ -73,7 +83,7 @@ class Deed(NamedTuple):
     """What a proposed command does, in the words of the audit."""
 
     action: str
-    """dismiss, note or assign."""
+    """dismiss, note, assign or resolve."""
     value: str
     reason: str
 
@@ -102,7 +112,7 @@ def list_proposals(desk: Desk, failure: str) -> list[Proposal]:
 
 _DONE = """
     SELECT action, value, reason, epoch_us(done_at), actor FROM audit
-    WHERE action IN ('dismiss', 'note', 'assign') ORDER BY done_at"""
+    WHERE action IN ('dismiss', 'note', 'assign', 'resolve') ORDER BY done_at"""
 
 
 def _describe(told: Event, done: Sequence[tuple[str, str, str, int, str]]) -> Proposal:
@@ -124,6 +134,8 @@ def _read_deed(told: Event) -> Deed | None:
             return Deed("note", "", reason)
         case ["dlq", "failures", "assign", failure, owner, "--reason", reason] if failure == told.subject:
             return Deed("assign", owner, reason)
+        case ["dlq", "failures", "resolve", failure, "--reason", reason, *version] if failure == told.subject:
+            return Deed("resolve", "".join(version[1:]), reason)
     return None
 
 
@@ -137,17 +149,20 @@ def carry_out(desk: Desk, failure: str, proposal: str) -> str:
         raise UsageError(f"{found.done_by} has done that already; open the failure again")
     action, value, reason = found.deed
     if action == "note":
-        note_failure(desk, failure, reason, proposal)
+        failures.note_failure(desk, failure, reason, proposal)
         return "The note is written down."
     if action == "assign":
-        assign_failure(desk, failure, value, reason, proposal)
+        failures.assign_failure(desk, failure, value, reason, proposal)
         return f"It is assigned to {value}."
+    if action == "resolve":
+        failures.resolve_failure(desk, failure, reason, value, proposal)
+        return "It is resolved."
     closed = dismiss_letters(desk, [], Selection(failure=failure), reason)
     return f"{closed['dismissed']:,} dismissed; {closed['known']:,} were left alone."
 
 
 def _find(desk: Desk, failure: str) -> str:
-    return str(show_failure(desk, failure)["fingerprint"])
+    return str(failures.show_failure(desk, failure)["fingerprint"])
 
 
 def _check_open(desk: Desk) -> None:

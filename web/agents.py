@@ -229,6 +229,11 @@ def propose_dismissal(desk: Desk, fingerprint: _Fingerprint, reason: _Reason) ->
     return proposals.propose_dismissal(desk, fingerprint, reason)
 
 
+def propose_resolution(desk: Desk, fingerprint: _Fingerprint, reason: _Reason, version: str = "") -> Document:
+    """Propose that a failure is fixed, since a version where that is known."""
+    return proposals.propose_resolution(desk, fingerprint, reason, version)
+
+
 def propose_note(desk: Desk, fingerprint: _Fingerprint, text: str, owner: str = "") -> Document:
     """Propose a note on a failure, or who should own it."""
     return proposals.propose_note(desk, fingerprint, text, owner or None)
@@ -237,7 +242,7 @@ def propose_note(desk: Desk, fingerprint: _Fingerprint, text: str, owner: str = 
 READING = (
     overview, failures, failure, incidents, letters, letter, query, transactions, plan_status,
 )  # fmt: skip
-PROPOSING = (propose_plan, propose_dismissal, propose_note)
+PROPOSING = (propose_plan, propose_dismissal, propose_resolution, propose_note)
 
 
 def _selection(

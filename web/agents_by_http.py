@@ -27,8 +27,7 @@ _BEARER = "bearer "
 _SAID_BY_BROWSERS = frozenset(("origin", "sec-fetch-site"))
 _CHANGES: dict[str, people.Right] = {
     "propose_plan": "plan",
-    "propose_dismissal": "triage",
-    "propose_note": "triage",
+    **dict.fromkeys(("propose_dismissal", "propose_resolution", "propose_note"), "triage"),
 }
 """Tool -> the right that it asks for; all others ask for `read`."""
 

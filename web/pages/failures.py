@@ -157,7 +157,10 @@ def _tell_proposal(ask: Ask, told: Proposal, row: Mapping[str, Any]) -> Mapping[
     return {**ask.mask({**shown, "what": what}), "id": told.id, "why": ask.barrier("triage") or why}
 
 
-_DEEDS = {"dismiss": "Dismiss its letters", "note": "Write a note", "assign": "Assign it to {}"}
+_DEEDS = {
+    "dismiss": "Dismiss its letters", "note": "Write a note",
+    "assign": "Assign it to {}", "resolve": "Resolve it",
+}  # fmt: skip
 
 
 def _assign(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:

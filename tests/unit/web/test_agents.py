@@ -124,6 +124,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("plan_status", {}),
     ("propose_plan", {"reason": SAYS, "failure": FAILURE}),
     ("propose_dismissal", {"fingerprint": FAILURE, "reason": SAYS}),
+    ("propose_resolution", {"fingerprint": FAILURE, "reason": SAYS, "version": "2.4.1"}),
     ("propose_note", {"fingerprint": FAILURE, "text": SAYS}),
     ("propose_note", {"fingerprint": FAILURE, "text": SAYS, "owner": CANARIES[0]}),
 ]
@@ -146,7 +147,7 @@ def test_every_tool_is_tried_here() -> None:
 
 def test_what_an_agent_reads_at_every_turn_is_short(desk: Desk) -> None:
     tools = talk(desk, lambda client: client.list_tools()).tools
-    assert len(tools) == 12
+    assert len(tools) == 13
     read = [tool.description + json.dumps(tool.input_schema) for tool in tools]
     assert sum(map(len, read)) / 4 < 1_000
     reading = {tool.name for tool in tools if tool.annotations.read_only_hint}
@@ -341,6 +342,7 @@ def test_a_proposal_is_a_command_that_waits_and_changes_nothing(desk: Desk) -> N
         ("propose_note", {"fingerprint": FAILURE, "text": "--as=boss"}),
         ("propose_note", {"fingerprint": FAILURE, "text": "x", "owner": "--as=boss"}),
         ("propose_dismissal", {"fingerprint": FAILURE, "reason": "-c evil.toml"}),
+        ("propose_resolution", {"fingerprint": FAILURE, "reason": "x", "version": "latest"}),
         ("apply_plan", {"plan": "x"}),
         ("pull", {}),
     ],

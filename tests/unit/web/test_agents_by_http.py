@@ -15,6 +15,7 @@ from dlq.replay.actor import system_user
 from dlq.web.agents import PROPOSING, READING
 
 FAILURE = "aa" * 16
+TRIAGING = {"propose_dismissal", "propose_resolution", "propose_note"}
 PROXY = {"serve": {"proxies": ["10.0.0.1"], "roles": {"read": ["*"], "triage": ["ann"]}}}
 
 
@@ -52,7 +53,7 @@ def test_a_page_that_may_only_be_read_lets_agents_propose_nothing(serve: Serve) 
 def test_a_proxy_says_for_whom_an_agent_proposes(serve: Serve) -> None:
     browser = serve(client="10.0.0.1", enter=False, **PROXY)
     ann, bob = {"x-forwarded-user": "ann"}, {"x-forwarded-user": "bob"}
-    assert names(browser, **ann) - names(browser, **bob) == {"propose_dismissal", "propose_note"}
+    assert names(browser, **ann) - names(browser, **bob) == TRIAGING
     told = {"name": "propose_note", "arguments": {"fingerprint": FAILURE, "text": "look"}}
     assert not ask(browser, "tools/call", told, **ann).json()["result"]["isError"]
     settings = browser.console.settings

@@ -18,7 +18,12 @@ from dlq.operations import proposals
 from dlq.operations.desk import Desk
 from dlq.operations.failures import note_failure
 from dlq.operations.plans import PlanWanted
-from dlq.operations.proposals import propose_dismissal, propose_note, propose_plan
+from dlq.operations.proposals import (
+    propose_dismissal,
+    propose_note,
+    propose_plan,
+    propose_resolution,
+)
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
 from dlq.replay.plan import Wanted
@@ -71,6 +76,15 @@ def test_a_note_is_written_by_who_carries_it_out_and_waits_no_more(
     assert "Proposed by agents" not in browser.get(PAGE, **ADA).text
     assert carry_out(browser, proposal["proposal"]) == 409
     assert len(said(agent)) == 1
+
+
+@pytest.mark.parametrize("version", ["", "2.4.1"])
+def test_a_failure_is_resolved_by_who_carries_it_out(browser: Browser, agent: Desk, version: str) -> None:
+    proposal = propose_resolution(agent, FAILURE, "fixed by the release of today", version)
+    assert carry_out(browser, proposal["proposal"]) == 303
+    assert said(agent) == [("ada [proven]", "resolve", version, "fixed by the release of today")]
+    assert "Proposed by agents" not in browser.get(PAGE, **ADA).text
+    assert carry_out(browser, proposal["proposal"]) == 409
 
 
 @pytest.mark.parametrize("owner", [None, "bob"])
