@@ -8,11 +8,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import IO
+from time import monotonic
 
 from dlq.connectors.local import whose
 from dlq.core import bounded_json, units
 from dlq.core.errors import UsageError
+
+_LOOK = 0.1
+"""Seconds between two looks at how much a program has printed."""
 
 
 def tell_program(command: Sequence[str], given: object, seconds: float) -> None:
@@ -27,7 +30,7 @@ def tell_program(command: Sequence[str], given: object, seconds: float) -> None:
 def ask_program(command: Sequence[str], given: object, seconds: float) -> object:
     """As `tell_program`; returns the JSON that it prints. Raises UsageError also for what is none."""
     with tempfile.TemporaryFile() as printed:
-        _run(command, given, seconds, printed)
+        _run(command, given, seconds, printed.fileno(), bounded_json.LARGEST)
         printed.seek(0)
         try:
             return bounded_json.loads(printed.read(bounded_json.LARGEST + 1))
@@ -35,7 +38,7 @@ def ask_program(command: Sequence[str], given: object, seconds: float) -> object
             raise UsageError(f"{command[0]} printed no JSON ({error}); let it print a list of ids") from error
 
 
-def _run(command: Sequence[str], given: object, seconds: float, output: int | IO[bytes]) -> None:
+def _run(command: Sequence[str], given: object, seconds: float, output: int, most: int | None = None) -> None:
     whose.check_program(command[0])
     try:
         process = subprocess.Popen(  # noqa: S603 (the configuration's own command, as a list: no shell reads it)
@@ -43,13 +46,18 @@ def _run(command: Sequence[str], given: object, seconds: float, output: int | IO
         )
     except OSError as error:
         raise UsageError(f"{command[0]} does not start: {error.strerror}; correct its path") from error
+    end, told = monotonic() + seconds, json.dumps(given, default=str).encode()
     try:
-        process.communicate(json.dumps(given, default=str).encode(), timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(
-            f"{command[0]} did not end within {units.human_seconds(seconds)} and was stopped; "
-            "give it more time, or less to do"
-        ) from error
+        while (left := end - monotonic()) > 0 and (most is None or os.fstat(output).st_size <= most):
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(told, timeout=min(left, _LOOK))
+                break
+            told = b""
+        else:
+            bound = units.human_seconds(seconds) if left <= 0 else f"{most:,} bytes"
+            raise UsageError(
+                f"{command[0]} did not end within {bound} and was stopped; give it more time, or less to do"
+            )
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

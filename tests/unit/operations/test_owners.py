@@ -3,6 +3,9 @@
 import sys
 from dataclasses import replace
 
+import pytest
+
+from dlq.core import bounded_json
 from dlq.core.settings import Consumer
 from dlq.operations.applying import apply_plan
 from dlq.operations.desk import Desk, Notes
@@ -46,10 +49,14 @@ def test_exactly_the_messages_that_were_not_processed_are_named(desk: Desk) -> N
     assert checked.code is ExitCode.PARTLY
 
 
-def test_a_program_that_fails_leaves_its_messages_unknown(desk: Desk, notes: Notes) -> None:
+def test_a_program_that_fails_leaves_its_messages_unknown(
+    desk: Desk, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk, plan = replayed(desk, "")
+    monkeypatch.setattr(bounded_json, "LARGEST", 2**20)
     for program, said in (
         ("import time; time.sleep(60)", "did not end within 2s"),
+        ("import os\nwhile True: os.write(1, b'x' * 2**20)", "did not end within 1,048,576 bytes"),
         ("raise SystemExit(3)", "ended with code 3"),
         ("print('yes')", "printed no JSON"),
         ("print(7)", "printed neither a list of ids nor"),
