@@ -97,11 +97,12 @@ def _of_group(node: str, one: Definitions, group: str) -> Fate:
     if retry is not None and not int(retry.get("perm", 6)) & _WRITE:
         why = f"{RETRY}{group} may not be written on {node}: the consumer is refused, and tries again"
         return found._replace(verdict="kept", leads_to=(CONSUMER,), why=why)
-    if topic is not None and not int(topic.get("perm", 6)) & _READ:
-        fix = _mqadmin(one, "updateTopicPerm", f"-t {shlex.quote(dead)} -p 6")
-        return found._replace(
-            why=f"{dead} may not be read on {node} (by index alone, as dlq pull does)", fix=fix
-        )
+    readable = int((topic or {}).get("readQueueNums", 1))
+    if topic is not None and not (readable and int(topic.get("perm", 6)) & _READ):
+        number = max(1, readable)
+        fix = _mqadmin(one, "updateTopic", f"-t {shlex.quote(dead)} -r {number} -w {number} -p 6")
+        why = f"{dead} {'may not' if readable else 'has no queue to'} be read on {node}"
+        return found._replace(why=f"{why} (by index alone, as dlq pull does)", fix=fix)
     if one.hours * 3600 < NIGHT:
         return found._replace(why=_keeps(node, one))
     return found._replace(verdict="kept", leads_to=(dead,))

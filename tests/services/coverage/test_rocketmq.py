@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.rocketmq]
 def make(rocket: Rocket, chance: random.Random, group: str) -> list[Case]:
     """A group, and what there is of its topics; each death has a group of its own with the same settings."""
     queues, perms = chance.choice((1, 1, 1, 0)), [chance.choice((None, 6, 6, 2, 4)) for _ in range(2)]
+    readable = {"%DLQ%": chance.choice((1, 1, 1, 0))}
     cases = [Case("group", f"{group}-{death.split()[0]}", death) for death in ("give-up", "delivery limit")]
     for case in cases:
         settings = {
@@ -30,7 +31,8 @@ def make(rocket: Rocket, chance: random.Random, group: str) -> list[Case]:
         rocket.driver.ok(AdminCode.CREATE_GROUP, {}, json.dumps(settings).encode())
         for prefix, permission in zip(("%RETRY%", "%DLQ%"), perms, strict=True):
             if permission is not None:
-                rocket.driver.create_topic(f"{prefix}{case.name}", permission=permission)
+                topic = f"{prefix}{case.name}"
+                rocket.driver.create_topic(topic, permission=permission, readable=readable.get(prefix))
     return cases
 
 

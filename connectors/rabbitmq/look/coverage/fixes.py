@@ -43,7 +43,11 @@ def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
         return _admin(known, "queue", name=key, durable="true")
     if exchange not in known.exchanges:
         return _admin(known, "exchange", name=exchange, type="fanout", durable="true")
-    return _admin(known, "binding", source=exchange, destination=_keeper(known, queue), routing_key=key)
+    keeper = _keeper(known, queue)
+    if keeper not in known.queues:
+        return _admin(known, "queue", name=keeper, durable="true")
+    to = {"destination_type": "queue", "destination": keeper}
+    return _admin(known, "binding", source=exchange, **to, routing_key=key)
 
 
 def _keeper(known: Definitions, queue: str) -> str:

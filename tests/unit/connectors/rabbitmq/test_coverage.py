@@ -201,6 +201,19 @@ def test_the_fix_is_a_command_of_the_shell_whatever_a_queue_is_called() -> None:
     assert "'\"'\"'s; $(rm)'" in found.fix
 
 
+def test_a_binding_is_told_once_its_queue_is_there() -> None:
+    by_x = [queue("q", {"dead-letter-exchange": "x"})]
+    admin = "rabbitmqadmin --vhost shop declare"
+    for queues, step in (
+        (by_x, "queue --name q.dlq --durable true"),
+        (
+            [*by_x, queue("q.dlq")],
+            "binding --source x --destination-type queue --destination q.dlq --routing-key q",
+        ),
+    ):
+        assert fate_of("q", "reject", queues, [exchange("x", "direct")]).fix == f"{admin} {step}"
+
+
 def test_chains_and_copies_without_end_are_unknown_in_a_moment() -> None:
     """Each of 60 queues passes what ends in it on to all others."""
     queues = [queue(f"q{n}", {"dead-letter-exchange": "x", "message-ttl": 1}) for n in range(60)]
