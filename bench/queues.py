@@ -37,6 +37,7 @@ COMMANDS = {
     "doctor": ("doctor", "all"),
     "watch, one look": ("watch", "all", "--count", "1", "-o", "jsonl"),
     "discover": ("discover", "-o", "json"),
+    "coverage": ("coverage", "-o", "json"),
     "pull --mode copy": ("pull", "all", "--no-analyze", "-o", "json"),
     "pull --mode drain": ("pull", "all", "--mode", "drain", "--no-analyze", "-o", "json"),
 }

@@ -419,6 +419,11 @@ class Fate(NamedTuple):
     fix: str = ""
     """The command of the broker's own, or the setting of ours, that would change the verdict."""
 
+    def remarked(self, remark: str, death: str = "") -> "Fate":
+        """The same with a remark before the reason; of another death where one is named."""
+        said = "; ".join(text for text in (remark, self.why) if text)
+        return self._replace(why=said, death=death or self.death)
+
 
 def not_seen(broker: str, setting: str, example: str) -> Fate:
     """Of a broker whose definitions cannot be asked for, as a setting is missing."""

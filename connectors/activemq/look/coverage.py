@@ -16,11 +16,14 @@ _DEFAULT_ATTEMPTS = 10
 PRODUCER = "its producer"
 _SETTING = '<address-setting match="{}"><{}>{}</{}></address-setting> in broker.xml'
 _CREATE = (
-    "artemis queue create --name {0} --address {0} --anycast --durable --preserve-on-no-consumers --silent"
+    "artemis queue create --name {0} --address {0} --auto-create-address --anycast --durable "
+    "--preserve-on-no-consumers --silent"
 )
+_NOT_SHOWN = "the settings of {} are not shown"
 _NO_ADDRESS = "its address has no {}"
 _NO_QUEUE = "{} {} has no queue"
 _NO_ROUTE = "{} has no queue, and send-to-dla-on-no-route is off: what comes is dropped with a receipt"
+_GOES = "{} is deleted when it is read empty (auto-delete): what dies after that is lost"
 _OWN_FILTER = "_AMQ_ORIG_ADDRESS"
 _FILTERS = "the queues of {} have filters"
 _CIRCLE = "it goes round between addresses, and stays"
@@ -32,27 +35,15 @@ class Way(NamedTuple):
     words: str
     address: str
     creates: str
-    prefix: str
-    suffix: str
+    queue: str
+    """Of the settings that are the prefix and suffix of a queue."""
     default_prefix: str
 
 
 _DEAD = Way(
-    "dead-letter-address",
-    "deadLetterAddress",
-    "autoCreateDeadLetterResources",
-    "deadLetterQueuePrefix",
-    "deadLetterQueueSuffix",
-    "DLQ.",
+    "dead-letter-address", "deadLetterAddress", "autoCreateDeadLetterResources", "deadLetterQueue", "DLQ."
 )
-_EXPIRED = Way(
-    "expiry-address",
-    "expiryAddress",
-    "autoCreateExpiryResources",
-    "expiryQueuePrefix",
-    "expiryQueueSuffix",
-    "EXP.",
-)
+_EXPIRED = Way("expiry-address", "expiryAddress", "autoCreateExpiryResources", "expiryQueue", "EXP.")
 
 
 @dataclass(frozen=True)
@@ -98,25 +89,21 @@ class _Broker:
     def _of_queue(self, of: Traits) -> Iterator[Fate]:
         name, address = of.queue["name"], of.queue["address"]
         if not of.settings:
-            yield Fate("queue", name, "any", "unknown", (), f"the settings of {address} are not shown")
+            yield Fate("queue", name, "any", "unknown", (), _NOT_SHOWN.format(address))
             return
-        dead = self._leave(address, _DEAD, ())
-        yield Fate("queue", name, "reject", *dead)
+        dead = Fate("queue", name, "reject", *self._leave(address, _DEAD, ()))
+        yield dead
         if (attempts := of.settings.get("maxDeliveryAttempts", _DEFAULT_ATTEMPTS)) > 0:
-            after = f"after {attempts} deliveries" + (f"; {dead.why}" if dead.why else "")
-            yield Fate("queue", name, "delivery limit", *dead._replace(why=after))
+            yield dead.remarked(f"after {attempts} deliveries", "delivery limit")
         yield Fate("queue", name, "expiry", *self._leave(address, _EXPIRED, ()))
         yield from _overflow(name, address, of)
         if gone := _discards(of):
             yield Fate("queue", name, "discard", "lost", (), gone)
 
     def _unroutable(self, address: str) -> Fate:
-        settings = self._settings(address)
-        if not settings:
-            return Fate(
-                "address", address, "unroutable", "unknown", (), f"the settings of {address} are not shown"
-            )
-        return Fate("address", address, "unroutable", *self._unrouted(address, (PRODUCER,)))
+        unknown = _End("unknown", (), _NOT_SHOWN.format(address))
+        end = self._unrouted(address, (PRODUCER,)) if self._settings(address) else unknown
+        return Fate("address", address, "unroutable", *end)
 
     def _unrouted(self, address: str, before: tuple[str, ...]) -> _End:
         """A message that no queue of an address takes, be it the address of its dead letters. Its producer is
@@ -142,7 +129,7 @@ class _Broker:
             return _End("lost", (), _NO_ADDRESS.format(way.words), fix)
         made = ""
         if creates and settings.get(way.creates):
-            prefix, suffix = settings.get(way.prefix), settings.get(way.suffix)
+            prefix, suffix = (settings.get(f"{way.queue}{affix}") for affix in ("Prefix", "Suffix"))
             made = f"{way.default_prefix if prefix is None else prefix}{address}{suffix or ''}"
         return self._come(str(to), way, (*before, address), made)
 
@@ -194,15 +181,14 @@ class _Broker:
             return _End("lost", (), f"no queue of {address} takes what died at {origin}")
         if not names:
             return _End("unknown", (), _FILTERS.format(address))
-        settings, traits = (
-            self._settings(address),
-            [Traits(q, self._settings(address)) for q in queues if q["name"] in names],
-        )
+        settings = self._settings(address)
+        traits = [Traits(q, settings) for q in queues if q["name"] in names]
         full = next((why for of in traits if (why := _is_full(of))), "")
         if full:
             return _End("lost", names, full)
         if delay is None or any(int(of.queue.get("consumerCount") or 0) for of in traits):
-            return _End("kept", names)
+            goes = [of.queue["name"] for of in traits if not made and of.has("autoDelete")]
+            return _End("kept", names, _GOES.format(goes[0]) if goes else "")
         if settings.get("expiryAddress"):
             return (
                 _End("kept", names, _CIRCLE) if address in before else self._leave(address, _EXPIRED, before)

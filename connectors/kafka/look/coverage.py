@@ -13,6 +13,7 @@ _DLQ = "errors.deadletterqueue."
 _Settings = Mapping[str, str] | None
 """None: they may not be read."""
 _NO_RIGHT = "the settings of {} may not be read (DESCRIBE_CONFIGS)"
+_WEEK = "retention.ms=604800000"
 _ALTER = "kafka-configs.sh --bootstrap-server {} --alter --entity-type {} --entity-name {} --add-config {}"
 _CREATE = "kafka-topics.sh --bootstrap-server {} --create --topic {} --config {}group.enable=true"
 _BY_ITSELF = (
@@ -53,8 +54,7 @@ def _fates(known: Definitions) -> Iterator[Fate]:
         if settings is None:
             yield Fate("topic", topic, "discard", "unknown", (), _NO_RIGHT.format(topic))
         elif why := _forgets(topic, settings):
-            fix = _ALTER.format(known.server, "topics", shlex.quote(topic), "retention.ms=604800000")
-            yield Fate("topic", topic, "discard", "lost", (), why, fix)
+            yield Fate("topic", topic, "discard", "lost", (), why, _alter(known, "topics", topic, _WEEK))
     for group in known.groups:
         yield Fate("group", group, "give-up", "unknown", (), _BY_ITSELF)
     for group, settings in known.share_groups.items():
@@ -63,9 +63,8 @@ def _fates(known: Definitions) -> Iterator[Fate]:
             continue
         found = _of_share_group(known, group, settings)
         limit = settings.get("share.delivery.count.limit", _DEFAULT_LIMIT)
-        after = f"after {limit} deliveries" + (f"; {found.why}" if found.why else "")
         yield found
-        yield found._replace(death="delivery limit", why=after)
+        yield found.remarked(f"after {limit} deliveries", "delivery limit")
 
 
 def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str]) -> Fate:
@@ -76,7 +75,7 @@ def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str])
 
     topic, broker = settings.get(f"{_DLQ}topic.name"), known.broker
     if not topic:
-        fix = _ALTER.format(known.server, "groups", shlex.quote(group), f"{_DLQ}topic.name=dlq.{group}")
+        fix = _alter(known, "groups", group, f"{_DLQ}topic.name=dlq.{group}")
         return lost("it has no topic for dead letters", fix)
     if broker is None:
         return Fate("group", group, "reject", "unknown", (), _NO_RIGHT.format("the brokers"))
@@ -96,16 +95,19 @@ def _in_topic(known: Definitions, group: str, topic: str, settings: Mapping[str,
     if of_topic is None:
         return found._replace(verdict="unknown", why=_NO_RIGHT.format(topic))
     if of_topic.get(f"{_DLQ}group.enable") != "true":
-        fix = _ALTER.format(known.server, "topics", shlex.quote(topic), f"{_DLQ}group.enable=true")
+        fix = _alter(known, "topics", topic, f"{_DLQ}group.enable=true")
         return found._replace(why=f"{topic} takes no dead letters of share groups", fix=fix)
     if "compact" in of_topic.get("cleanup.policy", ""):
         copies = settings.get(f"{_DLQ}copy.record.enable") == "true"
         why = f"{topic} is compacted, and takes none without a key"
         return found._replace(verdict="unknown" if copies else "lost", why=why)
     if why := _forgets(topic, of_topic):
-        fix = _ALTER.format(known.server, "topics", shlex.quote(topic), "retention.ms=604800000")
-        return found._replace(why=why, fix=fix)
+        return found._replace(why=why, fix=_alter(known, "topics", topic, _WEEK))
     return found._replace(verdict="kept", leads_to=(topic,))
+
+
+def _alter(known: Definitions, kind: str, name: str, setting: str) -> str:
+    return _ALTER.format(known.server, kind, shlex.quote(name), shlex.quote(setting))
 
 
 def _forgets(topic: str, settings: Mapping[str, str]) -> str:

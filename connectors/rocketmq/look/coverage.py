@@ -64,8 +64,7 @@ def predict(known: Mapping[str, Definitions]) -> list[Fate]:
         worst = min(fates, key=lambda fate: ("lost", "unknown", "kept").index(fate.verdict))
         retries = max(int(one.groups[group].get("retryMaxTimes", 16)) for one in own.values())
         after = f"after {retries} retries, unless its client says otherwise"
-        after += f"; {worst.why}" if worst.why else ""
-        found += [worst, worst._replace(death="delivery limit", why=after)]
+        found += [worst, worst.remarked(after, "delivery limit")]
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from support.jvm import BROKERS, copy_dependencies
+from support.jvm import BROKERS, copy_dependencies, maven
 
 VERSIONS = ("4.4.0",)
 _HERE = Path(__file__).resolve().parent
@@ -26,6 +26,15 @@ def install(version: str) -> Path:
 def install_frameworks() -> Path:
     """The same for those of Spring, Streams and Connect."""
     return _fetched(_FRAMEWORKS, "kafka-frameworks")
+
+
+def install_tools(version: str) -> Path:
+    """The jar of the commands that administrators use."""
+    target = BROKERS / f"kafka-tools-{version}"
+    if not target.exists():
+        artifact = f"org.apache.kafka:kafka-tools:{version}"
+        maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={target}", folder=BROKERS)
+    return target / f"kafka-tools-{version}.jar"
 
 
 def _folder(pom: Path, name: str) -> Path:
