@@ -1,5 +1,6 @@
 """The commands that `dlq coverage` prints are run as they are printed, by the brokers' own programs: what was
-lost is kept then. Artemis and Classic have lines of their configuration for most: these are written there."""
+lost is kept then. Artemis has lines of its broker.xml for most, which are written there; Classic has no
+command, and its elements are tried by the prediction alone (test_strategies)."""
 
 import json
 import re

@@ -89,6 +89,22 @@ def test_what_expires_is_told_apart(xml: Path) -> None:
     )
 
 
+MENDED = {
+    "reject": ENTRY.format("<discarding/>"),
+    "expiry": SHARED.format('processExpired="false"'),
+    "delivery limit": ENTRY.format('<individualDeadLetterStrategy queuePrefix="d." expiration="9"/>')
+    + SHARED.format('processExpired="false"').replace("orders", "d.orders"),
+}
+
+
+@each_row("death, entries", MENDED.items(), MENDED)
+def test_the_element_that_is_told_keeps_it(xml: Path, death: str, entries: str) -> None:
+    lost = fates(xml, entries)[death]
+    element, _, place = lost.fix.partition(" as the ")
+    assert (lost.verdict, place) == ("lost", "deadLetterStrategy of orders in activemq.xml")
+    assert fates(xml, ENTRY.format(element))[death].verdict == "kept"
+
+
 def test_a_dead_letter_queue_that_is_read_is_an_end(xml: Path) -> None:
     brief = SHARED.format('expiration="60000"')
     assert fates(xml, brief, queues={"ActiveMQ.DLQ": 1})["reject"].leads_to == AT_DLQ
