@@ -20,7 +20,7 @@ from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 _Named = Mapping[str, Mapping[str, Any]]
 _QUEUES = (
     "name,type,arguments,effective_policy_definition,messages_ready,message_bytes_ready,consumers,"
-    "exclusive,auto_delete"
+    "exclusive,auto_delete,policy"
 )
 _EXCHANGES = "name,type,arguments,policy"
 

@@ -15,26 +15,29 @@ _NEW_ADMIN = (4,)
 
 def dead_letter_policy(known: Definitions, queue: str) -> str:
     """Gives a queue a way for its dead letters, straight to a queue."""
-    shown = mapping(known.queues[queue].get("effective_policy_definition"))
+    own = _own(known, known.queues[queue])
     to = {"dead-letter-exchange": "", "dead-letter-routing-key": _keeper(known, queue)}
-    return _policy(known, queue, "queues", {**shown, **to})
+    return _policy(known, queue, "queues", {**own, **to})
 
 
 def policy_without(known: Definitions, queue: str, *settings: str) -> str:
     """Takes these settings from a queue; empty where they do not come from a policy."""
-    shown = mapping(known.queues[queue].get("effective_policy_definition"))
-    if not set(settings) & set(shown):
-        return ""
-    left = {name: value for name, value in shown.items() if name not in settings}
-    return _policy(known, queue, "queues", left) if left else ""
+    own = _own(known, known.queues[queue])
+    left = {name: value for name, value in own.items() if name not in settings}
+    return _policy(known, queue, "queues", left) if left and left != own else ""
 
 
 def alternate(known: Definitions, exchange: str) -> str:
     """Gives an exchange another one for what it cannot route."""
-    own = mapping(
-        (known.policies or {}).get(str(known.exchanges[exchange].get("policy")), {}).get("definition")
-    )
+    own = _own(known, known.exchanges[exchange])
     return _policy(known, exchange, "exchanges", {**own, "alternate-exchange": "unroutable"})
+
+
+def _own(known: Definitions, place: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a policy says of a place; where policies are not shown, an operator's is among it."""
+    if known.policies is None:
+        return mapping(place.get("effective_policy_definition"))
+    return mapping(known.policies.get(str(place.get("policy")), {}).get("definition"))
 
 
 def route(known: Definitions, exchange: str, key: str, queue: str) -> str:

@@ -201,6 +201,15 @@ def test_the_fix_is_a_command_of_the_shell_whatever_a_queue_is_called() -> None:
     assert "'\"'\"'s; $(rm)'" in found.fix
 
 
+def test_what_an_operator_has_set_no_policy_takes_away() -> None:
+    to_small = queue("q", {"dead-letter-exchange": "", "dead-letter-routing-key": "small"})
+    refuses = {"overflow": "reject-publish"}
+    small = {**queue("small", {**refuses, "max-length": 0}), "policy": "p"}
+    for own, told in ((refuses, False), ({**refuses, "max-length": 0}, True)):
+        found = fate_of("q", "reject", [to_small, small], policies={"p": {"definition": own}})
+        assert (found.verdict, "set_policy" in found.fix) == ("lost", told)
+
+
 def test_a_binding_is_told_once_its_queue_is_there() -> None:
     by_x = [queue("q", {"dead-letter-exchange": "x"})]
     admin = "rabbitmqadmin --vhost shop declare"
