@@ -3,10 +3,12 @@
 Both names appear only when their bytes are durable; the third step, the acknowledgement, is the caller's.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import PurePath
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +45,8 @@ PARQUET: Mapping[str, Any] = {
 
 
 _BATCH_ROWS = 1_000
+_LARGE = 64 * 2**20
+"""Bytes of a file that is not held in memory as a whole."""
 
 
 def segment_name(source: str, stem: str, micros: int) -> str:
@@ -116,6 +120,19 @@ def open_segment(store: Store, manifest: Manifest, columns: Sequence[str]) -> pq
     return _file(store, manifest.segment, columns, manifest.rows)
 
 
+def open_hashed(
+    store: Store, manifest: Manifest, columns: Sequence[str], hashes: bool = True
+) -> tuple[pq.ParquetFile, str | None]:
+    """As `open_segment`, with the digest of the bytes that are read; None of a large file, or unless it
+    `hashes`."""
+    source = store.parquet(manifest.segment)
+    if not hashes or source.seek(0, os.SEEK_END) > _LARGE:
+        return _checked(source, columns, manifest.rows), None
+    source.seek(0)
+    content = source.read()
+    return _checked(pa.BufferReader(content), columns, manifest.rows), sha256(content).hexdigest()
+
+
 def batches(
     store: Store, segment: str, columns: Sequence[str], most_rows: int = parquet.MOST_ROWS
 ) -> Iterator[pa.RecordBatch]:
@@ -128,7 +145,11 @@ def batches(
 
 
 def _file(store: Store, segment: str, columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
-    file = parquet.open_parquet(store.parquet(segment), most_rows)
+    return _checked(store.parquet(segment), columns, most_rows)
+
+
+def _checked(source: "pa.NativeFile | IO[bytes]", columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
+    file = parquet.open_parquet(source, most_rows)
     check_columns(file.schema_arrow, columns)
     return file
 

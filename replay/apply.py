@@ -133,7 +133,7 @@ def applying(
     """
     checked = check_plan(store, settings, plan, ledger)
     header = checked.header
-    loader = Loader(store, lean=header.edits is None)
+    loader = Loader(store, lean=header.edits is None, hashes=bool(header.files))
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
@@ -410,13 +410,16 @@ class _Sender:
             self._claims.ask(some)
 
     def _hand_out(self, claimed: list[Letter]) -> Iterator[Outgoing]:
-        for letter, record in zip(claimed, self._loader.records(claimed), strict=True):
+        records, changes, keep = self._loader.records(claimed), self._changes, self._header.keep_headers
+        read, files = self._loader.files, self._header.files
+        bound = {stem for stem in {letter.segment for letter in claimed} if files.get(stem, "") == read[stem]}
+        for letter, record in zip(claimed, records, strict=True):
             if not self._pace.wait():
                 self._run.stopped = True
                 return
             if not self._claims.take(letter):
                 continue
-            outgoing = edits.planned_outgoing(letter, record, self._changes, self._header.keep_headers)
+            outgoing = edits.planned_outgoing(letter, record, changes, keep, letter.segment in bound)
             if outgoing is None:
                 self._answered(Sent(letter.number, "refused", _CHANGED))
                 self._run.changed.append(letter.record_id)

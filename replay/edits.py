@@ -91,9 +91,12 @@ def change(record: Record, document: Mapping[str, Any]) -> Record:
     return record._replace(**changes, **_maps(record, document))
 
 
-def planned_outgoing(letter: Letter, record: Record, changes: Edits, keep_headers: Keep) -> Outgoing | None:
-    """A letter of a plan as it goes; None where the record is not what was planned."""
-    planned = restore_planned(letter, record, letter.record_id in changes.changed)
+def planned_outgoing(
+    letter: Letter, record: Record, changes: Edits, keep_headers: Keep, is_bound: bool = False
+) -> Outgoing | None:
+    """A letter of a plan as it goes; None where the record is not what was planned. `is_bound`: it was read
+    from the very bytes that the plan was made from."""
+    planned = record if is_bound else restore_planned(letter, record, letter.record_id in changes.changed)
     return None if planned is None else make_outgoing(letter, changes.apply(planned), keep_headers)
 
 

@@ -23,10 +23,16 @@ PLANNED_COLUMNS = (*SENT_COLUMNS, "body_sha256")
 class Loader:
     """Reads the letters' records in the plan's order; holds one segment at a time."""
 
-    def __init__(self, store: Store, columns: Sequence[str] = SENT_COLUMNS, lean: bool = False) -> None:
-        """`lean`: letters without what their property blocks hold anyway."""
-        self._store, self._columns, self._lean = store, columns, lean
+    def __init__(
+        self, store: Store, columns: Sequence[str] = SENT_COLUMNS, lean: bool = False, hashes: bool = False
+    ) -> None:
+        """`lean`: letters without what their property blocks hold anyway; `hashes`: fill `files`."""
+        self._store, self._columns, self._lean, self._hashes = store, columns, lean, hashes
+        self.files: dict[str, str | None] = {}
+        """Segment -> digest of the file that its letters were read from; None where those were several, or
+        a large one."""
         self._stem = ""
+        self._digest: str | None = None
         self._table = pa.table({})
         self._look()
 
@@ -78,6 +84,8 @@ class Loader:
     def _of_segment(self, stem: str, letters: Sequence[Located]) -> list[Record]:
         if self._manifest(stem).stem != self._stem:
             self._load(stem)
+        if self.files.setdefault(stem, self._digest) != self._digest:
+            self.files[stem] = None
         if stem in self._rewritten:
             return self._by_id(letters)
         if max(letter.row for letter in letters) >= self._table.num_rows:
@@ -95,10 +103,10 @@ class Loader:
 
     def _load(self, stem: str) -> None:
         try:
-            self._table = self._read(self._manifest(stem))
+            self._table, self._digest = self._read(self._manifest(stem))
         except ArchiveError:
             self._look()  # `dlq retain` may have written it again meanwhile
-            self._table = self._read(self._manifest(stem))
+            self._table, self._digest = self._read(self._manifest(stem))
         self._stem = self._manifest(stem).stem
 
     def _by_id(self, letters: Sequence[Located]) -> list[Record]:
@@ -110,12 +118,12 @@ class Loader:
             raise ArchiveError(f"retention has removed the letter {missing} from the archive")
         return list(to_records(self._table.take(rows)))
 
-    def _read(self, manifest: Manifest) -> pa.Table:
+    def _read(self, manifest: Manifest) -> tuple[pa.Table, str | None]:
         with parquet.readable(manifest.segment):
-            file = segments.open_segment(self._store, manifest, self._columns)
+            file, digest = segments.open_hashed(self._store, manifest, self._columns, self._hashes)
             table = (_read_lean(file) if self._lean else None) or file.read(columns=self._columns)
             check_cells(table)
-            return table
+            return table, digest
 
     def _is_there(self, manifest: Manifest) -> bool:
         if not manifest.segment:

@@ -233,6 +233,8 @@ class _Planner:
         self._oldest: Mapping[str, int | None] = {}
         """Of the letters that are being picked: the oldest known time, where a word may hold that long."""
         self._superseded = superseded.Found()
+        self._files: Mapping[str, str | None] = {}
+        """As `Loader.files`."""
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
 
@@ -271,7 +273,8 @@ class _Planner:
         connection = views.connect(self._store, replays, queued=queued)
         committed = manifests.list_committed(self._store)
         self._brokers_of = {stem: m.broker for m in committed for stem in (*m.replaces, m.stem)}
-        loader = Loader(self._store, PLANNED_COLUMNS)
+        loader = Loader(self._store, PLANNED_COLUMNS, hashes=True)
+        self._files = loader.files
         self._sent = twins.find_sent(connection)
         if self._in_order:
             by_all = wanted.in_order is not None
@@ -590,6 +593,7 @@ class _Planner:
             brokers=dict(tally.brokers),
             target_brokers={target: tuple(names) for target, names in tally.target_brokers.items()},
             segments=self._segments(draft),
+            files={stem: file for stem in sorted(draft.segments) if (file := self._files[stem])},
             edits=self._changes.digest(changed),
             unwrapped=len(tally.unwrapped),
             actor=wanted.actor,

@@ -98,6 +98,8 @@ class Header:
     """Target -> the brokers on which letters go there; empty in a plan of an older dlq."""
     segments: Mapping[str, str] = field(default_factory=dict)
     """Segment -> digest of its record ids when the plan was made."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Segment -> SHA-256 of the file that its letters were planned from; none of a large one."""
     edits: str | None = None
     """SHA-256 of the file of edits."""
     unwrapped: int = 0
@@ -417,7 +419,7 @@ def _target_quoted(target: Target) -> str:
 
 _LATER = (
     "actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped", "superseded",
-    "not_looked_at", "in_order", "unkeyed", "again", "owners_until",
+    "not_looked_at", "in_order", "unkeyed", "again", "owners_until", "files",
 )  # fmt: skip
 """What plans of an older dlq do not have."""
 

@@ -47,6 +47,19 @@ def test_nothing_is_sent_of_a_letter_that_differs(replay: Replaying, column: str
     assert replay.apply(plan).sent == 0
 
 
+def test_the_file_that_a_plan_was_made_from_binds_its_letters_all_at_once(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 2)
+    plan = replay.plan()
+    [manifest] = manifests.list_committed(replay.store)
+    assert planfile.load(replay.store, plan).files == {
+        manifest.stem: sha256(replay.store.get(manifest.segment)).hexdigest()
+    }
+    monkeypatch.setattr("dlq.replay.edits.restore_planned", None)
+    assert replay.apply(plan).sent == 2
+
+
 def test_a_segment_that_a_forged_manifest_replaces_is_held_against_the_plan_too(replay: Replaying) -> None:
     letters = fill(replay.store, 2, body=b"pay")
     plan = replay.plan()
