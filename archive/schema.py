@@ -229,12 +229,12 @@ def _maps_of(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
             continue
         names, values = (c.slice(first, end - first) for c in (chunk.keys, chunk.items))
         texts = values.to_pylist()
-        rows = (slice(begin - first, end - first) for begin, end in pairwise(offsets))
         shared = _shared_names(names, offsets)
         if shared is not None:
-            yield from (dict(zip(shared, texts[each], strict=True)) for each in rows)
+            yield from map(dict, map(zip, repeat(shared), zip(*[iter(texts)] * len(shared), strict=True)))
         else:
             all_names = names.to_pylist()
+            rows = (slice(begin - first, end - first) for begin, end in pairwise(offsets))
             yield from (dict(zip(all_names[each], texts[each], strict=True)) for each in rows)
 
 

@@ -338,7 +338,7 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
                 found, _ = _scan(line.decode(), 0)
                 rest = found.get("content", ""), found.get("business_key", "")
                 fields = (number, *_fields(found), _target(*found["target"]), *rest)
-                if tuple(map(type, fields)) != _TYPES or b"\\ud" in line.lower():
+                if tuple(map(type, fields)) != _TYPES or (b"\\" in line and b"\\ud" in line.lower()):
                     documents.value(_TYPED, fields)
                 letter = Letter._make(fields)
                 if len(line) > _LONGEST_LINE or not can_hold(letter):

@@ -43,6 +43,7 @@ _FRAME_OVERHEAD = 8 + 12
 _SMALL = MAX_FRAME // 2
 """A block of so many bytes fits a frame with all that a replay adds."""
 _DIRECT_REPLY = "amq.rabbitmq.reply-to"
+_DIRECT_REPLY_BYTES = _DIRECT_REPLY.encode()
 _DROPPED_PROPERTIES = ("expiration", "user_id")
 _BROKER_OWNED = re.compile(
     r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-.*|x-stream-offset|CC|BCC",
@@ -204,7 +205,7 @@ def _replies_directly(record: Record) -> bool:
     block = record.raw_properties
     if block is None:
         return record.properties.get("reply_to", "").startswith(_DIRECT_REPLY)
-    if _DIRECT_REPLY.encode() not in block:
+    if _DIRECT_REPLY_BYTES not in block:
         return False
     return decoded(block).properties.get("reply_to", "").startswith(_DIRECT_REPLY)
 

@@ -105,8 +105,8 @@ class Claims:
     def note_writing(self, numbers: Sequence[int]) -> None:
         """These letters in flight may reach the broker from now on, and those before them may go on to.
         Raises SendingEnded when that must not be, from then on for ever, and as the ledger."""
-        self._renew_in_time()
-        if self.is_over or self._has_passed(_WRITING_SHARE):
+        is_late = self._renew_in_time()
+        if self.is_over or (is_late and self._has_passed(_WRITING_SHARE)):
             self.is_over = True
             raise SendingEnded("the lease ended while this run was stopped, so nothing more is sent")
         self._mark.note_writing(numbers)
@@ -148,9 +148,10 @@ class Claims:
         if failure is not None:
             raise failure
 
-    def _renew_in_time(self) -> None:
+    def _renew_in_time(self) -> bool:
+        """Whether it was time, so that the clock has to be looked at again."""
         if not self._has_passed(_FRESH_SHARE):
-            return
+            return False
         held = [letter.key for letter in (*self._unsent.values(), *self._in_flight.values())]
         since = uptime()
         ours = self._ledger.renew(held)
@@ -159,6 +160,7 @@ class Claims:
             raise SendingEnded("another run has taken over letters of this one, so nothing more is sent")
         self._since = since
         self._unsent = {number: letter for number, letter in self._unsent.items() if letter.key in ours}
+        return True
 
     def _has_passed(self, share: float) -> bool:
         return uptime() - self._since >= share * self._lease

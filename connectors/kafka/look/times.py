@@ -3,7 +3,7 @@
 Retention counts from a record's own time, and a broker refuses times that are too far away.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq.connectors.kafka.look.cluster import number_in
@@ -54,30 +54,25 @@ def why_not_kept(topic: str, times: Times, published: int | None, now: float) ->
 
     Kept is what is so old for as long again. Our clock is not the broker's."""
     age = now - (published or 0)
-    return next((why.format(topic) for holds, why in _NOT_KEPT if holds(times, published, age)), None)
+    holds = (
+        times.is_its_own,
+        published is None,
+        times.keeps < 0 or times.before < 0 or times.after < 0,
+        age >= times.keeps / 2,
+        age >= times.before,
+        -age > times.after / 2,
+    )
+    return _NOT_KEPT[holds.index(True)].format(topic) if True in holds else None
 
 
-_NOT_KEPT: Sequence[tuple[Callable[[Times, int | None, float], bool], str]] = (
-    (lambda times, _published, _age: times.is_its_own, "{} gives records its own (message.timestamp.type)"),
-    (lambda _times, published, _age: published is None, "when they were published is not known"),
-    (
-        lambda times, _published, _age: times.keeps < 0 or times.before < 0 or times.after < 0,
-        "it is not known which times {} keeps (DESCRIBE_CONFIGS)",
-    ),
-    (
-        lambda times, _published, age: age >= times.keeps / 2,
-        "{} would delete them for their age, soon or at once (retention.ms)",
-    ),
-    (
-        lambda times, _published, age: age >= times.before,
-        f"{{}} takes none that was published so long ago ({_BEFORE})",
-    ),
-    (
-        lambda times, _published, age: -age > times.after / 2,
-        f"{{}} takes none that lies so far ahead ({_AFTER})",
-    ),
+_NOT_KEPT = (
+    "{} gives records its own (message.timestamp.type)",
+    "when they were published is not known",
+    "it is not known which times {} keeps (DESCRIBE_CONFIGS)",
+    "{} would delete them for their age, soon or at once (retention.ms)",
+    f"{{}} takes none that was published so long ago ({_BEFORE})",
+    f"{{}} takes none that lies so far ahead ({_AFTER})",
 )
-"""What holds of a topic's times, of when a letter was published, and of its age."""
 
 
 def why_gone(topic: str, times: Times) -> str | None:

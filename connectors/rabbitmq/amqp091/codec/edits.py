@@ -64,7 +64,7 @@ def edit(
     return _u16_of(flags) + b"".join([kept[name] for name, _ in layout(flags)])
 
 
-_Names = tuple[bytes, ...]
+_Names = tuple[str, ...]
 
 
 class _Opened(NamedTuple):
@@ -76,8 +76,7 @@ class _Opened(NamedTuple):
     table: bytes
     """The headers, behind the four octets of their size."""
     names: _Names
-    texts: tuple[str, ...]
-    """The names as they are shown."""
+    """As they are shown."""
     ends: tuple[int, ...]
     """Where in the table the first header begins, and where each ends."""
 
@@ -110,8 +109,8 @@ def _open(block: bytes) -> _Opened:
         ends_at(at, end)
     except (IndexError, KeyError, struct.error) as error:
         raise ValueError(f"a damaged property block: {error!r}") from error
-    encoded = tuple(names)
-    return _Opened(flags, pieces, table, encoded, _texts(encoded), tuple(ends))
+    texts = (_known_texts if len(names) <= _MOST_NAMES else _texts)(tuple(names))
+    return _Opened(flags, pieces, table, texts, tuple(ends))
 
 
 def _check_field(field: bytes) -> None:
@@ -124,7 +123,7 @@ _known_field = lru_cache(maxsize=512)(_check_field)
 
 def header_names(block: bytes) -> tuple[str, ...]:
     """The names of its headers in their order, of which some may come twice. Raises ValueError."""
-    return _open(block).texts
+    return _open(block).names
 
 
 def short_texts(block: bytes) -> dict[str, str]:
@@ -143,17 +142,13 @@ def some_headers(block: bytes, wanted: Callable[[str], bool]) -> bytes:
     return _u16_of(BIT["headers"]) + _u32_of(len(content)) + content if content else EMPTY
 
 
-def _texts(names: _Names) -> tuple[str, ...]:
-    return (_known_texts if len(names) <= _MOST_NAMES else _decoded)(names)
-
-
-def _decoded(names: _Names) -> tuple[str, ...]:
+def _texts(names: tuple[bytes, ...]) -> _Names:
     return tuple(name.decode("utf-8", "backslashreplace") for name in names)
 
 
 _MOST_NAMES = 100
 """What follows from the names of a table with no more of them is remembered."""
-_known_texts = lru_cache(maxsize=256)(_decoded)
+_known_texts = lru_cache(maxsize=256)(_texts)
 
 
 def _mended(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:
@@ -205,7 +200,7 @@ def _chooser(
 
     def choose(names: _Names) -> _Runs:
         runs: list[tuple[int, int]] = []
-        for place, name in enumerate(_texts(names)):
+        for place, name in enumerate(names):
             if name in without or asked(name) is not wanted:
                 continue
             first = runs.pop()[0] if runs and runs[-1][1] == place else place
