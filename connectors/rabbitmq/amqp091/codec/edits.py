@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq.connectors.rabbitmq.amqp091.codec.fields import CACHED_BYTES, READERS, SIZES, ends_at
+from dlq.connectors.rabbitmq.amqp091.codec.fields import CACHED_BYTES, DEPTH, READERS, SIZES, ends_at
 from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, OCTET, SHORT, SPANS, layout, parts
 from dlq.core.failure_headers import mend_text
 from dlq.core.frameworks import Inside
@@ -18,7 +18,8 @@ EMPTY = b"\0\0"
 """The block of a message without any property."""
 
 _NUMBERS = {bytes((code,)) for code in b"bBsUuIilLfdD"}
-_STRING = ord("S")
+_STRING, _TABLE = ord("S"), ord("F")
+_NESTED = b"FA"
 _NO_TABLE = bytes(4)
 _u16 = struct.Struct(">H").unpack_from
 _u16_of = struct.Struct(">H").pack
@@ -114,8 +115,25 @@ def _open(block: bytes) -> _Opened:
 
 
 def _check_field(field: bytes) -> None:
-    """Raises what reading it raises."""
-    READERS[field[0]](field, 1, 0)
+    """Raises where reading it raises."""
+    _check_fields(field, 0, len(field), False, 0)
+
+
+def _check_fields(data: bytes, at: int, end: int, is_table: bool, depth: int) -> None:
+    """Walks through the values, which most letters have of their own, and makes none."""
+    while at < end:
+        if is_table:
+            at += 1 + data[at]
+        kind = data[at]
+        if (size := _FIXED[kind]) is not None:
+            at += 1 + size
+            continue
+        if kind not in READERS:
+            raise KeyError(kind)
+        start, at = at + 5, at + 5 + _u32(data, at + 1)[0]
+        if kind in _NESTED and depth < DEPTH:
+            _check_fields(data, start, at, kind == _TABLE, depth + 1)
+    ends_at(at, end)
 
 
 _known_field = lru_cache(maxsize=512)(_check_field)

@@ -19,7 +19,7 @@ from math import isfinite
 
 from dlq.core.clock import iso
 
-_DEPTH = 32
+DEPTH = 32
 _TOO_DEEP = "(nested too deeply to be shown)"
 CACHED_BYTES = 4096
 """Nested values up to this size are remembered by their bytes."""
@@ -92,7 +92,7 @@ def _nested(build: Callable[[bytes, int], object]) -> _Read:
 
     def read(data: bytes, at: int, depth: int) -> tuple[object, int]:
         stop = at + 4 + _u32(data, at)[0]
-        if depth >= _DEPTH:
+        if depth >= DEPTH:
             return _TOO_DEEP, stop
         content = data[at + 4 : stop]
         # The x-death of thousands of letters is the same within a second.
