@@ -29,8 +29,7 @@ class Loader:
         """`lean`: letters without what their property blocks hold anyway; `hashes`: fill `files`."""
         self._store, self._columns, self._lean, self._hashes = store, columns, lean, hashes
         self.files: dict[str, str | None] = {}
-        """Segment -> digest of the file that its letters were read from; None where those were several, or
-        a large one."""
+        """Segment -> digest of the file that its letters were read from; None: of several, or a large one."""
         self._stem = ""
         self._digest: str | None = None
         self._table = pa.table({})

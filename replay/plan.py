@@ -234,7 +234,6 @@ class _Planner:
         """Of the letters that are being picked: the oldest known time, where a word may hold that long."""
         self._superseded = superseded.Found()
         self._files: Mapping[str, str | None] = {}
-        """As `Loader.files`."""
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
 
