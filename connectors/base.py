@@ -338,9 +338,6 @@ class Publisher(Protocol):
 
 
 Presence = Literal["sent", "not_sent", "unknown"]
-PROOF_SECONDS = 900.0
-"""How long a look at what proves where letters are may take: a broker that shows something now and then,
-without end, would hold it up for ever."""
 
 
 class Search(NamedTuple):

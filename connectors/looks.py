@@ -12,14 +12,14 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from dlq.connectors.base import PROOF_SECONDS, Connector
+from dlq.connectors.base import Connector
+from dlq.core import patience
 from dlq.core.errors import BrokerError
 from dlq.core.units import human_seconds
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _C = TypeVar("_C", bound=type[Connector])
-LOOK_SECONDS = PROOF_SECONDS
 _LOOKS = (
     "inspect", "gauge", "members", "discover", "coverage", "read", "consumers", "missing_targets", "limits",
     "consumption", "newer", "bounds", "find",
@@ -58,7 +58,7 @@ def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(look)
     def looked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with within(LOOK_SECONDS):
+        with within(patience.LOOK):
             return look(*args, **kwargs)
 
     return looked
@@ -69,7 +69,7 @@ def _bound_together(ask: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(ask)
     def asked(self: Any, *args: Any) -> Any:
-        left, began = getattr(self, _LEFT, LOOK_SECONDS), time.monotonic()
+        left, began = getattr(self, _LEFT, patience.LOOK), time.monotonic()
         before, end = _until.get(), began + left
         _until.set(before if before.at <= end else _End(end, left))  # as `within`, which costs more
         try:

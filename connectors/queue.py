@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from dlq.connectors.base import Batch, ReadRequest, Skipped
+from dlq.core import patience
 from dlq.core.record import Record
 
 _Arrived = TypeVar("_Arrived")
@@ -20,15 +21,9 @@ _Letter = TypeVar("_Letter")
 _Tag = TypeVar("_Tag")
 
 _BATCH_ROWS = 1000
-POLL, _YIELD_SECONDS = 0.05, 1.0
-IDLE_END = 2.0
-STALLED_END = 6.0
-UNACKED_END = 60.0
-"""Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
-of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for. What
-trickles in is handed on every YIELD_SECONDS."""
-_LETTER_SECONDS, _SLOWEST = 120.0, 2**14
-"""Seconds that a letter may take from the one before, and how many bytes of a long one come in each more."""
+POLL = 0.05
+_SLOWEST = 2**14
+"""Bytes of a long letter that come in a second, at least."""
 
 
 class Silence:
@@ -46,7 +41,7 @@ class Silence:
     def wait(self, seconds: float, unfinished: int) -> None:
         """No letter came for some more seconds; of the next one there are so many bytes."""
         self._waited += seconds
-        comes = unfinished != self._part and self._waited < _LETTER_SECONDS + unfinished / _SLOWEST
+        comes = unfinished != self._part and self._waited < patience.ENDLESS + unfinished / _SLOWEST
         self._part = unfinished
         self.seconds = 0.0 if comes else self.seconds + seconds
 
@@ -86,9 +81,9 @@ def goal_of(depth: int | None, limit: int | None) -> int | None:
 def until_acknowledged(owes: Callable[[], object], position: int) -> Iterator[Batch]:
     """Batches without a letter, as long as the caller holds letters that have to be acknowledged first, but
     not for ever."""
-    began = time.monotonic()
-    while owes() and time.monotonic() - began < UNACKED_END:
-        time.sleep(POLL)
+    for _ in patience.tries(patience.UNACKED, POLL):
+        if not owes():
+            return
         yield Batch((), position)
 
 
@@ -108,7 +103,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
         self.notes: Sequence[str] = ()
         self._request, self._browse = request, browse
         self._goal = goal_of(depth, limit)
-        self._longest = IDLE_END if depth is None else STALLED_END
+        self._longest = patience.IDLE if depth is None else patience.STALLED
         self._arrived: deque[_Arrived] = deque()
         self._owed = Owed[Any]()
         self._owes = request.mode == "drain"
@@ -202,7 +197,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
     def _next_batch(self) -> Batch:
         """Letters until a batch is full or the broker pauses."""
         request, taken, skipped, size = self._request, list[_Letter](), list[Skipped](), 0
-        until, before = time.monotonic() + _YIELD_SECONDS, self.seen
+        until, before = time.monotonic() + patience.YIELD, self.seen
         while len(taken) < min(request.batch_rows, _BATCH_ROWS) and size < request.batch_bytes:
             if time.monotonic() > until or self.is_paused() or not (self._arrived or self._wait()):
                 break
@@ -229,4 +224,5 @@ class QueueReading(Generic[_Arrived, _Letter]):
         return self._ended or (self._goal is not None and self.seen >= self._goal)
 
     def _is_over(self) -> bool:
-        return self._is_reached() or self._silence.seconds > (UNACKED_END if self._owed else self._longest)
+        longest = patience.UNACKED if self._owed else self._longest
+        return self._is_reached() or self._silence.seconds > longest

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from dlq.connectors import looks
 from dlq.connectors.net.tls import client_context
-from dlq.core import units
+from dlq.core import patience, units
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
@@ -32,8 +32,6 @@ MOST_VALUES = 2**21
 """Of an answer: lists, objects and what they hold, each of which takes a hundred times its bytes in memory.
 50,000 queues have half as many."""
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_PATIENCE = 6
-"""Time-outs that a whole answer may take; each read has one."""
 _SLOW = 3
 """Time-outs for the beginning of a long list: RabbitMQ makes it whole before it sends it."""
 _MOST_DIGITS = 20
@@ -84,14 +82,14 @@ class Site:
     ) -> Page:
         """Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to begin."""
         looks.check_time(self._name)
-        until = time.monotonic() + _PATIENCE * self._timeout
+        until = time.monotonic() + patience.WHOLE_ANSWER * self._timeout
         try:
             page = self._asked(method, target, headers, body, slow)
             if time.monotonic() >= until:
                 raise HTTPException("what came may be cut")
         except (OSError, HTTPException, ValueError) as error:
             self.close()
-            late = f"no whole answer within {_PATIENCE * self._timeout:g} s"
+            late = f"no whole answer within {patience.WHOLE_ANSWER * self._timeout:g} s"
             raise NoAnswerError(late if time.monotonic() >= until else _reason(error)) from error
         return page
 
@@ -102,7 +100,7 @@ class Site:
             self._connection.connect()
         self._connection.sock.settimeout(self._timeout * (_SLOW if slow else 1))
         # A time-out is for each read: who sends a byte now and then would hold us forever.
-        watch = Timer(_PATIENCE * self._timeout, _cut, (self._connection.sock,))
+        watch = Timer(patience.WHOLE_ANSWER * self._timeout, _cut, (self._connection.sock,))
         watch.daemon = True
         watch.start()
         try:

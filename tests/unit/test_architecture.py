@@ -40,7 +40,7 @@ LINES = {
     9995, "reports": 3730, "operations": 4632, "web": 3950, "cli": 4550, "connectors/activemq": 9010,
     "connectors/amqp10": 1660, "connectors/kafka": 4490, "connectors/rabbitmq": 7965,
     "connectors/rocketmq": 5010, "analyzers/groups": 2880, "analyzers/rules": 4100, "analyzers/spark":
-    1060, "replay/ledger": 1630,
+    1050, "replay/ledger": 1620,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 

@@ -17,6 +17,7 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.net.web import NoAnswerError, document, whole
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 
@@ -24,8 +25,6 @@ NO_MANAGEMENT = (
     "the broker's management does not answer this user: it wants permissions send and manage on "
     "activemq.management, and to make queues dlq.reply.#"
 )
-_WAIT = 3.0
-"""Seconds from the broker's having taken a question to its answer."""
 MOST_ASKED = 50
 """Addresses whose settings, and queues whose counts are asked for one by one."""
 _MOST_LISTED = 10_000
@@ -273,7 +272,7 @@ class Management:
     def _answers(self, link: Link, count: int) -> list[Any]:
         """Those to questions 0 to `count`. Raises Unanswered."""
         told: dict[str, Any] = {}
-        deadline = time.monotonic() + _WAIT
+        deadline = time.monotonic() + patience.REPLY
         while len(told) < count and time.monotonic() < deadline:
             for frame in link.receive(0.02):
                 headers = headers_of(frame.head)
@@ -281,11 +280,11 @@ class Management:
                 told[headers.get("correlation-id", str(len(told)))] = (
                     _first(frame.body) if succeeded else None
                 )
-                deadline = time.monotonic() + _WAIT
+                deadline = time.monotonic() + patience.REPLY
         try:
             return [told[str(number)] for number in range(count)]
         except KeyError:
-            silent = f"{link.place}: its management gave no answer within {_WAIT:g} s"
+            silent = f"{link.place}: its management gave no answer within {patience.REPLY:g} s"
             raise Unanswered(silent) from None
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ The answer needs XStream and Jettison on the broker's classpath (its distributio
 """
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,9 +15,9 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.codec import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.net.web import NoAnswerError, document, whole
+from dlq.core import patience
 from dlq.core.errors import BrokerError
 
-_WAIT = 3.0
 _MOMENT = re.compile(r"[0-9]{1,18}")
 _REPLY = "/temp-queue/dlq.statistics"
 _SHOWN = {
@@ -58,7 +57,7 @@ def _asked(link: Link, queue: str) -> Mapping[str, Any]:
     question = {
         "destination": f"/queue/ActiveMQ.Statistics.Destination.{queue}",
         "reply-to": _REPLY,
-        "expires": str(int(sent_at) + round(_WAIT * 1000)),
+        "expires": str(int(sent_at) + round(patience.REPLY * 1000)),
     }
     link.send(encode("SEND", question))
     answer = _answer(link)
@@ -67,8 +66,7 @@ def _asked(link: Link, queue: str) -> Mapping[str, Any]:
 
 def _answer(link: Link) -> Frame | None:
     """What comes to our temporary queue."""
-    deadline = time.monotonic() + _WAIT
-    while time.monotonic() < deadline:
+    for _ in patience.tries(patience.REPLY, 0.0):
         for frame in link.receive(0.02):
             return frame
     return None

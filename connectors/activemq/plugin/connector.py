@@ -3,7 +3,6 @@
 Where the configuration has an address for OpenWire, Classic's letters are read and sent by it, and Artemis'
 are completed by it and sent."""
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +23,7 @@ from dlq.connectors.activemq.look.queues import Queues, is_pattern
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.openwire.send import OpenWireSender, with_openwire
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.connectors.activemq.prove.markers import COUNTED_AFTER, POLL, PROBES, Trail, marker_queue
+from dlq.connectors.activemq.prove.markers import PROBES, Trail, marker_queue
 from dlq.connectors.activemq.prove.routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.read.private import ArtemisPrivate, ClassicPrivate
 from dlq.connectors.activemq.read.removal import count_removals
@@ -63,6 +62,7 @@ from dlq.connectors.base import (
 from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.looks import bound_looks
 from dlq.connectors.two_ways import TwoWayPublisher
+from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
@@ -317,12 +317,11 @@ class ActiveMQConnector(Connector):
 
     def _why_taken(self, queue: str) -> str | None:
         """By the broker's count, where it tells one; it begins anew with the broker."""
-        until = time.monotonic() + COUNTED_AFTER
-        while (facts := self._queues.facts(queue)) and (facts.acknowledged or 0) % PROBES:
-            if time.monotonic() > until:
-                return _TAKEN.format(queue, facts.acknowledged)
-            time.sleep(POLL)
-        return None
+        for _ in patience.tries(patience.COUNTED):
+            facts = self._queues.facts(queue)
+            if not (taken := facts.acknowledged if facts else None) or taken % PROBES == 0:
+                return None
+        return _TAKEN.format(queue, taken)
 
     def forget(self, request: SendRequest) -> None:
         """Take the markers out, and delete their empty queue where management may."""

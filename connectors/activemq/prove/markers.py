@@ -35,21 +35,17 @@ from dlq.connectors.activemq.republish import destination
 from dlq.connectors.activemq.stomp.codec import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import ack_id, nudge
-from dlq.connectors.base import PROOF_SECONDS, Target
+from dlq.connectors.base import Target
+from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 
-POLL = 0.1
 PROBES = 11
 """A prime: whoever else has taken some, always two for each transaction, makes the broker's count of all that
 was taken no multiple of it."""
-_SHARED_AFTER = 10.0
-"""Seconds after the last of the queue's messages in which a probe that is missing may still come."""
 _SCANS = 3
 """Times that the queue is looked through while somebody gives back what was held."""
-_MOST_BYTES, _OBJECT = 2**29, 128
+MOST_BYTES, _OBJECT = 2**29, 128
 """Of the markers of a plan, with what each takes beside its content: those of ten million letters."""
-COUNTED_AFTER = 3.0
-"""Seconds that Artemis may take to count what was acknowledged."""
 OF_THIS_STORE = "JMSActiveMQBrokerPath = 'null'"
 """Selects on Classic what came over no bridge of a network of brokers, which may have left some behind."""
 _CLASSIC = {
@@ -175,8 +171,8 @@ def scan_markers(scanning: Scanning, queue: str) -> tuple[Trail, list[Marked]]:
     probes_die = is_end_near = False
     size, began = 0, time.monotonic()
     heard = began
-    while awaited and time.monotonic() - heard < (_SHARED_AFTER if is_end_near else scanning.patience):
-        if size > _MOST_BYTES or time.monotonic() - began > PROOF_SECONDS:
+    while awaited and time.monotonic() - heard < (patience.CAUGHT_UP if is_end_near else scanning.patience):
+        if size > MOST_BYTES or time.monotonic() - began > patience.LOOK:
             raise ConnectionLost(f"{scanning.place}: the markers in {queue} do not come to an end")
         arrived = scanning.receive()
         if not arrived:
@@ -257,12 +253,10 @@ def _holds_more(link: Link, queue: str, kept: int) -> bool:
     held one by one, behind our back. Where management may not be asked, `find` proves nothing."""
     link.ping()
     with contextlib.closing(Management(link.broker)) as management:
-        until = time.monotonic() + COUNTED_AFTER
-        while management.attribute(f"queue.{queue}", "messageCount") not in (kept, None):
-            if time.monotonic() > until:
-                return True
-            time.sleep(POLL)
-    return False
+        return all(
+            management.attribute(f"queue.{queue}", "messageCount") not in (kept, None)
+            for _ in patience.tries(patience.COUNTED)
+        )
 
 
 def remove(link: Link, plan: str) -> None:
@@ -282,7 +276,7 @@ def _scanning(link: Link, plan: str) -> Iterator[Scanning]:
     put = {**place, "persistent": "true"}
     yield Scanning(
         lambda bodies: link.send(b"".join([encode("SEND", put, body) for body in bodies])),
-        lambda: [_marked(frame) for frame in link.receive(POLL)],
+        lambda: [_marked(frame) for frame in link.receive(patience.PAUSE)],
         lambda one: link.send(b"ACK\nid:%b\n\n\0" % one.name),
         lambda: link.send(wake),
         link.patience,

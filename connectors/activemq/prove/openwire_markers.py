@@ -9,7 +9,6 @@ from dlq.connectors.activemq.openwire.codec.messages import BYTES, Dispatch
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.prove.markers import (
     OF_THIS_STORE,
-    POLL,
     Marked,
     Scanning,
     Trail,
@@ -18,11 +17,11 @@ from dlq.connectors.activemq.prove.markers import (
     scan_markers,
     without_right,
 )  # fmt: skip
+from dlq.core import patience
 from dlq.core.errors import AccessDenied
 
 _CONSUMER, _NUDGE = 11, 12
 _ALL = 2**31 - 1
-_PATIENCE = 30.0
 
 
 def marker_of(plan: str, body: bytes) -> commands.Letter:
@@ -69,10 +68,10 @@ def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
 
     yield Scanning(
         send,
-        lambda: [_marked(letter) for letter in connection.receive(POLL)],
+        lambda: [_marked(letter) for letter in connection.receive(patience.PAUSE)],
         lambda one: connection.send(writer.acknowledge(_CONSUMER, queue, [one.name])),
         lambda: connection.send(nudge),
-        _PATIENCE,
+        patience.RESTART,
         connection.place,
     )
     receipt = connection.new_receipt()

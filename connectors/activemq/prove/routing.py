@@ -11,7 +11,6 @@ what consumers of another node get.
 one of a queue (ADDRESS::QUEUE).
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -21,6 +20,7 @@ from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 from dlq.core.provenance import REPLAY_ID
@@ -32,10 +32,6 @@ _KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
 _FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
 _MOST_QUEUES = 20
 """Subscriptions of an address that are asked for one by one; beyond, the address' own count must do."""
-_COUNTING_SECONDS, _POLL_SECONDS = 2.0, 0.01
-"""A queue that pages counts what it got a moment after the commit."""
-_ASKING_SECONDS = 60.0
-"""What all questions about a target may take before its first letter, and about all of a transaction."""
 _STARTED, _APART = "started", 5_000
 """When the broker was, in milliseconds of our clock; and how far apart two answers of one run may be."""
 UNKNOWN_TYPE = (
@@ -287,7 +283,7 @@ class Routing:
         its duplicate id would be used up.) Raises Unanswered where that takes too long."""
         if target not in self._nowhere:
             try:
-                with looks.within(_ASKING_SECONDS):
+                with looks.within(patience.ANSWER):
                     self._nowhere[target] = self._why_nowhere(target)
                     self._counted = self.counts([target]) | self._counted
             except BrokerError as error:
@@ -308,7 +304,7 @@ class Routing:
         for number, target in letters:
             numbers.setdefault(target, []).append(number)
         answers: list[Sent] = []
-        with looks.within(_ASKING_SECONDS):
+        with looks.within(patience.ANSWER):
             for target, own in numbers.items():
                 outcome, why = self._told_of(target, len(own))
                 answers += [Sent(number, outcome, why) for number in own]
@@ -322,13 +318,11 @@ class Routing:
             return "in_doubt", str(error)
 
     def _became(self, target: Target, sent: int, before: Mapping[str, int]) -> tuple[Outcome, str | None]:
-        deadline = time.monotonic() + _COUNTING_SECONDS
-        while True:
+        for _ in patience.tries(patience.COUNTED, patience.BLINK):
             after = self.counts([target])
             unrouted, routed, arrived = _growth(before, after)
-            if (arrived >= sent and not unrouted) or unrouted >= sent or time.monotonic() > deadline:
+            if (arrived >= sent and not unrouted) or unrouted >= sent:
                 break
-            time.sleep(_POLL_SECONDS)
         self._counted |= after
         if arrived >= sent and not unrouted:
             return "confirmed", None
@@ -378,16 +372,12 @@ class Routing:
     def _why_fewer(self, committed: int, before: Mapping[str, int]) -> str | None:
         """By the counts of all places that letters of the plan went to."""
         counted = {name: count for name, count in before.items() if name.startswith(_COUNTS)}
-        deadline = time.monotonic() + _COUNTING_SECONDS
-        while counted:
+        for _ in patience.tries(patience.COUNTED, patience.BLINK):
             after = {name: self._count_now(*name.split(" ", 1)) for name in counted}
             unrouted, _, arrived = _growth(counted, after)
-            if unrouted + arrived >= committed:
+            if not counted or unrouted + arrived >= committed:
                 return None
-            if time.monotonic() > deadline:
-                return _FEWER.format(committed, max(0, unrouted + arrived))
-            time.sleep(_POLL_SECONDS)
-        return None
+        return _FEWER.format(committed, max(0, unrouted + arrived))
 
     def _count_now(self, count: str, place: str) -> int:
         ask = self._of_queue if count == _ADDED else self._of_address

@@ -6,12 +6,12 @@ that carry the mark of a rehearsal.
 """
 
 import json
-import time
 from collections.abc import Sequence
 
 from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT, Management
 from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.connectors.base import Private, Target
+from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.provenance import REHEARSAL
 from dlq.core.record import Record
@@ -29,7 +29,6 @@ _NO_MOVE = (
     "{}: Jolokia does not move messages out of {}, where the dead letters of a rehearsal lie; let its user "
     "execute moveMatchingMessagesTo and removeQueue (jolokia-access.xml)"
 )
-_REMOVED_AFTER, _PAUSE = 5.0, 0.2
 
 
 class _Queues(Private):
@@ -88,10 +87,9 @@ class ClassicPrivate(_Queues):
     def remove(self) -> None:
         """Delete both queues, once nobody reads them, and what died."""
         self.collect()
-        until = time.monotonic() + _REMOVED_AFTER
-        while left := {self._name, self._dead} & {*self._jolokia.queues()}:
-            if time.monotonic() > until:
-                raise BrokerError(_STILL_THERE.format(self._broker, ", ".join(sorted(left))))
+        for _ in patience.tries(patience.STALLED):
+            if not (left := {self._name, self._dead} & {*self._jolokia.queues()}):
+                return
             for queue in left:
                 self._jolokia.remove_queue(queue)
-            time.sleep(_PAUSE)
+        raise BrokerError(_STILL_THERE.format(self._broker, ", ".join(sorted(left))))

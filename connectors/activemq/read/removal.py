@@ -5,13 +5,12 @@ each acknowledgement and keeps the letter. So no more counts as settled than the
 it does not let us see its counts, a second look tells whether the first letter is there again.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
-from dlq.connectors.activemq.prove.markers import COUNTED_AFTER, POLL
 from dlq.connectors.base import Batch
 from dlq.connectors.chain import QueueScan, Scan
+from dlq.core import patience
 from dlq.core.columns import column
 from dlq.core.errors import DlqError
 
@@ -86,16 +85,13 @@ class _Counted:
 
     def _gone(self, answered: int) -> int:
         """How many of so many letters are. A count may come late, and begins anew with the broker."""
-        until = time.monotonic() + COUNTED_AFTER
-        while True:
+        for _ in patience.tries(patience.COUNTED):
             now = self._count()
             if now is None or self._before is None:
                 return 0 if self._is_there_again() else answered
-            if not 0 <= now - self._before < answered:
+            if not 0 <= (gone := now - self._before) < answered:
                 return answered
-            if time.monotonic() >= until:
-                return now - self._before
-            time.sleep(POLL)
+        return gone
 
     def _is_there_again(self) -> bool:
         """Asked once, and of letters that stay, too: they lie in front of it."""

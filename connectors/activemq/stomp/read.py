@@ -21,6 +21,7 @@ from dlq.connectors.activemq.stomp.codec import Frame, encode, escape, headers_o
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.connectors.queue import Owed, QueueReading, until_acknowledged
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.record import Record
 
@@ -105,8 +106,6 @@ def ack_id(head: bytes) -> bytes:
 _NAMED = re.compile(rb"^message-id:[^\n]*\\c-?\d+\\c-?\d+\\c\d+$", re.MULTILINE)
 _SELECTOR_BYTES = 9000
 """Classic closes the connection at a header line of more than 10 KiB."""
-_WAIT = 3.0
-_SELECTED_POLL = 0.01
 
 
 def _is_unnamed(head: bytes, artemis: bool) -> bool:
@@ -131,8 +130,8 @@ def take(link: Link, destination: str, heads: Sequence[bytes]) -> None:
         select = {"destination": destination, "id": consumer, "ack": "auto", "selector": selector}
         link.request("SUBSCRIBE", select)
         heard = time.monotonic()
-        while letters > 0 and time.monotonic() - heard < _WAIT:
-            if frames := link.receive(_SELECTED_POLL):
+        while letters > 0 and time.monotonic() - heard < patience.REPLY:
+            if frames := link.receive(patience.BLINK):
                 letters -= len(frames)
                 heard = time.monotonic()
         link.request("UNSUBSCRIBE", {"id": consumer})

@@ -9,6 +9,7 @@ by one, so that only the culprit is refused. A connection that ends takes what i
 only a letter whose COMMIT may have been sent may be at the broker.
 """
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from dlq.connectors.activemq.prove.markers import marker_bodies, marker_queue, n
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.activemq.send import Sender
 from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Writing, keep_no_mark
+from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, SendingEnded
 from dlq.core.provenance import REPLAY_ID
 
@@ -29,14 +31,6 @@ _UNDER_WAY = 3
 it closes the connection at any error, which would leave a COMMIT of another transaction unanswered."""
 _CONNECTIONS = 2
 _BATCH_BYTES = 4 * 2**20
-_BATCH_SECONDS = 0.5
-"""A slow giver (a rate limit) must not keep letters waiting until a hundred are together."""
-_PAUSES = (0.1, 0.4, 1.0)
-"""Seconds between tries of the first connection."""
-_ERRORS_SECONDS = 120.0
-"""How long COMMIT's answer may be behind errors that answer other commands."""
-_ENDING_SECONDS = 120.0
-"""How long connections may go on ending, and nothing is committed: no letter takes so long to end one."""
 _PIECE = 32 * 2**10
 _DEADLY = "each time that it was sent the connection ended"
 
@@ -174,7 +168,7 @@ class TransactionPublisher:
                 sender.send(bytes(data))
                 data.clear()
             is_full = len(letters) >= self._batch or size >= _BATCH_BYTES
-            is_old = time.monotonic() - began > _BATCH_SECONDS
+            is_old = time.monotonic() - began > patience.YIELD
             if is_full or is_old:
                 break
         if letters:
@@ -219,7 +213,7 @@ class TransactionPublisher:
             except BrokerError as error:
                 if not transaction.sender.was_refused(transaction.finished):
                     of_another = error
-                    if time.monotonic() - began > _ERRORS_SECONDS:
+                    if time.monotonic() - began > patience.ENDLESS:
                         raise _AnswerLost(f"nothing but errors came behind COMMIT: {error}") from error
                 elif isinstance(error, RolledBack | CommitFailed):
                     raise
@@ -280,7 +274,7 @@ class TransactionPublisher:
         """Raises it where it is the end of a connection, and connections have gone on ending for too long."""
         if isinstance(error, ConnectionLost):
             self._ending = self._ending or time.monotonic()
-            if time.monotonic() - self._ending > _ENDING_SECONDS:
+            if time.monotonic() - self._ending > patience.ENDLESS:
                 raise error
 
     def _alone(self, letter: Outgoing, error: BrokerError) -> Sent:
@@ -300,11 +294,9 @@ class TransactionPublisher:
 
     def _first(self) -> Sender:
         """A broker that allows few connections counts one that has just ended a moment longer."""
-        for pause in _PAUSES:
-            try:
+        for _ in patience.tries(patience.REPLY, longest=patience.YIELD):
+            with contextlib.suppress(ConnectionLost):
                 return self._connected()
-            except ConnectionLost:
-                time.sleep(pause)
         return self._connected()
 
     def _connected(self) -> Sender:

@@ -15,9 +15,8 @@ from dlq.connectors.net import outbound
 from dlq.connectors.net.links import FrameError, LinkLostError
 from dlq.connectors.wire import Peer, Wire, check_kept
 from dlq.core.errors import DlqError
+from dlq.core.patience import WHOLE_ANSWER
 
-_PATIENCE = 6
-"""Time-outs that an answer may take once a session is open."""
 _BEAT_SECONDS = 30.0
 _LEAST_FRAME = 512
 """Octets that every side takes (part 2, section 2.3.1)."""
@@ -101,7 +100,7 @@ class Session(Wire):
 
     def __init__(self, connected: socket.socket, login: Login, refusal: _Refusal) -> None:
         """Open a session over a socket, which is closed where that fails."""
-        patience = _PATIENCE * login.timeout
+        patience = WHOLE_ANSWER * login.timeout
         super().__init__(connected, Peer(login.address, "AMQP", login.named_by, patience, math.inf, patience))
         self.heartbeat = _BEAT_SECONDS, frames.HEARTBEAT
         self._refusal, self._reader = refusal, FrameReader()

@@ -15,6 +15,7 @@ from dlq.connectors.kafka.link.fetch import text
 from dlq.connectors.net.links import FrameError
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core.errors import AccessDenied, ConnectionLost
+from dlq.core.patience import WHOLE_ANSWER
 
 _METADATA, _METADATA_VERSION = 3, 4
 _NO_TOPICS = bytes(5)
@@ -25,8 +26,6 @@ _HEAD = 8
 _LARGEST = 2**30
 """Bytes of an answer: a batch may be longer than was asked for, and no batch is longer than this."""
 _LARGEST_LOGIN = 2**16
-_TIMEOUTS = 6
-"""How many of them an answer may take from its first byte to its last."""
 _LEAST_ROUNDS, _MOST_ROUNDS = 4096, 2**20
 """Of a login by SCRAM: fewer give the password away (ScramMechanism.java), and Kafka makes 16,384 at most."""
 _DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -84,7 +83,7 @@ class Link(Wire):
             raise ConnectionLost(f"{self._place}: {why_unreachable(error)}") from error
         wait = access.timeout
         super().__init__(
-            opened, Peer(self._place, "Kafka", "url or the cluster", wait, wait, _TIMEOUTS * wait)
+            opened, Peer(self._place, "Kafka", "url or the cluster", wait, wait, WHOLE_ANSWER * wait)
         )
         if access.mechanism is not None:
             self._enter(access, access.mechanism)

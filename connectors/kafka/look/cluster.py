@@ -5,7 +5,6 @@
 
 import re
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -13,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from dlq.connectors import looks
+from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, NoLeader, NotFound
 
 try:
@@ -46,7 +46,6 @@ _AGAIN = (
 """What a cluster says for a moment after it has started or made a topic; the library asks again for none."""
 _OUTDATED = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)
 """What is said where the library remembers leaders of before: it asks these until it is told of others."""
-_PAUSE = 0.1
 _LONGEST = "socket.request.max.bytes"
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _ODD = (RuntimeError, ValueError, TypeError, LookupError, AttributeError)
@@ -126,17 +125,16 @@ class Cluster(Clients):
 
         Raises BrokerError for the first that fails.
         """
-        deadline = time.monotonic() + self.timeout
-        while True:
+        for _ in patience.tries(self.timeout):
             try:
                 return {key: self._answer(future) for key, future in self._ask(ask).items()}
             except KafkaException as error:
                 failed: KafkaError = error.args[0]
-                if failed.code() not in (*_AGAIN, *_OUTDATED) or time.monotonic() > deadline:
-                    raise self.trouble(failed, where) from error
+                if failed.code() not in (*_AGAIN, *_OUTDATED):
+                    break
             if failed.code() in _OUTDATED:
                 self.names()  # which tells the library who leads now
-            time.sleep(_PAUSE)
+        raise self.trouble(failed, where)
 
     def _ask(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> Mapping[Any, Any]:
         """Questions of the admin client, by what they are about."""
@@ -148,10 +146,9 @@ class Cluster(Clients):
     def _answer(self, future: Future[_T]) -> _T:
         """What a question comes to; who is refused need not wait for the library, which tries again. Raises
         KafkaException, BrokerError."""
-        deadline = time.monotonic() + self.timeout + 1
-        while time.monotonic() < deadline:
+        for _ in patience.tries(self.timeout + 1, 0.0):
             try:
-                return future.result(_PAUSE)
+                return future.result(patience.PAUSE)
             except TimeoutError:
                 self._admin.poll(0)
             except _ODD as error:
@@ -292,18 +289,16 @@ class Cluster(Clients):
     ) -> dict[Place, _Told]:
         """Asked again while a leader is not known yet; what is not told in time is added to `untold`."""
         found: dict[Place, _Told] = {}
-        left, deadline = [*places], time.monotonic() + self.timeout
-        while left:
-            failed = self._ask_offsets(left, which, level, found)
+        again = dict.fromkeys(places, _UNTOLD)
+        for _ in patience.tries(self.timeout):
+            if not again:
+                break
+            failed = self._ask_offsets([*again], which, level, found)
             again = {place: e for place, e in failed.items() if e.code() in (*_AGAIN, *_OUTDATED)}
-            if time.monotonic() > deadline:
-                again = {}
             untold |= {p: self.trouble(e, str(p)) for p, e in failed.items() if p not in again}
             if any(error.code() in _OUTDATED for error in again.values()):
                 self.names()  # which tells the library who leads now
-            left = [*again]
-            if left:
-                time.sleep(_PAUSE)
+        untold |= {p: self.trouble(e, str(p)) for p, e in again.items()}
         return found
 
     def _ask_offsets(

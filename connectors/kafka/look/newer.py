@@ -18,12 +18,13 @@ from dlq.connectors.kafka.prove.search import ends, said_headers
 from dlq.connectors.kafka.records.header_texts import text_of, texts_of
 from dlq.connectors.kafka.republish import raw_of_record
 from dlq.connectors.newer import Newer, NewerProof, NewerSearch
+from dlq.core import patience
 from dlq.core.errors import BrokerError
 from dlq.core.keys import KeyReader
 from dlq.core.provenance import REPLAY_OF
 from dlq.core.record import Record
 
-_FETCH, _WAIT = 2000, 0.2
+_FETCH = 2000
 _COORDINATES = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})", re.DOTALL)
 """As `records` writes a message id."""
 
@@ -156,7 +157,7 @@ def _look(cluster: Cluster, left: dict[Place, _Scan], search: NewerSearch) -> No
         consumer.assign([TopicPartition(*place, scan.start) for place, scan in left.items()])
         heard = time.monotonic()
         while left and not search.bound.is_reached():
-            messages = consumer.consume(_FETCH, _WAIT)
+            messages = consumer.consume(_FETCH, patience.FETCH)
             if messages:
                 heard = time.monotonic()
             elif cluster.is_silent(heard):

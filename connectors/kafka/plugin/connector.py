@@ -47,12 +47,12 @@ from dlq.connectors.kafka.republish import (
 from dlq.connectors.kafka.send import KafkaPublisher
 from dlq.connectors.looks import bound_looks
 from dlq.connectors.newer import NewerProof, NewerSearch
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
-_SILENT_SECONDS = 30.0
 _TAKES_SHARED = "errors.deadletterqueue.group.enable"
 
 
@@ -134,7 +134,7 @@ class KafkaConnector(Connector):
                 settings = self._cluster.configuration(topic)
                 self._targets[topic] = Told(settings, self._retries.get(topic, ()), self._mirrored)
             except BrokerError:
-                self._silent_until = time.monotonic() + _SILENT_SECONDS
+                self._silent_until = time.monotonic() + patience.RESTART
         return self._targets.get(topic, Told())
 
     @cached_property

@@ -7,22 +7,20 @@ from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from dlq.connectors.base import PROOF_SECONDS, Checkpoint, Outgoing, Presence, Proof, Search
+from dlq.connectors.base import Checkpoint, Outgoing, Presence, Proof, Search
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
 from dlq.connectors.kafka.read.odd_headers import headers_of
 from dlq.connectors.kafka.read.snapshot import EPOCH, checkpoint_key
+from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
 
-_SETTLED = 3.0
-"""Seconds after which a request whose connection has ended is stored, or dropped."""
 _MARGIN_MS = 600_000
 """How far a broker's clock may be from ours."""
 _PARTITIONS = "#partitions"
 """Behind what the keys of a topic begin with."""
 _FETCH = 2000
-_WAIT = 0.2
 
 
 def bounds(cluster: Cluster, topics: Iterable[str]) -> Checkpoint:
@@ -71,7 +69,7 @@ def _find_in_topic(cluster: Cluster, name: str, letters: Sequence[Outgoing], sea
     starts = _starts(cluster, topic, search.since, search.before)
     found = _seen(cluster, topic, starts, numbers.keys())
     if found != numbers.keys():
-        time.sleep(_SETTLED)
+        time.sleep(patience.SETTLED)
         found |= _seen(cluster, topic, starts, numbers.keys() - found)
     doubts = _doubts(cluster, topic, search.before) if found != numbers.keys() else []
     absent: Presence = "unknown" if doubts else "not_sent"
@@ -168,10 +166,10 @@ def _seen(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: I
     first = {log.place: max(starts[log.place], log.start) for log in logs}
     committed = {log.place: (first[log.place], log.stable) for log in logs}
     behind = {log.place: (max(first[log.place], log.stable), log.end) for log in logs}
-    return _among(cluster, committed, sought, True) | _among(cluster, behind, sought, False)
+    return find_between(cluster, committed, sought, True) | find_between(cluster, behind, sought, False)
 
 
-def _among(
+def find_between(
     cluster: Cluster, spans: Mapping[Place, tuple[int, int]], sought: Collection[bytes], committed: bool
 ) -> set[bytes]:
     """Those of the replay ids that lie between two offsets of each partition."""
@@ -183,11 +181,11 @@ def _among(
     try:
         consumer.assign([TopicPartition(*place, first) for place, first in at.items()])
         silent_since = time.monotonic()
-        until = silent_since + PROOF_SECONDS
+        until = silent_since + patience.LOOK
         while at:
             if time.monotonic() > until:
                 raise ConnectionLost(f"{cluster.name} takes too long to show all that it has")
-            messages = consumer.consume(_FETCH, _WAIT)
+            messages = consumer.consume(_FETCH, patience.FETCH)
             if messages:
                 silent_since = time.monotonic()
             elif cluster.is_silent(silent_since):

@@ -18,12 +18,11 @@ from dlq.connectors.kafka.read.snapshot import unread_note
 from dlq.connectors.kafka.records.columns import letters_of
 from dlq.connectors.kafka.records.messages import record_maker
 from dlq.connectors.log import LogReading, OffsetRange, Plan
+from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, BrokerError, NotFound
 from dlq.core.record import Record
 from dlq.core.text import for_terminal
 
-_WAIT = 0.2
-"""Seconds that a fetch waits for more than it has."""
 _FIRST_FETCH = 32
 _QUEUED_KILOBYTES = 16_384
 _DELETED = (
@@ -117,7 +116,7 @@ class KafkaReading(LogReading):
         if request.limit is not None:
             most = min(most, request.limit - self._position + len(self._open))
         try:
-            return self._consumer.consume(most, _WAIT)
+            return self._consumer.consume(most, patience.FETCH)
         except KafkaException as error:
             raise self._cluster.trouble(error.args[0]) from error
 

@@ -17,6 +17,7 @@ from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.read.odd_headers import OddHeaders
 from dlq.connectors.kafka.records.columns import Letters, Original, raw_of
 from dlq.connectors.kafka.records.header_texts import texts_of
+from dlq.core import patience
 from dlq.core.errors import BrokerError, NotFound
 from dlq.core.kafka_headers import SHARE_GROUP
 
@@ -132,8 +133,8 @@ class Pointers:
         waited = 0.0
         while waited < self._cluster.timeout:
             if not self._ahead:
-                self._ahead = self._consumer.consume(1, _WAIT)
-                waited += 0 if self._ahead else _WAIT
+                self._ahead = self._consumer.consume(1, patience.FETCH)
+                waited += 0 if self._ahead else patience.FETCH
                 continue
             message = self._ahead[0]
             error = message.error()
@@ -145,14 +146,13 @@ class Pointers:
             if error.code() in _ENDS:
                 return _GONE if error.code() != KafkaError._PARTITION_EOF else _COMPACTED
             self._ahead.pop(0)
-            waited += _WAIT
+            waited += patience.FETCH
             if not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return f"not proven: {place} may not be read ({error.name()})"
         raise self._cluster.silence()
 
 
 _NEAR = 500
-_WAIT = 0.2
 _ENDS = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._PARTITION_EOF)
 
 

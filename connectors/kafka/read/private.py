@@ -4,7 +4,6 @@ Kafka lets nothing die: the consumer writes its dead letters itself. Both topics
 what is left is the end of it, and keep all, however old a copy's time is.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,12 +11,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from dlq.connectors.base import Private, Target
 from dlq.connectors.kafka.look.cluster import Cluster
+from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError
 
 _DENIED = (
     "a rehearsal makes, fills, reads and deletes topics dlq.rehearsal.*; grant Create, Write, Read and Delete"
 )
-_PAUSE = 0.1
 _POINT = (
     'Spring: @KafkaListener(topics = "{0}", groupId = "{0}"); a DeadLetterPublishingRecoverer without a',
     "    resolver of its own writes to {1} (before Spring Kafka 3: give it one)",
@@ -61,8 +60,7 @@ class KafkaPrivate(Private):
 
     def _wait_until(self, names: Sequence[str], there: bool) -> None:
         """Until the cluster shows all of these topics, or none."""
-        until = time.monotonic() + self._cluster.timeout
-        while len({*names} & {*self._cluster.names()}) != there * len(names):
-            if time.monotonic() > until:
-                raise BrokerError(f"{self._cluster.name}: {', '.join(names)}: a change does not show")
-            time.sleep(_PAUSE)
+        for _ in patience.tries(self._cluster.timeout):
+            if len({*names} & {*self._cluster.names()}) == there * len(names):
+                return
+        raise BrokerError(f"{self._cluster.name}: {', '.join(names)}: a change does not show")

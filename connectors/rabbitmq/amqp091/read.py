@@ -24,6 +24,7 @@ from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
 from dlq.connectors.rabbitmq.amqp091.codec.table import delivery_count
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.records.deliveries import record_maker
+from dlq.core import patience
 from dlq.core.errors import (
     AccessDenied,
     ConnectionLost,
@@ -36,7 +37,6 @@ from dlq.core.errors import (
 )
 from dlq.core.text import for_terminal
 
-IDLE_SECONDS = 3.0
 _FIRST_PREFETCH = 64
 _FEW = 32
 """Letters that a cut connection may cost where the limit of deliveries is not known."""
@@ -45,15 +45,12 @@ _SLIDE = 8
 """Prefetches to a window: then sizes are looked at again."""
 _MOST_LETTERS = 6_000
 _MOST_BYTES = 64 * 2**20
-_YIELD_SECONDS = 1.0
 _STREAM_OFFSET = b"\x0fx-stream-offset"
 """The name of a header, as a table has it."""
 _NEAR_LIMIT = (
     "{} letters of {} were near its delivery limit, by attempts that failed before: they were taken one at a "
     "time"
 )
-_WAIT_SECONDS = 0.2
-_POLL_SECONDS = 0.01
 
 
 def is_empty(link: Link, queue: str) -> bool:
@@ -143,7 +140,7 @@ class RabbitReading:
 
     def _scan(self) -> Iterator[Batch]:
         silence = Silence()
-        while self._received < self._wanted and silence.seconds < IDLE_SECONDS:
+        while self._received < self._wanted and silence.seconds < patience.REPLY:
             if self._received == self._end:
                 self._stop_consuming()
                 most = 0 if self._request.careful else 1 if self._holds_few else self._wanted
@@ -155,7 +152,7 @@ class RabbitReading:
                 yield from self._waiting()
                 continue
             before, asked = self._received, time.monotonic()
-            self._link.receive(_WAIT_SECONDS)
+            self._link.receive(patience.FETCH)
             waited = time.monotonic() - asked
             while self._take():
                 if self._is_full():
@@ -164,7 +161,7 @@ class RabbitReading:
                 silence.hear()
             else:
                 silence.wait(waited, self._link.unfinished_bytes)
-            if time.monotonic() - self._yielded >= _YIELD_SECONDS:
+            if time.monotonic() - self._yielded >= patience.YIELD:
                 yield self._batch()
         yield from self._staying()
         self._stop_consuming()
@@ -228,7 +225,7 @@ class RabbitReading:
     def _waiting(self) -> Iterator[Batch]:
         """An empty batch tells the caller that only its acknowledgement can bring more."""
         yield from self._rest()
-        time.sleep(_POLL_SECONDS)
+        time.sleep(patience.BLINK)
         yield self._batch()
 
     def _open_window(self) -> None:

@@ -25,14 +25,13 @@ from dlq.connectors.amqp10.read import SessionReading, runs
 from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.connectors.net.links import name_losses
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
-from dlq.connectors.rabbitmq.amqp091.read import IDLE_SECONDS, RabbitReading
+from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1, record_maker
+from dlq.core import patience
 from dlq.core.errors import PoisonMessage
 from dlq.core.record import Record
 
-_RETURN_SECONDS = 2.0
-_POLL_SECONDS = 0.01
 NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
 UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 
@@ -40,7 +39,7 @@ UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 class UncarriedReading(SessionReading):
     """Read the letters that AMQP 1.0 alone carries."""
 
-    quiet_seconds = IDLE_SECONDS
+    quiet_seconds = patience.REPLY
 
     def __init__(
         self,
@@ -98,10 +97,10 @@ class UncarriedReading(SessionReading):
     def read_the_rest(self, letters: int) -> RabbitReading:
         """Read by 0-9-1 when what was released is back, unless somebody else has taken it or the queue delays
         it."""
-        deadline = time.monotonic() + _RETURN_SECONDS
+        deadline = time.monotonic() + patience.GIVEN_BACK
         with self._losses():
             while self._count_ready() < letters and time.monotonic() < deadline:
-                time.sleep(_POLL_SECONDS)
+                time.sleep(patience.BLINK)
         request = replace(self._request, limit=letters, careful=False)
         self._rest = _Rest(self._link, request, letters, self.topology, ())
         return self._rest

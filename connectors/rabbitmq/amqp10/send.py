@@ -36,7 +36,7 @@ from dlq.connectors.rabbitmq.republish import message_to_send
 from dlq.connectors.rabbitmq.send import Ways
 from dlq.connectors.sending import WindowedPublisher
 from dlq.connectors.two_ways import TwoWayPublisher
-from dlq.core import units
+from dlq.core import patience, units
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.text import for_terminal
 
@@ -44,7 +44,6 @@ _UNOPENED = (
     "a limit of connections, or no access to the virtual host? The broker's log says it, AMQP 1.0 does not"
 )
 """RabbitMQ (4.3.6) logs what is wrong with an OPEN and ends the connection without a word."""
-_PATIENCE = 0.2
 _MEANS: Mapping[int, tuple[Means, str | None]] = {
     frames.ACCEPTED: ("confirmed", None),
     frames.RELEASED: ("returned", "released by the broker: no queue is bound for it"),
@@ -178,7 +177,7 @@ class _Amqp10Publisher(WindowedPublisher):
         while not is_so():
             if time.monotonic() - since > self.silent_seconds:
                 raise LinkLostError(f"{complaint} for {self.silent_seconds:.0f} s")
-            self._turn(_PATIENCE)
+            self._turn(patience.FETCH)
             if len(self.answers) > known:
                 since, known = time.monotonic(), len(self.answers)
 

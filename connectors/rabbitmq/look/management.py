@@ -10,10 +10,11 @@ from dlq.connectors.local.credentials import blanks, forget
 from dlq.connectors.net.web import NoAnswerError, Page, Site, document
 from dlq.connectors.rabbitmq.link import login_of, parameters
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.core import patience
 from dlq.core.errors import BrokerError
 from dlq.core.text import for_terminal
 
-_MORE_TRIES, _PAUSE = 2, 0.2
+_MORE_TRIES = 2
 _PORTS = {"http": 15672, "https": 15671}
 _UNAUTHORIZED = (
     "its user needs the tag management, of nodes the tag monitoring, and a right in the virtual host"
@@ -102,7 +103,7 @@ class Management:
         for _ in range(_MORE_TRIES):
             if answer.status != 500:
                 break
-            time.sleep(_PAUSE)
+            time.sleep(patience.FETCH)
             answer = self._site.ask("GET", address, self._headers, slow=slow)
         return answer
 

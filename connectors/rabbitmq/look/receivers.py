@@ -12,9 +12,7 @@ from dlq.connectors.rabbitmq.look.routes import topic_matches
 from dlq.connectors.rabbitmq.look.topology import alternate_of, policies_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.republish import address_of
-
-_SECONDS = 120.0
-"""For all questions: exchanges may lead to exchanges without end."""
+from dlq.core import patience
 
 
 def consumers_of(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
@@ -23,7 +21,7 @@ def consumers_of(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Tar
         return {}
     with closing(Management(broker)) as management:
         bindings = Bindings(management)
-        until = time.monotonic() + _SECONDS
+        until = time.monotonic() + patience.ENDLESS
         asked = {target: address_of(target) for target in targets}
         found = {target: bindings.queues(exchange, [key], until) for target, (exchange, key) in asked.items()}
     return {target: sorted(queues) for target, queues in found.items() if queues is not None}
@@ -42,7 +40,7 @@ class Bindings:
         """All queues that one message reaches, whose keys are its routing key and those of CC; None where an
         exchange's type does not say, or the way does not come to an end `until` then (by the monotonic
         clock), or soon. Raises ManagementError."""
-        until = time.monotonic() + _SECONDS if until is None else until
+        until = time.monotonic() + patience.ENDLESS if until is None else until
         queues: set[str] = set()
         scanned: set[str] = set()
         exchanges = [exchange]

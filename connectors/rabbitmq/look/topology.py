@@ -20,14 +20,13 @@ from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, q
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.look.routes import Routes, list_routes, queues_reached
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.core import patience
 from dlq.core.errors import BrokerError, Unreachable
 
 _DEFAULT_LIMIT = 20
 """Deliveries that a quorum queue of RabbitMQ 4 allows where nothing else is said (release notes 4.0)."""
 
 _MOST_DIFFERENCES = 24
-_RETURN_SECONDS = 2.0
-_ASK_AGAIN_SECONDS = 0.1
 _DIFFERENCE = re.compile(
     r"inequivalent arg '([^']+)' for queue .* but current is "
     r"(?:none|'(?P<plain>.*)'|the value '(?P<value>.*)' of type '(?P<type>\w+)')"
@@ -421,7 +420,5 @@ def lasting_depth(ready: Callable[[], int], since: float | None = None) -> int:
     """The ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
     taken back what a consumer held that has just gone; so 0 is believed when it lasts. Of many queues that
     are asked in turn it has lasted `since` (by the monotonic clock) the first was."""
-    deadline = (time.monotonic() if since is None else since) + _RETURN_SECONDS
-    while not (found := ready()) and time.monotonic() < deadline:
-        time.sleep(_ASK_AGAIN_SECONDS)
-    return found
+    passed = 0.0 if since is None else time.monotonic() - since
+    return next((found for _ in patience.tries(patience.GIVEN_BACK - passed) if (found := ready())), 0)

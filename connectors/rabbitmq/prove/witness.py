@@ -30,7 +30,6 @@ from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.link.session import Session
 from dlq.connectors.base import (
     NO_CHECKPOINT,
-    PROOF_SECONDS,
     UNSENT_SECONDS,
     Outgoing,
     Presence,
@@ -54,14 +53,13 @@ from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove import nodes
 from dlq.connectors.rabbitmq.send import Ways, exchange_of, exchange_to, is_there, try_to_publish
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost, DlqError, NotFound, PoisonMessage
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
-_SILENT_SECONDS = 10
 _LISTED_SECONDS = 6
 """A new connection comes into the list up to 5 s late (rabbit_mgmt_metrics_collector; seen on 3.10, 4.3)."""
-_GONE_SECONDS = 15
 _AT_ONCE = 500
 """Letters that are asked for by AMQP 1.0."""
 _INTERNAL_ERROR = 541
@@ -380,12 +378,12 @@ def _version(management: Management) -> tuple[int, ...]:
 
 def _wait_for_the_end_of(connection: str, management: Management) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
-    for second in range(_GONE_SECONDS):
+    began = time.monotonic()
+    for _ in patience.tries(patience.GONE, patience.YIELD):
         listed = management.get_all("connections")
         names = [mapping(known.get("client_properties")).get("connection_name") for known in listed]
-        if second >= _LISTED_SECONDS and connection not in names:
+        if time.monotonic() - began >= _LISTED_SECONDS and connection not in names:
             return True
-        time.sleep(1)
     return False
 
 
@@ -455,8 +453,8 @@ _Header = Callable[[str], str | None]
 
 def _read(link: Link, queue: str, left: int) -> Iterator[_Header]:
     link.call(spec.Basic.Consume(queue=queue, consumer_tag="dlq"), spec.Basic.ConsumeOk)
-    silent, until = 0, time.monotonic() + PROOF_SECONDS
-    while left > 0 and silent < _SILENT_SECONDS and time.monotonic() < until:
+    silent, until = 0, time.monotonic() + patience.LOOK
+    while left > 0 and silent < patience.CAUGHT_UP and time.monotonic() < until:
         deliveries = link.take_deliveries(10_000)
         yield from (partial(edits.text_header, delivery.block) for delivery in deliveries)
         left -= len(deliveries)
@@ -465,8 +463,8 @@ def _read(link: Link, queue: str, left: int) -> Iterator[_Header]:
 
 def _read_by_1_0(session: Session, queue: str, left: int) -> Iterator[_Header]:
     source = session.attach(frames.RECEIVER, address("", queue))
-    silent, until = 0, time.monotonic() + PROOF_SECONDS
-    while left > 0 and silent < _SILENT_SECONDS and time.monotonic() < until:
+    silent, until = 0, time.monotonic() + patience.LOOK
+    while left > 0 and silent < patience.CAUGHT_UP and time.monotonic() < until:
         session.ask(source, _AT_ONCE)
         session.wait_until(lambda: source.drained)
         letters = session.take()

@@ -14,12 +14,12 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1, record_maker
+from dlq.core import patience
 from dlq.core.record import Record
 
 OFFSET = "x-stream-offset"
 _LETTERS = 200
 """That are looked at in one go: the broker, and we, hold them."""
-_WAIT_SECONDS = 0.2
 
 
 class Seen(NamedTuple):
@@ -62,7 +62,7 @@ class StreamLook:
         self._session.ask(self._link, most)
         asked = time.monotonic()
         while not self._link.drained:
-            self._session.turn(_WAIT_SECONDS)
+            self._session.turn(patience.FETCH)
             if time.monotonic() - asked > self._session.patience:
                 raise LinkLostError(f"no answer within {self._session.patience:g} s")
         taken = self._session.take()

@@ -24,13 +24,11 @@ from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.amqp10.read import NOTE, UNSEEN
 from dlq.connectors.rabbitmq.records.deliveries import record_maker
 from dlq.connectors.rabbitmq.streams.look import OFFSET, Seen, StreamLook
+from dlq.core import patience
 from dlq.core.errors import DlqError, PoisonMessage
 from dlq.core.record import Record
 
 _ROUND, _AT_ONCE = 2_000, 100
-_FIRST_SECONDS, _NEXT_SECONDS, _STALLED_SECONDS = 3.0, 0.5, 30.0
-"""Until the last chunk comes, if there is one; between its letters; and between those that must come."""
-_WAIT_SECONDS = 0.2
 _WORDS = Words(
     begun_anew="{place} is not the stream that the last copy read: it ends before offset {reached}, or has "
     "another letter where that ended. It is read anew",
@@ -78,7 +76,7 @@ class StreamReading(LogReading):
                 return shown
         self._consume(offset, 1)
         came, asked = list[Delivery](), time.monotonic()
-        while not came and time.monotonic() - asked < _FIRST_SECONDS:
+        while not came and time.monotonic() - asked < patience.REPLY:
             came = [one for one in self._next() if offset_of(one) == offset]
         self._stop()
         return self._make(came)[0] if came else None
@@ -92,10 +90,10 @@ class StreamReading(LogReading):
         """Those of a chunk's first letters, until there are enough or the broker pauses."""
         self._consume(where, most)
         found: list[int] = []
-        heard = time.monotonic()
-        while len(found) < most and time.monotonic() - heard < (_NEXT_SECONDS if found else _FIRST_SECONDS):
+        until = time.monotonic() + patience.REPLY
+        while len(found) < most and time.monotonic() < until:
             if came := self._next():
-                heard = time.monotonic()
+                until = time.monotonic() + patience.RECHECK
                 found += map(offset_of, came)
         self._stop()
         return found
@@ -123,13 +121,13 @@ class StreamReading(LogReading):
         self._consume(start, letters)
         reached, taken = start, list[Delivery]()
         heard = yielded = time.monotonic()
-        while letters > 0 and reached < end and time.monotonic() - heard < _STALLED_SECONDS:
+        while letters > 0 and reached < end and time.monotonic() - heard < patience.RESTART:
             came = [one for one in self._next() if reached <= offset_of(one) < end]
             if came:
                 heard = time.monotonic()
                 reached, letters = offset_of(came[-1]) + 1, letters - len(came)
                 taken += came
-            if self._is_full(taken) or time.monotonic() - yielded >= 1:
+            if self._is_full(taken) or time.monotonic() - yielded >= patience.YIELD:
                 yielded = time.monotonic()
                 yield self._batch(taken, reached)
                 taken = []
@@ -140,12 +138,12 @@ class StreamReading(LogReading):
         """What only AMQP 1.0 carries from there, and what lies between over 0-9-1."""
         look.begin(self._start)
         reached, heard = self._start, time.monotonic()
-        while reached < end and time.monotonic() - heard < _STALLED_SECONDS:
+        while reached < end and time.monotonic() - heard < patience.RESTART:
             seen = [one for one in look.next_letters() if one.offset < end]
             if seen:
                 heard, reached = time.monotonic(), seen[-1].offset + 1
             else:
-                time.sleep(_WAIT_SECONDS)
+                time.sleep(patience.FETCH)
             for is_alone, run in groupby(seen, lambda one: one.record is not None):
                 yield from (self._alone if is_alone else self._between)(list(run))
             self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
@@ -177,7 +175,7 @@ class StreamReading(LogReading):
     def _next(self) -> list[Delivery]:
         """Some of what has come; waits a moment for it."""
         came = self._link.take_deliveries(_AT_ONCE)
-        if not came and self._link.receive(_WAIT_SECONDS):
+        if not came and self._link.receive(patience.FETCH):
             came = self._link.take_deliveries(_AT_ONCE)
         return came
 

@@ -19,9 +19,8 @@ from dlq.connectors.rocketmq.link.remoting import (
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core.errors import ConnectionLost, Unreachable
 from dlq.core.hosts import host_of
+from dlq.core.patience import WHOLE_ANSWER
 
-_PATIENCE = 6
-"""Time-outs that one answer may take, once it has begun to come."""
 _REMEDY = "give it a certificate of this address, or set ca_file and verify_host = false"
 
 
@@ -52,7 +51,7 @@ class Link(Wire):
         self._frames = FrameReader(brief=brief)
         self._answers: deque[Frame] = deque()
         self._opaque = 0
-        patience = _PATIENCE * self.timeout
+        patience = WHOLE_ANSWER * self.timeout
         peer = Peer(address, "RocketMQ", named_by, self.timeout, self.timeout, patience)
         super().__init__(self._connected(named_by), peer)
 

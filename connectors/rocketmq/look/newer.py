@@ -4,7 +4,6 @@ The letter's own message is looked up, too: where the index shows it, the log st
 One broker keeps one log, whose positions tell what is newer; between two brokers their clocks do.
 """
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Literal, NamedTuple
@@ -19,14 +18,13 @@ from dlq.connectors.rocketmq.read.outcomes import messages_in, query_fields
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import message_at, offsets_of_topic
 from dlq.connectors.rocketmq.records.messages import readable_body
+from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.keys import KeyReader
 from dlq.core.provenance import REPLAY_OF
 
 _IN_FLIGHT, _PER_KEY = 64, 64
 _UNIQUE = "UNIQ_KEY"
-_TRIES, _PAUSE = 5, 0.2
-"""An index is some milliseconds behind."""
 _CLOCKS_MS = 60_000
 """How far the clocks of two brokers may be apart."""
 
@@ -101,11 +99,10 @@ def _why_behind(cluster: Cluster, topic: str) -> str:
             newest[node] = last
     for node, last in newest.items():
         fields = query_fields(topic, parse_properties(last.properties).get(_UNIQUE, ""))
-        for _ in range(_TRIES):
+        for _ in patience.tries(patience.COUNTED):
             found = messages_in(node, cluster.call(node, RequestCode.QUERY_MESSAGE, fields), topic)
             if last.commit_log_offset in {one.commit_log_offset for one in found}:
                 break
-            time.sleep(_PAUSE)
         else:
             return f"the index of {node} lacks the newest message of {topic}"
     return ""

@@ -61,14 +61,11 @@ from dlq.connectors.rocketmq.read.snapshot import (
 from dlq.connectors.rocketmq.read.topics import RocketReading
 from dlq.connectors.rocketmq.republish import RESUME, preview, target_of, topic_of
 from dlq.connectors.rocketmq.send import RocketPublisher
+from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
-
-_MARGIN = 0.2
-_SILENT_SECONDS = 30.0
-"""For so long a cluster that does not answer is not asked for another topic's attributes."""
 
 
 @bound_looks
@@ -158,7 +155,7 @@ class RocketConnector(Connector):
             try:
                 self._attributes[topic] = self._cluster.attributes(topic)
             except BrokerError:
-                self._silent_until = time.monotonic() + _SILENT_SECONDS
+                self._silent_until = time.monotonic() + patience.RESTART
         return self._attributes.get(topic)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
@@ -283,7 +280,7 @@ def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, obje
     halves = [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
         longest = max(map(gathered_ms, facts.values()), default=0)
-        time.sleep(min(longest, LONGEST_WAIT_MS) / 1000 + _MARGIN)
+        time.sleep(min(longest, LONGEST_WAIT_MS) / 1000 + patience.FETCH)
     ended = [own_offsets(cluster, MessageQueue(OP_TOPIC, node, 0)) for node in cluster.masters()]
     return [*halves, *ended, *offsets_of_topic(cluster, DISCARDED)]
 

@@ -5,7 +5,6 @@ writable queue then has to answer, whatever the name servers say by now.
 """
 
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ from dlq.connectors.rocketmq.look.routes import writable_queues
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, offsets_of, unpulled_offsets
 from dlq.connectors.rocketmq.republish import topic_of
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.rocketmq_topics import HALF
@@ -48,8 +48,6 @@ _LAST_STORED = re.compile(rb'"lastUpdateTimestamp":(\d{1,19})\b')
 """In a document of which the keys are objects."""
 _MOST_TOPICS = 500
 _BY_QUORUM = ("enableDLegerCommitLog", "enableControllerMode")
-_WAIT_SECONDS = 10.0
-_PAUSE = 0.05
 
 
 class Runtime(NamedTuple):
@@ -73,11 +71,11 @@ class Range(NamedTuple):
 
 def runtime_of(cluster: Cluster, node: str) -> Runtime | None:
     """None when we may not ask, or it does not tell."""
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while _fails(node, answer := cluster.call(node, RequestCode.RUNTIME_INFO, {})):
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(_PAUSE)
+    for _ in patience.tries(patience.CAUGHT_UP):
+        if not _fails(node, answer := cluster.call(node, RequestCode.RUNTIME_INFO, {})):
+            break
+    else:
+        return None
     with understood(node):
         told = loads(answer.body.decode()).get("table") or {} if answer.code == ResponseCode.OK else {}
         runs = _RUNTIME.search(str(told.get("runtime")))
@@ -333,13 +331,8 @@ def _first_stored(cluster: Cluster, node: str, log_start: int) -> int | None:
 
 def _is_dispatched(cluster: Cluster, node: str, position: int) -> bool:
     """Whether the queues are built up to a position of the log; waits for it."""
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while time.monotonic() < deadline:
-        runtime = runtime_of(cluster, node)
-        if runtime is not None and runtime.dispatched >= position:
-            return True
-        time.sleep(_PAUSE)
-    return False
+    runtimes = (runtime_of(cluster, node) for _ in patience.tries(patience.CAUGHT_UP))
+    return any(runtime is not None and runtime.dispatched >= position for runtime in runtimes)
 
 
 def _why_uncommitted(
@@ -352,14 +345,13 @@ def _why_uncommitted(
     if not any(settings.get(name) == "true" for name in _BY_QUORUM):
         return None
     topics = [topic, *sorted(cluster.topics() - {topic})[:_MOST_TOPICS]]
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while time.monotonic() < deadline:
+    for _ in patience.tries(patience.CAUGHT_UP):
         if any(at >= moment for one in topics for at in _last_shown(cluster, node, one)):
             return None
-        time.sleep(_PAUSE)
     return (
         "keeps its log with others (DLedger, a controller), who may yet agree to what it took, and it has "
-        f"shown nothing newer within {_WAIT_SECONDS:g} s; send it a message of any topic while this is asked"
+        f"shown nothing newer within {patience.CAUGHT_UP:g} s; send it a message of any topic while this is "
+        "asked"
     )
 
 

@@ -18,11 +18,10 @@ from dlq.connectors.rocketmq.read.outcomes import query_answer, query_fields
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, scan_queue
 from dlq.connectors.rocketmq.records.bodies import plain_body
 from dlq.connectors.rocketmq.republish import RESUME, UNIQUE_KEY, message_of, topic_of, unique_key_of
+from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 
-_SETTLED = 3.0
-"""Seconds after which a request whose connection has ended is stored, or dropped."""
 _MOST = 5_000_000
 """Messages that are looked through: a minute or so."""
 _ROOM = 2**24
@@ -41,7 +40,7 @@ def find(cluster: Cluster, search: Search) -> Proof:
     known = _Known(cluster, search.letters, since)
     known.ask_indexes()
     if known.missing_letters():
-        time.sleep(_SETTLED)
+        time.sleep(patience.SETTLED)
         known.look_through()
     return Proof(known.shown, known.doubts, since.is_another)
 

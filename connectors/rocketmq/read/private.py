@@ -5,7 +5,6 @@ may go on for hours, is looked for where brokers hold it until then.
 """
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
@@ -14,6 +13,7 @@ from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import unpulled_offsets
+from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DELAYED, RETRY
@@ -21,7 +21,6 @@ from dlq.core.settings import Source
 
 _LEVELS = 18
 """Queues of delayed messages, one a level (messageDelayLevel)."""
-_PAUSE = 0.1
 _DENIED = f"a rehearsal makes and deletes dlq_rehearsal_*, and reads {DELAYED}; let the access key do that"
 _POINT = (
     'Spring: @RocketMQMessageListener(topic = "{0}", consumerGroup = "{0}", maxReconsumeTimes = 0)',
@@ -63,11 +62,8 @@ class RocketPrivate(Private):
         self._do(node, RequestCode.CREATE_TOPIC, {"topic": self._name, **numbers, **kind})
         group = {"groupName": self._name, "retryMaxTimes": 0, "retryQueueNums": 1, "consumeEnable": True}
         self._do(node, RequestCode.CREATE_GROUP, {}, json.dumps(group).encode())
-        until = time.monotonic() + cluster.timeout
-        while node not in cluster.route(self._name):
-            if time.monotonic() > until:
-                raise BrokerError(f"{cluster.name}: the new topic {self._name} does not show")
-            time.sleep(_PAUSE)
+        if not any(node in cluster.route(self._name) for _ in patience.tries(cluster.timeout)):
+            raise BrokerError(f"{cluster.name}: the new topic {self._name} does not show")
 
     @_naming_the_rights()
     def collect(self) -> Sequence[Record]:

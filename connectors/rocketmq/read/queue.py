@@ -24,11 +24,11 @@ from dlq.connectors.rocketmq.link.remoting import (
     long,
     understood,
 )
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 
 _GROUP = "TOOLS_CONSUMER"
 """Registered on every broker and used by mqadmin; any other group would be created there and stay."""
-_IDLE_SECONDS = 0.5
 BY_STORE = {"lo": False}
 """The queue is one of the broker's own, and not one of a static topic, whose numbers and offsets run over all
 brokers and leave some out (5.x, RpcRequestHeader)."""
@@ -36,7 +36,6 @@ _PER_ANSWER = 32
 """More is never sent (maxTransferCountOnMessageInMemory)."""
 _BYTES_PER_ANSWER = 2**18
 _DEPTH = 16
-_PAUSE = 0.2
 _ENTRIES, _FIRST_ENTRIES = 64, 8
 _ROOM = 2**24
 """Bytes of messages that are asked for together where each has to be asked for by itself."""
@@ -118,7 +117,7 @@ class PullScan:
         silent_since = time.monotonic()
         while self._slices or self._next < self._end:
             self._predict()
-            answer = self._link.receive(_IDLE_SECONDS)
+            answer = self._link.receive(patience.RECHECK)
             if answer is None:
                 if time.monotonic() - silent_since > self._link.timeout:
                     raise ConnectionLost(f"{self._link.address} has stopped answering")
@@ -210,7 +209,7 @@ class PullScan:
         if waited > self._link.timeout:
             said = f"code {answer.code} {answer.remark[:200]}"
             raise ConnectionLost(f"{self._place} gives nothing at offset {found.at}: {said}")
-        time.sleep(min(_PAUSE, 0.01 + waited / 10))
+        time.sleep(min(patience.FETCH, 0.01 + waited / 10))
 
     def _skip(self, found: _Slice, to: int) -> None:
         if to > found.at:

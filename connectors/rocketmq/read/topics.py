@@ -15,9 +15,9 @@ from dlq.connectors.rocketmq.read.outcomes import Outcomes, untold_key
 from dlq.connectors.rocketmq.read.queue import PullScan, Step, scan_queue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, checkpoint_of, is_still_there
 from dlq.connectors.rocketmq.records.messages import record_maker
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost, NotFound
 
-_YIELD_SECONDS = 1.0
 _UNTOLD = (
     "{}: of transactions that have ended its index knows no message, and their topics' queues could not be "
     "looked through to the end: nothing shows that they were rolled back"
@@ -163,7 +163,7 @@ def _gathered(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
             held += len(message)
         _join(gaps, step.gaps)
         reached = step.reached
-        if not (step.messages or step.gaps) or time.monotonic() - yielded > _YIELD_SECONDS:
+        if not (step.messages or step.gaps) or time.monotonic() - yielded > patience.YIELD:
             yield Step(messages, reached, gaps)
             messages, gaps, held = [], [], 0
             yielded = time.monotonic()

@@ -13,6 +13,7 @@ from support.waiting import eventually
 from dlq.connectors.activemq.look import statistics
 from dlq.connectors.activemq.stomp.read import ack_id
 from dlq.connectors.base import Checkpoint, Outgoing, Search, Target
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 
 pytestmark = pytest.mark.activemq
@@ -128,7 +129,7 @@ def test_while_another_consumer_holds_markers_nothing_is_proven(stomp: Place) ->
     """Artemis gives to both in turn; Classic gives all to the one that is exclusive."""
     letters, before = sent_in_part(stomp)
     with pytest.MonkeyPatch.context() as patch, holding(stomp):
-        patch.setattr("dlq.connectors.activemq.prove.markers._SHARED_AFTER", 1.0)
+        patch.setattr(patience, "CAUGHT_UP", 1.0)
         sent, others, why = told(stomp, letters, before)
     assert (sent, others) == ({"unknown"}, {"unknown"})
     assert why == [

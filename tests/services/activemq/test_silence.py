@@ -7,6 +7,7 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on
 from support.brokers.activemq.sending import place_on
 
 from dlq.connectors.activemq.look.jolokia import Jolokia
+from dlq.core import patience
 from dlq.core.errors import Unreachable
 
 pytestmark = pytest.mark.activemq
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.activemq
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq.connectors.queue.STALLED_END", 1.0)
+    monkeypatch.setattr(patience, "STALLED", 1.0)
 
 
 @on_classic

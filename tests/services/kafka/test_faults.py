@@ -12,7 +12,7 @@ from support.brokers.kafka.letters import outgoing, sent
 from support.sending_contract import new_plan, until_it_ends
 
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
-from dlq.connectors.kafka.prove import search as find
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
 
@@ -95,7 +95,7 @@ def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(
     assert any("its end was cut off" in note for note in seen.notes)
     later = failing.read({**first.checkpoint, **seen.checkpoint})
     assert (later.records, later.gaps, later.complete) == ([], [], True)
-    monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
+    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
     found = failing.connector.find(Search(plan, [outgoing(0, topic, plan)], since, before))
     assert found.shown == {0: "unknown"}
     assert any("its end was cut off" in why for why in found.doubts)
@@ -132,7 +132,7 @@ def test_a_log_that_lost_its_end_and_has_grown_as_far_again_is_read_anew(failing
 def test_a_log_that_lost_its_end_and_has_grown_as_far_again_proves_nothing_of_a_replay(
     failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
+    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
     driver, node, topic, target = failing.driver, failing.node, failing.topic, failing.topic
     driver.create_topic(topic)
     driver.send(topic, b"kept")
@@ -158,7 +158,7 @@ def test_a_log_that_lost_just_what_followed_its_bound_proves_nothing_of_a_replay
     failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its end is where it was before, and nothing is left of a letter that may have been consumed."""
-    monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
+    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
     driver, node, topic = failing.driver, failing.node, failing.topic
     driver.create_topic(topic)
     driver.send(topic, b"kept")
@@ -182,7 +182,7 @@ def test_bounds_of_another_cluster_of_the_same_name_prove_nothing_of_a_replay(
     kafka: KafkaPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although a second apply has noted where the topic of this one ended."""
-    monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
+    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
     kafka.driver.create_topic(kafka.topic)
     plan, since = new_plan(), now()
     here = kafka.connector.bounds([Target("topic", kafka.topic)])

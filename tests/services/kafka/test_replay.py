@@ -14,7 +14,7 @@ from support.sending_contract import new_plan
 from support.wire_builders import configure, dlq
 
 from dlq.connectors.base import Search, Target
-from dlq.connectors.kafka.prove import search
+from dlq.core import patience
 from dlq.core.clock import now
 
 pytestmark = pytest.mark.kafka
@@ -31,7 +31,7 @@ def test_a_key_goes_where_javas_partitioner_puts_it(kafka: KafkaPlace) -> None:
 @pytest.fixture
 def nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request is under way that a broker may still store, so nobody need wait for that."""
-    monkeypatch.setattr(search, "_SETTLED", 0.0)
+    monkeypatch.setattr(patience, "SETTLED", 0.0)
 
 
 @pytest.mark.usefixtures("nothing_on_its_way")

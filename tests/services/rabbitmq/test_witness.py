@@ -41,6 +41,7 @@ from dlq.connectors.base import Outgoing, Search, SendRequest
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.prove.witness import WitnessedPublisher, _came, _seen, exchange_of, queue_of
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.settings import Broker
@@ -114,7 +115,7 @@ def test_while_the_host_that_sends_sleeps_its_witness_proves_nothing(
     client.send_signal(signal.SIGSTOP)
     asked, connector = [letter(number, to_queue(queue)) for number in (0, 10**7)], RabbitConnector(broker)
     with monkeypatch.context() as patch:
-        patch.setattr("dlq.connectors.rabbitmq.prove.witness._GONE_SECONDS", 8)
+        patch.setattr(patience, "GONE", 8)
         proof = connector.find(Search(plan, asked, now()))
     assert proof.shown == {0: "unknown", 10**7: "unknown"}
     assert any("is still there" in why for why in proof.doubts)

@@ -23,6 +23,7 @@ from dlq.connectors.rocketmq.link.message import StoredMessage, encode, parse_pr
 from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.connectors.rocketmq.prove.bounds import _CLOCK
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
 from dlq.core.rocketmq_topics import HALF
@@ -418,7 +419,7 @@ def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newe
         letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(2)]
         replay_one(connector, letters[:1])
         with monkeypatch.context() as patch:
-            patch.setattr("dlq.connectors.rocketmq.prove.bounds._WAIT_SECONDS", 1)
+            patch.setattr(patience, "CAUGHT_UP", 1)
             found = connector.find(Search("plan", letters, now(), before))
             assert found.shown == {0: "sent", 1: "unknown"}
             assert any("keeps its log with others" in why for why in found.doubts)

@@ -10,11 +10,12 @@ from dlq.connectors.rocketmq.prove import search
 from dlq.connectors.rocketmq.prove.bounds import Range
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
+from dlq.core import patience
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witness, "PROOF_SECONDS", 0.2)
+    monkeypatch.setattr(patience, "LOOK", 0.2)
 
 
 def busy(*_: object) -> bool:

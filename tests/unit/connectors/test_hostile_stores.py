@@ -11,7 +11,7 @@ from support.waiting import SOON
 from dlq.archive import store_facts
 from dlq.archive.store import LocalStore
 from dlq.capture import external_stores
-from dlq.connectors import looks
+from dlq.core import patience
 from dlq.core.settings import Evidence
 
 Answers = Mapping[bytes, bytes]
@@ -66,7 +66,7 @@ def test_what_cannot_be_true_of_a_store_is_said_in_a_line(
     odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, words = ODD[odd]
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0 if "a look" in words else SOON)
+    monkeypatch.setattr(patience, "LOOK", 1.0 if "a look" in words else SOON)
     with Server(redis(answers)) as server:
         evidence = Evidence("e", "rocketmq-dedup", f"redis://{server.address}/0", ("*",))
         taken = external_stores._take(LocalStore(str(tmp_path)), evidence, 1_700_000_000_000_000)

@@ -20,6 +20,7 @@ from dlq.connectors.base import Connector, Outgoing, ReadRequest, Search, SendRe
 from dlq.connectors.kafka.plugin.description import KafkaBroker
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
+from dlq.core import patience
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Source
 
@@ -33,7 +34,7 @@ LETTER = Outgoing(0, record(broker_kind="rocketmq"), TARGETS[1], {"dlq_replay_id
 @pytest.fixture
 def rocketmq(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connector]:
     """A name server with very many masters, each of which answers everything, a little later."""
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(patience, "LOOK", 0.5)
     address: list[str] = []
     queues = [{"brokerName": one, "readQueueNums": 9, "writeQueueNums": 9, "perm": 6} for one in MASTERS]
 
@@ -101,7 +102,7 @@ def test_every_broker_s_questions_are_within_a_look(kind: str, monkeypatch: pyte
     behave, broker = BROKERS[kind]
     with Server(behave) as server:
         connector = open_connector(broker(server.address))
-        monkeypatch.setattr(looks, "LOOK_SECONDS", -1.0)
+        monkeypatch.setattr(patience, "LOOK", -1.0)
         with pytest.raises(BrokerError, match="a look takes more than"):
             connector.discover()
         connector.close()
@@ -109,7 +110,7 @@ def test_every_broker_s_questions_are_within_a_look(kind: str, monkeypatch: pyte
 
 def test_the_previews_of_very_many_letters_are_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Artemis that is asked about each letter's own target, and answers a little later."""
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "LOOK", 1.0)
     monkeypatch.setattr(Management, "_send", lambda *_: time.sleep(0.1))
     monkeypatch.setattr(Management, "_answers", lambda _, _link, count: [["q"]] * count)
     with Server(stomp(listen, "never", "ActiveMQ-Artemis/2.56.0")) as server:
@@ -131,14 +132,14 @@ def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.
 
     asked = looks._bound_together(Quick.preview)
     quick = Quick()
-    while next(ticks) / 100 < 2 * looks.LOOK_SECONDS:
+    while next(ticks) / 100 < 2 * patience.LOOK:
         asked(quick)
 
 
 def test_a_look_within_another_has_what_is_left_and_nothing_else_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(patience, "LOOK", 0.2)
     inner = looks.bound_look(lambda: looks.check_time("b"))
 
     @looks.bound_look

@@ -13,7 +13,8 @@ from dlq.connectors.activemq.records.frames import Place, record_maker
 from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.activemq.stomp.read import Scan, Started
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.queue import UNACKED_END, Owed
+from dlq.connectors.queue import Owed
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
 
@@ -163,7 +164,7 @@ class Draining(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_over)
     @rule()
     def fall_silent(self) -> None:
-        self.broker.silence = 2 * UNACKED_END
+        self.broker.silence = 2 * patience.UNACKED
         self.read_on([0, 0])
 
     @invariant()

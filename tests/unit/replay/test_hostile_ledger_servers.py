@@ -34,6 +34,7 @@ from dlq.archive.store import LocalStore
 from dlq.connectors import looks
 from dlq.connectors.external_stores import sql as evidence_sql
 from dlq.connectors.external_stores import sql_patience, stores
+from dlq.core import patience
 from dlq.core.errors import ArchiveError, BrokerError, LedgerUnreachable
 from dlq.core.settings import Evidence
 from dlq.core.settings import Ledger as Settings
@@ -260,7 +261,7 @@ EVIDENCE: Mapping[str, tuple[str, Answers, str]] = {
 @pytest.mark.parametrize("odd", EVIDENCE)
 def test_what_no_store_of_evidence_holds_is_said_in_a_line(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, answers, words = EVIDENCE[odd]
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 1.0 if "a look" in words else SOON)
+    monkeypatch.setattr(patience, "LOOK", 1.0 if "a look" in words else SOON)
 
     def count() -> Any:
         return sum(1 for _ in stores.read(evidence))

@@ -18,7 +18,6 @@ from support.replaying import QueueFile, Replaying, fill, settings
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.activemq.look.artemis import Management
-from dlq.connectors.activemq.prove import routing
 from dlq.connectors.activemq.prove.markers import Marked, marker_bodies, marker_body, new_run, trail_of
 from dlq.connectors.activemq.prove.routing import Routing, letters_by_target
 from dlq.connectors.base import (
@@ -39,6 +38,7 @@ from dlq.connectors.rabbitmq.prove.witness import presence, why_missing
 from dlq.connectors.rocketmq.prove.bounds import Runtime, is_same_store, store_of, why_lost
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 from dlq.replay.ledger import open_ledger
@@ -479,8 +479,7 @@ class Partition(Model):
 ASKED = {
     "end_of_epoch": Partition.end_of_epoch,
     "is_compacted_between": Partition.is_compacted_between,
-    "_among": Partition.among,
-    "_SETTLED": 0.0,
+    "find_between": Partition.among,
 }
 """What Kafka's rules ask its brokers for."""
 
@@ -518,7 +517,8 @@ def test_every_letter_ends_once_or_in_doubt(
     steps: list[str],
 ) -> None:
     folder, ours = tmp_path_factory.mktemp("model"), [0]
-    monkeypatch.setattr(routing, "_COUNTING_SECONDS", 0.0)
+    for row in ("COUNTED", "SETTLED"):
+        monkeypatch.setattr(patience, row, 0.0)
     for name, answer in ASKED.items():
         monkeypatch.setattr(kafka, name, answer)
     monkeypatch.setattr(time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + ours[0] * 10**9)

@@ -26,9 +26,8 @@ from dlq.connectors.rabbitmq.amqp091.codec.frames import (
 )
 from dlq.connectors.wire import Peer, Wire
 from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.patience import WHOLE_ANSWER
 
-_PATIENCE = 6
-"""Time-outs that an answer may take."""
 _CHANNEL, _NOT_FOUND = 1, 404
 _CAPABILITIES = {
     "authentication_failure_close": True,
@@ -66,7 +65,7 @@ class Link(Wire):
         raise ValueError("no host to connect to")
 
     def _connect(self, choice: pika.ConnectionParameters) -> None:
-        patience = _PATIENCE * float(choice.socket_timeout)
+        patience = WHOLE_ANSWER * float(choice.socket_timeout)
         address = f"{choice.host}:{choice.port}"
         super().__init__(connect(choice), Peer(address, "AMQP", "its url", patience, math.inf, patience))
         self._frames = FrameReader()

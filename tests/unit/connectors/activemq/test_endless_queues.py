@@ -25,6 +25,7 @@ from dlq.connectors.amqp10 import read as amqp10_read
 from dlq.connectors.amqp10.link.session import Delivery
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.chain import scan_twice
+from dlq.core import patience
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -82,7 +83,7 @@ def test_no_more_is_read_by_amqp_than_the_snapshot_or_the_limit(
 
 
 def test_what_trickles_by_amqp_is_handed_on(session: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "YIELD", 0.05)
     monkeypatch.setattr(amqp10_read, "_FIRST_LETTERS", 1)
     monkeypatch.setattr(amqp10_read, "_MOST_LETTERS", 1)
     session.seconds = 0.01
@@ -93,7 +94,7 @@ def test_a_queue_of_unknown_size_is_handed_on_for_as_long_as_it_gives_letters(
     session: Endless, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that whoever pulls can end it, also where no letter can be read."""
-    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "YIELD", 0.05)
     for batches in by_amqp(None, None), by_amqp(None, None, refuse):
         assert sum(len(batch.records) + len(batch.skipped) for batch in islice(batches, 3)) > 2
 
@@ -115,7 +116,7 @@ def trickle(one: object) -> Any:
 
 
 def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "YIELD", 0.1)
     made = lambda frames: [record() for _ in frames]  # noqa: E731
     link = trickle(Frame(b"MESSAGE", b"message-id:1", b""))
     started = Started(link, {"destination": "q"}, made, lambda _: "it stays")
@@ -128,7 +129,7 @@ def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch
 def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "YIELD", 0.1)
     letter = Dispatch(openwire_consumer._CONSUMER, 24, b"name", None, unreadable="damaged")
     scan = OpenWireScan(
         request=REQUEST,
@@ -171,7 +172,7 @@ def test_a_letter_that_comes_slowly_is_no_silence_and_half_of_one_is_not_all(
     ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue's size is not told; three pieces come, each after half of the silence that ends a reading."""
-    monkeypatch.setattr(queue, "IDLE_END", 0.1)
+    monkeypatch.setattr(patience, "IDLE", 0.1)
     link = trickle(None)
     link.request = lambda *_, **__: None
     pieces = iter([100, 200, 300])
@@ -201,7 +202,7 @@ def seconds_until_silent(part: Iterator[int], longest: float) -> int:
     pytest.fail("for ever")
 
 
-@pytest.mark.parametrize("longest", [queue.IDLE_END, queue.STALLED_END, queue.UNACKED_END])
+@pytest.mark.parametrize("longest", [patience.IDLE, patience.STALLED, patience.UNACKED])
 def test_who_drips_a_letter_or_says_for_ever_what_is_none_is_silent_in_the_end(longest: float) -> None:
     assert seconds_until_silent(count(), longest) < 200
     assert seconds_until_silent(cycle([5, 0, 9]), longest) < 200
@@ -215,8 +216,8 @@ def test_a_long_letter_may_take_its_time() -> None:
 
 
 def test_commands_of_openwire_that_bring_no_letter_are_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "IDLE_END", 0.1)
-    monkeypatch.setattr(queue, "_YIELD_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "IDLE", 0.1)
+    monkeypatch.setattr(patience, "YIELD", 0.1)
     link = trickle(Dispatch(openwire_consumer._CONSUMER + 1, 0, b"", None))
     link.new_receipt, link.wait_for = lambda: "1", lambda _: None
     scan = OpenWireScan(REQUEST, "q", lambda _: (link, 9, lambda _: []), False, None, {}, (), False)

@@ -36,6 +36,7 @@ from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.amqp10.codec import frames
 from dlq.connectors.amqp10.codec.values import NULL, binary, described_value, sequence, string, symbol
 from dlq.connectors.base import SendRequest, Sent, Target
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 
 TIMEOUT = 0.5
@@ -218,7 +219,7 @@ def test_letters_that_come_while_letters_are_sent_take_no_memory(more: bool) -> 
 
 
 def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.stomp.send._ENDING_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "ENDLESS", 1.0)
 
     def ending(_peer: socket.socket, _frame: frames.Frame) -> bytes:
         time.sleep(2 * TIMEOUT)
@@ -260,7 +261,7 @@ class Slow:
 
 @pytest.fixture
 def management(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    monkeypatch.setattr(artemis_routing, "_ASKING_SECONDS", 0.3)
+    monkeypatch.setattr(patience, "ANSWER", 0.3)
     return Slow()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from dlq.connectors.activemq.prove import markers
 from dlq.connectors.activemq.prove.markers import (
     PROBES,
     Marked,
@@ -13,6 +14,7 @@ from dlq.connectors.activemq.prove.markers import (
     scan_markers,
     trail_of,
 )
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 
 ANCHOR, QUEUE = "run/0", "dlq.replay.plan"
@@ -50,7 +52,7 @@ def test_what_is_between_an_anchor_and_the_probes_is_everything() -> None:
 def test_the_anchor_of_a_queue_that_somebody_else_reads_is_taken_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.prove.markers._SHARED_AFTER", 0.1)
+    monkeypatch.setattr(patience, "CAUGHT_UP", 0.1)
     queue = Queue(marker_body(ANCHOR), marker_body("run/1", ANCHOR, ["a"]), takes=(1, 3))
     trail, _ = scan_markers(queue.scanning(), QUEUE)
     assert "another consumer" in (trail.why_unproven([ANCHOR], QUEUE) or "")
@@ -76,13 +78,13 @@ class EndlessQueue(Queue):
         return [Marked(self.body, False, b"")]
 
 
-@pytest.mark.parametrize("limit", ["_MOST_BYTES", "PROOF_SECONDS"])
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "LOOK"])
 def test_a_queue_without_an_end_is_left(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"dlq.connectors.activemq.prove.markers.{limit}", 0.2)
+    monkeypatch.setattr(patience if limit == "LOOK" else markers, limit, 0.2)
     queue = EndlessQueue(marker_body("run/1", ANCHOR, ["a"]))
     with pytest.raises(ConnectionLost, match="do not come to an end"):
         scan_markers(queue.scanning()._replace(patience=60.0), QUEUE)
-    assert (queue.shown == 1) == (limit == "_MOST_BYTES")
+    assert (queue.shown == 1) == (limit == "MOST_BYTES")
 
 
 @pytest.mark.parametrize(("lasting", "mortal", "named", "probes_die", "why"), [

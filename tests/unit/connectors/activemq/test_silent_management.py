@@ -12,12 +12,11 @@ from support.servers.hostile import Server
 from support.waiting import SOON
 
 from dlq.connectors.activemq.link.sockets import Unanswered
-from dlq.connectors.activemq.look import artemis
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.connectors.activemq.prove import routing as artemis_routing
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.base import Target
+from dlq.core import patience
 
 TARGET = Target("queue", "a::q")
 ANSWERS: Mapping[str, Any] = {
@@ -47,7 +46,7 @@ class Told(Management):
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    monkeypatch.setattr(artemis_routing, "_COUNTING_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "COUNTED", 0.1)
     return Told()
 
 
@@ -125,12 +124,12 @@ def answering_late(peer: socket.socket) -> None:
 
 
 def test_a_late_answer_is_none_to_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artemis, "_WAIT", SOON)
+    monkeypatch.setattr(patience, "REPLY", SOON)
     with Server(answering_late) as server:
         management = Management(ActiveMQBroker("b", "artemis", f"stomp://{server.address}"))
         assert management.attribute("q", "quick") == "quick"
         with monkeypatch.context() as in_haste:
-            in_haste.setattr(artemis, "_WAIT", 0.5)
+            in_haste.setattr(patience, "REPLY", 0.5)
             assert management.attribute("q", "slow") is None
         assert management.silences == 1
         assert management.attribute("q", "quick") == "quick"

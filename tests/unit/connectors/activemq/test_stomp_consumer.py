@@ -11,6 +11,7 @@ from dlq.connectors.activemq.stomp.codec import Frame, escape, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading
 from dlq.connectors.base import ReadRequest
+from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
 
@@ -124,7 +125,7 @@ def test_what_is_not_durable_yet_is_not_taken() -> None:
 def test_a_letter_that_does_not_come_back_to_be_taken_ends_the_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stomp_consumer, "_WAIT", 0.1)
+    monkeypatch.setattr(patience, "REPLY", 0.1)
     link = Connection(1, unnamed=(1,))
     reading = reading_of(link, 1, cumulative=True)
     batches = reading.batches()

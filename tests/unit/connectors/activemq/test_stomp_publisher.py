@@ -13,6 +13,7 @@ from dlq.connectors.activemq.prove.markers import Trail, marker_queue
 from dlq.connectors.activemq.send import StompSender
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.base import Outgoing, SendRequest, Sent, Target
+from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, SendingEnded
 from dlq.core.record import Record
 
@@ -149,7 +150,7 @@ class Complaining(Connection):
 def test_errors_without_end_behind_a_commit_leave_it_in_doubt(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.stomp.send._ERRORS_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "ENDLESS", 0.1)
     publisher, sent = (
         TransactionPublisher(lambda: Complaining(memory), SendRequest("plan", 100)),
         list[Sent](),

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from support.waiting import SOON
 
-from dlq.connectors import queue
 from dlq.connectors.base import ReadRequest, Target
-from dlq.connectors.rabbitmq.amqp091 import read
 from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
 from dlq.connectors.rabbitmq.look import receivers
 from dlq.connectors.rabbitmq.look.discovery import places
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.core import patience
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
@@ -24,8 +23,8 @@ REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
 
 @pytest.mark.parametrize("unfinished", [0, None], ids=["says what is no letter", "drips one"])
 def test_who_never_ends_a_letter_is_left(unfinished: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(queue, "_LETTER_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "REPLY", 0.05)
+    monkeypatch.setattr(patience, "ENDLESS", 0.1)
 
     class Link(SimpleNamespace):
         pieces = count()
@@ -64,7 +63,7 @@ def test_an_exchange_that_leads_to_another_for_ever_tells_no_queues(monkeypatch:
             return [{"destination_type": "exchange", "destination": str(next(names))}]
 
     monkeypatch.setattr(receivers, "Management", Endless)
-    monkeypatch.setattr(receivers, "_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "ENDLESS", 0.1)
     broker = RabbitBroker("b", "rabbitmq", "amqp://h", management_url="http://h")
     assert receivers.consumers_of(broker, [Target("exchange", "orders")]) == {}
 

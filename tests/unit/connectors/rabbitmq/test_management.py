@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from support.servers.hostile import Server
 
-from dlq.connectors.rabbitmq.look import management
 from dlq.connectors.rabbitmq.look.consumers import list_queues
 from dlq.connectors.rabbitmq.look.discovery import discover
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError
@@ -17,6 +16,7 @@ from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove.nodes import are_as_before, describe_nodes
 from dlq.connectors.rabbitmq.prove.witness import _bound, _may_lack, _wait_for_the_end_of
 from dlq.connectors.rabbitmq.read.pattern import resolve
+from dlq.core import patience
 from dlq.core.errors import BrokerError
 
 GOING = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
@@ -26,7 +26,7 @@ GONE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> RabbitBroker:
     monkeypatch.setitem(os.environ, "WEB", "s3cret")
-    monkeypatch.setattr(management, "_PAUSE", 0.0)
+    monkeypatch.setattr(patience, "FETCH", 0.0)
     return RabbitBroker("b", "rabbitmq", "amqp://u@h", password_env="WEB")
 
 

@@ -21,6 +21,7 @@ from dlq.connectors.rocketmq.read import topics
 from dlq.connectors.rocketmq.read.outcomes import finished_offsets
 from dlq.connectors.rocketmq.read.queue import MessageQueue, Step
 from dlq.connectors.rocketmq.read.snapshot import offsets_of, unpulled_offsets
+from dlq.core import patience
 from dlq.core.errors import BrokerError
 
 PLACE = MessageQueue("t", "broker-a", 0)
@@ -121,7 +122,7 @@ def test_a_batch_at_the_last_offset_of_all_is_damaged() -> None:
 
 
 def test_offsets_that_hold_nothing_for_ever_pass_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "_YIELD_SECONDS", -1.0)
+    monkeypatch.setattr(patience, "YIELD", -1.0)
     gap = topics.Gap(str(PLACE), 0, 32)
     steps = (Step((), n, [gap._replace(first=n, end=n + 1)]) for n in range(3))
     assert len([*topics._gathered(steps, 99, 99)]) == 3
