@@ -8,19 +8,17 @@ replaces a link and never follows it.
 import errno
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from dlq.archive.folder import PRIVATE, Folder
+from dlq.core import patience
 
 SHARED = 0o666
 """Less the umask: for what everybody may read."""
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/null", "/dev/fd/", "/proc/self/fd/")
-_READER_SECONDS = 10.0
-"""How long a pipe may have nobody who reads it."""
 
 
 @contextmanager
@@ -64,13 +62,10 @@ def _opened(path: str | Path) -> BinaryIO:
 
 def _descriptor(path: str | Path, flags: int) -> int:
     """To open a pipe for writing would wait for a reader without end."""
-    until = time.monotonic() + _READER_SECONDS
-    while True:
+    for _ in patience.tries(patience.SHORTLY):
         try:
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)
         except OSError as error:
             if error.errno != errno.ENXIO or not stat.S_ISFIFO(os.stat(path).st_mode):
                 raise  # also of a terminal that a process without one asks for
-            if time.monotonic() > until:
-                raise OSError(0, f"it is a pipe that nobody reads, for {_READER_SECONDS:g} s") from error
-        time.sleep(0.05)
+    raise OSError(0, f"it is a pipe that nobody reads, for {patience.SHORTLY:g} s")

@@ -13,6 +13,7 @@ from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
 from dlq.archive.retention import Choice, choose, still_chosen
 from dlq.archive.store import LocalStore, Store
+from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, Busy, DlqError
 from dlq.core.settings import Retain
@@ -67,8 +68,6 @@ def sweep_temporaries(store: Store) -> None:
 
 
 _SEGMENTS_LOCK = "segments"
-_PATIENCE = 600.0
-_LOOK_AGAIN = 0.5
 _ATTEMPTS = 20
 
 
@@ -76,18 +75,17 @@ _ATTEMPTS = 20
 def steady_segments(store: Store) -> Iterator[None]:
     """No segment is written again while an analysis reads it: both do their work inside this.
 
-    Waits `_PATIENCE` seconds for another who is inside, then raises Busy.
+    Waits `patience.BUSY` seconds for another who is inside, then raises Busy.
     """
-    until = time.monotonic() + _PATIENCE
     with ExitStack() as held:
-        while True:
+        for _ in patience.tries(patience.BUSY, patience.RECHECK):
             try:
                 held.enter_context(store.lock(_SEGMENTS_LOCK))
                 break
-            except Busy:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_LOOK_AGAIN)
+            except Busy as error:
+                busy = error
+        else:
+            raise busy
         yield
 
 

@@ -18,7 +18,7 @@ import s3fs
 from dlq.archive.s3_lock import Lock, locked
 from dlq.archive.s3_session import FAULTS, BoundedSession
 from dlq.archive.store import checked_name
-from dlq.core import bounded_json
+from dlq.core import bounded_json, patience
 from dlq.core.errors import ArchiveError, UsageError
 
 _ONE_PUT = 1 << 30
@@ -32,8 +32,6 @@ _MOST_BARREN = 100
 """Pages of a listing that bring no name."""
 _LONGEST_KEY = 1024
 """By S3's own rule; longer ones would only take memory."""
-_LISTING_SECONDS = 900.0
-"""In which the largest listing comes several times over."""
 
 
 class S3Store:
@@ -106,7 +104,7 @@ class S3Store:
         bucket, _, above = f"{self._root}/".partition("/")
         names: set[str] = set()
         barren, asked = 0, {"Bucket": bucket, "Prefix": above + prefix}
-        until = time.monotonic() + _LISTING_SECONDS
+        until = time.monotonic() + patience.LOOK
         with self._told("list", prefix):
             while barren <= _MOST_BARREN and len(names) <= _MOST_NAMES and time.monotonic() < until:
                 page, known = self.filesystem.call_s3("list_objects_v2", **asked), len(names)

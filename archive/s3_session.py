@@ -11,6 +11,8 @@ from aiobotocore.httpsession import AIOHTTPSession
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from dlq.core import patience
+
 FAULTS = (
     OSError, BotoCoreError, ClientError, ResponseParserError, ValueError, KeyError, ArithmeticError,
     RuntimeError,
@@ -19,8 +21,6 @@ FAULTS = (
 answers of no known shape, the last two for times that no calendar has."""
 _LARGEST_ANSWER = 8 << 20
 """Bytes of an answer that is no object: a thousand names, or an error."""
-_PATIENCE = 60.0
-"""Seconds for an answer; and one more for each so many bytes that go or come."""
 _SLOWEST = 16 << 10
 
 
@@ -40,7 +40,7 @@ class _Requests:
     async def request(self, method: str, **options: Any) -> Any:
         headers = options["headers"]
         size = int(headers.get("Content-Length") or headers.get("X-Amz-Decoded-Content-Length") or 0)
-        async with asyncio.timeout(_PATIENCE + size / _SLOWEST):
+        async with asyncio.timeout(patience.ANSWER + size / _SLOWEST):
             answer = await self._session.request(method, allow_redirects=False, **options)
         most = _LARGEST_ANSWER if answer.status >= 300 else _length_of(headers.get("Range"))
         answer.content = _Bounded(answer.content, most)
@@ -52,7 +52,7 @@ class _Bounded:
 
     def __init__(self, content: Any, most: int) -> None:
         self._content, self._most = content, most
-        self._until = asyncio.get_running_loop().time() + _PATIENCE
+        self._until = asyncio.get_running_loop().time() + patience.ANSWER
 
     async def read(self, size: int = -1) -> bytes:
         if size >= 0:

@@ -16,6 +16,7 @@ from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
 from dlq.capture.overlaps import name_letters
 from dlq.connectors.base import Gauge, Mode, Reading, ReadRequest
+from dlq.core import patience
 from dlq.core.errors import (
     ArchiveError,
     BrokerError,
@@ -29,12 +30,7 @@ from dlq.core.errors import (
 from dlq.core.settings import Source
 
 _RECONNECTS_WITHOUT_PROGRESS = 2
-_WAIT_BEFORE_RECONNECT = 1.0
 _LEAST_ROOM, _BYTES_OF_LETTER = 1 << 20, 2048
-_GIVEN_BACK_SECONDS = 2.0
-_PAUSE = 0.2
-_FAILOVER_SECONDS = 30.0
-"""How long a broker that was lost may stay away, until another node takes over or it is started again."""
 
 
 _Depth = Callable[[], int | None]
@@ -195,9 +191,9 @@ class _Pull:
                     return
                 lost = None
             except Unreachable:
-                if time.monotonic() > lost_at + _FAILOVER_SECONDS or self._is_late():
+                if time.monotonic() > lost_at + patience.RESTART or self._is_late():
                     raise
-                time.sleep(_WAIT_BEFORE_RECONNECT)
+                time.sleep(patience.RECONNECT)
                 continue
             except (ConnectionLost, PoisonMessage) as error:
                 lost_at = time.monotonic()
@@ -216,7 +212,7 @@ class _Pull:
                 self._total += tally
             if lost is not None:
                 self.result.notes.append(f"reconnected after: {lost}")
-                time.sleep(_WAIT_BEFORE_RECONNECT)
+                time.sleep(patience.RECONNECT)
             self._request = self._next_request(lost, tally)
 
     def _missing(self, total: Tally) -> int:
@@ -327,20 +323,20 @@ class _Pull:
     def _there(self, rest: int, taken: int) -> int:
         """How many of the `rest` of a snapshot still lie there, as far as the broker tells. What a reading
         has given back may take a moment to be counted. Of a source that is not there any more nothing is."""
-        depth, deadline = self._depth, time.monotonic() + _GIVEN_BACK_SECONDS
+        depth = self._depth
         if depth is None or not rest:
             return rest
         mine = taken if self.result.mode == "copy" else 0
         there = 0
         with suppress(BrokerError):
-            while there < rest and time.monotonic() < deadline:
+            for _ in patience.tries(patience.GIVEN_BACK, patience.FETCH):
                 try:
                     told = depth()
                 except NotFound:
                     return 0
                 there = rest if told is None or self._may_hold else max(there, told - mine)
-                if there < rest:
-                    time.sleep(_PAUSE)
+                if there >= rest:
+                    break
             return min(rest, max(0, there))
         return rest
 

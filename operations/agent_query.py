@@ -24,6 +24,7 @@ import pyarrow as pa
 from dlq.analyzers.conditions import check_columns
 from dlq.archive import scratch, user_sql
 from dlq.archive.views import LETTER_COLUMNS
+from dlq.core import patience
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
@@ -38,8 +39,6 @@ COLUMNS = (
 _MOST_ROWS = 50
 _MOST_TEXT = 2**20
 """Characters of all texts of a result: what is longer would be masked for minutes, and then cut to a few."""
-_SECONDS = 30
-"""After which a statement is ended."""
 _MEMORY = 3 * 2**29
 """Bytes that it may take, with the table."""
 _places = BoundedSemaphore(2)
@@ -67,7 +66,7 @@ def run_agents_query(desk: Desk, sql: str) -> QueryResult:
     ArchiveError for one that takes too much memory."""
     checked = user_sql.single_select(sql)
     with _places, TemporaryFile(dir=scratch.folder()) as file:
-        file.write(json.dumps([checked, _SECONDS]).encode() + b"\n")
+        file.write(json.dumps([checked, int(patience.ENDED)]).encode() + b"\n")
         _copy(desk, file)
         file.seek(0)
         told = _ask(file)
@@ -83,13 +82,13 @@ def _ask(file: IO[bytes]) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", __spec__.name]
     with suppress(subprocess.TimeoutExpired):
         done = subprocess.run(  # noqa: S603 (a module of ours)
-            command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=2 * _SECONDS
+            command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=2 * patience.ENDED
         )
         if done.returncode == 0:
             return dict(json.loads(done.stdout))
         if done.returncode != -signal.SIGALRM:
             raise ArchiveError("this takes more memory than a question may have: ask for less at once")
-    raise UsageError(f"this takes longer than {_SECONDS} s: ask for less at once")
+    raise UsageError(f"this takes longer than {patience.ENDED:g} s: ask for less at once")
 
 
 def _answer(file: BinaryIO) -> dict[str, Any]:

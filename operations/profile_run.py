@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dlq.core import bounded_json, units
+from dlq.core import bounded_json, patience, units
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
 from dlq.core.errors import DlqError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 _SHORTEST = 5.0
 """Seconds that a hook has even when the run's time is over: an alarm must get out."""
-_COLLECTOR_SECONDS = 30.0
-"""For a collector of metrics, whatever it answers and for how long: the alarm comes after it."""
 _PULLS_END, _PULLS_STOP, _ANALYSIS_STOP = 0.6, 0.75, 0.95
 """Shares of max_time: pulls finish what they hold, pulls are stopped, the analysis is stopped."""
 _STATE_FORMAT = 1
@@ -290,7 +288,7 @@ class _Run:
             from dlq.reports.metrics_otlp import send
 
             began = metrics.began(self._desk.store)
-            with time_limit(_COLLECTOR_SECONDS, "the collector's answer does not end"):
+            with time_limit(patience.ENDED, "the collector's answer does not end"):
                 send(gathered, self._task.otlp, began, facts.finished)
             self._log("metrics_written", to="OTLP")
 

@@ -10,6 +10,7 @@ from typing import Any
 from dlq.archive import losses
 from dlq.archive.losses import Loss, in_words
 from dlq.connectors.base import Connector, Gauge
+from dlq.core import patience
 from dlq.core.clock import iso, now
 from dlq.core.errors import DlqError, Unreachable
 from dlq.core.settings import Source
@@ -21,8 +22,6 @@ from dlq.operations.plans import count_sent
 from dlq.replay import came_back
 
 _AT_ONCE = 8
-_PATIENCE = 10.0
-"""Seconds after which a look goes on without an answer."""
 _SPAN = 30.0
 """Seconds over which a rate is taken: brokers count now and then."""
 _COUNTED_LATE = 10.0
@@ -106,9 +105,9 @@ def _look(desk: Desk, watched: Sequence[_Watched]) -> None:
     def look(one: _Watched, _stop: Stop) -> tuple[Connector, Gauge]:
         return one.look(desk)
 
-    for one, future in do_at_once(look, watched, _AT_ONCE, seconds=_PATIENCE):
+    for one, future in do_at_once(look, watched, _AT_ONCE, seconds=patience.SHORTLY):
         if future.cancelled() or not future.done():
-            one.fail(Unreachable(f"{one.source.broker}: no answer within {_PATIENCE:g} s"))
+            one.fail(Unreachable(f"{one.source.broker}: no answer within {patience.SHORTLY:g} s"))
             continue
         try:
             one.learn(*future.result())

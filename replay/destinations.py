@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from dlq.connectors import looks
 from dlq.connectors.base import Fate, Limits, Target
+from dlq.core import patience
 from dlq.core.errors import BrokerError, DlqError, NotFound
 from dlq.replay.brokers import Brokers
 from dlq.replay.temporary import why_temporary
@@ -16,7 +17,6 @@ from dlq.replay.temporary import why_temporary
 Destination = tuple[str, Target]
 """(Broker, target)."""
 _NONE_KNOWN = Limits()
-_COVERAGE_SECONDS = 10.0
 _AGAIN = ("reject", "delivery limit", "give-up")
 """Deaths of a letter whose consumer fails again."""
 
@@ -139,7 +139,7 @@ class Destinations:
 
     def _ask_coverage(self, broker: str) -> dict[tuple[str, str], list[Fate]]:
         found: dict[tuple[str, str], list[Fate]] = {}
-        with suppress(DlqError), looks.within(_COVERAGE_SECONDS):
+        with suppress(DlqError), looks.within(patience.SHORTLY):
             for fate in self._brokers.get(broker).coverage():
                 if fate.death in _AGAIN:
                     found.setdefault((fate.kind, fate.name), []).append(fate)

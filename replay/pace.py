@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 from dlq.archive.store import Store
+from dlq.core import patience
 from dlq.core.clock import iso, now
 from dlq.core.errors import UsageError
 
 LEAST_RATE = 0.1
 """Letters a second: who waits longer for one holds claims whose lease may end."""
-_LOOK_SECONDS = 0.5
-_NAP_SECONDS = 0.2
 _BURST_SECONDS = 0.1
 
 
@@ -58,7 +57,7 @@ class Stop:
     def __call__(self) -> bool:
         """Looks into the archive twice a second at most."""
         if not self._asked and time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._next_look = time.monotonic() + patience.RECHECK
             self._asked = self._read(_stop_name(self._plan)) is not None
             self.rate = _rate_of(self._read(_rate_name(self._plan)))
         return self._asked or self.signalled
@@ -118,5 +117,5 @@ class Pace:
         while (left := self._due - 1 / rate - time.monotonic()) > 0:
             if self._stop():
                 return False
-            time.sleep(min(left, _NAP_SECONDS))
+            time.sleep(min(left, patience.FETCH))
         return not self._stop()

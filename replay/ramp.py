@@ -8,19 +8,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dlq.core import patience
 from dlq.replay.apply import Run, Send
 from dlq.replay.consumed import MISSING, Consumed, Standing, age, how_far_consumed, in_words, progress
 from dlq.replay.destinations import Destination
 from dlq.replay.letters import Letter
 
 GROWTH = 10
-_NAP_SECONDS = 0.2
-_ASK_SECONDS = 0.5
 _LOOK_SECONDS = 2.0
 _LOOK_SHARE = 3
 """A look pulls whole queues: at most a third of the time goes there."""
-_SETTLE_SECONDS = 1.0
-"""A rejected letter is that long on its way to its dead-letter queue, at most."""
 
 
 @dataclass
@@ -136,12 +133,12 @@ class Watched:
         self._ask()
         self._best = progress(self.now)
         while self.evidence != "consumed" and not self.is_harm and self._has_patience():
-            _sleep(_ASK_SECONDS, self._watch.stop)
+            _sleep(patience.RECHECK, self._watch.stop)
             self._ask()
             if time.monotonic() - self._last_look > self._look_pause:
                 self._look()
         if not self.is_harm:
-            _sleep(min(_SETTLE_SECONDS, self._watch.wait), self._watch.stop)
+            _sleep(min(patience.DEAD_LETTERED, self._watch.wait), self._watch.stop)
             self._look()
 
     def _has_patience(self) -> bool:
@@ -223,6 +220,6 @@ def add_step(whole: Run, step: Run, first: bool) -> None:
 
 
 def _sleep(duration: float, stop: Callable[[], bool]) -> None:
-    until = time.monotonic() + duration
-    while (left := until - time.monotonic()) > 0 and not stop():
-        time.sleep(min(left, _NAP_SECONDS))
+    for _ in patience.tries(duration, patience.FETCH):
+        if stop():
+            return

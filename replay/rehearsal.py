@@ -19,7 +19,7 @@ from uuid import uuid4
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, build
 from dlq.connectors.base import Connector, Consumption, Outgoing, ReadRequest, SendRequest, Sent, Target
-from dlq.core import documents
+from dlq.core import documents, patience
 from dlq.core.brokers import kind_of
 from dlq.core.errors import HarmRefused, NotFound, UsageError
 from dlq.core.provenance import REHEARSAL, REPLAY_ID, REPLAY_OF
@@ -30,9 +30,6 @@ from dlq.replay.destinations import target_named
 from dlq.replay.load import Loader
 from dlq.replay.planfile import Checked, Header
 
-_ASK_SECONDS = 0.5
-_SETTLE_SECONDS = 1.0
-"""A rejected letter is that long on its way to its dead-letter place, at most."""
 _MOST_NAMED = 3
 
 
@@ -246,11 +243,11 @@ def wait(
     stage: Stage, sent: int, seconds: float, stop: Callable[[], bool], tell: Callable[[int | None], None]
 ) -> int | None:
     """Until all copies are consumed or dead, `stop` says so, or time is over; how many are left."""
-    until = time.monotonic() + seconds
-    while (left := stage.count_left(sent)) != 0 and time.monotonic() < until and not stop():
+    for _ in patience.tries(seconds, patience.RECHECK):
+        if (left := stage.count_left(sent)) == 0 or stop():
+            break
         tell(left)
-        time.sleep(_ASK_SECONDS)
-    time.sleep(_SETTLE_SECONDS)
+    time.sleep(patience.DEAD_LETTERED)
     return left
 
 

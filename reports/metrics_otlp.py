@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dlq.core import patience
 from dlq.core.errors import UsageError
 from dlq.reports.metrics import Metric
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 
 _PATH = "/v1/metrics"
-_TIMEOUT = 10.0
 
 
 def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> None:
@@ -37,7 +37,7 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     resource = Resource.create({"service.name": "dlq"})
     scope = Scope(InstrumentationScope("dlq"), points, "")
     session = _session(requests)
-    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT, session=session)
+    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=patience.SHORTLY, session=session)
     try:
         result = exporter.export(MetricsData([ResourceMetrics(resource, [scope], "")]))
     finally:

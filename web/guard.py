@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dlq.core import patience
 from dlq.core.clock import iso, now
 from dlq.core.text import block_for_terminal, for_terminal
 
@@ -27,8 +28,6 @@ _LARGEST_EDIT = 4 * 2**20
 """Bytes of a form with an edited letter."""
 _FORM_SECONDS = 15.0
 """In which a form has to arrive."""
-SEND_SECONDS = 30.0
-"""In which a client has to take a piece of an answer."""
 _LOCAL = ("localhost",)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -191,7 +190,7 @@ class _Answer:
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
-        async with asyncio.timeout(SEND_SECONDS):
+        async with asyncio.timeout(patience.ENDED):
             await self._send(message)
 
 

@@ -8,12 +8,11 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from dlq.core import patience
 from dlq.core.errors import DlqError
 from dlq.web.guard import Refused
 from dlq.web.render import render_block
 
-_EVERY, _IDLE = 1.0, 3.0
-"""Seconds between two looks, and where nothing goes on."""
 _LONGEST = 15 * 60.0
 """Seconds after which a browser has to ask again."""
 _QUIET = 10.0
@@ -54,7 +53,7 @@ async def _news(
             if lives is not lived:
                 lived = lives
                 yield _event("turn", "")
-            await asyncio.sleep(_EVERY if lives else _IDLE)
+            await asyncio.sleep(patience.FRESH if lives else 3 * patience.FRESH)
     except DlqError:  # the page, which asks anew then, says it
         yield _event("over", "")
     finally:

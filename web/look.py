@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 from dlq.archive import analyses
 from dlq.archive.store import LocalStore
+from dlq.core import patience
 from dlq.core.errors import DlqError, TookTooLong, UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
@@ -22,12 +23,8 @@ from dlq.reports.masking import Masker
 if TYPE_CHECKING:
     import duckdb
 
-_LOOK_SECONDS = 1.0
-"""How old what is shown may be, where nobody has changed anything by this page."""
 _FAR_SECONDS = 5.0
-"""The same of what cannot be asked cheaply whether it has changed: a ledger's server, an object store."""
-_PATIENCE = 20.0
-"""Seconds after which a question to the archive is ended: a condition may be anybody's."""
+"""How old may be what cannot be asked cheaply whether it has changed: a ledger's server, an object store."""
 _TOO_LONG = "this was ended after {:g} s: there is no answer; ask again, or ask for less"
 _MOST_KEPT = 200
 _MOST_MASKED = 10_000
@@ -106,7 +103,7 @@ class Look:
         self._lock = threading.Lock()
         """Of what follows; nobody does anything long under it."""
         self._moment: _Moment | None = None
-        self._looked_at = -_LOOK_SECONDS
+        self._looked_at = -patience.FRESH
         self._changes = 0
         """By this page, of which the next look has to tell."""
         self._looking = threading.Lock()
@@ -145,7 +142,7 @@ class Look:
                 is_ended.set()
                 connection.interrupt()
 
-            watch = threading.Timer(_PATIENCE, end)
+            watch = threading.Timer(patience.QUESTION, end)
             watch.start()
             self._seated.yes = True
             try:
@@ -153,7 +150,7 @@ class Look:
             except DlqError as error:
                 if not is_ended.is_set():
                     raise
-                raise TookTooLong(_TOO_LONG.format(_PATIENCE)) from error
+                raise TookTooLong(_TOO_LONG.format(patience.QUESTION)) from error
             finally:
                 self._seated.yes = False
                 watch.cancel()
@@ -238,7 +235,7 @@ class Look:
         """Which archive it is. While one finds out, which takes a store far away its time, others take it for
         what it was, unless somebody has changed it by this page."""
         with self._lock:
-            known, late = self._moment, time.monotonic() - self._looked_at >= _LOOK_SECONDS
+            known, late = self._moment, time.monotonic() - self._looked_at >= patience.FRESH
         if known is not None and not (late and self._looking.acquire(blocking=False)):
             return known
         if known is None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from dlq.core import patience
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Settings
 from dlq.operations.bearers import read_bearers
@@ -19,13 +20,10 @@ from dlq.replay.actor import system_user
 from dlq.web.app import make_app
 from dlq.web.console import Console
 from dlq.web.first_look import looking
-from dlq.web.guard import SEND_SECONDS
 from dlq.web.jobs import Jobs
 from dlq.web.look import Look
 from dlq.web.people import Sessions, check_groups
 
-_HEAD_SECONDS = 10.0
-"""In which the head of a request has to arrive."""
 _MOST_AT_ONCE = 200
 """Connections. Beyond them the oldest of those that nobody with a proven name has used gives way."""
 _GRACE_SECONDS = 3
@@ -44,7 +42,7 @@ class _Patient(H11Protocol):
         self._open[self] = None
         if len(self._open) > _MOST_AT_ONCE:
             self._make_room()
-        self._limit = self._deaf = self._call_later(_HEAD_SECONDS, self._give_up)
+        self._limit = self._deaf = self._call_later(patience.SHORTLY, self._give_up)
 
     def _make_room(self) -> None:
         """Silent connections of a stranger must not keep others out: any user of this host can open them."""
@@ -62,7 +60,7 @@ class _Patient(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._deaf = self._call_later(SEND_SECONDS, self.transport.abort)
+        self._deaf = self._call_later(patience.ENDED, self.transport.abort)
 
     def resume_writing(self) -> None:
         self._deaf.cancel()
@@ -75,7 +73,7 @@ class _Patient(H11Protocol):
 
     def on_response_complete(self) -> None:
         self._limit.cancel()
-        self._limit = self._call_later(_HEAD_SECONDS, self._give_up)
+        self._limit = self._call_later(patience.SHORTLY, self._give_up)
         self._knows()
         super().on_response_complete()
 
@@ -87,7 +85,7 @@ class _Patient(H11Protocol):
 
     def _give_up(self) -> None:
         self._deaf.cancel()
-        self._deaf = self._call_later(SEND_SECONDS, self.transport.abort)
+        self._deaf = self._call_later(patience.ENDED, self.transport.abort)
         self.transport.close()
 
 
@@ -118,7 +116,7 @@ def serve(
             proxy_headers=False,
             server_header=False,
             date_header=True,
-            timeout_keep_alive=int(_HEAD_SECONDS),
+            timeout_keep_alive=int(patience.SHORTLY),
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.connectors import looks
 from dlq.connectors.local.credentials import password_of
-from dlq.core import clock
+from dlq.core import clock, patience
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable, UsageError
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _KEYS, _FIELDS = 1000, 100
 """How many a SCAN step looks at: a field of shine-mq holds a whole message."""
-_SECONDS = 10
 _JAVA_STRING = b"\xac\xed\x00\x05t"
 _HASHES: Mapping[str, tuple[str, str]] = {
     "distributed_msg_prepare": ("work", "prepared"),
@@ -120,7 +119,7 @@ def _connected(settings: Evidence) -> Iterator["Redis"]:
         from redis.retry import Retry
     except ImportError as error:
         raise UsageError(f"{place} needs the Redis client: pip install 'dlq[redis]'") from error
-    options: dict[str, Any] = {"socket_timeout": _SECONDS, "socket_connect_timeout": _SECONDS}
+    options: dict[str, Any] = {"socket_timeout": patience.SHORTLY, "socket_connect_timeout": patience.SHORTLY}
     options["retry"] = Retry(ConstantBackoff(1), retries=2)
     try:
         client = redis.Redis.from_url(settings.url, **options)

@@ -12,12 +12,11 @@ import sqlalchemy as sa
 from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, reason_of
 from dlq.connectors.local.credentials import password_of
+from dlq.core import patience
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
 
-_ANSWER_SECONDS = 300.0
-"""There may be no index by which it finds an application's rows."""
 _COLUMNS = ("application_name", "topic", "tag", "msg_uniq_key", "status", "expire_time")
 _ROWS = 5000
 
@@ -49,7 +48,7 @@ def _engine(settings: Evidence) -> sa.Engine:
     except ImportError as error:
         raise ConfigError(f"{place} needs a database driver: pip install 'dlq[postgres,mysql]'") from error
     if engine.dialect.name != "sqlite":
-        sql_patience.bound_answers(engine, _ANSWER_SECONDS)
+        sql_patience.bound_answers(engine, patience.UNINDEXED)
     return engine
 
 

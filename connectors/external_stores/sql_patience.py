@@ -12,7 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-_TO_CONNECT = 10
+from dlq.core import patience
+
 _LARGEST_ANSWER = 4 * 2**30
 """Bytes by which this process may grow meanwhile: a file of the archive may unpack to as much."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -60,7 +61,7 @@ def _to_postgresql(seconds: float) -> Callable[..., Any]:
                 self.pgconn.finish()
                 raise dialect.dbapi.OperationalError(why)
 
-        options.setdefault("connect_timeout", _TO_CONNECT)
+        options.setdefault("connect_timeout", int(patience.SHORTLY))
         return Patient.connect(*words, **options)
 
     return connect
@@ -96,7 +97,7 @@ def _to_mysql(seconds: float) -> Callable[..., Any]:
                     raise dialect.dbapi.OperationalError(_LOST, why)
                 return super()._read_packet(*words)
 
-        known = {"connect_timeout": _TO_CONNECT, "read_timeout": seconds, "write_timeout": seconds}
+        known = {"connect_timeout": int(patience.SHORTLY), "read_timeout": seconds, "write_timeout": seconds}
         return Patient(*words, **(known | options))
 
     return connect

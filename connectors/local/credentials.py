@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlq.connectors.local import given, whose
+from dlq.core import patience
 from dlq.core.brokers import Holder
 from dlq.core.errors import AccessDenied, ConfigError
 from dlq.core.settings import Broker
 
-_COMMAND_SECONDS = 30
 _SETTINGS = ("password_file", "password_command", "password_env")
-_ONE_MOMENT = 1.0
-"""Seconds: a look makes dozens of connections, which are not dozens of processes."""
 
 _T = TypeVar("_T")
 _printed: dict[tuple[str, ...], tuple[float, str]] = {}
@@ -69,7 +67,7 @@ def forget(holder: Holder) -> None:
 
 def _is_of_this_moment(command: tuple[str, ...] | None) -> bool:
     found = _printed.get(command or ())
-    return found is not None and time.monotonic() - found[0] < _ONE_MOMENT
+    return found is not None and time.monotonic() - found[0] < patience.FRESH
 
 
 def _just_printed(place: str, command: tuple[str, ...]) -> str:
@@ -122,7 +120,7 @@ def _from_command(place: str, command: tuple[str, ...]) -> str:
     """What a command prints, without its last line break. No shell; its stderr goes to ours."""
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own command, from the operator's own file
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=patience.ENDED, check=True
         )
         return _without_line_break(done.stdout.decode("utf-8"))
     except subprocess.CalledProcessError as error:
@@ -131,7 +129,7 @@ def _from_command(place: str, command: tuple[str, ...]) -> str:
         ) from None
     except subprocess.TimeoutExpired:
         raise ConfigError(
-            f"{place}: {command[0]} gave no answer in {_COMMAND_SECONDS} s; run it by hand"
+            f"{place}: {command[0]} gave no answer in {patience.ENDED:g} s; run it by hand"
         ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"{place}: {command[0]} printed something that is not UTF-8; correct it") from None

@@ -9,7 +9,6 @@ import errno
 import os
 import shutil
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,6 +17,7 @@ from typing import IO, NamedTuple
 
 from dlq.archive import scratch
 from dlq.archive.folder import Folder, NotOrdinaryError
+from dlq.core import patience
 from dlq.core.errors import ArchiveError, Busy
 
 _WAL = "-wal"
@@ -29,9 +29,6 @@ _HEADER = 100
 _WAL_HEADER = 32
 """It has the salts, which change before the log's first frame is written over."""
 _LARGEST = 64 * 2**30
-_PATIENCE_SECONDS = 60.0
-_MAKING_SECONDS = 0.5
-"""In which one that another process makes has two names for a moment."""
 _PIECE = 2**30
 _opening = threading.Lock()
 _written: Counter[str] = Counter()
@@ -102,9 +99,7 @@ def _place() -> Iterator[Path]:
 
 def _copied(folder: Folder, path: Path, place: Path) -> tuple[Path, bytes]:
     """The log belongs to the database while its salts stay: what a checkpoint moves from it is in it, too."""
-    until = time.monotonic() + _PATIENCE_SECONDS
-    pause = 0.001
-    while True:
+    for _ in patience.tries(patience.AWAY, 0.001, longest=1.0):
         _check(folder, path)
         before, mark = _state(folder, path.name), _mark(folder, path.name)
         for name in (path.name, f"{path.name}{_WAL}"):
@@ -113,12 +108,7 @@ def _copied(folder: Folder, path: Path, place: Path) -> tuple[Path, bytes]:
                 _copy(file, place / name)
         if before == _state(folder, path.name):
             return place / path.name, mark if mark == _mark(folder, path.name) else b""
-        if time.monotonic() > until:
-            raise Busy(
-                f"the ledger {path} is written all the time, so that it cannot be looked at: try again"
-            )
-        time.sleep(pause)
-        pause = min(2 * pause, 1.0)
+    raise Busy(f"the ledger {path} is written all the time, so that it cannot be looked at: try again")
 
 
 def _state(folder: Folder, name: str) -> _State:
@@ -188,15 +178,12 @@ def _check_journal(folder: Folder, path: Path) -> None:
 
 
 def _check_alone(folder: Folder, path: Path) -> None:
-    """`_check`, and no file that SQLite will write has another name, which may be one outside."""
-    until = time.monotonic() + _MAKING_SECONDS
-    while True:
-        try:
+    """`_check`, and no file that SQLite will write has another name, which may be one outside; one that
+    another process makes has two for a moment."""
+    for _ in patience.tries(patience.RECHECK, patience.BLINK):
+        with suppress(NotOrdinaryError):
             return _check(folder, path, alone=True)
-        except NotOrdinaryError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(0.01)
+    return _check(folder, path, alone=True)
 
 
 def _check(folder: Folder, path: Path, alone: bool = False) -> None:

@@ -10,7 +10,6 @@ import math
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
@@ -25,6 +24,7 @@ from dlq.archive.schema import REPLAYS
 from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, ODD, reason_of
 from dlq.connectors.local.credentials import password_of
+from dlq.core import patience
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.failures import Event
@@ -36,7 +36,6 @@ from dlq.replay.ledger.file import check_opened
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, SENT, State
 
-_SQLITE_BUSY_SECONDS = 60
 _SQLITE_SETTINGS = (
     "trusted_schema = OFF",
     "cell_size_check = ON",
@@ -45,11 +44,6 @@ _SQLITE_SETTINGS = (
     "cache_size = -65536",
     "wal_autocheckpoint = 8000",
 )
-_PATIENCE_SECONDS = 60.0
-"""How long a server may be away: a restart, not an outage."""
-_LONGEST_PAUSE = 2.0
-_ANSWER_SECONDS = 60.0
-"""For one answer, and so much more as another host may keep its locks."""
 _ON_MARIADB = "SET @dlq = 1 /*M!100300 , SESSION idle_transaction_timeout = {:d} */"
 """MySQL, which has no such setting, reads a comment."""
 _END_WHEN_IDLE = {
@@ -101,23 +95,22 @@ class Database:
 
     def run(self, work: Callable[[sa.Connection], _T], reading: bool = False, patient: bool = True) -> _T:
         """`work` in one transaction; again from its start when a server has ended it."""
-        until = time.monotonic() + (_PATIENCE_SECONDS if patient and not self.is_file else 0.0)
-        pause = 0.05
-        while True:
+        away = patience.AWAY if patient and not self.is_file else 0.0
+        for _ in patience.tries(away, 0.05, longest=2.0):
             try:
                 with self.engine.execution_options(reading=reading).begin() as connection:
                     return work(connection)
             except sqlite3.Error as error:  # while the driver's own rows are fetched
                 raise self._failure(error) from error
             except sa.exc.SQLAlchemyError as error:
-                if not isinstance(error, sa.exc.OperationalError) or time.monotonic() > until:
-                    raise self._failure(error) from error
+                lost = error
+                if not isinstance(error, sa.exc.OperationalError):
+                    break
             except ODD as error:
                 if self.is_file:  # its cells were looked at: the fault is ours
                     raise
                 raise self._misunderstood(error) from error
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise self._failure(lost) from lost
 
     def _failure(self, error: Exception) -> ArchiveError:
         shown, reason = self._shown_url(), reason_of(error)
@@ -144,10 +137,10 @@ def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int, holder: Ledger 
             sa.event.listen(engine, "do_connect", partial(_give_password, holder))
         if engine.dialect.name == "postgresql":
             sa.event.listen(engine, "do_connect", _speak_simply)
-        sql_patience.bound_answers(engine, _ANSWER_SECONDS + idle_seconds)
+        sql_patience.bound_answers(engine, patience.ANSWER + idle_seconds)
         sa.event.listen(engine, "connect", _telling(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
         return engine
-    engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECONDS})
+    engine = sa.create_engine(url, connect_args={"timeout": patience.AWAY})
     sa.event.listen(engine, "connect", _checking(Path(str(engine.url.database))))
     sa.event.listen(engine, "connect", _open_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)

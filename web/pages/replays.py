@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
+from dlq.core import patience
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.operations.applying import change_rate, stop_plan
@@ -31,8 +32,6 @@ _STOPPED_BY = {
     "no_evidence": "The ramp was stopped: nothing shows that its letters are consumed.",
 }
 _MOMENTS = 5
-_PATIENCE, _AGAIN = 10.0, 0.5
-"""Seconds."""
 _ASKED = ("replay", "reconcile")
 _DECISIONS = {"sent": "sent", "not_sent": "not-sent", "hold": "hold"}
 """A button -> the option of the command."""
@@ -148,10 +147,11 @@ def stop(ask: Ask) -> Response:
     """Ask whoever applies a plan to stop; one that has just been begun may not hear it yet, and is asked
     again."""
     plan, desk, jobs = ask.names["plan"], ask.desk(proven=True), ask.console.jobs
-    stopping, until = stop_plan(desk, plan)["stopping"], time.monotonic() + _PATIENCE
-    while jobs.list_running(plan) and time.monotonic() < until:
-        time.sleep(_AGAIN)
+    stopping = False
+    for _ in patience.tries(patience.SHORTLY, patience.RECHECK):
         stopping = stop_plan(desk, plan)["stopping"] or stopping
+        if not jobs.list_running(plan):
+            break
     told = _STOPPING if stopping else "Nobody is applying it."
     return ask.go_on(f"/replays/{plan}", told)
 

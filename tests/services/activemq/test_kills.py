@@ -19,6 +19,7 @@ from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Outgoing, Search, SendRequest, Sent, Target
+from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost
 
 pytestmark = [pytest.mark.activemq, on_all]
@@ -56,7 +57,7 @@ def finish(here: Place, store: LocalStore, letters: int) -> None:
 def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(
     here: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "RESTART", 1.0)
     here.send(*[b"%d" % n for n in range(4000)])
     store = LocalStore(str(tmp_path / "archive"))
     alive = True

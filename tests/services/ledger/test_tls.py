@@ -9,9 +9,10 @@ from support.servers.hostile import certificate
 from support.servers.ledgers import SERVERS, MariaDb, Postgres, Server, why_missing
 
 from dlq.archive.store import LocalStore
+from dlq.core import patience
 from dlq.core.errors import LedgerUnreachable
 from dlq.core.settings import Ledger as LedgerSettings
-from dlq.replay.ledger import opened, sql
+from dlq.replay.ledger import opened
 
 
 class PostgresByTls(Postgres):
@@ -53,7 +54,7 @@ def by_tls(server: Server, authority: Path, host: str = "127.0.0.1") -> LedgerSe
 def test_a_ledger_by_tls_opens_and_a_stranger_or_another_name_does_not(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "AWAY", 0.0)
     authority = certificate(tmp_path, "IP:127.0.0.1")
     with opened(by_tls(server, authority), LocalStore(str(tmp_path / "archive"))) as ledger:
         assert ledger.expire() == 0

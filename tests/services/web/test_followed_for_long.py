@@ -18,6 +18,7 @@ from support.servers.chromium import Page, chromium
 from support.serving import run, write_archive
 from support.waiting import PATIENCE, eventually, settled
 
+from dlq.core import patience
 from dlq.core.configuration import parse
 from dlq.replay.states import STATES
 from dlq.web import live
@@ -62,7 +63,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]
         return {**dict.fromkeys(STATES, 0), "confirmed": sent}
 
     _goes_on.set()
-    monkeypatch.setattr(live, "_EVERY", EVERY)
+    monkeypatch.setattr(patience, "FRESH", EVERY)
     monkeypatch.setattr(replays, "_tell_who", lambda *_: "dlq replay apply, begun by ann")
     monkeypatch.setattr(replays, "_count_own", count_own)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

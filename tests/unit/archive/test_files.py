@@ -17,6 +17,7 @@ from dlq.archive import files, folder
 from dlq.archive.store import LocalStore
 from dlq.archive.views import connect
 from dlq.cli.app import run
+from dlq.core import patience
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Ledger
 from dlq.replay.ledger import opened
@@ -126,7 +127,7 @@ def test_a_pipe_of_the_users_own_and_a_device_are_written_to_and_not_replaced(tm
 
 
 def test_a_pipe_that_nobody_reads_holds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_READER_SECONDS", 0.2)
+    monkeypatch.setattr(patience, "SHORTLY", 0.2)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="a pipe that nobody reads"):
         write_text(str(tmp_path / "pipe"), "text")

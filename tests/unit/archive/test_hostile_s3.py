@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from support.archives import letter, write_segment
 
-from dlq.archive import s3, s3_session
+from dlq.archive import s3
 from dlq.archive.s3 import S3Store
 from dlq.archive.s3_lock import Lock
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
-from dlq.core import bounded_json
+from dlq.core import bounded_json, patience
 from dlq.core.errors import ArchiveError
 
 Answer = Callable[["Request"], None]
@@ -144,9 +144,9 @@ COMMANDS = [["ls"], ["verify"], ["report"], ["analyze"], ["replay", "plan"]]
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_session, "_PATIENCE", 1.0)
+    monkeypatch.setattr(patience, "ANSWER", 1.0)
     monkeypatch.setattr(s3, "_MOST_NAMES", 5000)
-    monkeypatch.setattr(s3, "_LISTING_SECONDS", 5.0)
+    monkeypatch.setattr(patience, "LOOK", 5.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -222,7 +222,7 @@ def test_no_more_of_an_object_comes_than_was_asked_for(hostile: HostileStore, st
 def test_a_document_that_drips_is_left(
     hostile: HostileStore, store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_session, "_PATIENCE", 1.0)
+    monkeypatch.setattr(patience, "ANSWER", 1.0)
     hostile.answer = ODD["bytes that drip"]
     with pytest.raises(ArchiveError, match=r"cannot read manifests/a\.json"):
         store.get("manifests/a.json")

@@ -16,6 +16,7 @@ from dlq.capture import attempt
 from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, pull
 from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, MemoryReading, broker_at
+from dlq.core import patience
 from dlq.core.errors import ArchiveError, Busy, ConnectionLost, PoisonMessage, Unreachable
 from dlq.core.settings import Broker, Source
 
@@ -134,7 +135,7 @@ def test_a_drain_in_parts_after_a_copy_settles_letter_by_letter(
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+    monkeypatch.setattr(patience, "RECONNECT", 0.0)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -230,17 +231,17 @@ class Away:
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize(("refusals", "patience", "fails"), [(5, 1000.0, False), (10**6, 0.0, True)])
+@pytest.mark.parametrize(("refusals", "restart", "fails"), [(5, 1000.0, False), (10**6, 0.0, True)])
 def test_a_broker_that_was_lost_is_waited_for_until_another_node_takes_over(
     store: LocalStore,
     shop: MemoryConnector,
     broker: MemoryBroker,
     monkeypatch: pytest.MonkeyPatch,
     refusals: int,
-    patience: float,
+    restart: float,
     fails: bool,
 ) -> None:
-    monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", patience)
+    monkeypatch.setattr(patience, "RESTART", restart)
     monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
     fill(broker, 350)
     result = take(store, Away(shop, broker, refusals))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlq.connectors.local import credentials
+from dlq.core import patience
 from dlq.core.errors import AccessDenied
 from dlq.core.settings import Evidence
 
@@ -38,7 +39,7 @@ def test_connections_of_one_moment_are_one_process(holder: Evidence, asked: Call
 def test_a_later_connection_asks_again(
     holder: Evidence, asked: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credentials, "_ONE_MOMENT", 0.0)
+    monkeypatch.setattr(patience, "FRESH", 0.0)
     assert [password(holder), password(holder), asked()] == ["first", "first", 2]
 
 

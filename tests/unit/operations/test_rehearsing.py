@@ -16,6 +16,7 @@ from support.waiting import eventually
 from dlq.cli.app import run
 from dlq.cli.context import Context
 from dlq.connectors.memory import MemoryBroker, broker_at
+from dlq.core import patience
 from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.outcome import ExitCode
@@ -46,8 +47,8 @@ def dead(failure: str, number: int) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is on its way within the embedded broker."""
-    monkeypatch.setattr(rehearsal, "_SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(rehearsal, "_ASK_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "DEAD_LETTERED", 0.0)
+    monkeypatch.setattr(patience, "RECHECK", 0.05)
 
 
 @pytest.fixture

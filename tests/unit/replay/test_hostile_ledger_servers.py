@@ -32,14 +32,12 @@ from support.waiting import SOON
 
 from dlq.archive.store import LocalStore
 from dlq.connectors import looks
-from dlq.connectors.external_stores import sql as evidence_sql
 from dlq.connectors.external_stores import sql_patience, stores
 from dlq.core import patience
 from dlq.core.errors import ArchiveError, BrokerError, LedgerUnreachable
 from dlq.core.settings import Evidence
 from dlq.core.settings import Ledger as Settings
 from dlq.replay import ledger, planfile, status
-from dlq.replay.ledger import sql
 from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.states import MAY_SEND_AGAIN, State
 
@@ -138,7 +136,7 @@ LEDGERS = [("postgresql", odd) for odd in POSTGRESQL] + [("mysql", odd) for odd 
 def test_what_no_ledger_holds_is_said_in_a_line(
     kind: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sql, "_PATIENCE_SECONDS", PATIENCE)
+    monkeypatch.setattr(patience, "AWAY", PATIENCE)
     answers, use, words = {"postgresql": POSTGRESQL, "mysql": MYSQL}[kind][odd]
     with Server(SERVERS[kind](answers)) as server:
         settings = Settings(url=f"{kind}://u@{server.address}/d")
@@ -217,9 +215,9 @@ def test_who_says_nothing_or_goes_on_for_ever_is_left(
     kind: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behave, seconds, words = WITHOUT_END[kind, how]
-    monkeypatch.setattr(sql, "_PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(sql, "_ANSWER_SECONDS", seconds)
-    monkeypatch.setattr(sql_patience, "_TO_CONNECT", 2)
+    monkeypatch.setattr(patience, "AWAY", 0.0)
+    monkeypatch.setattr(patience, "ANSWER", seconds)
+    monkeypatch.setattr(patience, "SHORTLY", 2)
     monkeypatch.setattr(sql_patience, "_LARGEST_ANSWER", 32 << 20)
     with Server(behave) as server:
         settings = Settings(url=f"{kind}://u@{server.address}/d", lease="1s")
@@ -236,8 +234,8 @@ def test_who_says_nothing_or_goes_on_for_ever_is_left(
 def test_a_store_of_evidence_that_says_nothing_is_left(
     kind: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence_sql, "_ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(sql_patience, "_TO_CONNECT", 2)
+    monkeypatch.setattr(patience, "UNINDEXED", 1.0)
+    monkeypatch.setattr(patience, "SHORTLY", 2)
     behave = silent if how == "at once" else SERVERS[kind]({"FETCH|dedup": silent})
     with Server(behave) as server:
         evidence = Evidence("e", "rocketmq-dedup", f"{kind}://u@{server.address}/d", ("*",))

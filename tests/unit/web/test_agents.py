@@ -19,6 +19,7 @@ from support.archives import letter, write_analysis, write_segment
 from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
+from dlq.core import patience
 from dlq.core.configuration import parse
 from dlq.core.errors import UsageError
 from dlq.operations import proposals
@@ -373,7 +374,7 @@ def test_a_function_of_sql_takes_no_more_memory_or_time_than_a_question_may(
     said = call(desk, "query", sql=of_texts.format("damerau_levenshtein", 24_000, 24_000))[1]
     assert "takes more" in said
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20, "in KiB"
-    monkeypatch.setattr("dlq.operations.agent_query._SECONDS", 2)
+    monkeypatch.setattr(patience, "ENDED", 2)
     said = call(desk, "query", sql=of_texts.format("levenshtein", 2_000_000, 2_000_000))[1]
     assert "takes longer than 2 s" in said
 

@@ -11,7 +11,8 @@ import uvicorn
 from support.consoles import Serve
 from support.waiting import PATIENCE
 
-from dlq.web import guard, server
+from dlq.core import patience
+from dlq.web import server
 from dlq.web.app import make_app
 
 SOON = 0.2
@@ -20,8 +21,8 @@ SOON = 0.2
 @pytest.fixture
 def served(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Server]:
     """The pages as `dlq serve` serves them, with little patience."""
-    for module, name in ((server, "_HEAD_SECONDS"), (server, "SEND_SECONDS"), (guard, "SEND_SECONDS")):
-        monkeypatch.setattr(module, name, SOON)
+    for row in ("SHORTLY", "ENDED"):
+        monkeypatch.setattr(patience, row, SOON)
     console = serve().console
     config = uvicorn.Config(
         make_app(console, log=False), http=server._Patient, lifespan="off", log_config=None
@@ -62,7 +63,7 @@ def test_silent_connections_of_a_stranger_keep_nobody_out(
     served: uvicorn.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_MOST_AT_ONCE", 5)
-    monkeypatch.setattr(server, "_HEAD_SECONDS", 60.0)
+    monkeypatch.setattr(patience, "SHORTLY", 60.0)
     address = served.address  # type: ignore[attr-defined]
     silent = [socket.create_connection(address) for _ in range(20)]
     for one in silent[::2]:

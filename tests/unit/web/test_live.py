@@ -7,6 +7,7 @@ from typing import NoReturn
 import pytest
 from starlette.responses import StreamingResponse
 
+from dlq.core import patience
 from dlq.core.errors import ArchiveError
 from dlq.web import live
 
@@ -32,8 +33,7 @@ def test_news_that_cannot_be_read_are_over_and_hold_no_place() -> None:
 def test_who_follows_hears_of_what_begins_later_and_of_its_end(
     monkeypatch: pytest.MonkeyPatch, is_once: bool, lives: list[bool], told: list[str]
 ) -> None:
-    monkeypatch.setattr(live, "_EVERY", 0.0)
-    monkeypatch.setattr(live, "_IDLE", 0.0)
+    monkeypatch.setattr(patience, "FRESH", 0.0)
     monkeypatch.setattr(live, "render_block", lambda *_: "x")
 
     async def said() -> list[str]:

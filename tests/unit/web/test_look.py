@@ -18,6 +18,7 @@ from support.consoles import Browser, Serve
 from support.waiting import PATIENCE, eventually
 
 from dlq.archive.store import LocalStore
+from dlq.core import patience
 from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.reporting import describe_now
@@ -192,7 +193,7 @@ def test_a_page_whose_reading_takes_too_long_says_so_and_shows_nothing_as_empty(
         return getattr(kept._connection, name)
 
     browser: Browser = serve()
-    monkeypatch.setattr("dlq.web.look._PATIENCE", 0.2)
+    monkeypatch.setattr(patience, "QUESTION", 0.2)
     monkeypatch.setattr(_Kept, "__getattr__", ask_slowly)
     answer = browser.get(path)
     assert answer.status_code == 503
@@ -274,7 +275,7 @@ def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
         return {"balanced": True, "sources": []}
 
     monkeypatch.setattr(books, "verify_books", prove)
-    monkeypatch.setattr("dlq.web.look._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "FRESH", 0.0)
     reader = serve(serve={"roles": {}})
     for number in range(5):
         assert reader.get("/books").status_code == 200

@@ -12,7 +12,7 @@ import pytest
 from support.running import SECRET_BODY, Team
 from support.waiting import PATIENCE, eventually, is_dead
 
-from dlq.operations import profile_run
+from dlq.core import patience
 
 
 def test_the_alarm_gets_json_on_stdin_and_no_shell(team: Team, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def collector(answer: Callable[[socket.socket], None]) -> Iterator[str]:
 def test_a_collector_whose_answer_never_ends_keeps_no_alarm_back(
     team: Team, monkeypatch: pytest.MonkeyPatch, answer: Callable[[socket.socket], None]
 ) -> None:
-    monkeypatch.setattr(profile_run, "_COLLECTOR_SECONDS", 2.0)
+    monkeypatch.setattr(patience, "ENDED", 2.0)
     with collector(answer) as url:
         team.profile(
             f'fail_on = ["total > 0"]\non_alarm = ["/usr/bin/touch", "told"]\nmetrics_otlp = "{url}"'
