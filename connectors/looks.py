@@ -10,23 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from dlq.connectors.base import Connector
 from dlq.core import patience
 from dlq.core.errors import BrokerError
 from dlq.core.units import human_seconds
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_C = TypeVar("_C", bound=type[Connector])
-_LOOKS = (
-    "inspect", "gauge", "members", "discover", "coverage", "read", "consumers", "missing_targets", "limits",
-    "consumption", "newer", "bounds", "find",
-)  # fmt: skip
-"""What of a connector asks as often as the broker's answers make it; of `read` its beginning."""
-_TOGETHER = ("preview",)
-"""What is asked once for each letter: all of them together are one look."""
+_S = TypeVar("_S")
 _QUICK = 0.05
 """Seconds in which a broker has not been asked, or has answered at once."""
 _LEFT = "_seconds_left_to_look"
@@ -64,31 +56,23 @@ def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
     return looked
 
 
-def _bound_together(ask: Callable[..., Any]) -> Callable[..., Any]:
-    """A method all of whose calls that take time are one look, however much is done between them."""
+def bound_together(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
+    """A method that is asked once for each letter: all its calls that take time are one look, however much is
+    done between them."""
 
     @wraps(ask)
-    def asked(self: Any, *args: Any) -> Any:
+    def asked(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         left, began = getattr(self, _LEFT, patience.LOOK), time.monotonic()
         before, end = _until.get(), began + left
         _until.set(before if before.at <= end else _End(end, left))  # as `within`, which costs more
         try:
-            return ask(self, *args)
+            return ask(self, *args, **kwargs)
         finally:
             _until.set(before)
             if (took := time.monotonic() - began) > _QUICK:
                 setattr(self, _LEFT, left - took)
 
     return asked
-
-
-def bound_looks(connector: _C) -> _C:
-    """A class of connectors each of whose looks is bounded."""
-    for name in _LOOKS:
-        setattr(connector, name, bound_look(getattr(connector, name)))
-    for name in _TOGETHER:
-        setattr(connector, name, _bound_together(getattr(connector, name)))
-    return connector
 
 
 def check_time(who: str) -> None:

@@ -29,7 +29,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.chain import ChainOfTwo, ChainReading, QueueScan
 from dlq.connectors.local.credentials import log_in
-from dlq.connectors.looks import bound_looks
+from dlq.connectors.looks import bound_look, bound_together
 from dlq.connectors.net.links import LinkLostError, close_on_failure
 from dlq.connectors.net.web import whole
 from dlq.connectors.queue import goal_of
@@ -72,7 +72,6 @@ _AMQP_1_0 = (4,)
 """Since then every node speaks it."""
 
 
-@bound_looks
 class RabbitConnector(Connector):
     """One virtual host of RabbitMQ, by the contract of `Connector`. Connects when it is asked something."""
 
@@ -84,6 +83,7 @@ class RabbitConnector(Connector):
         self._link_before: Link | None = None
         self._prospects = Prospects(broker)
 
+    @bound_look
     def inspect(self, source: Source) -> Inspection:
         """A queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
         try:
@@ -100,6 +100,7 @@ class RabbitConnector(Connector):
         said = f"none: {'; '.join(against)}" if against else "left by a replay"
         return replace(found, facts={**found.facts, "witness": said})
 
+    @bound_look
     def gauge(self, source: Source) -> Gauge:
         """By a passive declare, with what the management API adds; of a pattern the sum."""
         queue = source.queue or ""
@@ -109,6 +110,7 @@ class RabbitConnector(Connector):
         names, _ = queue_pattern.choose(self._broker, queue, known)
         return rabbitmq_consumption.gauge(self._broker, names, known)
 
+    @bound_look
     def members(self, source: Source) -> dict[str, int | None]:
         """Of a pattern, by the management API."""
         if not is_pattern(source.queue):
@@ -117,16 +119,19 @@ class RabbitConnector(Connector):
         names, _ = queue_pattern.choose(self._broker, source.queue or "", known)
         return {name: whole(known[name].get("messages")) for name in names}
 
+    @bound_look
     def discover(self) -> list[DeadLetterPlace]:
         """Queues that arguments, policies, bindings or names show to be for dead letters (`discovery`)."""
         return discovery.discover(self._broker)
 
+    @bound_look
     def coverage(self) -> Sequence[Fate]:
         """By the management API (`look.coverage`)."""
         if not self._broker.management_url:
             return [not_seen(self._broker.name, "management_url", "http://HOST:15672")]
         return coverage.predict(definitions.fetch(self._broker))
 
+    @bound_look
     def read(self, request: ReadRequest) -> Reading:
         """One queue by a window of its own, or those of a pattern in turn. Raises UsageError for a drain of
         a stream, of which nothing can be removed."""
@@ -269,24 +274,29 @@ class RabbitConnector(Connector):
         """The queue of the last death, by the default exchange; an unroutable letter goes to its exchange."""
         return republish.target_of(record, to)
 
+    @bound_together
     def preview(self, letter: Outgoing) -> SendPreview:
         """Strips x-death and its like, CC where it leads to other queues, BCC, user_id, expiration, and what
         tells of the failure."""
         return self._prospects.preview(letter, republish.preview(letter))
 
+    @bound_look
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """The queues that bindings lead to; only the management API proves them."""
         return consumers.consumers_of(self._broker, targets)
 
+    @bound_look
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Queues and exchanges that a passive declare does not find."""
         return rabbitmq_consumption.missing_targets(self._broker, targets)
 
+    @bound_look
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """By arguments and policies."""
         self._prospects.learn(targets)
         return rabbitmq_limits.limits(self._broker, targets)
 
+    @bound_look
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Of each queue that a target reaches; the queues of an exchange only by the management API."""
         return rabbitmq_consumption.consumption(self._broker, targets)
@@ -303,6 +313,7 @@ class RabbitConnector(Connector):
         """There is no management API, or no right to leave a witness."""
         return rabbitmq_witness.check_rights(self._broker)
 
+    @bound_look
     def find(self, search: Search) -> Proof:
         """By the witness alone: RabbitMQ cannot be asked what it took."""
         return rabbitmq_witness.find(self._broker, search.plan, search.letters)

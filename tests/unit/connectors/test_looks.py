@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.analyzers.letters import record
 from support.brokers.hostile import Harm, amqp, listen, remoting, remoting_frame, stomp
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
@@ -21,6 +22,7 @@ from dlq.connectors.kafka.plugin.description import KafkaBroker
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core import patience
+from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Source
 
@@ -130,7 +132,7 @@ def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.
         def preview(self) -> None:
             looks.check_time("b")
 
-    asked = looks._bound_together(Quick.preview)
+    asked = looks.bound_together(Quick.preview)
     quick = Quick()
     while next(ticks) / 100 < 2 * patience.LOOK:
         asked(quick)
@@ -152,3 +154,10 @@ def test_a_look_within_another_has_what_is_left_and_nothing_else_is_one(
         outer()
     looks.check_time("b")
     inner()
+
+
+@each_row("kind", ["activemq", "kafka", "rabbitmq", "rocketmq"])
+def test_all_that_a_broker_is_asked_is_bounded(kind: str) -> None:
+    own = vars(resolve(kind_of(kind).connector))
+    asked = own.keys() & {*LOOKS, "members", "coverage", "newer", "preview"}
+    assert [name for name in sorted(asked) if not hasattr(own[name], "__wrapped__")] == []
