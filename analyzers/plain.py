@@ -104,7 +104,7 @@ def compare(asked: Asked, table: pa.Table, parts: Iterable[Part], segments: Sequ
     read = read_letters(table)
     letters = [with_rule(one, rules[one.identity]) if one.identity in rules else one for one in read]
     context = asked.context(parts, _repeated(letters))
-    said, rows = _carry_out(letters, context, [*_facts(asked), *client_log.members(_log_lines(asked.logs))])
+    said, rows = _carry_out(letters, context, [*_facts(asked), *client_log.members(log_lines(asked.logs))])
     settings = asked.settings
     concluded = (conclude(one, said, context, settings.rules, settings.replay.max_laps) for one in letters)
     changes = {row: change for row, change in enumerate(concluded) if change is not None}
@@ -166,7 +166,7 @@ def _facts(asked: Asked) -> Iterator[Member]:
             yield from stores.members(of_store, map(Fact._make, zip(*columns, strict=True)))
 
 
-def _log_lines(paths: Iterable[str]) -> Iterator[client_log.Line]:
+def log_lines(paths: Iterable[str]) -> Iterator[client_log.Line]:
     return chain.from_iterable(map(_lines_of, paths))
 
 

@@ -23,10 +23,10 @@ from dlq.core.errors import ArchiveError, UsageError
 
 _ONE_PUT = 1 << 30
 """Larger objects go up in parts, and appear when the last part is there."""
-_CONFIG = {"connect_timeout": 10, "read_timeout": 60, "retries": {"mode": "standard", "max_attempts": 4}}
+CONFIG = {"connect_timeout": 10, "read_timeout": 60, "retries": {"mode": "standard", "max_attempts": 4}}
 _AT_ONCE = 64
 """Documents that are asked for."""
-_MOST_NAMES = 1_000_000
+MOST_NAMES = 1_000_000
 """Of a listing: a larger one has no end, or nobody could work with it."""
 _MOST_BARREN = 100
 """Pages of a listing that bring no name."""
@@ -46,7 +46,7 @@ class S3Store:
         self.filesystem: Any = s3fs.S3FileSystem(
             use_listings_cache=False,
             skip_instance_cache=True,
-            config_kwargs={**_CONFIG, "http_session_cls": BoundedSession},
+            config_kwargs={**CONFIG, "http_session_cls": BoundedSession},
         )
         self.filesystem.retries = 1  # botocore tries again by itself; both together try for minutes
         self._locks: list[Lock] = []
@@ -106,7 +106,7 @@ class S3Store:
         barren, asked = 0, {"Bucket": bucket, "Prefix": above + prefix}
         until = time.monotonic() + patience.LOOK
         with self._told("list", prefix):
-            while barren <= _MOST_BARREN and len(names) <= _MOST_NAMES and time.monotonic() < until:
+            while barren <= _MOST_BARREN and len(names) <= MOST_NAMES and time.monotonic() < until:
                 page, known = self.filesystem.call_s3("list_objects_v2", **asked), len(names)
                 keys = [str(found["Key"]) for found in page.get("Contents", ())]
                 if any(len(key) > _LONGEST_KEY for key in keys):

@@ -14,18 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 
 _PREFIX = "dlq-scratch-"
-_kept: dict[int, tuple[Path, int]] = {}
+kept: dict[int, tuple[Path, int]] = {}
 """Process id -> its folder, and the descriptor by which it is locked: a forked process has another one."""
 
 
 def folder(name: str = "") -> Path:
     """The folder of this process, made when it is first asked for; or a new one below it, whose name begins
     with `name`. Raises OSError."""
-    if os.getpid() not in _kept:
+    if os.getpid() not in kept:
         _sweep()
-        _kept[os.getpid()] = _made()
+        kept[os.getpid()] = _made()
         atexit.register(_remove, os.getpid())
-    above = _kept[os.getpid()][0]
+    above = kept[os.getpid()][0]
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=above)) if name else above
 
 
@@ -50,8 +50,8 @@ def remove() -> None:
 
 def _remove(pid: int) -> None:
     """At the end of the process that made it, not of one that was forked from it."""
-    if pid == os.getpid() and pid in _kept:
-        path, descriptor = _kept.pop(pid)
+    if pid == os.getpid() and pid in kept:
+        path, descriptor = kept.pop(pid)
         shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)
 

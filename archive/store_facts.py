@@ -26,7 +26,7 @@ FACTS = pa.schema(
         ("number", pa.int64()),
     ]
 )
-_PART_ROWS, _PART_CHARACTERS = 100_000, 2**25
+PART_ROWS, PART_CHARACTERS = 100_000, 2**25
 """In memory at once."""
 _IN_USE = timedelta(days=1)
 """No analysis runs this long."""
@@ -67,7 +67,7 @@ def _parts(facts: Iterable[Fact]) -> Iterator[list[Fact]]:
     for fact in facts:
         part.append(fact)
         characters += len(fact.key) + len(fact.state)
-        if len(part) >= _PART_ROWS or characters >= _PART_CHARACTERS:
+        if len(part) >= PART_ROWS or characters >= PART_CHARACTERS:
             yield part
             part, characters = [], 0
     if part:

@@ -24,7 +24,7 @@ from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.text import shorten
 
-_SEGMENT_ROWS = 2_000
+SEGMENT_ROWS = 2_000
 _MOST_SEGMENT_ROWS = 10_000
 """While one segment is being written, the next one grows: fewer, larger ones cost less, and nobody waits."""
 SEGMENT_BYTES = 32 * 2**20
@@ -98,7 +98,7 @@ class _Flush:
     def is_due(self, idle: bool, behind: bool) -> bool:
         """Full, old, or the broker waits for acknowledgements before it gives more; `behind`: it would not be
         written at once."""
-        most = _MOST_SEGMENT_ROWS if behind else _SEGMENT_ROWS
+        most = _MOST_SEGMENT_ROWS if behind else SEGMENT_ROWS
         full = self.rows >= most or self.size >= SEGMENT_BYTES
         return full or idle or time.monotonic() - self.since > _FLUSH_SECONDS
 

@@ -130,7 +130,7 @@ class FileReading:
                 yield number, str(number), line
 
     def _prints(self, read: Reader) -> Iterator[tuple[int, str, _Letter]]:
-        found = read(_text(b"".join(lines_of(self._file, self._path, _LONGEST))))
+        found = read(_text(b"".join(lines_of(self._file, self._path, LONGEST))))
         numbered: list[tuple[int, dict[str, Any] | UsageError]] = [*found.letters]
         numbered += [(number, UsageError(why)) for number, why in found.unread]
         of_line: Counter[int] = Counter()
@@ -163,7 +163,7 @@ class FileReading:
         self._file.close()
 
 
-_LONGEST = 1 << 30
+LONGEST = 1 << 30
 """Bytes of a line, or of all that a console has printed: an input without end is neither."""
 
 
@@ -171,11 +171,11 @@ def lines_of(file: Any, path: str, most: int | None = None) -> Iterator[bytes]:
     """The lines of a file that the user names, at most `most` bytes together. Raises UsageError for a line
     that is too long to be a letter, and OSError."""
     read = 0
-    while line := file.readline(_LONGEST + 1):
+    while line := file.readline(LONGEST + 1):
         read += len(line)
-        if len(line) > _LONGEST or read > (most or read):
+        if len(line) > LONGEST or read > (most or read):
             raise UsageError(
-                f"{path}: line of more than {_LONGEST >> 20} MiB: this is no file of letters; name another"
+                f"{path}: line of more than {LONGEST >> 20} MiB: this is no file of letters; name another"
             )
         yield line
 

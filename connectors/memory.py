@@ -55,7 +55,7 @@ CREATE TRIGGER IF NOT EXISTS count_consumed AFTER DELETE ON letters BEGIN
     INSERT INTO consumed VALUES (old.queue, 1) ON CONFLICT (queue) DO UPDATE SET letters = letters + 1;
 END;
 """
-_MOST_ROWS = 100
+MOST_ROWS = 100
 
 
 @dataclass
@@ -132,7 +132,7 @@ class MemoryReading(QueueReading[_Row, Record]):
     """A reading over one queue."""
 
     def __init__(self, broker: MemoryBroker, request: ReadRequest) -> None:
-        request = replace(request, batch_rows=min(request.batch_rows, _MOST_ROWS))
+        request = replace(request, batch_rows=min(request.batch_rows, MOST_ROWS))
         super().__init__(request, broker.depth(request.source.queue), request.limit)
         self._broker, self._key, self._last = broker, request.key_reader(), 0
         self._where, self._values = _in(request.source.queue)
@@ -141,7 +141,7 @@ class MemoryReading(QueueReading[_Row, Record]):
     def receive(self, wait: float) -> list[_Row]:
         """Those behind the last."""
         ask = f"SELECT number, document, redelivered FROM letters WHERE number > ? AND {self._where}"
-        rows = self._broker.sql(f"{ask} ORDER BY number LIMIT {_MOST_ROWS}", [self._last, *self._values])
+        rows = self._broker.sql(f"{ask} ORDER BY number LIMIT {MOST_ROWS}", [self._last, *self._values])
         self._ended = not rows
         return cast(list[_Row], rows)
 

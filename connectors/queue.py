@@ -189,12 +189,12 @@ class QueueReading(Generic[_Arrived, _Letter]):
             self.consume()
             while not self._is_over():
                 yield from self.prepare()
-                yield self._next_batch()
+                yield self.next_batch()
             yield from self.finish()
         is_over = not self._browse and not self.unfinished_bytes()
         self.complete = is_over if self._goal is None else self.seen >= self._goal
 
-    def _next_batch(self) -> Batch:
+    def next_batch(self) -> Batch:
         """Letters until a batch is full or the broker pauses."""
         request, taken, skipped, size = self._request, list[_Letter](), list[Skipped](), 0
         until, before = time.monotonic() + patience.YIELD, self.seen

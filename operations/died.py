@@ -21,7 +21,7 @@ from dlq.operations.views import open_views
 from dlq.replay.came_back import newest
 
 _MOST_BACK, _LONGEST = 20, 500
-_MOST = 20_000
+MOST_LETTERS = 20_000
 """Letters that are judged alone at once; of more an analysis tells."""
 _Verdict = tuple[str, Mapping[str, Any]]
 """The pull that brought a letter, and what _NAMED says of it."""
@@ -47,7 +47,7 @@ def judge_new(desk: Desk, pull_ids: Collection[str], analyze: bool) -> Died:
         done = analyze_new(desk) if analyze else None
         new = [m for m in manifests.list_committed(desk.store) if m.pull_id in pull_ids]
         letters, code = sum(m.rows for m in new), ExitCode.DONE if done is None else done.code
-        if done is None and letters > _MOST:
+        if done is None and letters > MOST_LETTERS:
             return Died(None, [], letters)
         verdicts = _judge_alone(desk, new) if done is None else _read_verdicts(desk, pull_ids)
         return _count(desk, pull_ids, verdicts, code)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SHORTEST = 5.0
 """Seconds that a hook has even when the run's time is over: an alarm must get out."""
-_PULLS_END, _PULLS_STOP, _ANALYSIS_STOP = 0.6, 0.75, 0.95
+PULLS_END, _PULLS_STOP, _ANALYSIS_STOP = 0.6, 0.75, 0.95
 """Shares of max_time: pulls finish what they hold, pulls are stopped, the analysis is stopped."""
 _STATE_FORMAT = 1
 _Trace = Callable[[BaseException], None]
@@ -140,7 +140,7 @@ class _Run:
     def _pull_one(self, source: "Source", stop: Stop) -> "PullResult":
         from dlq.capture.pull import PullOptions
 
-        task, left = self._task, self._clock.seconds_left(_PULLS_END)
+        task, left = self._task, self._clock.seconds_left(PULLS_END)
         options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
         return pull_one(self._desk, source, options, Line(source.name, "the broker", False), stop)
 

@@ -28,11 +28,11 @@ from dlq.replay.ledger.contract import Ledger, is_dead
 from dlq.replay.states import State
 
 _LOCKS = "locks"
-_OWNER_BYTES = 512
+OWNER_BYTES = 512
 _WRITTEN, _CONFIRMED = 1, 2
-_NEVER_WRITTEN = "its sender died before the letter could reach the broker"
+NEVER_WRITTEN = "its sender died before the letter could reach the broker"
 _SHOWN: Mapping[bytes, tuple[State, str]] = {
-    b"\0": ("planned", _NEVER_WRITTEN),
+    b"\0": ("planned", NEVER_WRITTEN),
     bytes([_CONFIRMED]): ("confirmed", "the broker had confirmed it when its sender died"),
 }
 """Byte of a letter -> what it means for the ledger; behind the end of a cut file nothing is known."""
@@ -52,7 +52,7 @@ class Mark:
     def __enter__(self) -> "Mark":
         """Make the file, with all the room that it takes: a page that finds none would end the process."""
         if boot := boot_id():
-            head = json.dumps({"owner": self._owner, "boot": boot}).encode().ljust(_OWNER_BYTES)
+            head = json.dumps({"owner": self._owner, "boot": boot}).encode().ljust(OWNER_BYTES)
             with suppress(OSError):
                 self._reached = self._made(head + bytes(self._letters))
         return self
@@ -71,12 +71,12 @@ class Mark:
         """The letters of these numbers may reach the broker from now on."""
         if self._reached is not None:
             for number in numbers:
-                self._reached[_OWNER_BYTES + number] = _WRITTEN
+                self._reached[OWNER_BYTES + number] = _WRITTEN
 
     def confirm(self, number: int) -> None:
         """The broker has confirmed this letter."""
         if self._reached is not None:
-            self._reached[_OWNER_BYTES + number] = _CONFIRMED
+            self._reached[OWNER_BYTES + number] = _CONFIRMED
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -114,7 +114,7 @@ def _of_the_dead(folder: Folder, plan: str) -> Iterator[tuple[str, str, bytes]]:
             continue
         try:
             with folder.open(name) as file:
-                head = bounded_json.loads(file.read(_OWNER_BYTES))
+                head = bounded_json.loads(file.read(OWNER_BYTES))
                 reached = file.read(bounded_json.LARGEST)
             owner = str(head["owner"])
             counts = head["boot"] == boot_id() and is_dead(owner)

@@ -37,8 +37,8 @@ _SUFFIX = ".jsonl"
 _EDITS_SUFFIX = ".edits.jsonl"
 _BOUNDS_SUFFIX = ".bounds.json"
 _RAMP_SUFFIX = ".ramp.json"
-_COPY_BYTES = 2**20
-_LONGEST_LINE = 2**20
+COPY_BYTES = 2**20
+LONGEST_LINE = 2**20
 """Bytes of a letter in a plan: names, digests and a target. A ledger takes no longer texts."""
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,63}")
 """A plan's: it stands in commands to be copied and in names of queues, and a ledger has room for 64."""
@@ -251,7 +251,7 @@ class Draft:
         with tempfile.TemporaryFile() as whole:
             whole.write(first)
             self._spool.seek(0)
-            while piece := self._spool.read(_COPY_BYTES):
+            while piece := self._spool.read(COPY_BYTES):
                 whole.write(piece)
             whole.flush()
             with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
@@ -341,7 +341,7 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
                 if tuple(map(type, fields)) != _TYPES or (b"\\" in line and b"\\ud" in line.lower()):
                     documents.value(_TYPED, fields)
                 letter = Letter._make(fields)
-                if len(line) > _LONGEST_LINE or not can_hold(letter):
+                if len(line) > LONGEST_LINE or not can_hold(letter):
                     raise ValueError("what no dlq writes")
                 yield letter
             except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -374,18 +374,18 @@ def can_hold(letter: Letter) -> bool:
 def _pieces(file: IO[bytes], plan: str) -> Iterator[bytes]:
     """The rest of a plan. Raises ArchiveError for a line without an end, which would take all memory."""
     length = 0
-    while piece := file.read(_COPY_BYTES):
+    while piece := file.read(COPY_BYTES):
         *whole, last = piece.rsplit(b"\n", 1)
         length = len(last) if whole else length + len(last)
-        if length > _LONGEST_LINE:
-            raise ArchiveError(f"plan {plan} is damaged: a line has more than {_LONGEST_LINE >> 20} MiB")
+        if length > LONGEST_LINE:
+            raise ArchiveError(f"plan {plan} is damaged: a line has more than {LONGEST_LINE >> 20} MiB")
         yield piece
 
 
 def _known(file: IO[bytes], plan: str, sums: Sequence[bytes]) -> Iterator[bytes]:
     """The rest of a plan that was looked through already."""
     for known in sums:
-        piece = file.read(_COPY_BYTES)
+        piece = file.read(COPY_BYTES)
         if sha256(piece).digest() != known:
             raise _changed(plan)
         yield piece

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SECONDS, MESSAGES, SIZE = 120.0, 20_000_000, 4 * 2**30
 """The bound of the look at one broker."""
-_MOST = 100_000
+MOST = 100_000
 """Letters of one broker."""
 _COLUMNS = (
     "record_id", "source", "broker_kind", "message_id", "keys", "key", "origin", "origin_group",
@@ -162,9 +162,9 @@ class _Look:
         loader = Loader(self._asked.store, _COLUMNS)
         for rows in views.segment_rows(self._asked.connection, where, ("record_id", *columns)):
             found = rows.filter(pa.array(goes(rows), pa.bool_()))
-            room = max(0, _MOST - len(self._letters))
+            room = max(0, MOST - len(self._letters))
             if is_asked and len(found) > room:
-                self._found.unlooked[f"it is one of more than {_MOST:,}: choose fewer"] += len(found) - room
+                self._found.unlooked[f"it is one of more than {MOST:,}: choose fewer"] += len(found) - room
             found = found.slice(0, room)
             places = map(Place, *(found[name].to_pylist() for name in ("record_id", "stem", "row")))
             for record in loader.records([*places]):

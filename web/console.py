@@ -31,7 +31,7 @@ from dlq.web.render import render
 _MOST_NEWS = 5
 _ASK_AGAIN = 10.0
 """Seconds between two questions to all brokers."""
-_AT_ONCE, _IN_ALL = 4, 12
+_AT_ONCE, IN_ALL = 4, 12
 """Of one page for one person, and of all that they look at, or change: 40 threads make the pages of all."""
 _NEEDS: Mapping[str, str] = {
     "read": "read", "triage": "triage failures and dismiss letters", "plan": "make plans",
@@ -108,7 +108,7 @@ class _Turns:
     @asynccontextmanager
     async def take(self, name: str, page: Callable[..., Response], is_change: bool) -> AsyncIterator[None]:
         """For while the page is made. What somebody stops does not wait for what they look at."""
-        async with self._find((name, page), _AT_ONCE), self._find((name, is_change), _IN_ALL):
+        async with self._find((name, page), _AT_ONCE), self._find((name, is_change), IN_ALL):
             yield
 
     def _find(self, whose: Hashable, at_once: int) -> asyncio.Semaphore:

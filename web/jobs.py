@@ -20,7 +20,7 @@ from dlq.core.clock import iso, now
 from dlq.core.errors import UsageError
 from dlq.replay.actor import hand_over
 
-_KEPT = 200
+KEPT = 200
 _SHOWN_BYTES = 256 * 1024
 _RUN = """\
 ulimit -S -d "$(ulimit -H -d)"
@@ -96,9 +96,9 @@ class Jobs:
         found = []
         for at, name in enumerate(name.removesuffix(".json") for name in names):
             job = self._read(name)
-            if job and (at < _KEPT or self.is_running(job)):
+            if job and (at < KEPT or self.is_running(job)):
                 found.append(job)
-            elif at >= _KEPT:
+            elif at >= KEPT:
                 self._remove(name)
         return found
 

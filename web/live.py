@@ -18,7 +18,7 @@ _LONGEST = 15 * 60.0
 _QUIET = 10.0
 """Seconds after which a comment shows whether somebody still listens."""
 _MOST = 64
-_open = 0
+listeners = 0
 
 
 def send_news(
@@ -26,7 +26,7 @@ def send_news(
 ) -> Response:
     """The block `live` of a page whenever it has changed, and `turn` when something begins or ends; of what
     goes on but once `over` when it has ended. Raises Refused where too many listen already."""
-    if _open >= _MOST:
+    if listeners >= _MOST:
         raise Refused(503, "too many pages are followed at once: look again by hand")
     return StreamingResponse(_news(template, read, goes_on, is_once), media_type="text/event-stream")
 
@@ -34,8 +34,8 @@ def send_news(
 async def _news(
     template: str, read: Callable[[], Mapping[str, Any]], goes_on: Callable[[], bool], is_once: bool
 ) -> AsyncIterator[str]:
-    global _open
-    _open += 1
+    global listeners
+    listeners += 1
     try:
         shown, lived, until, told_at = "", False, time.monotonic() + _LONGEST, time.monotonic()
         while time.monotonic() < until:
@@ -57,7 +57,7 @@ async def _news(
     except DlqError:  # the page, which asks anew then, says it
         yield _event("over", "")
     finally:
-        _open -= 1
+        listeners -= 1
 
 
 def _event(name: str, data: str) -> str:

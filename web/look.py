@@ -30,7 +30,7 @@ _MOST_KEPT = 200
 _MOST_MASKED = 10_000
 _RESTS = 9
 """Times as long as it takes nothing reads the whole archive again: a tenth of a processor at most."""
-_AT_ONCE = 4
+AT_ONCE = 4
 """Who look at once; others wait."""
 _MEMORY = "256MB"
 """Of the views of one who looks; beyond it DuckDB spills into a file."""
@@ -99,7 +99,7 @@ class Look:
     made of it is kept until then."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+        self.desk = desk
         self._lock = threading.Lock()
         """Of what follows; nobody does anything long under it."""
         self._moment: _Moment | None = None
@@ -116,7 +116,7 @@ class Look:
         """Name -> what was made, and whether of letters alone."""
         self._making: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
         self._long: defaultdict[Hashable, _Long] = defaultdict(_Long)
-        self._seats = threading.BoundedSemaphore(_AT_ONCE)
+        self._seats = threading.BoundedSemaphore(AT_ONCE)
         self._seated = threading.local()
 
     def forget(self) -> None:
@@ -146,7 +146,7 @@ class Look:
             watch.start()
             self._seated.yes = True
             try:
-                yield replace(self._desk, views=cast("duckdb.DuckDBPyConnection", _Kept(connection)))
+                yield replace(self.desk, views=cast("duckdb.DuckDBPyConnection", _Kept(connection)))
             except DlqError as error:
                 if not is_ended.is_set():
                     raise
@@ -221,7 +221,7 @@ class Look:
         moment = self._look()
         with self._lock:
             connection, self._idle = self._idle, None
-        return moment, connection or _open_views(self._desk)
+        return moment, connection or _open_views(self.desk)
 
     def _give_back(self, moment: _Moment, connection: "duckdb.DuckDBPyConnection") -> None:
         """One waits for the next who looks; more would only hold memory."""
@@ -268,7 +268,7 @@ class Look:
         self._moment = found
 
     def _read_moment(self) -> _Moment:
-        store = self._desk.store
+        store = self.desk.store
         known = analyses.ids(store)
         manifests: list[Hashable] = [tuple(store.list("manifests/"))]
         if isinstance(store, LocalStore):
@@ -284,11 +284,11 @@ class Look:
     def _read_replays(self) -> Hashable:
         """None where the ledger is out of reach, which who looks is told."""
         with suppress(DlqError):
-            return version(self._desk.settings.ledger, self._desk.store)
+            return version(self.desk.settings.ledger, self.desk.store)
         return None
 
     def _read_ledger(self) -> Hashable:
-        settings, store = self._desk.settings.ledger, self._desk.store
+        settings, store = self.desk.settings.ledger, self.desk.store
         if location.is_server(settings):
             return int(time.monotonic() / _FAR_SECONDS)
         try:

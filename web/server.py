@@ -24,7 +24,7 @@ from dlq.web.jobs import Jobs
 from dlq.web.look import Look
 from dlq.web.people import Sessions, check_groups
 
-_MOST_AT_ONCE = 200
+MOST_AT_ONCE = 200
 """Connections. Beyond them the oldest of those that nobody with a proven name has used gives way."""
 _GRACE_SECONDS = 3
 
@@ -40,7 +40,7 @@ class _Patient(H11Protocol):
         super().connection_made(transport)
         self._is_known = False
         self._open[self] = None
-        if len(self._open) > _MOST_AT_ONCE:
+        if len(self._open) > MOST_AT_ONCE:
             self._make_room()
         self._limit = self._deaf = self._call_later(patience.SHORTLY, self._give_up)
 

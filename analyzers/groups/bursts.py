@@ -30,11 +30,11 @@ _CUT_SECONDS = 300
 """Suppressions of a connection that lie further apart, by the client's log, are of different reconnects: a
 failover connection keeps its id over all of them."""
 
-_FIRST = (
+FIRST = (
     "the first of its consumer's range, which the listener had in hand at the cut: such letters were often "
     "processed"
 )
-_BEHIND = (
+BEHIND = (
     "behind the first of its range: such letters were often never processed, but unsent acknowledgements "
     "(optimizeAcknowledge, INDIVIDUAL_ACK) leave processed ones here too"
 )
@@ -118,7 +118,7 @@ def _shows(of: Standing) -> str:
         return _IMPOSSIBLE if of.log_time is not None else f"{_IF_ONE}{_IMPOSSIBLE}"
     if of.producers > _AUDIT_PRODUCERS:
         return _CROWDED
-    return _FIRST if of.producer_seq is not None and of.producer_seq == of.oldest else _BEHIND
+    return FIRST if of.producer_seq is not None and of.producer_seq == of.oldest else BEHIND
 
 
 class LogLine(NamedTuple):

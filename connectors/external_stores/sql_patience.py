@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from dlq.core import patience
 
-_LARGEST_ANSWER = 4 * 2**30
+LARGEST_ANSWER = 4 * 2**30
 """Bytes by which this process may grow meanwhile: a file of the archive may unpack to as much."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PIECES = 64
@@ -33,7 +33,7 @@ class _Answer:
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._until = seconds, time.monotonic() + seconds
-        self._most = _resident() + _LARGEST_ANSWER
+        self._most = _resident() + LARGEST_ANSWER
         self._pieces = 0
 
     def fault(self) -> str:
@@ -42,7 +42,7 @@ class _Answer:
         if time.monotonic() > self._until:
             return f"no whole answer came within {self._seconds:.0f} s"
         if self._pieces % _PIECES == 0 and _resident() > self._most:
-            return f"its answer takes more than {_LARGEST_ANSWER >> 20:,} MiB"
+            return f"its answer takes more than {LARGEST_ANSWER >> 20:,} MiB"
         return ""
 
 

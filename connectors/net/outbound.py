@@ -27,7 +27,7 @@ from dlq.connectors.base import UNSENT_SECONDS, Writing, keep_no_mark
 _DROP = struct.pack("ii", 1, 0)
 _IN_ORDER = struct.pack("ii", 0, 0)
 _PIECE = 16 * 1024
-_SLOWEST = 16 * 1024
+SLOWEST = 16 * 1024
 """Bytes a second that a line takes at least."""
 _OPEN_FILES = "/dev/fd"
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
@@ -58,7 +58,7 @@ def _unacknowledged(sending: socket.socket) -> int:
 
 def latest(seconds: float, size: int) -> float:
     """Until when so many bytes are to be sent: who takes a few now and then would hold us for ever."""
-    return time.monotonic() + seconds + size / _SLOWEST
+    return time.monotonic() + seconds + size / SLOWEST
 
 
 def send_all(

@@ -19,7 +19,7 @@ from dlq.replay.letters import Letter
 from dlq.replay.marks import Mark
 from dlq.replay.states import State
 
-_FRESH_SHARE = 1 / 3
+FRESH_SHARE = 1 / 3
 """When this part of a lease has passed, it is renewed before anything else is sent."""
 _WRITING_SHARE = 2 / 3
 """When this part has passed, nothing is written any more: in the rest the kernel sends what it holds, or
@@ -50,8 +50,8 @@ class Claims:
         self._writer = ThreadPoolExecutor(1, "ledger")
         self._asked: _Asked | None = None
         self._unsent: dict[int, Letter] = {}
-        self._in_flight: dict[int, Letter] = {}
-        self._written: set[int] = set()
+        self.in_flight: dict[int, Letter] = {}
+        self.written: set[int] = set()
         """Numbers of those in flight that may be at the broker."""
         self._results: list[Result] = []
         self.is_over = False
@@ -90,7 +90,7 @@ class Claims:
             if letter.key in ours:
                 ours.remove(letter.key)  # an archive that holds a letter twice must not send it twice
                 claimed.append(letter)
-        self._since = min(self._since, asked.since) if self._in_flight else asked.since
+        self._since = min(self._since, asked.since) if self.in_flight else asked.since
         self._unsent = {letter.number: letter for letter in claimed}
         return len(asked.letters), claimed
 
@@ -99,7 +99,7 @@ class Claims:
         self._renew_in_time()
         if self._unsent.pop(letter.number, None) is None:
             return False
-        self._in_flight[letter.number] = letter
+        self.in_flight[letter.number] = letter
         return True
 
     def note_writing(self, numbers: Sequence[int]) -> None:
@@ -110,21 +110,21 @@ class Claims:
             self.is_over = True
             raise SendingEnded("the lease ended while this run was stopped, so nothing more is sent")
         self._mark.note_writing(numbers)
-        self._written.update(numbers)
+        self.written.update(numbers)
 
     def take_answer(self, sent: Sent) -> tuple[Letter, State]:
         """A letter in flight, and what became of it; written with the next claim."""
-        letter = self._in_flight.pop(sent.number)
+        letter = self.in_flight.pop(sent.number)
         if sent.outcome == "confirmed":
             self._mark.confirm(sent.number)
         state = self._state_of(letter, sent.outcome)
-        self._written.discard(sent.number)
+        self.written.discard(sent.number)
         self._results.append(Result(letter.key, state, sent.detail))
         return letter, state
 
     def _state_of(self, letter: Letter, outcome: Outcome) -> State:
         """What was never written is in no doubt."""
-        if outcome == "unsent" or (outcome == "in_doubt" and letter.number not in self._written):
+        if outcome == "unsent" or (outcome == "in_doubt" and letter.number not in self.written):
             self.given_back.append(letter)
             return "planned"
         if outcome == "in_doubt":
@@ -142,20 +142,20 @@ class Claims:
         self._writer.shutdown()
         given_back = [Result(letter.key, "planned") for letter in unsent]
         self.given_back += unsent
-        unknown = [Result(one.key, self._state_of(one, "in_doubt"), why) for one in self._in_flight.values()]
+        unknown = [Result(one.key, self._state_of(one, "in_doubt"), why) for one in self.in_flight.values()]
         self._ledger.record_results([*self._results, *given_back, *unknown])
-        self._results, self._unsent, self._in_flight, self._written = [], {}, {}, set()
+        self._results, self._unsent, self.in_flight, self.written = [], {}, {}, set()
         if failure is not None:
             raise failure
 
     def _renew_in_time(self) -> bool:
         """Whether it was time, so that the clock has to be looked at again."""
-        if not self._has_passed(_FRESH_SHARE):
+        if not self._has_passed(FRESH_SHARE):
             return False
-        held = [letter.key for letter in (*self._unsent.values(), *self._in_flight.values())]
+        held = [letter.key for letter in (*self._unsent.values(), *self.in_flight.values())]
         since = uptime()
         ours = self._ledger.renew(held)
-        if any(letter.key not in ours for letter in self._in_flight.values()):
+        if any(letter.key not in ours for letter in self.in_flight.values()):
             self.is_over = True
             raise SendingEnded("another run has taken over letters of this one, so nothing more is sent")
         self._since = since

@@ -337,8 +337,8 @@ class SqlLedger:
         self._lease = round(lease * 1_000_000)
         self._clock = clock
         self.owner = new_owner()
-        self._database = Database(url, lease, holder)
-        dialect = self._database.engine.dialect
+        self.database = Database(url, lease, holder)
+        dialect = self.database.engine.dialect
         insert = _INSERT_IF_NEW[dialect.name](TABLE)
         self._new = insert.compile(dialect=dialect, column_keys=list(_INSERTED))
         self._adopt = insert.compile(dialect=dialect, column_keys=list(COLUMNS))
@@ -355,22 +355,22 @@ class SqlLedger:
         return moment
 
     def _make_table(self, is_known: bool) -> None:
-        if self._database.is_file and not is_known:
-            self._database.run(_check_schema, reading=True)
-            self._database.run(_check_cells, reading=True)
+        if self.database.is_file and not is_known:
+            self.database.run(_check_schema, reading=True)
+            self.database.run(_check_cells, reading=True)
         try:
-            self._database.run(TABLE.metadata.create_all, patient=False)
+            self.database.run(TABLE.metadata.create_all, patient=False)
         except ArchiveError:
             # Another host may have made it between our look and our attempt.
             for table in TABLE.metadata.sorted_tables:
-                self._database.run(_first_of(table), patient=False)
+                self.database.run(_first_of(table), patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
         """One transaction. In a file all letters are inserted as if none were known; only where one
         is, they are looked up first."""
-        if self._database.is_file:  # whose answers don't get lost on the way
+        if self.database.is_file:  # whose answers don't get lost on the way
             with suppress(_SomeAreKnownError):
-                return self._database.run(lambda c: self._claim_new(c, plan, letters, results))
+                return self.database.run(lambda c: self._claim_new(c, plan, letters, results))
         return self._claim_unknown(plan, letters, results)
 
     def _claim_new(
@@ -403,7 +403,7 @@ class SqlLedger:
             open_again = {row.key for row in rows if _may_send(row.state, row.plan, plan)}
             return ours | self._reclaim(connection, plan, [x for x in letters if x.key in open_again])
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def renew(self, keys: Sequence[str]) -> set[str]:
         """Puts the end of the lease off for what is still `sending` and ours."""
@@ -413,11 +413,11 @@ class SqlLedger:
             connection.execute(_RENEW, {"keys": keys, "me": self.owner, "until": until})
             return self._ours(connection, keys)
 
-        return self._database.run(work) if keys else set()
+        return self.database.run(work) if keys else set()
 
     def record_results(self, results: Sequence[Result]) -> None:
         """In one transaction; only from states that the sender itself may leave."""
-        self._database.run(lambda connection: self._record_results(connection, results))
+        self.database.run(lambda connection: self._record_results(connection, results))
 
     def expire(self) -> int:
         """Owners are looked up on this host; for those of other hosts the lease alone counts."""
@@ -434,7 +434,7 @@ class SqlLedger:
             }
             return sum(self._resolve(connection, keys, "in_doubt", why) for why, keys in over.items())
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
         """In chunks, so that no statement has too many parameters."""
@@ -445,19 +445,19 @@ class SqlLedger:
                 found.update((row.key, row.state) for row in _rows(connection, _KNOWN, {"keys": some}))
             return found
 
-        return self._database.run(work, reading=True)
+        return self.database.run(work, reading=True)
 
     def counts(self, plan: str) -> Mapping[State, int]:
         """Counted by the database; states without replays are absent."""
         wanted = sa.select(_C.state, sa.func.count()).where(_C.plan == plan).group_by(_C.state)
-        rows = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
+        rows = self.database.run(lambda connection: _rows(connection, wanted), reading=True)
         return {row[0]: row[1] for row in rows}
 
     def counts_of_all(self) -> Mapping[str, Mapping[State, int]]:
         """All in one query: none for each plan, which would look at all rows."""
         wanted = sa.select(_C.plan, _C.state, sa.func.count()).group_by(_C.plan, _C.state)
         found: dict[str, dict[State, int]] = {}
-        for row in self._database.run(lambda connection: _rows(connection, wanted), reading=True):
+        for row in self.database.run(lambda connection: _rows(connection, wanted), reading=True):
             found.setdefault(row[0], {})[row[1]] = row[2]
         return found
 
@@ -466,12 +466,12 @@ class SqlLedger:
         columns = [TABLE.c[name] for name in Entry._fields]
         wanted = sa.select(*columns).where(_C.plan == plan, _C.state == state)
         wanted = wanted.order_by(_C.number.desc(), _C.key.desc()).limit(last)
-        rows = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
+        rows = self.database.run(lambda connection: _rows(connection, wanted), reading=True)
         return [Entry(*row) for row in reversed(rows)]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
         """One transaction, in chunks; from states that reconcile may leave."""
-        return self._database.run(lambda connection: self._resolve(connection, keys, state, detail))
+        return self.database.run(lambda connection: self._resolve(connection, keys, state, detail))
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
         """Page by page in the order of the keys, each a query of its own."""
@@ -490,7 +490,7 @@ class SqlLedger:
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
         """Inserts that leave known keys alone, in one transaction."""
         text = str(self._adopt)
-        return self._database.run(lambda c: sum(_insert_together(c, text, some) for some in _chunks(rows)))
+        return self.database.run(lambda c: sum(_insert_together(c, text, some) for some in _chunks(rows)))
 
     def forget(self, keys: Sequence[str]) -> int:
         """Deletes rows of the state dismissed alone."""
@@ -499,31 +499,31 @@ class SqlLedger:
             found = ((some, connection.execute(_FORGET, {"keys": some})) for some in _chunks(keys))
             return sum(_changed(done, len(some)) for some, done in found)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def version(self) -> tuple[int, ...]:
         """How many rows there are, and when they changed."""
         times = sa.cast(sa.func.sum(_C.updated_at % _MANY), sa.BigInteger)
         wanted: Any = sa.select(sa.func.count(_C.key), sa.func.max(_C.updated_at), times)
-        (row,) = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
+        (row,) = self.database.run(lambda connection: _rows(connection, wanted), reading=True)
         return tuple(int(part or 0) for part in row)
 
     def events(self) -> list[Event]:
         """One query, by number."""
         wanted = sa.select(_EVENTS.c.event).order_by(_EVENTS.c.number)
-        rows = self._database.run(lambda connection: _rows(connection, wanted), reading=True)
+        rows = self.database.run(lambda connection: _rows(connection, wanted), reading=True)
         return [event_of(row.event) for row in rows]
 
     def append(self, events: Sequence[Event]) -> None:
         """One transaction of inserts that leave known events alone."""
-        insert = _INSERT_IF_NEW[self._database.engine.dialect.name](_EVENTS)
+        insert = _INSERT_IF_NEW[self.database.engine.dialect.name](_EVENTS)
 
         def work(connection: sa.Connection) -> None:
             for event in events:  # one by one, see `_speak_simply`
                 connection.execute(insert, {"id": event.id, "event": json.dumps(event)})
 
         if events:
-            self._database.run(work)
+            self.database.run(work)
 
     def _paged(
         self, columns: Sequence[str], *chosen: sa.ColumnElement[bool]
@@ -531,7 +531,7 @@ class SqlLedger:
         names = [TABLE.c[name] for name in columns]
         wanted = sa.select(*names).where(*chosen).order_by(_C.key).limit(_CHUNK_OF_ROWS)
         after, place = "", columns.index("key")
-        while chunk := self._database.run(_driver_rows(wanted.where(_C.key > after)), reading=True):
+        while chunk := self.database.run(_driver_rows(wanted.where(_C.key > after)), reading=True):
             if chunk[-1][place] == after:
                 raise ArchiveError("the ledger's server gives the same replays for ever")
             yield chunk
@@ -539,7 +539,7 @@ class SqlLedger:
 
     def close(self) -> None:
         """Closes the pool of connections."""
-        self._database.engine.dispose()
+        self.database.engine.dispose()
         if self._at_close:
             self._at_close()
 
@@ -573,7 +573,7 @@ class SqlLedger:
             {**shared, "of_key": x.key, "of_number": x.number, "of_record": x.record_id, "to": str(x.target)}
             for x in letters
         ]
-        for some in [rows] if self._database.is_file else rows:  # see `_speak_simply`
+        for some in [rows] if self.database.is_file else rows:  # see `_speak_simply`
             connection.execute(_RECLAIM, some)
         keys = [letter.key for letter in letters]
         return self._ours(connection, keys)

@@ -121,7 +121,7 @@ class ArtemisPlace:
 
     def _do(self, operation: str, *arguments: object) -> None:
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-        self._management._ask(asked, json.dumps(arguments))
+        self._management.ask(asked, json.dumps(arguments))
 
     def depth(self, queue: str) -> int:
         facts = self._management.facts(queue)

@@ -82,7 +82,7 @@ def test_the_hashes_of_shine_are_read_as_text_json_and_java_strings(
 def test_a_large_store_comes_whole_and_once(
     client: redis.Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_facts, "_PART_ROWS", 4000)
+    monkeypatch.setattr(store_facts, "PART_ROWS", 4000)
     for start in range(0, 10_000, 1000):
         client.mset({f"MSGDEDUP:pay:orders:K{n}": "CONSUMED" for n in range(start, start + 1000)})
     store = LocalStore(str(tmp_path))

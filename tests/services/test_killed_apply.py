@@ -21,7 +21,7 @@ from support.waiting import PATIENCE
 from support.wire_builders import configure, dlq
 
 from dlq.connectors.rocketmq.link.message import parse_properties
-from dlq.replay.marks import _NEVER_WRITTEN
+from dlq.replay.marks import NEVER_WRITTEN
 
 FAST, SLOW = 3000, 1000
 each_pace = pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def check(folder: Path, plan: str, holding: Sequence[int], arrived: Callable[[],
     died = killed(folder, plan, holding)
     assert dlq(folder, "replay", "reconcile", plan)["resolved"]["unknown"] == 0
     known = replays(folder, plan)
-    never = {n for n, one in known.items() if one.detail == _NEVER_WRITTEN}
+    never = {n for n, one in known.items() if one.detail == NEVER_WRITTEN}
     looked_up = {n for n, one in known.items() if str(one.detail).startswith("the broker shows")}
     assert died["held"] <= never, "what was held was never sent"
     assert died["held"] != never, "neither was what was only claimed"

@@ -117,7 +117,7 @@ def test_activemq_gets_each_letter_once(stomp: Place, way: str, tmp_path: Path, 
     hosts = Hosts(tmp_path, broker, stomp.connector.kind, f"queue:{target}", book)
 
     def depth() -> int:
-        facts = stomp.connector._queues.facts(target)
+        facts = stomp.connector.queues.facts(target)
         return facts.depth if facts else 0
 
     states = hosts.through(depth)

@@ -27,9 +27,9 @@ def holding(unwritten: int, written: int) -> None:
         return take_answer(claims, sent)
 
     def dying(claims: Claims, letter: Letter) -> bool:
-        held = claims._in_flight.keys() - claims._written
-        if so_far >= _ANSWERED and len(held) >= unwritten and len(claims._written) >= written:
-            Path(DIED).write_text(json.dumps({"held": sorted(held), "written": sorted(claims._written)}))
+        held = claims.in_flight.keys() - claims.written
+        if so_far >= _ANSWERED and len(held) >= unwritten and len(claims.written) >= written:
+            Path(DIED).write_text(json.dumps({"held": sorted(held), "written": sorted(claims.written)}))
             os.kill(os.getpid(), signal.SIGKILL)
         return take(claims, letter)
 

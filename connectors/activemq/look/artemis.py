@@ -57,7 +57,7 @@ class Management:
 
     def attribute(self, resource: str, name: str) -> Any:
         """The value of an attribute; None when there is no such resource or right."""
-        return self._ask(_attribute(resource, name))
+        return self.ask(_attribute(resource, name))
 
     def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[Any]:
         """The same for several, by resource and name, which are asked for together: to wait for each of them
@@ -120,29 +120,29 @@ class Management:
         """What is listed of the messages that a selector means, without bodies: of those among the first 200
         of the queue that are not in flight. None where the user may not ask."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listMessagesAsJSON"}
-        told = _in_text(self._ask(asked, json.dumps([selector])))
+        told = _in_text(self.ask(asked, json.dumps([selector])))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
 
     def count_prepared(self) -> int:
         """XA transactions that are prepared and wait for their outcome; 0 where the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listPreparedTransactions"}
-        told = self._ask(asked, "[]")
+        told = self.ask(asked, "[]")
         return len(told) if isinstance(told, list) else 0
 
     def copy(self, queue: str, message_id: int, target: str) -> bool:
         """Copy one message to another queue; False where it is not there, or the user may not."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "copyMessage"}
-        return self._ask(asked, json.dumps([message_id, target])) is True
+        return self.ask(asked, json.dumps([message_id, target])) is True
 
     def empty(self, queue: str) -> None:
         """Remove all that is in a queue of our own."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "removeMessages"}
-        self._ask(asked, json.dumps([""]))
+        self.ask(asked, json.dumps([""]))
 
     def address_settings(self, address: str) -> Mapping[str, Any]:
         """The settings that hold for an address, by Artemis' names; empty when the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
-        told = _in_text(self._ask(asked, json.dumps([address])))
+        told = _in_text(self.ask(asked, json.dumps([address])))
         return told if isinstance(told, dict) else {}
 
     def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
@@ -165,7 +165,7 @@ class Management:
             {"field": field, "operation": "EQUALS", "value": value, "sortField": "", "sortOrder": ""}
         )
         try:
-            told = _in_text(self._ask(asked, json.dumps([wanted, 1, _MOST_LISTED])))["data"]
+            told = _in_text(self.ask(asked, json.dumps([wanted, 1, _MOST_LISTED])))["data"]
             return [{str(name): str(value) for name, value in one.items()} for one in told]
         except (TypeError, ValueError, KeyError, AttributeError):
             return []
@@ -206,17 +206,17 @@ class Management:
     def operate(self, operation: str, *parameters: Any) -> Any:
         """Ask the broker for an operation; None where it has no result, or the user may not."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-        return self._ask(asked, json.dumps(parameters))
+        return self.ask(asked, json.dumps(parameters))
 
     def destroy(self, queue: str) -> None:
         """Delete a queue with all that is in it, and its address; nothing happens without the right."""
-        self._ask(_DESTROY, json.dumps([queue, True, True]))
+        self.ask(_DESTROY, json.dumps([queue, True, True]))
 
     def delivered_classes(self, queue: str) -> dict[int, Any] | None:
         """Message id -> number of its class (`Message.getType`) for all that consumers hold unacknowledged;
         None when the user may not ask. Of an AMQP message the number may be a property of its producer's."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listDeliveringMessagesAsJSON"}
-        told = self._ask(asked, "[]")
+        told = self.ask(asked, "[]")
         found: dict[int, Any] = {}
 
         def keep(pairs: list[tuple[str, Any]]) -> None:
@@ -233,7 +233,7 @@ class Management:
             return None
         return found
 
-    def _ask(self, headers: dict[str, str], parameters: str = "") -> Any:
+    def ask(self, headers: dict[str, str], parameters: str = "") -> Any:
         return self._ask_all([(headers, parameters)])[0]
 
     def _ask_all(self, questions: Sequence[_Question]) -> list[Any]:

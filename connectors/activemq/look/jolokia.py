@@ -143,7 +143,7 @@ class Jolokia:
 
     def exclusive_consumers(self, queue: str) -> int:
         """How many consumers of a Classic queue are exclusive: one of them gets all."""
-        mbean = self._mbean(queue)
+        mbean = self.mbean_of(queue)
         if mbean is None:
             return 0
         consumers = self._read(f"{mbean},endpoint=Consumer,clientId=*,consumerId=*", ("Exclusive",))
@@ -151,29 +151,29 @@ class Jolokia:
 
     def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
         """One message of a Classic queue as JMX shows it; None when it may not or cannot be looked up."""
-        mbean = self._mbean(queue)
+        mbean = self.mbean_of(queue)
         if mbean is None:
             return None
         asked = {"type": "exec", "mbean": mbean, "operation": "getMessage", "arguments": [message_id]}
-        found = self._ask(asked)
+        found = self.ask(asked)
         return found if isinstance(found, Mapping) else None
 
     def move(self, queue: str, selector: str, target: str) -> int | None:
         """Move those messages of a Classic queue that a selector means; how many these were, None where that
         is not allowed."""
         operation = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
-        asked = {"type": "exec", "mbean": self._mbean(queue), "operation": operation}
-        return web.whole(self._ask({**asked, "arguments": [selector, target]}))
+        asked = {"type": "exec", "mbean": self.mbean_of(queue), "operation": operation}
+        return web.whole(self.ask({**asked, "arguments": [selector, target]}))
 
     def remove_queue(self, queue: str) -> None:
         """Delete a Classic queue with all that is in it; nothing happens where that is not allowed."""
-        mbean = self._mbean(queue)
+        mbean = self.mbean_of(queue)
         broker = _BROKER_NAME.search(mbean or "")
         if broker is not None:
             owner = f"org.apache.activemq:type=Broker,{broker[0]}"
-            self._ask({"type": "exec", "mbean": owner, "operation": "removeQueue", "arguments": [queue]})
+            self.ask({"type": "exec", "mbean": owner, "operation": "removeQueue", "arguments": [queue]})
 
-    def _mbean(self, queue: str) -> str | None:
+    def mbean_of(self, queue: str) -> str | None:
         """The object name of a Classic queue, in which some characters of the queue's own name are replaced;
         it stays while the broker lives."""
         if queue not in self._mbeans:
@@ -183,12 +183,12 @@ class Jolokia:
 
     def _read(self, mbeans: str, attributes: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """The attributes of all objects that a pattern names, by object name."""
-        found = self._ask({"type": "read", "mbean": mbeans, "attribute": list(attributes)}) or {}
+        found = self.ask({"type": "read", "mbean": mbeans, "attribute": list(attributes)}) or {}
         if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
             raise self._no_jolokia()
         return found
 
-    def _ask(self, question: Mapping[str, Any]) -> Any:
+    def ask(self, question: Mapping[str, Any]) -> Any:
         """The value of an answer; None when the agent refuses this question."""
         return credentials.log_in(self._broker, lambda: self._answer(question))
 

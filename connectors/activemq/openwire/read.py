@@ -22,7 +22,7 @@ from dlq.connectors.queue import Owed, QueueReading
 from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.record import Record
 
-_CONSUMER, _NUDGE = 1, 2
+CONSUMER, _NUDGE = 1, 2
 _MOST_OF_OTHERS = 2**16
 """Letters that may come and are none that were asked for: what was on its way to a browser, say."""
 
@@ -65,7 +65,7 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
         """By one consumer with a window."""
         receipt, writer = self._connection.new_receipt(), self._connection.writer
         self._connection.send(
-            writer.consume(_CONSUMER, self._queue, self._window, self._browse, None, int(receipt))
+            writer.consume(CONSUMER, self._queue, self._window, self._browse, None, int(receipt))
         )
         self._connection.wait_for(receipt)
 
@@ -95,8 +95,8 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
 
     def sort(self, letter: Dispatch, taken: list[tuple[Dispatch, Frame]], skipped: list[Skipped]) -> None:
         """What cannot be read stays."""
-        if letter.consumer != _CONSUMER or not letter.name:
-            self._ended = self._ended or (self._browse and letter.consumer == _CONSUMER)
+        if letter.consumer != CONSUMER or not letter.name:
+            self._ended = self._ended or (self._browse and letter.consumer == CONSUMER)
             self._of_others += 1
             if self._of_others > _MOST_OF_OTHERS:
                 raise ConnectionLost(f"{self._connection.place}: the broker sends more than it was asked for")
@@ -118,9 +118,9 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
         writer, receipt = self._connection.writer, self._connection.new_receipt()
         self._awaited = receipt
         last = next(n for n in range(len(names) - 1, -1, -1) if names[n] is not None)
-        commands = [writer.acknowledge(_CONSUMER, self._queue, some) for some in ranges(names[:last])]
+        commands = [writer.acknowledge(CONSUMER, self._queue, some) for some in ranges(names[:last])]
         commands += [
-            writer.acknowledge(_CONSUMER, self._queue, some, int(receipt)) for some in ranges(names[last:])
+            writer.acknowledge(CONSUMER, self._queue, some, int(receipt)) for some in ranges(names[last:])
         ]
         self._connection.send(b"".join(commands))
 
@@ -133,7 +133,7 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
     def close(self) -> None:
         """Give back what was not acknowledged, and disconnect."""
         with contextlib.suppress(DlqError):  # then the broker gives the letters back by itself
-            self._connection.send(self._connection.writer.stop(_CONSUMER))
+            self._connection.send(self._connection.writer.stop(CONSUMER))
         self._connection.close()
 
 

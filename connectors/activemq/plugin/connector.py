@@ -87,14 +87,14 @@ class ActiveMQConnector(Connector):
     def __init__(self, broker: ActiveMQBroker) -> None:
         self._broker, self._by_openwire = broker, by_openwire(broker)
         self.kind, self.version = (_by_greeting if is_openwire(broker) else _by_stomp)(broker)
-        self._queues = Queues(broker, self.kind, self.version)
-        self._routing = Routing(self._queues.management) if self._queues.management else None
+        self.queues = Queues(broker, self.kind, self.version)
+        self._routing = Routing(self.queues.management) if self.queues.management else None
         self._amqp = Amqp10(broker) if self.kind == "artemis" else None
 
     @bound_look
     def inspect(self, source: Source) -> Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
-        found = inspection(self._queues, _queue_of(source), self.kind, self.version, self._by_openwire)
+        found = inspection(self.queues, _queue_of(source), self.kind, self.version, self._by_openwire)
         if self._amqp is not None:
             found = with_amqp(found, self._amqp)
         if self._routing is None:
@@ -106,8 +106,8 @@ class ActiveMQConnector(Connector):
     @bound_look
     def gauge(self, source: Source) -> Gauge:
         """From management. What the broker does not tell of one queue is not known of a pattern."""
-        names = self._queues.resolve_names(_queue_of(source))
-        facts = [self._queues.facts(name) for name in names]
+        names = self.queues.resolve_names(_queue_of(source))
+        facts = [self.queues.facts(name) for name in names]
         known = [
             Consumption(name, one.depth, one.consumers, one.acknowledged)
             for name, one in zip(names, facts, strict=True)
@@ -119,8 +119,8 @@ class ActiveMQConnector(Connector):
     def members(self, source: Source) -> dict[str, int | None]:
         """Of a pattern, from management."""
         queue = _queue_of(source)
-        names = self._queues.resolve_names(queue) if is_pattern(queue) else []
-        return {name: facts.depth if (facts := self._queues.facts(name)) else None for name in names}
+        names = self.queues.resolve_names(queue) if is_pattern(queue) else []
+        return {name: facts.depth if (facts := self.queues.facts(name)) else None for name in names}
 
     @bound_look
     def discover(self) -> list[DeadLetterPlace]:
@@ -136,7 +136,7 @@ class ActiveMQConnector(Connector):
     @bound_look
     def coverage(self) -> list[Fate]:
         """Artemis by its management (`look.coverage`), Classic by its activemq.xml (`look.strategies`)."""
-        management = self._queues.management
+        management = self.queues.management
         if management is None:
             return self._classic_coverage()
         told = management.definitions()
@@ -157,7 +157,7 @@ class ActiveMQConnector(Connector):
     @bound_look
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
-        names = self._queues.resolve_names(_queue_of(request.source))
+        names = self.queues.resolve_names(_queue_of(request.source))
         scans: dict[str, Scan] = {}
         kept: list[str] = []
         unread: dict[str, DlqError] = {}
@@ -166,31 +166,31 @@ class ActiveMQConnector(Connector):
                 scans[name] = self._scan(request, name, kept)
             except OF_ONE_MEMBER as error:
                 unread[name] = error
-        ways, management = self._queues.ways_of_the_dead(), self._queues.management
+        ways, management = self.queues.ways_of_the_dead(), self.queues.management
         made_as = partial(WaysReading, management) if ways and management else ChainReading
         silent = self._why_silent(request)
         chain = list(scans.values())
         reading = made_as(chain, request.mode, request.limit, ways, silent, lambda: kept, unread)
         if request.mode == "drain":
-            reading.notes = [*reading.notes, *bridge_facts(self._queues)]
+            reading.notes = [*reading.notes, *bridge_facts(self.queues)]
         if not reading.snapshot:
-            reading.notes = [*reading.notes, *prepared_facts(self._queues)]
+            reading.notes = [*reading.notes, *prepared_facts(self.queues)]
         return reading
 
     def _scan(self, request: ReadRequest, queue: str, kept: list[str]) -> Scan:
-        why = None if request.force else harm(self._queues, queue, request.mode)
+        why = None if request.force else harm(self.queues, queue, request.mode)
         if why:
             raise HarmRefused(f"{why}. Insist with --force")
-        scan = scan_of(self._broker, self._queues, request, queue, self._amqp)
+        scan = scan_of(self._broker, self.queues, request, queue, self._amqp)
         if request.mode == "copy":
             return scan
-        return count_removals(scan, partial(self._queues.count_taken, queue), self._queues.artemis, kept)
+        return count_removals(scan, partial(self.queues.count_taken, queue), self.queues.artemis, kept)
 
     def _why_silent(self, request: ReadRequest) -> WhyIncomplete | None:
         """A browse may end early by itself; what takes letters and gets none meets with something."""
         if request.mode == "copy" and not request.force:
             return None
-        return lambda queue, held: why_silent(self._queues, queue, held)
+        return lambda queue, held: why_silent(self.queues, queue, held)
 
     def target_of(self, record: Record, to: str) -> Target | None:
         """Where the letter died; on Artemis the queue of its subscription alone, where it names one. A divert
@@ -231,7 +231,7 @@ class ActiveMQConnector(Connector):
         queues of the subscriptions, Classic nothing."""
         if self._routing is not None:
             return {t: self._routing.receivers(t) for t in targets if self._routing.tells}
-        names = self._queues.names()
+        names = self.queues.names()
         asked = {t: t.name for t in targets if t.kind == "queue" and names is not None}
         return {t: [name] if name in (names or ()) else [] for t, name in asked.items()}
 
@@ -247,13 +247,13 @@ class ActiveMQConnector(Connector):
     @bound_look
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """Of Artemis, as far as the user may ask; Classic tells of none."""
-        found = {t: limits(self._routing, self._queues, t) for t in targets} if self._routing else {}
+        found = {t: limits(self._routing, self.queues, t) for t in targets} if self._routing else {}
         return {target: known for target, known in found.items() if known is not None}
 
     @bound_look
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """How much waits in each queue. Of the consumers of a topic nothing is known."""
-        names = self._queues.names()
+        names = self.queues.names()
         asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" or "::" in t.name}
         found = {target: self._consumption(name, names) for target, name in asked.items()}
         return {target: [known] for target, known in found.items() if known is not None}
@@ -262,13 +262,13 @@ class ActiveMQConnector(Connector):
         """A queue that is not there is made by its first letter."""
         if names is not None and queue not in names:
             return Consumption(queue, 0, 0, 0)
-        known = self._queues.facts(queue)
+        known = self.queues.facts(queue)
         return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
 
     def publisher(self, request: SendRequest) -> Publisher:
         """Transactions with markers, by OpenWire where it is configured, else by STOMP; what came to Artemis
         by AMQP 1.0 by that, in a run of its own."""
-        routing = Routing(self._queues.management) if self._queues.management else None
+        routing = Routing(self.queues.management) if self.queues.management else None
         publisher = TransactionPublisher(self._sender, request, routing)
         if self._amqp is None:
             return publisher
@@ -313,7 +313,7 @@ class ActiveMQConnector(Connector):
     def _why_unproven(self, trail: Trail, plan: str, before: Checkpoint) -> str | None:
         queue = marker_queue(plan)
         runs = [place.split(" ")[1:] for place in before if place.startswith(f"{queue} ")]
-        why = trail.why_unproven([run[0] for run in runs], queue) or self._queues.why_dropped(queue)
+        why = trail.why_unproven([run[0] for run in runs], queue) or self.queues.why_dropped(queue)
         return why or self._why_elsewhere({"".join(run[1:]) for run in runs}) or self._why_taken(queue)
 
     def _why_elsewhere(self, nodes: Collection[str]) -> str | None:
@@ -330,7 +330,7 @@ class ActiveMQConnector(Connector):
     def _why_taken(self, queue: str) -> str | None:
         """By the broker's count, where it tells one; it begins anew with the broker."""
         for _ in patience.tries(patience.COUNTED):
-            facts = self._queues.facts(queue)
+            facts = self.queues.facts(queue)
             if not (taken := facts.acknowledged if facts else None) or taken % PROBES == 0:
                 return None
         return _TAKEN.format(queue, taken)
@@ -339,13 +339,13 @@ class ActiveMQConnector(Connector):
         """Take the markers out, and delete their empty queue where management may."""
         with closing(self._sender()) as sender:
             sender.forget(request.plan)
-        self._queues.remove_empty(marker_queue(request.plan))
+        self.queues.remove_empty(marker_queue(request.plan))
 
     def private(self, name: str) -> Private:
         """Two queues. Raises ConfigError for Classic without Jolokia, which alone can take what died out of
         the queue for all dead letters."""
-        if self._queues.management is not None:
-            return ArtemisPrivate(self._queues.management, self._broker.name, name)
+        if self.queues.management is not None:
+            return ArtemisPrivate(self.queues.management, self._broker.name, name)
         if not self._broker.jolokia_url:
             raise ConfigError(
                 f"brokers.{self._broker.name} is ActiveMQ Classic: to rehearse, set jolokia_url"
@@ -354,7 +354,7 @@ class ActiveMQConnector(Connector):
 
     def close(self) -> None:
         """Close the connection on which management is asked."""
-        self._queues.close()
+        self.queues.close()
 
 
 def _by_stomp(broker: ActiveMQBroker) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from dlq.connectors.activemq.stomp.codec import Frame, unescape
 from dlq.core.errors import AccessDenied
 from dlq.core.record import NOTHING
 
-_MOST_KEPT = 2**28
+MOST_KEPT = 2**28
 """Bytes of content that are held for letters not taken yet."""
 _MOST_LETTERS, _LONGEST = 1_000_000, 600.0
 """What is behind so many, or is shown later than after so many seconds, is left to STOMP alone."""
@@ -71,7 +71,7 @@ class Browsed:
             return
         if body is not None:
             self._held += len(body)
-            body = body if self._held <= _MOST_KEPT else None
+            body = body if self._held <= MOST_KEPT else None
         shadowing = tuple((f"{PROPERTY}{name}", told.shown[name]) for name in told.shadowing)
         found = _Hidden(CLASSES[letter.kind], tuple(details.items()), body, shadowing)
         if body is None:  # most letters have the same

@@ -33,7 +33,7 @@ from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
 
 _WINDOW_BYTES = 48 * 2**20
-_WINDOW_LETTERS = 6_000
+WINDOW_LETTERS = 6_000
 """Three segments: one that is filled, one that is written, one on its way."""
 _LEAST = 100
 """Letters of a window, however large they are: so many need not be looked at before, and what cannot be
@@ -146,7 +146,7 @@ def _isolated(
 
 
 def _letters(mean_size: int) -> int:
-    return max(_LEAST, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size))
+    return max(_LEAST, min(WINDOW_LETTERS, _WINDOW_BYTES // mean_size))
 
 
 def _mean_of_messages(connection: OpenWireConnection, queue: str) -> int:

@@ -15,7 +15,7 @@ from dlq.connectors.kafka.records.raw import Headers
 
 API, VERSION = 1, 4
 _WAIT_MS, _LEAST, _UNCOMMITTED = 500, 1, 0
-_LARGEST, _MOST_HEADERS = 2**28, 2**22
+LARGEST, MOST_HEADERS = 2**28, 2**22
 """Bytes of what a fetch unpacks to, and headers in it: each takes 150 bytes, however short it is."""
 _LONGEST_NUMBER = 10
 """Bytes of a number, of which each has seven bits."""
@@ -53,18 +53,18 @@ def headers_in(answer: bytes) -> dict[int, Headers]:
     have surrogates. Raises Unreadable."""
     try:
         found: dict[int, Headers] = {}
-        room, number = _LARGEST, 0
+        room, number = LARGEST, 0
         for base, attributes, count, records in _batches(_records(answer)):
             plain = _plain(attributes & 7, records, room)
             room -= len(plain) if attributes & 7 else 0
             if room <= 0:
-                raise Unreadable(f"it unpacks to more than {_LARGEST} bytes")
+                raise Unreadable(f"it unpacks to more than {LARGEST} bytes")
             at, whole = 0, memoryview(plain)
             for _ in range(count):
                 length, at = _varint(whole, at)
                 if length <= 0:
                     raise Unreadable("a record of no length")
-                offset, headers = _record(whole[at : at + length], _MOST_HEADERS - number)
+                offset, headers = _record(whole[at : at + length], MOST_HEADERS - number)
                 found[base + offset] = headers
                 number += len(headers)
                 at += length
@@ -157,7 +157,7 @@ def _snappy_size(block: bytes) -> int:
         at, shift = at + 1, shift + 7
         if at == _LONGEST_NUMBER:
             raise Unreadable("a number that is too long")
-    if size > _LARGEST:
+    if size > LARGEST:
         raise Unreadable(f"a block of {size} bytes")
     return size
 
@@ -183,7 +183,7 @@ def _record(data: memoryview, most: int) -> tuple[int, Headers]:
         at += max(0, length)
     count, at = _varint(data, at)
     if count > most:
-        raise Unreadable(f"it has more than {_MOST_HEADERS} headers")
+        raise Unreadable(f"it has more than {MOST_HEADERS} headers")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, at = _bytes(data, at)

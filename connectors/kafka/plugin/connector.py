@@ -63,16 +63,16 @@ class KafkaConnector(Connector):
 
     def __init__(self, broker: KafkaBroker) -> None:
         """Connects lazily. Raises ConfigError."""
-        self._cluster = Cluster(broker)
+        self.cluster = Cluster(broker)
         self._targets: dict[str, Told] = {}
         self._silent_until = 0.0
 
     @bound_look
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
-        topics, logs, unread = look(self._cluster, str(source.topic))
-        notes = plan_of(self._cluster.id, topics, logs, {}).notes
-        found = inspect(self._cluster, topics, logs, notes)
+        topics, logs, unread = look(self.cluster, str(source.topic))
+        notes = plan_of(self.cluster.id, topics, logs, {}).notes
+        found = inspect(self.cluster, topics, logs, notes)
         if not unread:
             return found
         left_out = "; ".join(map(str, unread.values()))
@@ -81,8 +81,8 @@ class KafkaConnector(Connector):
     @bound_look
     def gauge(self, source: Source) -> Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
-        _, logs, unread = look(self._cluster, str(source.topic))
-        oldest = self._cluster.oldest([log for log in logs if log.stable > log.start])
+        _, logs, unread = look(self.cluster, str(source.topic))
+        oldest = self.cluster.oldest([log for log in logs if log.stable > log.start])
         depth = sum(log.stable - log.start for log in logs)
         note = "; ".join(map(unread_note, unread.values()))
         return Gauge(depth, oldest=min((at * 1000 for at in oldest.values()), default=None), note=note)
@@ -90,7 +90,7 @@ class KafkaConnector(Connector):
     @bound_look
     def discover(self) -> list[DeadLetterPlace]:
         """Topics that are named so, and those that take dead letters of share groups."""
-        cluster = self._cluster
+        cluster = self.cluster
         because: dict[str, str] = {}
         for name in cluster.names():
             if (cluster.configuration(name) or {}).get(_TAKES_SHARED) == "true":
@@ -106,12 +106,12 @@ class KafkaConnector(Connector):
     @bound_look
     def coverage(self) -> list[Fate]:
         """By the settings of topics and groups (`coverage`)."""
-        return coverage.predict(coverage.fetch(self._cluster))
+        return coverage.predict(coverage.fetch(self.cluster))
 
     @bound_look
     def read(self, request: ReadRequest) -> KafkaReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
-        source, cluster = cast(KafkaSource, request.source), self._cluster
+        source, cluster = cast(KafkaSource, request.source), self.cluster
         topics, logs, unread = look(cluster, str(source.topic))
         resume = request.resume if request.mode == "drain" else NO_CHECKPOINT
         cut = cut_logs(cluster.id, topics, logs, resume, partial(end_of_epoch, cluster))
@@ -136,7 +136,7 @@ class KafkaConnector(Connector):
         many times its silence."""
         if topic not in self._targets and time.monotonic() >= self._silent_until:
             try:
-                settings = self._cluster.configuration(topic)
+                settings = self.cluster.configuration(topic)
                 self._targets[topic] = Told(settings, self._retries.get(topic, ()), self._mirrored)
             except BrokerError:
                 self._silent_until = time.monotonic() + patience.RESTART
@@ -144,7 +144,7 @@ class KafkaConnector(Connector):
 
     @cached_property
     def _names(self) -> Collection[str]:
-        return self._cluster.names()
+        return self.cluster.names()
 
     @cached_property
     def _retries(self) -> Mapping[str, Sequence[str]]:
@@ -158,7 +158,7 @@ class KafkaConnector(Connector):
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Every group that has read the topic, where the user may see all groups."""
         known = self._known(targets)
-        found = {target: readers(self._cluster, topic) for target, topic in known.items()}
+        found = {target: readers(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups is not None}
 
     @bound_look
@@ -171,32 +171,32 @@ class KafkaConnector(Connector):
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """The groups that read a target, by the offsets that they have committed."""
         known = self._known(targets)
-        found = {target: consumption(self._cluster, topic) for target, topic in known.items()}
+        found = {target: consumption(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups}
 
     @bound_look
     def newer(self, search: NewerSearch) -> NewerProof:
         """By the partitions that the letters came from."""
-        return find_newer(self._cluster, search)
+        return find_newer(self.cluster, search)
 
     def publisher(self, request: SendRequest) -> KafkaPublisher:
         """Open the way in. Kafka needs no witness: what was sent stays, and is found by its replay id."""
-        return KafkaPublisher(self._cluster, request.window, request.unsent_seconds)
+        return KafkaPublisher(self.cluster, request.window, request.unsent_seconds)
 
     @bound_look
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Where the topics end before anything is sent."""
-        return bounds(self._cluster, {target.name for target in targets})
+        return bounds(self.cluster, {target.name for target in targets})
 
     @bound_look
     def find(self, search: Search) -> Proof:
         """Look through what was stored since."""
-        return find(self._cluster, search)
+        return find(self.cluster, search)
 
     def private(self, name: str) -> Private:
         """Two topics: the second is named as Spring names the one for dead letters."""
-        return KafkaPrivate(self._cluster, name)
+        return KafkaPrivate(self.cluster, name)
 
     def _known(self, targets: Sequence[Target]) -> dict[Target, Topic]:
-        topics = self._cluster.topics(target.name for target in targets if target.kind == "topic")
+        topics = self.cluster.topics(target.name for target in targets if target.kind == "topic")
         return {target: topics[target.name] for target in targets if target.name in topics}

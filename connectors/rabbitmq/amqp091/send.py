@@ -41,7 +41,7 @@ from dlq.core.errors import ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
-_UNSENT_BYTES = 256 * 1024
+UNSENT_BYTES = 256 * 1024
 _NO_QUEUE = "returned by the broker: no queue is bound for it (NO_ROUTE)"
 _FULL = "refused by the broker (nack): its queue is full and rejects what comes"
 _FAILED = "nacked by the broker: its queue failed, so it may have been stored"
@@ -168,7 +168,7 @@ class RabbitPublisher(WindowedPublisher):
 
     def has_room(self) -> bool:
         """None while an alarm blocks us, or while the socket takes less than we give."""
-        return self._blocked is None and self._link.unsent < _UNSENT_BYTES
+        return self._blocked is None and self._link.unsent < UNSENT_BYTES
 
     def poll(self, wait: float) -> None:
         """Write and read what the socket takes and has."""

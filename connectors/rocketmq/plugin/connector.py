@@ -75,7 +75,7 @@ class RocketConnector(Connector):
 
     def __init__(self, broker: RocketBroker) -> None:
         """Connects lazily. Raises ConfigError."""
-        self._cluster = Cluster(broker)
+        self.cluster = Cluster(broker)
         self._unreadable: dict[str, BrokerError] = {}
         self._attributes: dict[str, Attributes] = {}
         self._silent_until = 0.0
@@ -85,14 +85,14 @@ class RocketConnector(Connector):
         """Look without changing anything."""
         found, facts, notes = self._look(source)
         unread = self._unread(source, facts, {})
-        seen = inspect(self._cluster, source.group, found, facts, [*notes, *unread])
+        seen = inspect(self.cluster, source.group, found, facts, [*notes, *unread])
         left_out = "; ".join(one.removeprefix("not read: ") for one in unread)
         return replace(seen, leaves_out=dict.fromkeys(("copy", "drain"), left_out)) if unread else seen
 
     @bound_look
     def gauge(self, source: Source) -> Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
-        cluster = self._cluster
+        cluster = self.cluster
         cluster.leave_out_silent()
         unread = dict(cluster.silent)
         if source.transactions:
@@ -108,7 +108,7 @@ class RocketConnector(Connector):
     @bound_look
     def discover(self) -> list[DeadLetterPlace]:
         """The dead letters of all groups, and half messages with what became of them."""
-        cluster = self._cluster
+        cluster = self.cluster
         cluster.masters(refresh=True)
         groups = [_dead_letters(cluster, topic) for topic in dead_letter_topics(cluster, "*")]
         pending, discarded = _half_messages(cluster)
@@ -121,12 +121,12 @@ class RocketConnector(Connector):
     @bound_look
     def coverage(self) -> list[Fate]:
         """By the settings of groups, topics and brokers (`coverage`)."""
-        return coverage.predict(coverage.fetch(self._cluster))
+        return coverage.predict(coverage.fetch(self.cluster))
 
     @bound_look
     def read(self, request: ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
-        cluster, source = self._cluster, request.source
+        cluster, source = self.cluster, request.source
         found, facts, notes = self._look(source)
         resume = request.resume if request.mode == "drain" else NO_CHECKPOINT
         plan = plan_of(found, resume, begun_anew(cluster, found, resume))
@@ -158,7 +158,7 @@ class RocketConnector(Connector):
             return NONE
         if topic not in self._attributes and time.monotonic() >= self._silent_until:
             try:
-                self._attributes[topic] = self._cluster.attributes(topic)
+                self._attributes[topic] = self.cluster.attributes(topic)
             except BrokerError:
                 self._silent_until = time.monotonic() + patience.RESTART
         return self._attributes.get(topic)
@@ -167,14 +167,14 @@ class RocketConnector(Connector):
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """The groups that subscribe to a topic, as its brokers know them. A group is its own consumers, or
         nobody is, where it does not read its retry topic."""
-        found = {target: _consumers_of(self._cluster, target) for target in targets}
+        found = {target: _consumers_of(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
 
     @bound_look
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Topics that no broker has for writing, and groups that would not read their retry topic."""
         asked = [target for target in targets if target.kind in ("topic", "group")]
-        closed = {target: route_to(self._cluster, target, topic_of(target)).closed for target in asked}
+        closed = {target: route_to(self.cluster, target, topic_of(target)).closed for target in asked}
         return {target: why for target, why in closed.items() if why is not None}
 
     @bound_look
@@ -183,47 +183,47 @@ class RocketConnector(Connector):
         return {
             target: Limits(temporary=f"{target} consumes in broadcast mode, so nobody reads its retry topic")
             for target in targets
-            if target.kind == "group" and is_broadcast(self._cluster, target.name)
+            if target.kind == "group" and is_broadcast(self.cluster, target.name)
         }
 
     @bound_look
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """The groups that read a target, by the offsets that they have committed."""
-        found = {target: consumption(self._cluster, target) for target in targets}
+        found = {target: consumption(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups}
 
     @bound_look
     def newer(self, search: NewerSearch) -> NewerProof:
         """By the indexes of keys."""
-        return find_newer(self._cluster, search)
+        return find_newer(self.cluster, search)
 
     def publisher(self, request: SendRequest) -> RocketPublisher:
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
-        return RocketPublisher(self._cluster, request.window, request.unsent_seconds)
+        return RocketPublisher(self.cluster, request.window, request.unsent_seconds)
 
     @bound_look
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Where the queues that may be written to end, and what their brokers tell of themselves."""
-        return bounds(self._cluster, targets)
+        return bounds(self.cluster, targets)
 
     @bound_look
     def find(self, search: Search) -> Proof:
         """Look through what came to the targets' queues since."""
-        return find(self._cluster, search)
+        return find(self.cluster, search)
 
     def private(self, name: str) -> Private:
         """A topic, and a group of the same name."""
-        return RocketPrivate(self._cluster, name, self.read)
+        return RocketPrivate(self.cluster, name, self.read)
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._cluster.close()
+        self.cluster.close()
 
     def _look(
         self, source: Source
     ) -> tuple[list[QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
         """What there is to read of a source, what its brokers are, and what an empty answer means."""
-        cluster = self._cluster
+        cluster = self.cluster
         cluster.leave_out_silent()
         facts = broker_facts(cluster)
         if source.transactions:
@@ -242,7 +242,7 @@ class RocketConnector(Connector):
         """What may be there and is not read, in words."""
         closed = [f"not read: {topic}: {why}" for topic, why in self._unreadable.items()]
         halves = unread_halves(facts) if source.transactions else ()
-        return [*unread_nodes(self._cluster, resume), *closed, *halves]
+        return [*unread_nodes(self.cluster, resume), *closed, *halves]
 
 
 def _all_that_may_be_read(

@@ -32,7 +32,7 @@ from dlq.core.rocketmq_topics import HALF
 
 _KEPT = "#kept"
 """When the bounds were taken, in microseconds of our clock: what was sent before that is not behind them."""
-_BOOT, _CLOCK, _START, _FIRST, _STORED = "#boot", "#clock", "#start", "#first", "#stored"
+_BOOT, CLOCK, _START, _FIRST, _STORED = "#boot", "#clock", "#start", "#first", "#stored"
 """Behind a broker's name: when it was started, what its clock said, where its log began, and (with its start)
 when the first message there was stored. Behind a queue: when the last message before its end was. Times are
 milliseconds of the broker's clock."""
@@ -143,7 +143,7 @@ def why_another(before: Checkpoint, now: Checkpoint, node: str) -> str | None:
 
 def store_of(node: str, runtime: Runtime, first: int | None) -> dict[str, int]:
     """What tells a broker's store from another; `first`: when the first message of its log was stored."""
-    told = {_BOOT: runtime.booted, _CLOCK: runtime.clock, _START: runtime.log_start}
+    told = {_BOOT: runtime.booted, CLOCK: runtime.clock, _START: runtime.log_start}
     if first is not None:
         told[_first_of(runtime.booted)] = first
     return {f"{node}{key}": value for key, value in told.items()}
@@ -308,7 +308,7 @@ def is_same_store(before: Checkpoint, now: Checkpoint, node: str) -> bool:
         return False
     if start == start_then:
         return first == first_then
-    return start > start_then and first < before[f"{node}{_CLOCK}"]
+    return start > start_then and first < before[f"{node}{CLOCK}"]
 
 
 def _parted(key: str) -> tuple[str, str, str]:

@@ -17,7 +17,7 @@ from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, scan_queu
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, offsets_of
 from dlq.core.errors import AccessDenied, NotFound
 
-_MOST = 500_000
+MOST_COMMITS = 500_000
 """Messages of a queue that are looked through for one batch of op records: some seconds."""
 _ROOM = 2**24
 
@@ -57,7 +57,7 @@ def _in_queue(cluster: Cluster, place: MessageQueue, ended: Sequence[Ended]) -> 
         raise _UntoldError
     first = _first_behind(cluster, offsets, min(one.half.commit_log_offset for one in ended))
     end = _first_behind(cluster, offsets, max(one.position for one in ended))
-    if end - first > _MOST:
+    if end - first > MOST_COMMITS:
         raise _UntoldError
     keys = {parse_properties(one.half.properties).get("UNIQ_KEY") for one in ended}
     return [m for m in _messages(cluster, offsets, first, end) if _key_of(m) in keys]

@@ -23,7 +23,7 @@ TARGET = Target("queue", "orders")
 def nodes() -> Iterator[tuple[Place, Place]]:
     with Artemis(cluster=()) as first, Artemis(cluster=(first,)) as second:
         here, there = place_on(first), place_on(second)
-        eventually(lambda: here.connector._queues.bridges() and there.connector._queues.bridges())
+        eventually(lambda: here.connector.queues.bridges() and there.connector.queues.bridges())
         for place in (here, there):
             place.make_queue(TARGET.name)
         yield here, there

@@ -52,7 +52,7 @@ def test_what_is_more_than_can_be_held_stays_for_the_next_pull(
     stomp: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
-    monkeypatch.setattr(browse, "_MOST_KEPT", 50)
+    monkeypatch.setattr(browse, "MOST_KEPT", 50)
     records, left, _ = by_openwire(stomp).pull("drain")
     assert len(records) + len(left) == 12
     assert left

@@ -81,7 +81,7 @@ def test_letters_of_amqp_producers_alone_are_drained(stomp: Place, ids: str) -> 
 def test_more_letters_of_amqp_producers_than_a_window_holds_are_drained_and_no_newer_ones(
     stomp: Place, cumulative: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_WINDOW_LETTERS", 300)
+    monkeypatch.setattr(scan, "WINDOW_LETTERS", 300)
     monkeypatch.setattr(scan, "_forgets", lambda _version: cumulative)
     stomp.java("ActiveMqAmqp.java", stomp.queue, *map(str, range(700)))
     stomp.send(b"known to STOMP")

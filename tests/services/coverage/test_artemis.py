@@ -106,7 +106,7 @@ class Lab:
 
     def do(self, operation: str, *arguments: Any) -> Any:
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-        return self.management._ask(asked, json.dumps(arguments))
+        return self.management.ask(asked, json.dumps(arguments))
 
     def build(self) -> None:
         for topology in self.topologies:

@@ -68,7 +68,7 @@ def run(kafka: KafkaPlace, seed: int, number: int) -> None:
     kafka.driver.create_topic(kafka.topic)
     kafka.driver.send(kafka.topic, b"letter", key=b"k")
     cases = [case for at in range(number) for case in make(kafka, chance, f"g{kafka.number}-{at}")]
-    cluster = kafka.connector._cluster
+    cluster = kafka.connector.cluster
     assert isinstance(cluster, Cluster)
     with ThreadPoolExecutor(4) as several:
         [*several.map(lambda case: kill(kafka, case), cases)]

@@ -68,7 +68,7 @@ def test_a_token_that_has_run_out_is_asked_for_again(guarded: Kafka, tmp_path: P
     url = f"kafka://{guarded.sasl_bootstrap}"
     bob = connector(url, user="bob", mechanism="PLAIN", password_command=command)
     assert bodies(bob) == [b"letter"], "a client that was refused logs in with what is printed now"
-    Link(*bob._cluster.leader(Place("orders-dlt", 0)), bob._cluster.access).close()
+    Link(*bob.cluster.leader(Place("orders-dlt", 0)), bob.cluster.access).close()
 
 
 def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> None:
@@ -209,7 +209,7 @@ def test_a_connection_of_our_own_gets_in_as_the_clients_do(guarded: Kafka, way: 
         "plain": lambda: connector(guarded.url),
         "tls": lambda: connector(f"kafka+ssl://{guarded.tls_bootstrap}", ca_file=str(guarded.ca)),
         "sasl": lambda: by_sasl(guarded, "bob"),
-    }[way]()._cluster
+    }[way]().cluster
     link = Link(*cluster.leader(Place("orders-dlt", 0)), cluster.access)
     answer = link.ask(fetch.API, fetch.VERSION, fetch.request("orders-dlt", 0, 0, 2**20))
     link.close()
@@ -217,7 +217,7 @@ def test_a_connection_of_our_own_gets_in_as_the_clients_do(guarded: Kafka, way: 
 
 
 def test_a_connection_of_our_own_says_that_a_password_is_wrong(guarded: Kafka) -> None:
-    access = by_sasl(guarded, "bob")._cluster.access
+    access = by_sasl(guarded, "bob").cluster.access
     host, _, port = guarded.sasl_bootstrap.rpartition(":")
     with pytest.raises(AccessDenied, match="look at user and password"):
         Link(host, int(port), access._replace(password="wrong"))

@@ -123,7 +123,7 @@ def test_a_quota_makes_a_replay_slow_and_leaves_nothing_in_doubt(kafka: KafkaPla
     connector = connector_of(kafka.node, timeout="20s")
     with raw.quota(kafka.node.bootstrap, "producer_byte_rate", 20_000):
         assert sent(connector, letters) == dict.fromkeys(range(600), "confirmed")
-    assert connector._cluster.made_to_wait("")
+    assert connector.cluster.made_to_wait("")
 
 
 def is_ended(node: Kafka) -> bool:

@@ -108,4 +108,4 @@ def test_a_partition_without_a_leader_is_named_and_the_others_are_pulled(
     assert connector.gauge(source).depth == 4 - len(lost)
     alone = connector_of(node, timeout="2s")
     with pytest.raises(NoLeader):
-        alone._cluster.logs([alone._cluster.topic(lost[0].rpartition("-")[0])])
+        alone.cluster.logs([alone.cluster.topic(lost[0].rpartition("-")[0])])

@@ -322,7 +322,7 @@ def test_what_a_client_has_compressed_is_taken_apart(kafka: KafkaPlace, codec: s
     kafka.driver.create_topic(kafka.topic)
     client = Driver(kafka.node.bootstrap, **{"compression.type": codec})
     client.send_all(kafka.topic, [(b"letter" * 100, b"k", ODD)] * 20)
-    cluster = kafka.connector._cluster
+    cluster = kafka.connector.cluster
     link = Link(*cluster.leader(Place(kafka.topic, 0)), cluster.access)
     answer = link.ask(fetch.API, fetch.VERSION, fetch.request(kafka.topic, 0, 0, 2**20))
     link.close()

@@ -243,7 +243,7 @@ def test_nothing_is_written_by_a_pipeline_in_which_a_suspended_host_would_pass_f
     some = letters(20)
     many: list[bool] = []
     book = SqlLedger(server_url(config.ledger), lease=60)
-    sa.event.listen(book._database.engine, "before_cursor_execute", lambda *told: many.append(told[-1]))
+    sa.event.listen(book.database.engine, "before_cursor_execute", lambda *told: many.append(told[-1]))
     assert book.claim("claimed", some) == keys(some)
     book.record_results([Result(one.key, "refused") for one in some])
     assert book.claim("claimed again", some) == keys(some)
@@ -284,7 +284,7 @@ def test_a_claim_whose_answer_was_lost_is_not_forgotten(
     some = letters(5)
     with opened(config.ledger, store) as book:
         assert isinstance(book, SqlLedger)
-        engine = book._database.engine
+        engine = book.database.engine
         commit = engine.dialect.do_commit
         lost = iter([True])
 
@@ -358,7 +358,7 @@ def test_a_token_that_has_run_out_is_asked_for_again(ledger_server: Server, tmp_
     with opened(own, LocalStore(str(tmp_path / "archive"))) as book:
         give("second")
         assert isinstance(book, SqlLedger)
-        book._database.engine.dispose()
+        book.database.engine.dispose()
         assert book.counts("none") is not None
     root.dispose()
 

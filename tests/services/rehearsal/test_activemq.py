@@ -71,7 +71,7 @@ def test_precision_and_recall_are_one(stomp: Place, desk: Desk) -> None:
     assert counts(done.document, "stock") == (OF_EACH, 0, OF_EACH, 0)
     assert done.document["target"] == {"name": f"queue:{stomp.queue}.work", "before": 1, "after": 1}
     assert done.document["removed"]
-    names = stomp.connector._queues.names() or []
+    names = stomp.connector.queues.names() or []
     assert not [name for name in names if "rehearsal" in name]
     dead = [one for name in names if "DLQ" in name for one in stomp.drain(name)]
     assert not [one for one in dead if "dlq_rehearsal" in one.headers]

@@ -53,4 +53,4 @@ def test_precision_and_recall_are_one(rocket: Rocket, desk: Desk) -> None:
         assert counts(done.document, name) == (OF_EACH, 0, OF_EACH, 0)
     assert rocket.driver.end(rocket.topic) == before
     assert done.document["removed"]
-    assert not [topic for topic in rocket.connector._cluster.topics() if "rehearsal" in topic]
+    assert not [topic for topic in rocket.connector.cluster.topics() if "rehearsal" in topic]

@@ -56,7 +56,7 @@ def one_try(rocket: Rocket, letters: list[Outgoing]) -> list[str]:
 
 def sent_by_cut_connections(rocket: Rocket, letters: list[Outgoing], monkeypatch: pytest.MonkeyPatch) -> None:
     """Send each by itself over a connection that ends; again those that are proven not to have arrived."""
-    random, cluster = Random(1), rocket.connector._cluster
+    random, cluster = Random(1), rocket.connector.cluster
     before = rocket.connector.bounds([letters[0].target])
     while letters:
         with Cutter(rocket.cluster.addresses["broker-a"]) as cutter, monkeypatch.context() as patch:

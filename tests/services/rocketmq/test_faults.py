@@ -22,7 +22,7 @@ from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Targ
 from dlq.connectors.rocketmq.link.message import StoredMessage, encode, parse_properties
 from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
-from dlq.connectors.rocketmq.prove.bounds import _CLOCK
+from dlq.connectors.rocketmq.prove.bounds import CLOCK
 from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
@@ -395,7 +395,7 @@ def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_repl
 
 
 def ends_after(bounds: Mapping[str, int], moment: int) -> Mapping[str, int] | None:
-    return bounds if bounds[f"broker-a{_CLOCK}"] > moment else None
+    return bounds if bounds[f"broker-a{CLOCK}"] > moment else None
 
 
 def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newer(
@@ -435,7 +435,7 @@ def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newe
 def is_master(connector: RocketConnector) -> bool:
     """Whether its leader is known."""
     with suppress(Unreachable):
-        return bool(connector._cluster.masters(refresh=True))
+        return bool(connector.cluster.masters(refresh=True))
     return False
 
 

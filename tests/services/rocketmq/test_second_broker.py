@@ -159,7 +159,7 @@ def test_letters_go_to_a_static_topic_whose_queues_were_moved(rocket_pair: Rocke
     assert "written" in admin("remappingStaticTopic", "-t", topic, "-b", "broker-b")
     on_each(rocket_pair, lambda it: [it.create_topic(f"%DLQ%{group}"), it.send(f"%DLQ%{group}", b"x")])
     connector, target = connector_of(rocket_pair), Target("topic", topic)
-    eventually(lambda: set(connector._cluster.route(topic)["broker-b"].to_write) == {0, 1, 2, 3})
+    eventually(lambda: set(connector.cluster.route(topic)["broker-b"].to_write) == {0, 1, 2, 3})
     request = ReadRequest(Source("s", "pay", group=group), "drain", "p")
     records = eventually(lambda: found if len(found := read_all(connector, request).records) == 2 else [])
     before, since = connector.bounds([target]), now()

@@ -38,7 +38,7 @@ class TestRocketMQ(SendingContract):
             connector = connector_of(rocket.cluster)
             with Cutter(rocket.cluster.addresses["broker-a"]) as cutter, monkeypatch.context() as patch:
                 by_the_cutter = lambda refresh=False: {"broker-a": cutter.address}  # noqa: E731
-                patch.setattr(connector._cluster, "masters", by_the_cutter)
+                patch.setattr(connector.cluster, "masters", by_the_cutter)
                 yield connector, lambda _given: cutter.loses_answers.set()
             connector.close()
 

@@ -120,7 +120,7 @@ def test_an_index_that_lacks_a_real_message_proves_no_rollback(
 ) -> None:
     """It may have stopped growing. Where the queue cannot be looked through to its end, nothing tells."""
     monkeypatch.setattr("dlq.connectors.rocketmq.read.outcomes._query", lambda *_: iter(()))
-    monkeypatch.setattr("dlq.connectors.rocketmq.read.commits._MOST", most)
+    monkeypatch.setattr("dlq.connectors.rocketmq.read.commits.MOST_COMMITS", most)
     store, topic = LocalStore(str(tmp_path / "archive")), f"{TOPIC}-{most}"
     driver.create_topic(topic)
     halves = [driver.half(topic, b"%d" % n) for n in range(4)]

@@ -90,7 +90,7 @@ def measure(page: Page) -> Held:
     process = psutil.Process()
     held = Held(
         found["Nodes"], found["JSEventListeners"], found["JSHeapUsedSize"],
-        process.num_fds(), live._open, process.memory_info().rss,
+        process.num_fds(), live.listeners, process.memory_info().rss,
     )  # fmt: skip
     _goes_on.set()
     return held
@@ -116,5 +116,5 @@ def test_a_page_that_is_followed_for_long_keeps_its_size(served: Console, tmp_pa
         assert (early.followed, late.followed) == (1, 1)
         assert late.memory - early.memory < 16 * 2**20
         page.open("about:blank")
-        eventually(lambda: live._open == 0)
+        eventually(lambda: live.listeners == 0)
         assert page.problems == []

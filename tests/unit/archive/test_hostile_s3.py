@@ -81,7 +81,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileStore]:
         told = {"ENDPOINT_URL": server.url, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
         for name, value in {**told, "SESSION_TOKEN": "of-a-session", "DEFAULT_REGION": "us-east-1"}.items():
             monkeypatch.setenv(f"AWS_{name}", value)
-        monkeypatch.setitem(s3._CONFIG, "retries", {"max_attempts": 1})
+        monkeypatch.setitem(s3.CONFIG, "retries", {"max_attempts": 1})
         yield server
         server.shutdown()
 
@@ -145,7 +145,7 @@ COMMANDS = [["ls"], ["verify"], ["report"], ["analyze"], ["replay", "plan"]]
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "ANSWER", 1.0)
-    monkeypatch.setattr(s3, "_MOST_NAMES", 5000)
+    monkeypatch.setattr(s3, "MOST_NAMES", 5000)
     monkeypatch.setattr(patience, "LOOK", 5.0)
 
 

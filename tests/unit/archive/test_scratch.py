@@ -40,7 +40,7 @@ def test_a_folder_that_may_only_be_written_is_enough(monkeypatch: pytest.MonkeyP
     def refused(_place: str) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(scratch, "_kept", {})
+    monkeypatch.setattr(scratch, "kept", {})
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "scandir", refused)
     assert scratch.folder().parent == tmp_path

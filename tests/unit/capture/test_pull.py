@@ -89,8 +89,8 @@ def test_where_the_checkpoint_acknowledges_a_manifest_is_settled_as_it_is_writte
 def test_while_a_segment_is_written_the_next_one_grows(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
-    monkeypatch.setattr("dlq.connectors.memory._MOST_ROWS", 10)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr("dlq.connectors.memory.MOST_ROWS", 10)
     is_read, batches, commit = Event(), MemoryReading.batches, attempt.commit
 
     def read_to_the_end(reading: MemoryReading) -> Iterator[Batch]:
@@ -142,7 +142,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_connection_is_tried_again_and_doubles_nothing(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
     broker.put("orders.dlq", *[letter(str(n % 7)) for n in range(350)])
     broker.faults.cut_reading_after = 200
     result = take(store, shop)
@@ -242,7 +242,7 @@ def test_a_broker_that_was_lost_is_waited_for_until_another_node_takes_over(
     fails: bool,
 ) -> None:
     monkeypatch.setattr(patience, "RESTART", restart)
-    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 10)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
     fill(broker, 350)
     result = take(store, Away(shop, broker, refusals))
     assert (isinstance(result.error, Unreachable), result.partial) == (fails, fails)
@@ -307,8 +307,8 @@ def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(broker, 60)
-    monkeypatch.setattr(attempt, "_SEGMENT_ROWS", 20)
-    monkeypatch.setattr("dlq.connectors.memory._MOST_ROWS", 20)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 20)
+    monkeypatch.setattr("dlq.connectors.memory.MOST_ROWS", 20)
     with monkeypatch.context() as patched:
         fill_up(patched, "segments/", at=2)
         result = take(store, shop)

@@ -43,7 +43,7 @@ def test_a_host_without_a_folder_for_temporary_files_is_told_how_to_name_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_segment(store, "p-0", [letter(1)])
-    monkeypatch.setattr(scratch, "_kept", {})
+    monkeypatch.setattr(scratch, "kept", {})
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/none"])
     assert app.run(["ls"]) == 2

@@ -160,7 +160,7 @@ def imported(path: str) -> object:
 def test_a_line_that_is_too_long_for_any_letter_ends_the_command(
     read: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file, "_LONGEST", 2**20)
+    monkeypatch.setattr(file, "LONGEST", 2**20)
     (tmp_path / "endless").write_bytes(bytes(2**20 + 1))
     with pytest.raises(UsageError, match="endless: line of more than 1 MiB: this is no file of letters"):
         read(str(tmp_path / "endless"))

@@ -77,7 +77,7 @@ def test_what_cannot_be_true_of_a_store_is_said_in_a_line(
 
 
 def test_no_part_of_a_snapshot_holds_more_than_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_facts, "_PART_CHARACTERS", 10)
+    monkeypatch.setattr(store_facts, "PART_CHARACTERS", 10)
     facts = (store_facts.Fact(key, "x") for key in ("a" * 9, "b" * 9, "c"))
     taken = store_facts.write(LocalStore(str(tmp_path)), "e", 0, facts)
     assert (taken.rows, len(taken.files)) == (3, 3)

@@ -75,7 +75,7 @@ WAYS: Mapping[str, tuple[Send, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_who_takes_a_little_now_and_then_is_left(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbound, "_SLOWEST", 2**30)
+    monkeypatch.setattr(outbound, "SLOWEST", 2**30)
     send, behave = WAYS[way]
     with Server(behave) as server:
         began = time.monotonic()

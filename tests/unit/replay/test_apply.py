@@ -271,7 +271,7 @@ def test_a_request_to_stop_an_earlier_run_is_void_and_a_second_apply_is_busy(rep
 
 def test_what_was_taken_away_is_not_sent(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replay.planned(10)
-    monkeypatch.setattr("dlq.replay.ledger.claims._FRESH_SHARE", 0.0)
+    monkeypatch.setattr("dlq.replay.ledger.claims.FRESH_SHARE", 0.0)
     keys = replay.keys(plan)
     monkeypatch.setattr(SqlLedger, "renew", lambda _self, wanted: set(wanted) - {keys[4]})
     assert replay.apply(plan).sent == 9

@@ -226,7 +226,7 @@ def _change_behind_the_check(change: Any, monkeypatch: pytest.MonkeyPatch) -> No
 def test_letters_that_are_checked_are_those_of_the_plan(
     replay: Replaying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planfile, "_COPY_BYTES", 100)
+    monkeypatch.setattr(planfile, "COPY_BYTES", 100)
     plan = replay.planned(3)
     checked = planfile.check(replay.store, plan)
     assert len(checked.sums) > 3

@@ -197,7 +197,7 @@ from dlq.replay.ledger.sql import SqlLedger, file_url
 from dlq.replay.letters import Letter
 from dlq.replay.ledger.contract import Result
 ledger = SqlLedger(file_url(Path(sys.argv[1])), 3600)
-with ledger._database.engine.connect() as connection:
+with ledger.database.engine.connect() as connection:
     connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 20")
 for start in range(10, 10**9, 10):
     keys = [f"{n:032x}" for n in range(start, start + 10)]
@@ -317,7 +317,7 @@ def test_a_look_that_fails_leaves_no_copy(
     store: LocalStore, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A server looks again and again."""
-    monkeypatch.setattr(scratch, "_kept", {})  # Spark of another test lives in the folder of this process
+    monkeypatch.setattr(scratch, "kept", {})  # Spark of another test lives in the folder of this process
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in (f"{file}-wal", str(file)):
         with open(name, "ab") as grown:

@@ -218,7 +218,7 @@ def test_who_says_nothing_or_goes_on_for_ever_is_left(
     monkeypatch.setattr(patience, "AWAY", 0.0)
     monkeypatch.setattr(patience, "ANSWER", seconds)
     monkeypatch.setattr(patience, "SHORTLY", 2)
-    monkeypatch.setattr(sql_patience, "_LARGEST_ANSWER", 32 << 20)
+    monkeypatch.setattr(sql_patience, "LARGEST_ANSWER", 32 << 20)
     with Server(behave) as server:
         settings = Settings(url=f"{kind}://u@{server.address}/d", lease="1s")
         with (

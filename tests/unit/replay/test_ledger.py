@@ -70,7 +70,7 @@ def test_processes_that_race_for_the_same_keys_share_none(path: Path) -> None:
 
 
 def test_a_claim_is_on_the_disk_before_anything_is_sent(ledger: SqlLedger) -> None:
-    with ledger._database.engine.connect() as connection:
+    with ledger.database.engine.connect() as connection:
         settings = [
             connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
         ]

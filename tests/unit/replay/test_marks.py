@@ -58,7 +58,7 @@ def test_a_mark_leaves_others_alone(replay: Replaying, numbers: Sequence[int], b
         mark.confirm(2)
         mark.note_writing(numbers)
         (file,) = Path(replay.store.location, "locks").glob("*.mark")
-        assert file.read_bytes()[marks._OWNER_BYTES :] == bytes_then
+        assert file.read_bytes()[marks.OWNER_BYTES :] == bytes_then
 
 
 def test_the_next_apply_sends_what_a_killed_one_had_not(replay: Replaying) -> None:
@@ -95,7 +95,7 @@ def test_a_mark_that_cannot_be_written_goes(replay: Replaying, monkeypatch: pyte
         full.setattr(mmap, "mmap", mapped)
         replay.apply(plan)
     assert replay.states(plan) == {"confirmed": 10}
-    assert refused == [marks._OWNER_BYTES + 10]
+    assert refused == [marks.OWNER_BYTES + 10]
     assert list(locks.glob("*.mark")) == []
     fill(replay.store, 10, start=10)
     assert replay.apply(replay.plan()).sent == 10

@@ -80,7 +80,7 @@ def test_what_a_ramp_is_said_to_be_is_read_or_named_as_damage(plan: Planning, st
 
 
 def test_a_line_without_an_end_takes_no_memory(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planfile, "_LONGEST_LINE", 2**20)
+    monkeypatch.setattr(planfile, "LONGEST_LINE", 2**20)
     fill(plan.store, 3)
     header = plan()
     whole = plan.store.get(planfile.name_of(header.plan))
@@ -99,5 +99,5 @@ def test_lines_over_several_pieces_are_read_whole(plan: Planning, monkeypatch: p
     header = plan()
     before = [*letters(plan, header)]
     for size in (1, 7, 100, 1000):
-        monkeypatch.setattr(planfile, "_COPY_BYTES", size)
+        monkeypatch.setattr(planfile, "COPY_BYTES", size)
         assert [*letters(plan, header)] == before

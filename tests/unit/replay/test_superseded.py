@@ -201,7 +201,7 @@ def test_a_newer_letter_that_was_replayed_replaces_an_older_one_unless_it_came_b
 
 
 def test_too_many_letters_are_not_looked_for(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(superseded, "_MOST", 1)
+    monkeypatch.setattr(superseded, "MOST", 1)
     given(plan, {}, {"key": "b"}, {"key": "c"})
     plan.queue.log = Log({0: LIVES})
     header = plan(CHECKED)

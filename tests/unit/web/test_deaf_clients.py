@@ -62,7 +62,7 @@ def ask(address: tuple[str, int], token: str) -> bytes:
 def test_silent_connections_of_a_stranger_keep_nobody_out(
     served: uvicorn.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_MOST_AT_ONCE", 5)
+    monkeypatch.setattr(server, "MOST_AT_ONCE", 5)
     monkeypatch.setattr(patience, "SHORTLY", 60.0)
     address = served.address  # type: ignore[attr-defined]
     silent = [socket.create_connection(address) for _ in range(20)]

@@ -16,7 +16,7 @@ from dlq.core.settings import Settings
 from dlq.operations.books import list_audit
 from dlq.operations.desk import Notes, open_desk
 from dlq.replay.actor import check_claim, person_of
-from dlq.web.jobs import _KEPT, Job, Jobs, _read_start
+from dlq.web.jobs import KEPT, Job, Jobs, _read_start
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def write_job(jobs: Jobs, name: str, code: int | None = 0) -> None:
 def test_what_goes_on_is_known_however_many_were_begun_since(jobs: Jobs) -> None:
     write_job(jobs, "a-goes-on", code=None)
     write_job(jobs, "b-is-over")
-    for number in range(_KEPT):
+    for number in range(KEPT):
         write_job(jobs, f"c{number:03}")
     assert [job.job for job in jobs.list_running("pull")] == ["a-goes-on"]
     assert jobs.output(jobs.find("a-goes-on")) == ("told\n", "")
-    assert len(jobs.list_all()) == _KEPT + 1
+    assert len(jobs.list_all()) == KEPT + 1
 
 
 def test_what_is_over_leaves_nothing_once_enough_were_begun_since(jobs: Jobs) -> None:
     write_job(jobs, "a-is-over")
-    for number in range(_KEPT):
+    for number in range(KEPT):
         write_job(jobs, f"b{number:03}")
     assert "a-is-over" not in {job.job for job in jobs.list_all()}
     assert not list(jobs._folder.glob("a-is-over*"))

@@ -23,7 +23,7 @@ def test_news_that_cannot_be_read_are_over_and_hold_no_place() -> None:
         return "".join([str(part) async for part in answer.body_iterator])
 
     assert asyncio.run(said()) == "event: over\ndata: \n\n"
-    assert live._open == 0
+    assert live.listeners == 0
 
 
 @pytest.mark.parametrize(

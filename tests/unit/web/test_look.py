@@ -24,9 +24,9 @@ from dlq.operations.desk import Desk
 from dlq.operations.reporting import describe_now
 from dlq.web import app
 from dlq.web.app import make_app
-from dlq.web.console import _IN_ALL, Ask
+from dlq.web.console import IN_ALL, Ask
 from dlq.web.first_look import looking
-from dlq.web.look import _AT_ONCE, Look, _Kept
+from dlq.web.look import AT_ONCE, Look, _Kept
 from dlq.web.pages import books, now
 
 OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
@@ -85,14 +85,14 @@ def test_who_asks_for_the_same_waits_for_the_one_answer(look: Look) -> None:
 
 
 def test_as_many_look_at_once_as_there_are_places(look: Look) -> None:
-    slow = [Slow(number) for number in range(_AT_ONCE - 1)]
+    slow = [Slow(number) for number in range(AT_ONCE - 1)]
     asks = [lambda one=one: look.keep(one, one) for one in slow]
     with meanwhile(slow[0], *asks) as answers:
         assert all(one.begun.wait(PATIENCE) for one in slow)
         assert look.keep("short", lambda _desk: "short") == "short"
         for one in slow:
             one.may_end.set()
-    assert sorted(answers) == list(range(_AT_ONCE - 1))
+    assert sorted(answers) == list(range(AT_ONCE - 1))
 
 
 def test_what_was_made_of_an_archive_that_has_changed_is_not_kept(look: Look, store: LocalStore) -> None:
@@ -121,7 +121,7 @@ def test_a_store_far_away_holds_up_only_who_looks_at_it(look: Look, monkeypatch:
     read = look._read_moment
     assert look.keep("n", lambda _desk: 1) == 1
     slow = Slow(read())
-    monkeypatch.setattr(look, "_read_moment", lambda: slow(look._desk))
+    monkeypatch.setattr(look, "_read_moment", lambda: slow(look.desk))
     monkeypatch.setattr(look, "_looked_at", -PATIENCE)
     with meanwhile(slow, lambda: look.keep("n", lambda _desk: 2)) as answers:
         assert look.keep("n", lambda _desk: 3) == 1
@@ -134,7 +134,7 @@ def test_what_is_changed_while_somebody_looks_is_looked_at_again(
 ) -> None:
     read = look._read_moment
     before = Slow(read())
-    moments = iter([lambda: before(look._desk), read])
+    moments = iter([lambda: before(look.desk), read])
     monkeypatch.setattr(look, "_read_moment", lambda: next(moments)())
     with meanwhile(before, lambda: look.keep("n", lambda _desk: 1)):
         look.forget()
@@ -249,7 +249,7 @@ def test_all_pages_of_one_person_leave_threads_to_the_others(gate: Gate) -> None
         await asyncio.gather(*asked)
         return of_ada, of_both
 
-    assert asyncio.run(ask_all()) == (_IN_ALL, _IN_ALL + 1)
+    assert asyncio.run(ask_all()) == (IN_ALL, IN_ALL + 1)
     assert gate.making == 4 * (len(OTHERS) + 1) + 1
 
 

@@ -59,7 +59,7 @@ def test_the_word_of_a_consumers_owner_stands_where_replays_are_decided(browser:
 
 def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Browser) -> None:
     plan = make_plan(browser, {"id": IDS[:2], "reason": "mended in 2.4.1"})
-    header = planfile.load_checked(browser.console.look._desk.store, plan)
+    header = planfile.load_checked(browser.console.look.desk.store, plan)
     assert (header.actor, header.reason, header.letters) == ("ada [proven]", "mended in 2.4.1", 2)
     text = browser.get(f"/plans/{plan}", **ADA).text
     assert listed(text) == IDS[:2]
@@ -104,7 +104,7 @@ def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser:
         ).status_code
         == 303
     )
-    settings, store = browser.console.settings.ledger, browser.console.look._desk.store
+    settings, store = browser.console.settings.ledger, browser.console.look.desk.store
     given = ledger.events(settings, store)[-1]
     assert (given.action, given.actor, given.value) == ("approve", "bob@example.com [proven]", digest)
     assert "is not approved" not in browser.get(f"/plans/{plan}", **BOB).text

@@ -47,7 +47,7 @@ def browser(serve: Serve) -> Browser:
 
 @pytest.fixture
 def agent(browser: Browser) -> Desk:
-    return replace(browser.console.look._desk, name=AGENT)
+    return replace(browser.console.look.desk, name=AGENT)
 
 
 def said(desk: Desk) -> list[tuple[str, str, str, str]]:

@@ -67,7 +67,7 @@ class Place:
         """Something that Artemis' managers may do; settings are given as they are."""
         management = Management(self.settings)
         told = [json.dumps(one) if isinstance(one, dict) else one for one in arguments]
-        management._ask({"_AMQ_ResourceName": resource, "_AMQ_OperationName": operation}, json.dumps(told))
+        management.ask({"_AMQ_ResourceName": resource, "_AMQ_OperationName": operation}, json.dumps(told))
         management.close()
 
     def make_queue(
@@ -83,9 +83,9 @@ class Place:
     def execute(self, operation: str, *arguments: str, queue: str | None = None) -> None:
         """Something that the managers of a queue of Classic may do."""
         jolokia = Jolokia(self.settings, artemis=False)
-        mbean = jolokia._mbean(queue or self.queue)
+        mbean = jolokia.mbean_of(queue or self.queue)
         asked = {"type": "exec", "mbean": mbean, "operation": operation, "arguments": [*arguments]}
-        jolokia._ask(asked)
+        jolokia.ask(asked)
 
     def link(self) -> Link:
         """A bare connection."""

@@ -21,19 +21,19 @@ def standing(producer_seq: int | None = 41, **known: Any) -> Standing:
 
 
 SAID: list[tuple[str, Standing, str]] = [
-    ("the first of its range", standing(40), f"{ALONE}; its producer's 40 to 42 came without a gap; {bursts._FIRST}. {LOOK}"),
-    ("behind the first", standing(41), f"{ALONE}; its producer's 40 to 42 came without a gap; {bursts._BEHIND}. {LOOK}"),
-    ("a range of one", standing(7, first_seq=7, last_seq=7), f"{ALONE}; {bursts._BEHIND}. {LOOK}"),
-    ("an unknown range", standing(7, first_seq=None, last_seq=None), f"{ALONE}; {bursts._BEHIND}. {LOOK}"),
-    ("without a number", standing(None, newest=None, oldest=None, first_seq=None), f"{ALONE}; {bursts._BEHIND}. {LOOK}"),
-    ("several consumers", standing(7, last_seq=None, consumers=2), f"{ALONE} (2 consumers); {bursts._BEHIND}. {LOOK}"),
-    ("the log's time", standing(last_seq=None, log_time=AT, burst_from=AT), f"{ALONE}; by the client's log from 2026-11-20T22:00:01.250Z; {bursts._BEHIND}. {LOOK}"),
+    ("the first of its range", standing(40), f"{ALONE}; its producer's 40 to 42 came without a gap; {bursts.FIRST}. {LOOK}"),
+    ("behind the first", standing(41), f"{ALONE}; its producer's 40 to 42 came without a gap; {bursts.BEHIND}. {LOOK}"),
+    ("a range of one", standing(7, first_seq=7, last_seq=7), f"{ALONE}; {bursts.BEHIND}. {LOOK}"),
+    ("an unknown range", standing(7, first_seq=None, last_seq=None), f"{ALONE}; {bursts.BEHIND}. {LOOK}"),
+    ("without a number", standing(None, newest=None, oldest=None, first_seq=None), f"{ALONE}; {bursts.BEHIND}. {LOOK}"),
+    ("several consumers", standing(7, last_seq=None, consumers=2), f"{ALONE} (2 consumers); {bursts.BEHIND}. {LOOK}"),
+    ("the log's time", standing(last_seq=None, log_time=AT, burst_from=AT), f"{ALONE}; by the client's log from 2026-11-20T22:00:01.250Z; {bursts.BEHIND}. {LOOK}"),
     (
         "all that the log tells",
         standing(last_seq=None, burst_from=AT, failed="tcp://a:1", reconnected="tcp://b:1"),
-        f"{ALONE}; by the client's log from 2026-11-20T22:00:01.250Z, after tcp://a:1 had failed and it had reconnected to tcp://b:1; {bursts._BEHIND}. {LOOK}",
+        f"{ALONE}; by the client's log from 2026-11-20T22:00:01.250Z, after tcp://a:1 had failed and it had reconnected to tcp://b:1; {bursts.BEHIND}. {LOOK}",
     ),
-    ("no time, no log", standing(last_seq=None, failed="tcp://a:1"), f"{ALONE}; {bursts._BEHIND}. {LOOK}"),
+    ("no time, no log", standing(last_seq=None, failed="tcp://a:1"), f"{ALONE}; {bursts.BEHIND}. {LOOK}"),
 ]  # fmt: skip
 
 

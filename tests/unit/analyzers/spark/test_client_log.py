@@ -120,7 +120,7 @@ def judged(row: dict[str, Any]) -> Judged:
 
 def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str]) -> None:
     by_spark = client_log.lines(spark, logs).collect()
-    assert sorted(map(repr, by_spark)) == sorted(map(repr, plain._log_lines(logs)))
+    assert sorted(map(repr, by_spark)) == sorted(map(repr, plain.log_lines(logs)))
     assert len(by_spark) == 12
 
 
@@ -162,7 +162,7 @@ def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> N
     ):
         broken.collect()
     with pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"):
-        list(plain._log_lines([str(tmp_path / "broken.log.gz")]))
+        list(plain.log_lines([str(tmp_path / "broken.log.gz")]))
 
 
 @pytest.mark.parametrize(("name", "why"), [("none*.log", "there is no such file"), ("_hid*.log", "rename it")])  # fmt: skip

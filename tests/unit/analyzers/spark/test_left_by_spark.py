@@ -64,6 +64,6 @@ def test_what_spark_keeps_is_its_users_alone_and_removed_after_a_kill(
         assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o700]
         working.send_signal(signal.SIGKILL)
     monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(scratch, "_kept", {})
+    monkeypatch.setattr(scratch, "kept", {})
     mine = scratch.folder()
     assert list(tmp_path.iterdir()) == [mine]

@@ -57,7 +57,7 @@ def test_a_slow_source_stops_and_keeps_what_it_has(team: Team, monkeypatch: pyte
             yield Batch((), position)
 
     monkeypatch.setattr(memory.MemoryReading, "batches", slowly)
-    monkeypatch.setattr(profile_run, "_PULLS_END", 100.0)
+    monkeypatch.setattr(profile_run, "PULLS_END", 100.0)
     team.profile('max_time = "3s"')
     team.put(2)
     done = team.run()

@@ -121,7 +121,7 @@ def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch
     link = trickle(Frame(b"MESSAGE", b"message-id:1", b""))
     started = Started(link, {"destination": "q"}, made, lambda _: "it stays")
     reading = StompReading(Scan(REQUEST, "q", lambda _: started, False, None, {}, ()), None)
-    batch = reading._next_batch()
+    batch = reading.next_batch()
     assert not batch.records
     assert 1 <= len(batch.skipped) <= 20
 
@@ -130,7 +130,7 @@ def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(patience, "YIELD", 0.1)
-    letter = Dispatch(openwire_consumer._CONSUMER, 24, b"name", None, unreadable="damaged")
+    letter = Dispatch(openwire_consumer.CONSUMER, 24, b"name", None, unreadable="damaged")
     scan = OpenWireScan(
         request=REQUEST,
         queue="q",
@@ -141,7 +141,7 @@ def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
         notes=(),
         modified=False,
     )
-    batch = OpenWireReading(scan, None)._next_batch()
+    batch = OpenWireReading(scan, None).next_batch()
     assert not batch.records
     assert 1 <= len(batch.skipped) <= 20
 
@@ -218,7 +218,7 @@ def test_a_long_letter_may_take_its_time() -> None:
 def test_commands_of_openwire_that_bring_no_letter_are_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "IDLE", 0.1)
     monkeypatch.setattr(patience, "YIELD", 0.1)
-    link = trickle(Dispatch(openwire_consumer._CONSUMER + 1, 0, b"", None))
+    link = trickle(Dispatch(openwire_consumer.CONSUMER + 1, 0, b"", None))
     link.new_receipt, link.wait_for = lambda: "1", lambda _: None
     scan = OpenWireScan(REQUEST, "q", lambda _: (link, 9, lambda _: []), False, None, {}, (), False)
     assert len(list(islice(OpenWireReading(scan, None).batches(), 9))) < 9

@@ -105,7 +105,7 @@ def test_that_there_is_no_queue_is_what_the_broker_s_own_list_says(
     listed: object, is_believed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: dict[str, Any] = {"Name": {}, "Queues": {"broker": {"Queues": listed}}}
-    monkeypatch.setattr(Jolokia, "_ask", lambda _, question: answers[question["attribute"][0]])
+    monkeypatch.setattr(Jolokia, "ask", lambda _, question: answers[question["attribute"][0]])
     queues = queues_of("http://h/jolokia/")
     assert (queues.names() == []) is is_believed
     assert (queues.trouble is None) is is_believed
@@ -116,7 +116,7 @@ def test_a_queue_that_comes_between_two_questions_is_there(monkeypatch: pytest.M
     seen = iter([{}, {"orders": fresh}])
     monkeypatch.setattr(
         Jolokia,
-        "_ask",
+        "ask",
         lambda _, question: (
             {"broker": {"Queues": ["orders"]}} if question["attribute"] == ["Queues"] else next(seen)
         ),

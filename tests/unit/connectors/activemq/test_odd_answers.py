@@ -64,7 +64,7 @@ def test_what_is_no_count_of_jolokia_s_is_none(told: object, monkeypatch: pytest
 
 def counted_by_jolokia(told: object, monkeypatch: pytest.MonkeyPatch) -> QueueFacts:
     values = {"Name": "q", "QueueSize": told, "ConsumerCount": 0, "InFlightCount": 0}
-    monkeypatch.setattr(Jolokia, "_ask", lambda *_: {"m": values})
+    monkeypatch.setattr(Jolokia, "ask", lambda *_: {"m": values})
     broker = ActiveMQBroker("b", "activemq", "stomp://h", jolokia_url="http://h")
     return Jolokia(broker, artemis=False).queues()["q"]
 

@@ -152,7 +152,7 @@ def a_record(headers: int, of: bytes) -> bytes:
 
 @pytest.mark.parametrize("codec", [1, 2])
 def test_many_batches_unpack_to_no_more_than_one_may(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_LARGEST", 2**20)
+    monkeypatch.setattr(fetch, "LARGEST", 2**20)
     plain = a_record(1, b"\2a" + compact(2 * 2**17) + bytes(2**17))
     blocks = pa.Codec("snappy").compress(plain, asbytes=True)
     framed = b"\x82SNAPPY\0" + bytes(8) + struct.pack(">i", len(blocks)) + blocks
@@ -163,7 +163,7 @@ def test_many_batches_unpack_to_no_more_than_one_may(codec: int, monkeypatch: py
 
 
 def test_the_blocks_of_one_batch_unpack_to_no_more_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_LARGEST", 2**20)
+    monkeypatch.setattr(fetch, "LARGEST", 2**20)
     block = pa.Codec("snappy").compress(bytes(2**18), asbytes=True)
     framed = b"\x82SNAPPY\0" + bytes(8) + (struct.pack(">i", len(block)) + block) * 1000
     tracemalloc.start()
@@ -174,7 +174,7 @@ def test_the_blocks_of_one_batch_unpack_to_no_more_either(monkeypatch: pytest.Mo
 
 
 def test_headers_are_counted_whatever_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_MOST_HEADERS", 1000)
+    monkeypatch.setattr(fetch, "MOST_HEADERS", 1000)
     assert len(headers_in(in_batches(0, a_record(500, b"\0\1"), 2))[0]) == 500
     for records in (in_batches(0, a_record(500, b"\0\1"), 3), in_batches(0, a_record(1001, b"\0\1"), 1)):
         with pytest.raises(Unreadable, match="more than 1000 headers"):

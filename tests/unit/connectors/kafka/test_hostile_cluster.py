@@ -132,7 +132,7 @@ def test_a_cluster_that_lies_is_an_error_of_ours_or_believed(lie: str) -> None:
 @pytest.mark.parametrize("lie", [*LIES][:3])
 def test_ends_that_cannot_be_true_are_no_letters_that_are_lost(lie: str) -> None:
     with Server(kafka(LIES[lie])) as server, pytest.raises(BrokerError, match=r"^t-0: "):
-        look(connected(server)._cluster, "t")
+        look(connected(server).cluster, "t")
 
 
 def names(first: str, *others: str) -> Answer:
@@ -186,7 +186,7 @@ def test_of_an_address_that_is_named_later_nobody_says_that_it_got_nothing(
     with Server(kafka(by_password), "127.0.0.2") as other:
         answers = {**by_password, METADATA: names(*[""] * before, other.address)}
         with Server(kafka(answers)) as server:
-            cluster = confined(server)._cluster
+            cluster = confined(server).cluster
             with pytest.raises(AccessDenied, match=r"127\.0\.0\.2") as caught:
                 [cluster.names() for _ in range(9)]
         assert "nothing was sent" not in str(caught.value)
@@ -207,4 +207,4 @@ def test_hosts_keeps_the_password_from_all_but_those_that_are_named_later_withou
     settings = {"url": "kafka://b1.example:9092", "hosts": ("*.example",), "user": "dlq"}
     settings |= {"password_env": "SECRET", "mechanism": "PLAIN", **changes}
     broker = KafkaBroker("b", "kafka", **settings)
-    assert (KafkaConnector(broker)._cluster.beyond_hosts is not None) == is_known
+    assert (KafkaConnector(broker).cluster.beyond_hosts is not None) == is_known

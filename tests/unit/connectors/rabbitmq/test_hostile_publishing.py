@@ -179,7 +179,7 @@ def test_a_confirm_of_what_was_not_written_yet_is_none(
     publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker reads nothing of what is sent, and confirms all of it as soon as all is in the outbox."""
-    monkeypatch.setattr("dlq.connectors.rabbitmq.amqp091.send._UNSENT_BYTES", 2**30)
+    monkeypatch.setattr("dlq.connectors.rabbitmq.amqp091.send.UNSENT_BYTES", 2**30)
     monkeypatch.setattr(RabbitPublisher, "heavy_bytes", 2**30)
     put, is_put = RabbitPublisher.put, Event()
 
