@@ -26,7 +26,7 @@ from dlq.core.settings import Settings
 _OP_BATCH_MS = 3000
 
 
-_NAMES: Mapping[str, str] = {
+NAMES: Mapping[str, str] = {
     "max_delivery_attempts": "most_attempts",
     **{name: name for name in (
         "delivery_limits", "alternate_exchanges", "dead_letter_exchanges", "dead_letter_keys", "routes",
@@ -50,9 +50,9 @@ def facts(store: Store, settings: Settings) -> Facts:
     }
     told = [s.name for s in settings.sources.values() if getattr(s, "alternate_exchange", False)]
     told += [place for place, known in brought.items() if "alternate_exchanges" in known]
-    found = {name: _of_each({**newest.of_pulls, **brought}, name) for name in _NAMES}
+    found = {name: _of_each({**newest.of_pulls, **brought}, name) for name in NAMES}
     found["alternate_exchanges"] = {**dict.fromkeys(told, ()), **found["alternate_exchanges"]}
-    return Facts(imported=imported, **{_NAMES[name]: known for name, known in found.items()})
+    return Facts(imported=imported, **{NAMES[name]: known for name, known in found.items()})
 
 
 def _of_each(newest: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _of_each(newest: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, An
 def tell(known: Facts, letter: Record) -> dict[str, Any]:
     """What is known of a letter's broker, as `topology/<pull>.json` has it."""
     place = known.place_of(letter)
-    found = {name: getattr(known, within).get(place) for name, within in _NAMES.items()}
+    found = {name: getattr(known, within).get(place) for name, within in NAMES.items()}
     return {name: told for name, told in found.items() if told is not None}
 
 

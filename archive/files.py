@@ -27,7 +27,7 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
 
     A pipe of the user's own, as `>(gzip)` makes one, is written as it is. Raises OSError.
     """
-    if _is_stream(path):
+    if is_stream(path):
         with _opened(path) as pipe:
             yield pipe
         return
@@ -37,7 +37,7 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
         yield file
 
 
-def _is_stream(path: str | Path) -> bool:
+def is_stream(path: str | Path) -> bool:
     """Another's pipe is none: it is replaced like any other name. A device, as root could replace one, is."""
     try:
         return str(path).startswith(_STREAMS) or _is_pipe_or_device(os.lstat(path))
@@ -52,7 +52,7 @@ def _is_pipe_or_device(found: os.stat_result) -> bool:
 def _opened(path: str | Path) -> BinaryIO:
     """A pipe or a device as it is, where nobody has exchanged it since it was looked at."""
     is_given = str(path).startswith(_STREAMS)
-    descriptor = _descriptor(path, os.O_TRUNC if is_given else os.O_NOFOLLOW)
+    descriptor = open_at_once(path, os.O_TRUNC if is_given else os.O_NOFOLLOW)
     if not is_given and not _is_pipe_or_device(os.fstat(descriptor)):
         os.close(descriptor)
         raise OSError(0, "someone exchanged it meanwhile")
@@ -60,7 +60,7 @@ def _opened(path: str | Path) -> BinaryIO:
     return open(descriptor, "wb")
 
 
-def _descriptor(path: str | Path, flags: int) -> int:
+def open_at_once(path: str | Path, flags: int) -> int:
     """To open a pipe for writing would wait for a reader without end."""
     for _ in patience.tries(patience.SHORTLY):
         try:

@@ -31,7 +31,7 @@ class _Imported(NamedTuple):
     facts: Mapping[str, Any]
 
 
-_KNOWN: Mapping[str, Any] = {
+KNOWN: Mapping[str, Any] = {
     "source": str,
     "broker": str,
     "reads": Mapping[str, str | bool],
@@ -57,7 +57,7 @@ def _is_readable(key: str, found: Any) -> bool:
     try:
         told = bounded_json.loads(_encoded({key: found}))[key]
         if told is not None:
-            value(_KNOWN.get(key, Any), told, key)
+            value(KNOWN.get(key, Any), told, key)
     except (ValueError, TypeError, RecursionError):
         return False
     return True
@@ -125,6 +125,6 @@ def read(name: str, data: bytes) -> Mapping[str, Any]:
     """What a pull learned; what it could not learn is not in it. Raises ArchiveError, FormatTooNew."""
     document = {key: found for key, found in checked_format(name, data).items() if found is not None}
     try:
-        return document | {key: value(_KNOWN[key], document[key], key) for key in _KNOWN.keys() & document}
+        return document | {key: value(KNOWN[key], document[key], key) for key in KNOWN.keys() & document}
     except ValueError as error:
         raise ArchiveError(f"{name} in the archive is damaged: {error}") from error

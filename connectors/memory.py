@@ -113,15 +113,15 @@ def _in(queue: str | None) -> tuple[str, list[str]]:
     return ("true", []) if queue is None else ("queue = ?", [queue])
 
 
-_brokers: dict[str, MemoryBroker] = {}
+open_brokers: dict[str, MemoryBroker] = {}
 
 
 def broker_at(url: str) -> MemoryBroker:
     """The broker of a URL: `memory:NAME`, or `memory:///path/file`."""
     name = url.removeprefix("memory:")
-    if name not in _brokers:
-        _brokers[name] = MemoryBroker(name.removeprefix("//") if name.startswith("///") else ":memory:")
-    return _brokers[name]
+    if name not in open_brokers:
+        open_brokers[name] = MemoryBroker(name.removeprefix("//") if name.startswith("///") else ":memory:")
+    return open_brokers[name]
 
 
 _Row = tuple[int, str, int]

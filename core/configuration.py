@@ -46,7 +46,7 @@ _NAMED: Mapping[str, type] = {
     "profiles": Profile,
 }
 _LISTED: Mapping[str, type] = {"rules": Rule}
-_SINGLE: Mapping[str, type] = {
+SINGLE: Mapping[str, type] = {
     "retain": Retain,
     "mask": Mask,
     "ledger": Ledger,
@@ -72,14 +72,14 @@ _hints = cache(typing.get_type_hints)
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _LONGEST_PLACE = 200
 _NO_SUCH_KEY = "; take it out"
-_TOP = ("archive", *_NAMED, *_LISTED, *_SINGLE)
+TOP = ("archive", *_NAMED, *_LISTED, *SINGLE)
 
 
 def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
     """Typed settings from TOML data and `DLQ_*` variables; raises ConfigError naming the place."""
     for name in data:
-        if name not in _TOP:
-            raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, _TOP) or _NO_SUCH_KEY}")
+        if name not in TOP:
+            raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, TOP) or _NO_SUCH_KEY}")
     values: dict[str, Any] = {"archive": _typed("archive", data.get("archive", "./archive"), str)}
     if isinstance(data.get("mask"), list):
         raise ConfigError(masks.OLD)
@@ -92,7 +92,7 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     for section, made_as in _LISTED.items():
         rows = _typed(section, data.get(section, []), list)
         values[section] = tuple(_build(f"{section}[{i}]", made_as, row) for i, row in enumerate(rows))
-    for section, made_as in _SINGLE.items():
+    for section, made_as in SINGLE.items():
         values[section] = _build(section, made_as, data.get(section, {}))
     settings = Settings(**_with_environment(values, environment or {}))
     check(settings)
@@ -210,7 +210,7 @@ def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) ->
         return replace(current, **given)
 
     values["archive"] = environment.get("DLQ_ARCHIVE", values["archive"])
-    for section in _SINGLE:
+    for section in SINGLE:
         values[section] = changed(section, values[section])
     for section in _NAMED:
         values[section] = {name: changed(f"{section}_{name}", item) for name, item in values[section].items()}

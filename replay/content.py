@@ -26,7 +26,7 @@ ALWAYS_SENT = ("record_id", "broker_kind", "raw_properties")
 
 _EMPTY = Record("", "", "", "", "")
 _OF_VALUES = "2:"
-"""Begins what `digest` makes; a plan of an older dlq has what `_digest_of_pieces` makes."""
+"""Begins what `digest` makes; a plan of an older dlq has what `digest_of_pieces` makes."""
 _LONG = ("raw_properties", "body")
 """Columns of bytes."""
 
@@ -50,7 +50,7 @@ def digest(record: Record, target: Target, edited: bool, body_sha256: str | None
 
 def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | None:
     """The record with what its plan has bound and nothing else; None where that is not what was planned."""
-    made = digest if letter.content.startswith(_OF_VALUES) else _digest_of_pieces
+    made = digest if letter.content.startswith(_OF_VALUES) else digest_of_pieces
     if made(record, letter.target, edited) != letter.content:
         return None
     bound = _bound(record, edited)
@@ -88,7 +88,7 @@ def _as_bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else ascii(value).encode()
 
 
-def _digest_of_pieces(record: Record, target: Target, edited: bool) -> str:
+def digest_of_pieces(record: Record, target: Target, edited: bool) -> str:
     made = sha256()
     for name in _bound(record, edited):
         for piece in _pieces(getattr(record, name)):

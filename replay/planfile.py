@@ -237,7 +237,7 @@ class Draft:
 
     def digest(self, header: Header) -> str:
         """What `Header.digest` must be; the plan's own name is no part of it."""
-        return _digest(header, self._digest)
+        return digest_of(header, self._digest)
 
     def commit(self, store: Store, header: Header) -> None:
         """Write the plan, durably, under a name that no other plan has. Raises UsageError where its first
@@ -306,7 +306,7 @@ def check(store: Store, plan: str) -> Checked:
             running.update(piece)
             sums.append(sha256(piece).digest())
             lines += piece.count(b"\n")
-    if _digest(header, running) != header.digest:
+    if digest_of(header, running) != header.digest:
         raise _changed(plan)
     if lines != header.letters:
         raise ArchiveError(f"plan {plan} is damaged: it says {header.letters} letters, and has {lines}")
@@ -424,7 +424,7 @@ _LATER = (
 """What plans of an older dlq do not have."""
 
 
-def _digest(header: Header, lines: Any) -> str:
+def digest_of(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
     for name in _LATER:
         if not fields[name]:

@@ -32,7 +32,7 @@ _COLORS = 8
 
 def render(document: Document) -> str:
     """The whole file. `document` must hold `sample` (dlq.reports.sample)."""
-    safe = _visible(document)
+    safe = visible(document)
     styles, library, script = map(_own, ("report.css", "chart.umd.min.js", "report.js"))
     template = _environment().from_string(_asset("report.html.jinja"))
     return template.render(
@@ -43,7 +43,7 @@ def render(document: Document) -> str:
         marks=stack.MARKS,
         samples={row["fingerprint"]: row for row in safe["sample"]["failures"]},
         matrix={(row["cause"], row["source"]): row["letters"] for row in safe["matrix"]},
-        data=_script_data(_for_script(safe)),
+        data=script_data(_for_script(safe)),
         styles=styles,
         scripts=[library, script],
         policy=_policy(styles, library, script),
@@ -95,14 +95,14 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def _visible(value: Any, name: str = "") -> Any:
+def visible(value: Any, name: str = "") -> Any:
     """Control characters and bidirectional overrides as escapes, at any depth."""
     if isinstance(value, str):
         return block_for_terminal(value) if name in _LONG_TEXTS else for_terminal(value)
     if isinstance(value, Mapping):
         inside = name if name in _OF_STRANGERS else None
-        return {for_terminal(str(key)): _visible(item, inside or str(key)) for key, item in value.items()}
-    return [_visible(item, name) for item in value] if isinstance(value, list | tuple) else value
+        return {for_terminal(str(key)): visible(item, inside or str(key)) for key, item in value.items()}
+    return [visible(item, name) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _for_script(document: Document) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _for_script(document: Document) -> dict[str, Any]:
     }
 
 
-def _script_data(value: Any) -> Markup:
+def script_data(value: Any) -> Markup:
     """JSON that cannot end its script element, whatever is in it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":

@@ -139,10 +139,10 @@ def _fingerprints(document: Document) -> str:
 def _trace(failure: Document) -> str:
     """A stack trace, its root cause first."""
     lines = [f"{stack.MARKS[kind]}{for_terminal(text)}" for kind, text in failure["trace"]]
-    return f"\n\n{escape(failure['record_id'][:12])}:\n\n{_fenced(lines)}" if lines else ""
+    return f"\n\n{escape(failure['record_id'][:12])}:\n\n{fence(lines)}" if lines else ""
 
 
-def _fenced(lines: Sequence[str]) -> str:
+def fence(lines: Sequence[str]) -> str:
     """No line of strangers' can end it."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

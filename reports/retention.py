@@ -32,7 +32,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[s
     the most urgent first: how many letters it still has, when the first and the last of them are deleted."""
     found = []
     keeping = [name for name, kind in kinds().items() if kind.keeps_letters]
-    for source, (because, kept_ms) in sorted(_limits(store).items()):
+    for source, (because, kept_ms) in sorted(read_limits(store).items()):
         (row,) = run(connection, _SQL, [kept_ms, kept_ms, source, keeping, kept_ms]).rows
         if row[0]:
             shown = {"because": because, "kept_seconds": kept_ms // 1000, "letters": row[0]}
@@ -40,7 +40,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[s
     return sorted(found, key=lambda row: str(row["first"]))
 
 
-def _limits(store: Store) -> dict[str, tuple[str, int]]:
+def read_limits(store: Store) -> dict[str, tuple[str, int]]:
     """source -> why and after how many milliseconds its broker deletes, by the latest pull of each."""
     limits: dict[str, tuple[str, int]] = {}
     seen: set[str] = set()
@@ -49,13 +49,13 @@ def _limits(store: Store) -> dict[str, tuple[str, int]]:
         source = str(topology.get("source"))
         if source not in seen:
             seen.add(source)
-            limit = _limit(topology)
+            limit = limit_of(topology)
             if limit is not None:
                 limits[source] = limit
     return limits
 
 
-def _limit(topology: Mapping[str, Any]) -> tuple[str, int] | None:
+def limit_of(topology: Mapping[str, Any]) -> tuple[str, int] | None:
     ttl = topology.get("message_ttl")
     if isinstance(ttl, int) and 0 <= ttl < _MOST_HOURS * _HOUR_MS:
         return "message TTL of the dead-letter queue", ttl

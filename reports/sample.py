@@ -23,7 +23,7 @@ from dlq.reports.summary import TOP
 if TYPE_CHECKING:
     import duckdb
 
-_LETTERS = 2_000
+LETTERS = 2_000
 _OF_A_KIND = 200
 _STORIES = 100
 _LETTERS_BYTES = 1_200_000
@@ -49,7 +49,7 @@ _CHOOSE = f"""
                    row_number() OVER (ORDER BY count(*) DESC) AS kind
             FROM letters GROUP BY source, cause, fingerprint)
         UNION ALL SELECT source, record_id, 0, 0 FROM letters WHERE record_id IN (SELECT unnest(?)))
-    GROUP BY source, record_id ORDER BY place, kind LIMIT {_LETTERS}"""
+    GROUP BY source, record_id ORDER BY place, kind LIMIT ?"""
 _ROWS = """
     SELECT l.record_id, l.source, broker_kind, dead_letter_queue, origin, cause, proof, mechanism, advice,
            attempts, fingerprint, incident_id, exception_class, exception_message, advice_reason, evidence,
@@ -86,7 +86,7 @@ def gather(
     (`stack.Line`). There is one of each frequent failure. All of it is masked before it is cut. The letters
     that the report names are among them.
     """
-    list(run(connection, _CHOOSE, [list(named)]).rows)
+    list(run(connection, _CHOOSE, [list(named), LETTERS]).rows)
 
     def rows(sql: str) -> Iterator[Document]:
         for row in run(connection, sql).objects():

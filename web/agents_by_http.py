@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 _BEARER = "bearer "
 _SAID_BY_BROWSERS = frozenset(("origin", "sec-fetch-site"))
-_CHANGES: dict[str, people.Right] = {
+CHANGES: dict[str, people.Right] = {
     "propose_plan": "plan",
     **dict.fromkeys(("propose_dismissal", "propose_resolution", "propose_note"), "triage"),
 }
@@ -51,7 +51,7 @@ def answer_agent(console: "Console", request: Request) -> ASGIApp:
     rights = people.find_rights(person, console.settings.serve.roles)
     if "read" not in rights:
         raise Refused(403, f"{person.name} may not read: [serve] roles.read in dlq.toml says who may")
-    refused = [tool for tool, right in _CHANGES.items() if right not in rights]
+    refused = [tool for tool, right in CHANGES.items() if right not in rights]
     try:
         agents = import_with_extra("dlq.web.agents", "mcp", "agents need")
     except UsageError as error:

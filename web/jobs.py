@@ -22,7 +22,7 @@ from dlq.replay.actor import hand_over
 
 KEPT = 200
 _SHOWN_BYTES = 256 * 1024
-_RUN = """\
+RUN = """\
 ulimit -S -d "$(ulimit -H -d)"
 "$@" >"$0.out" 2>"$0.err"; echo $? >"$0.code.new"; mv "$0.code.new" "$0.code"
 """
@@ -51,7 +51,7 @@ class Jobs:
 
     def __init__(self, archive: str, config: str | None) -> None:
         home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-        self._folder = Path(home, "dlq", "serve", sha256(archive.encode()).hexdigest()[:16])
+        self.folder = Path(home, "dlq", "serve", sha256(archive.encode()).hexdigest()[:16])
         self._config = config
         self._children: list[subprocess.Popen[bytes]] = []
 
@@ -59,29 +59,29 @@ class Jobs:
         """Begin a command. Raises UsageError where its output can't be kept."""
         self._reap()
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             return self._start(words, about, by)
         except OSError as error:
-            what = f"cannot start `dlq {words[0]}`, whose output goes to {self._folder}"
+            what = f"cannot start `dlq {words[0]}`, whose output goes to {self.folder}"
             raise UsageError(f"{what}: {error.strerror}; check the host") from error
 
     def _start(self, words: Sequence[str], about: str, by: str) -> Job:
         name = f"{iso(now()).replace(':', '').replace('-', '')[:15]}-{secrets.token_hex(4)}"
-        base = self._folder / name
+        base = self.folder / name
         config = ["--config", self._config] if self._config else []
         command = [sys.executable, "-P", "-m", "dlq.cli", *config, "--no-input", "-o", "json", *words]
         os.close(os.open(f"{base}.out", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         os.close(os.open(f"{base}.err", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with hand_over(by) as name_of_whom:
             child = subprocess.Popen(  # noqa: S603 (words are arguments, made by us)
-                ["/bin/sh", "-c", _RUN, str(base), *command],
+                ["/bin/sh", "-c", RUN, str(base), *command],
                 stdin=name_of_whom.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
         self._children.append(child)
-        job = Job(name, tuple(words), about, by, iso(now()), child.pid, _read_start(child.pid))
+        job = Job(name, tuple(words), about, by, iso(now()), child.pid, read_start(child.pid))
         with open(os.open(f"{base}.json", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             json.dump(asdict(job), file)
         return job
@@ -90,7 +90,7 @@ class Jobs:
         """The newest first; beyond a number those are removed that are over."""
         self._reap()
         try:
-            names = sorted((path.name for path in self._folder.glob("*.json")), reverse=True)
+            names = sorted((path.name for path in self.folder.glob("*.json")), reverse=True)
         except OSError:
             return []
         found = []
@@ -115,12 +115,12 @@ class Jobs:
 
     def is_running(self, job: Job) -> bool:
         """Whether its process is alive."""
-        return self.code(job) is None and bool(job.started) and _read_start(job.pid) == job.started
+        return self.code(job) is None and bool(job.started) and read_start(job.pid) == job.started
 
     def code(self, job: Job) -> int | None:
         """Its exit code; None while it runs, and when it was killed."""
         with suppress(OSError, ValueError):
-            return int((self._folder / f"{job.job}.code").read_text())
+            return int((self.folder / f"{job.job}.code").read_text())
         return None
 
     def output(self, job: Job) -> tuple[str, str]:
@@ -135,27 +135,27 @@ class Jobs:
         return {}
 
     def _tail(self, job: Job, part: str) -> str:
-        with suppress(OSError), (self._folder / f"{job.job}.{part}").open("rb") as file:
+        with suppress(OSError), (self.folder / f"{job.job}.{part}").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _SHOWN_BYTES))
             return file.read(_SHOWN_BYTES).decode("utf-8", "replace")
         return ""
 
     def _read(self, name: str) -> Job | None:
         with suppress(OSError, ValueError, TypeError):
-            found = json.loads((self._folder / f"{name}.json").read_text())
+            found = json.loads((self.folder / f"{name}.json").read_text())
             return Job(**{**found, "words": tuple(found["words"])})
         return None
 
     def _remove(self, name: str) -> None:
         for part in ("json", "out", "err", "code"):
             with suppress(OSError):
-                (self._folder / f"{name}.{part}").unlink()
+                (self.folder / f"{name}.{part}").unlink()
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
 
 
-def _read_start(pid: int) -> str:
+def read_start(pid: int) -> str:
     """The kernel's time of a process' start (proc(5), field 22); nothing where there is no such."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

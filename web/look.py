@@ -37,14 +37,14 @@ _MEMORY = "256MB"
 _T = TypeVar("_T")
 
 
-class _Kept:
+class Kept:
     """A connection that stays open when an operation is done with it."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection") -> None:
-        self._connection = connection
+        self.connection = connection
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
+        return getattr(self.connection, name)
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +103,7 @@ class Look:
         self._lock = threading.Lock()
         """Of what follows; nobody does anything long under it."""
         self._moment: _Moment | None = None
-        self._looked_at = -patience.FRESH
+        self.looked_at = -patience.FRESH
         self._changes = 0
         """By this page, of which the next look has to tell."""
         self._looking = threading.Lock()
@@ -114,7 +114,7 @@ class Look:
         self._idle: duckdb.DuckDBPyConnection | None = None
         self._kept: dict[Hashable, tuple[Any, bool]] = {}
         """Name -> what was made, and whether of letters alone."""
-        self._making: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
+        self.making: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
         self._long: defaultdict[Hashable, _Long] = defaultdict(_Long)
         self._seats = threading.BoundedSemaphore(AT_ONCE)
         self._seated = threading.local()
@@ -146,7 +146,7 @@ class Look:
             watch.start()
             self._seated.yes = True
             try:
-                yield replace(self.desk, views=cast("duckdb.DuckDBPyConnection", _Kept(connection)))
+                yield replace(self.desk, views=cast("duckdb.DuckDBPyConnection", Kept(connection)))
             except DlqError as error:
                 if not is_ended.is_set():
                     raise
@@ -162,13 +162,13 @@ class Look:
         changes nothing of it."""
         moment = self._look()
         with self._lock:
-            making = self._making[moment, name]
+            making = self.making[moment, name]
         try:
             with making:
                 return self._find_or_make(moment, name, make, of_letters)
         finally:  # who waits has it; of what cannot be made, anybody's words, nothing stays
             with self._lock:
-                self._making.pop((moment, name), None)
+                self.making.pop((moment, name), None)
 
     def keep_long(self, name: Hashable, make: Callable[[Desk], _T]) -> _T:
         """`keep` of what reads the whole archive for its letters: made by one at a time, and, unless this
@@ -235,7 +235,7 @@ class Look:
         """Which archive it is. While one finds out, which takes a store far away its time, others take it for
         what it was, unless somebody has changed it by this page."""
         with self._lock:
-            known, late = self._moment, time.monotonic() - self._looked_at >= patience.FRESH
+            known, late = self._moment, time.monotonic() - self.looked_at >= patience.FRESH
         if known is not None and not (late and self._looking.acquire(blocking=False)):
             return known
         if known is None:
@@ -250,13 +250,13 @@ class Look:
         """Anew where somebody has changed something meanwhile: what was read may be of before."""
         while True:
             changes = self._changes
-            found, at = self._read_moment(), time.monotonic()
+            found, at = self.read_moment(), time.monotonic()
             with self._lock:
                 if changes != self._changes:
                     continue
                 if self._moment is None or found != self._moment:
                     self._forget_all_but(found)
-                self._looked_at = at
+                self.looked_at = at
                 return self._moment or found
 
     def _forget_all_but(self, found: _Moment) -> None:
@@ -267,7 +267,7 @@ class Look:
         self._kept = {name: each for name, each in self._kept.items() if each[1]}
         self._moment = found
 
-    def _read_moment(self) -> _Moment:
+    def read_moment(self) -> _Moment:
         store = self.desk.store
         known = analyses.ids(store)
         manifests: list[Hashable] = [tuple(store.list("manifests/"))]

@@ -29,11 +29,11 @@ MOST_AT_ONCE = 200
 _GRACE_SECONDS = 3
 
 
-class _Patient(H11Protocol):
+class Patient(H11Protocol):
     """A connection that says nothing, or too slowly what it wants, ends; so does one whose peer takes
     nothing. To close it would wait for that peer."""
 
-    _open: ClassVar[dict["_Patient", None]] = {}
+    _open: ClassVar[dict["Patient", None]] = {}
     """All that are open, the oldest first."""
 
     def connection_made(self, transport: Any) -> None:
@@ -46,7 +46,7 @@ class _Patient(H11Protocol):
 
     def _make_room(self) -> None:
         """Silent connections of a stranger must not keep others out: any user of this host can open them."""
-        oldest = min(self._open, key=_Patient._knows)
+        oldest = min(self._open, key=Patient._knows)
         del self._open[oldest]
         oldest.transport.abort()
 
@@ -108,7 +108,7 @@ def serve(
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(console, log),
-            http=_Patient,
+            http=Patient,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -12,7 +12,7 @@ from dlq.cli.died import show_died
 if TYPE_CHECKING:
     from dlq.operations.interchange import Imported
 
-_PRINTERS = (
+PRINTERS = (
     "The program that printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin, "
     "activemq-console, artemis-console or rocketmq-print."
 )
@@ -35,7 +35,7 @@ def import_(
     ] = None,
     printed_by: Annotated[
         str | None,
-        typer.Option("--from", metavar="PROGRAM", autocompletion=completion.printers, help=_PRINTERS),
+        typer.Option("--from", metavar="PROGRAM", autocompletion=completion.printers, help=PRINTERS),
     ] = None,
     no_analyze: NoAnalyze = False,
 ) -> int:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from dlq.archive import manifests
 from dlq.cli import app
-from dlq.connectors.memory import MemoryConnector, _brokers
+from dlq.connectors.memory import MemoryConnector, open_brokers
 from dlq.core.errors import Unreachable
 
 
@@ -60,7 +60,7 @@ def connection_cut(number: int) -> None:
     read, left = MemoryConnector.read, [number]
 
     def cutting(self: MemoryConnector, request: Any) -> Any:
-        for broker in _brokers.values() if left else ():
+        for broker in open_brokers.values() if left else ():
             broker.faults.cut_reading_after = left.pop()
         return read(self, request)
 

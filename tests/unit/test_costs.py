@@ -543,8 +543,8 @@ def show(data: bytes) -> object:
     tables.draw(console, ["a", "b", "when"], [[for_terminal(each) for each in (text, "b", text)]])
     letter_text._indented(console, letter_text._pairs({"a": text}) or [])
     ways = (
-        letter_text._trace, block_for_terminal, markdown.escape, lambda text: markdown._fenced([text]),
-        lambda _: html._script_data(html._visible(document)), lambda _: agents.cut(document),
+        letter_text._trace, block_for_terminal, markdown.escape, lambda text: markdown.fence([text]),
+        lambda _: html.script_data(html.visible(document)), lambda _: agents.cut(document),
         render._lines, render._show, render._exact,
     )  # fmt: skip
     return [way(text) for way in ways]

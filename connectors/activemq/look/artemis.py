@@ -278,7 +278,7 @@ class Management:
                 headers = headers_of(frame.head)
                 succeeded = headers.get("_AMQ_OperationSucceeded") == "true"
                 told[headers.get("correlation-id", str(len(told)))] = (
-                    _first(frame.body) if succeeded else None
+                    first_of(frame.body) if succeeded else None
                 )
                 deadline = time.monotonic() + patience.REPLY
         try:
@@ -308,7 +308,7 @@ def _question(headers: Mapping[str, str], parameters: str) -> bytes:
     return frame[:-1] + parameters.encode() + b"\0"
 
 
-def _first(body: bytes) -> Any:
+def first_of(body: bytes) -> Any:
     """The answer's body is a JSON array of one value."""
     values = _read(body)
     return values[0] if isinstance(values, list) and values else None

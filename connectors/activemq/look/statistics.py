@@ -61,7 +61,7 @@ def _asked(link: Link, queue: str) -> Mapping[str, Any]:
     }
     link.send(encode("SEND", question))
     answer = _answer(link)
-    return _values_of(answer.body) if answer else {}
+    return values_of(answer.body) if answer else {}
 
 
 def _answer(link: Link) -> Frame | None:
@@ -72,7 +72,7 @@ def _answer(link: Link) -> Frame | None:
     return None
 
 
-def _values_of(body: bytes) -> dict[str, Any]:
+def values_of(body: bytes) -> dict[str, Any]:
     """A map as XStream writes it in JSON: {"map": {"entry": [{"string": "size", "long": 3}, …]}}."""
     try:
         entries = [*document(body)["map"]["entry"]]

@@ -45,7 +45,7 @@ def encode_value(value: Any, like: Value = NOTHING) -> bytes:
         return _nested(value, like)
     if like.kind in ("array", "described", "opaque"):
         raise ValueError(f"a value of the type {like.kind} cannot be edited")
-    return _SCALARS.get(like.kind, _by_its_own_type)(value, like)
+    return SCALARS.get(like.kind, _by_its_own_type)(value, like)
 
 
 def _by_its_own_type(value: Any, _like: Value = NOTHING) -> bytes:
@@ -111,7 +111,7 @@ def _text(make: Callable[[str], bytes]) -> Callable[[Any, Value], bytes]:
     return lambda value, _like: make(value) if isinstance(value, str) else _by_its_own_type(value)
 
 
-_SCALARS: Mapping[str, Callable[[Any, Value], bytes]] = {
+SCALARS: Mapping[str, Callable[[Any, Value], bytes]] = {
     **dict.fromkeys(_INTEGERS, _integer),
     **dict.fromkeys(_REALS, _real),
     **dict.fromkeys(_DECIMALS, _decimal),

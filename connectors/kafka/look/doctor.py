@@ -24,7 +24,7 @@ def inspect(
     settings = {topic.name: cluster.configuration(topic.name) for topic in topics}
     oldest = cluster.oldest([log for log in logs if log.stable > log.start])
     left = {
-        topic.name: _left(
+        topic.name: time_left(
             settings[topic.name], [t for place, t in oldest.items() if place.topic == topic.name]
         )
         for topic in topics
@@ -54,7 +54,7 @@ def _chosen(settings: Mapping[str, str] | None) -> dict[str, str]:
     return {} if settings is None else {name: settings[name] for name in _SHOWN if name in settings}
 
 
-def _left(settings: Mapping[str, str] | None, oldest: Sequence[int]) -> float | None:
+def time_left(settings: Mapping[str, str] | None, oldest: Sequence[int]) -> float | None:
     """Seconds until the oldest letter may be deleted, by its own time; infinite where nothing is."""
     retention = number_in(settings or {}, "retention.ms")
     if settings is None or retention is None:

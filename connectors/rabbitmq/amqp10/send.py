@@ -86,7 +86,7 @@ def _opened(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Se
         raise no_connection(error, broker) from error
 
 
-class _Amqp10Publisher(WindowedPublisher):
+class Amqp10Publisher(WindowedPublisher):
     """See `dlq.connectors.base.Publisher`. A target that is new is attached to when nothing is in flight: the
     broker ends the whole session over one that it refuses. `route` says where a target is published to."""
 
@@ -257,7 +257,7 @@ class RabbitTwoWays(TwoWayPublisher):
         self._ways = ways
         super().__init__(
             RabbitPublisher(broker, plan, window, ways, unsent_seconds=unsent_seconds),
-            partial(_Amqp10Publisher, broker, plan, window, ways, unsent_seconds),
+            partial(Amqp10Publisher, broker, plan, window, ways, unsent_seconds),
             lambda letter: message.is_block(letter.record.raw_properties),
         )
 

@@ -126,7 +126,7 @@ def _look(
             yield name, asking.translate(refused)
             continue
         told = shown.get(name, {})
-        known = _acknowledged(told)
+        known = count_acknowledged(told)
         age = 0.0 if known is None else _INTERVAL
         lies = whole(told.get("messages"))
         yield name, Consumption(name, found.message_count, found.consumer_count, known, age, lies)
@@ -151,7 +151,7 @@ def fetch_queues(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[st
             return {}, str(error)
 
 
-def _acknowledged(told: Mapping[str, Any]) -> int | None:
+def count_acknowledged(told: Mapping[str, Any]) -> int | None:
     """None where the management API counts nothing of a queue."""
     counts = mapping(told.get("message_stats"))
     return sum(whole(counts.get(done)) or 0 for done in _DONE) if "messages" in told else None

@@ -260,7 +260,7 @@ def learn(
     reasons: list[str] = []
     if broker.management_url:
         try:
-            known = _from_host(host or virtual_host(broker), queue, version_of(version))
+            known = from_host(host or virtual_host(broker), queue, version_of(version))
             if known.kind is not None:
                 return known
             reasons += known.notes
@@ -302,7 +302,7 @@ def is_down(broker: RabbitBroker, queue: str) -> bool:
     return False
 
 
-def _from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topology:
+def from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topology:
     found = host.queues.get(queue)
     if found is None:
         return Topology(notes=(f"the management API does not show the queue {queue}",))

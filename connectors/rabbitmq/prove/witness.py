@@ -224,7 +224,7 @@ def _ask_witness(
     changed = [_CHANGED] if has_changed else []
     if seen is None:
         return {}, [*changed, _GONE]
-    missing = why_missing(seen.is_anchored, seen.ours, _came(management, plan))
+    missing = why_missing(seen.is_anchored, seen.ours, count_arrivals(management, plan))
     if changed:
         return {}, [*changed, *missing]
     bound = _bound(management, plan, {letter.target.name for letter in asked})
@@ -321,7 +321,7 @@ _RIGHTS: Mapping[str, Callable[[str, Questions], object]] = {
 
 def _against(management: Management, plan: str) -> Iterator[str]:
     """What speaks against all that the witness of a plan holds, and lacks."""
-    if not _wait_for_the_end_of(connection_name(plan), management):
+    if not wait_for_the_end_of(connection_name(plan), management):
         yield "the connection that sent is still there, so that letters may still arrive: ask again later"
     witness = management.get("queues", management.vhost, queue_of(plan))
     if witness is None:
@@ -338,7 +338,7 @@ def _has_changed(management: Management, plan: str, is_anchored: bool) -> bool:
     return not (is_anchored and len(now) == 1) and not nodes.are_as_before(before, now)
 
 
-def _came(management: Management, plan: str) -> object:
+def count_arrivals(management: Management, plan: str) -> object:
     """How many messages the broker counts for the plan's exchanges; None where it does not. What went to a
     queue without a witness is counted, too: then this is too many, and nothing is proven."""
     listed = management.get_all("exchanges", management.vhost, columns="name,message_stats")
@@ -376,7 +376,7 @@ def _version(management: Management) -> tuple[int, ...]:
     return version_of(str((management.get("overview") or {}).get("rabbitmq_version", "")))
 
 
-def _wait_for_the_end_of(connection: str, management: Management) -> bool:
+def wait_for_the_end_of(connection: str, management: Management) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
     began = time.monotonic()
     for _ in patience.tries(patience.GONE, patience.YIELD):
@@ -407,10 +407,10 @@ def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None
         with closing(_linked(broker)) as link:
             number = _depth(link, queue)
             try:
-                found = _contents(_read(link, queue, number), plan, wanted)
+                found = _contents(read_headers(link, queue, number), plan, wanted)
             except PoisonMessage:
                 with closing(open_session(broker)) as session:
-                    found = _contents(_read_by_1_0(session, queue, number), plan, wanted)
+                    found = _contents(read_by_1_0(session, queue, number), plan, wanted)
     except NotFound:
         return None
     except LinkLostError as error:
@@ -451,7 +451,7 @@ _Header = Callable[[str], str | None]
 """A message, as the function from the name of a header to its text."""
 
 
-def _read(link: Link, queue: str, left: int) -> Iterator[_Header]:
+def read_headers(link: Link, queue: str, left: int) -> Iterator[_Header]:
     link.call(spec.Basic.Consume(queue=queue, consumer_tag="dlq"), spec.Basic.ConsumeOk)
     silent, until = 0, time.monotonic() + patience.LOOK
     while left > 0 and silent < patience.CAUGHT_UP and time.monotonic() < until:
@@ -461,7 +461,7 @@ def _read(link: Link, queue: str, left: int) -> Iterator[_Header]:
         silent = 0 if deliveries or link.receive(1.0) else silent + 1
 
 
-def _read_by_1_0(session: Session, queue: str, left: int) -> Iterator[_Header]:
+def read_by_1_0(session: Session, queue: str, left: int) -> Iterator[_Header]:
     source = session.attach(frames.RECEIVER, address("", queue))
     silent, until = 0, time.monotonic() + patience.LOOK
     while left > 0 and silent < patience.CAUGHT_UP and time.monotonic() < until:

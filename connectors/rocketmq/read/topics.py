@@ -68,7 +68,7 @@ class RocketReading(LogReading):
         make = record_maker(request, self._version[place.node], place.node)
         reached, first = offset_range.start, None
         steps = _while_there(self._steps(offset_range))
-        for step in _gathered(steps, request.batch_rows, request.batch_bytes):
+        for step in gather(steps, request.batch_rows, request.batch_bytes):
             messages, reached = self._within_limit(step)
             first = first or next(iter(messages), None)
             self._taken += len(messages)
@@ -142,7 +142,7 @@ def _while_there(steps: Iterable[Step]) -> Iterator[Step]:
         yield from steps
 
 
-def _gathered(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
+def gather(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
     """Steps put together until they are worth a batch, or a second old; an empty step passes at once
     what there is."""
     messages: list[bytes] = []

@@ -40,7 +40,13 @@ from support.waiting import eventually
 from dlq.connectors.base import Outgoing, Search, SendRequest
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.connectors.rabbitmq.prove.witness import WitnessedPublisher, _came, _seen, exchange_of, queue_of
+from dlq.connectors.rabbitmq.prove.witness import (
+    WitnessedPublisher,
+    _seen,
+    count_arrivals,
+    exchange_of,
+    queue_of,
+)
 from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
@@ -80,7 +86,7 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     assert client.stdout is not None
     with closing(Management(broker)) as management:
         # What a client has sent before the broker counts it first is in none; the anchor came before.
-        while rabbit.depth(queue) < 2000 or _came(management, plan) in (None, 1):
+        while rabbit.depth(queue) < 2000 or count_arrivals(management, plan) in (None, 1):
             assert client.poll() is None
     client.send_signal(signal.SIGKILL)
     said = client.stdout.read()

@@ -144,7 +144,7 @@ def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(two: Own) ->
     assert len(seen.records) == len({record.record_id for record in seen.records}) == 600
     assert seen.reached == {f"{two.dead}@broker-a:0": 300, f"{two.dead}@broker-b:0": 300}
     cluster.kill("broker-b")
-    eventually(lambda: set(cluster._registered()) == {"broker-a"})
+    eventually(lambda: set(cluster.registered()) == {"broker-a"})
     without = read_all(connector, ReadRequest(two.request.source, "drain", "p", resume=seen.checkpoint))
     assert not without.complete
     assert any("broker-b was read by an earlier pull" in note for note in without.notes)
@@ -273,7 +273,7 @@ def test_not_sent_needs_the_word_of_every_broker_that_could_have_taken_it(two: O
     found = connector.find(Search("plan", letters, now(), before))
     assert found.shown == dict.fromkeys(range(6), "not_sent"), found.doubts
     cluster.kill("broker-b")
-    eventually(lambda: set(cluster._registered()) == {"broker-a"})
+    eventually(lambda: set(cluster.registered()) == {"broker-a"})
     found = connector.find(Search("plan", letters, now(), before))
     assert found.shown == {**dict.fromkeys(range(4), "unknown"), **dict.fromkeys((4, 5), "not_sent")}
     assert any("broker-b, which took messages" in why for why in found.doubts)
@@ -307,7 +307,7 @@ def test_a_slave_that_was_promoted_says_nothing_of_what_its_master_took(rocket_v
         found = connector.find(Search("plan", letters, since, before))
         assert found.shown == {0: "sent", 1: "sent", 2: "not_sent"}, found.doubts
         cluster.kill("broker-a")
-        eventually(lambda: not cluster._registered())
+        eventually(lambda: not cluster.registered())
         cluster.promote("broker-s")
         eventually(lambda: is_master(connector))
         found = connector.find(Search("plan", letters, since, before))
@@ -317,7 +317,7 @@ def test_a_slave_that_was_promoted_says_nothing_of_what_its_master_took(rocket_v
         publisher = connector.publisher(SendRequest("plan", 64))
         publisher.close()
         cluster.kill("broker-s")
-        eventually(lambda: not cluster._registered())
+        eventually(lambda: not cluster.registered())
         cluster.start_node("broker-a")
         found = connector.find(Search("plan", letters, since, {**publisher.anchor, **before}))
         assert found.shown == {0: "sent", 1: "sent", 2: "unknown"}, "the slave may have taken it meanwhile"

@@ -136,9 +136,9 @@ def test_a_slave_that_lags_is_promoted_in_mid_replay(tmp_path: Path) -> None:
         states = archive.states(plan)
         assert states["confirmed"] > 20
         assert min(states.get(state, 0) for state in ("in_doubt", "planned")) > 1, states
-        eventually(lambda: not cluster._registered())
+        eventually(lambda: not cluster.registered())
         cluster.promote("broker-s")
-        eventually(lambda: cluster._registered())
+        eventually(lambda: cluster.registered())
         resolved = archive.reconcile(plan)
         assert (resolved.sent, resolved.not_sent, resolved.unknown) == (0, 0, states["in_doubt"])
         said = "\n".join(resolved.notes)

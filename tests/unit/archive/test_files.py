@@ -142,13 +142,13 @@ def test_only_a_pipe_is_waited_for(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as nobody:
         nobody.bind(str(tmp_path / "s"))
         with pytest.raises(OSError, match="No such device"):  # as of /dev/tty where there is no terminal
-            files._descriptor(tmp_path / "s", 0)
+            files.open_at_once(tmp_path / "s", 0)
 
 
 def test_what_a_pipe_was_exchanged_for_is_not_written(
     tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_is_stream", lambda _path: True)
+    monkeypatch.setattr(files, "is_stream", lambda _path: True)
     (tmp_path / "link").symlink_to(victim)
     os.link(victim, tmp_path / "other")
     for name in ("link", "other"):

@@ -28,7 +28,7 @@ ODD = [2**64, -(2**64), "\ud800", [["x", 1]], {"a": {"b": []}}, DEEP, float("inf
 
 
 @each_row("odd", ODD, ids=lambda odd: repr(odd)[:20])
-@each_row("field", sorted(topology._KNOWN.keys() - {"source", "broker", "reads"}))
+@each_row("field", sorted(topology.KNOWN.keys() - {"source", "broker", "reads"}))
 def test_what_a_broker_tells_can_always_be_read_again(field: str, odd: Any) -> None:
     for told in (odd, {"q": odd}, {"q": {"a": odd}}, {odd if isinstance(odd, str) else "q": 1}, [odd]):
         data = topology.encode({**KNOWN, field: told, "unread": told})
@@ -47,7 +47,7 @@ LOOKS: dict[str, Callable[[LocalStore], object]] = {
     "facts": lambda store: facts(store, Settings()).delivery_limits,
     "nodes": node_facts,
     "origins": lambda store: Origins(store)._newest,
-    "limits": retention._limits,
+    "limits": retention.read_limits,
     "clutter": lambda store: [*housekeeping._of_topology(store)],
 }
 

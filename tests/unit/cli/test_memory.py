@@ -57,7 +57,7 @@ def test_a_question_of_the_shell_is_bound_as_long_as_it_is_asked(
 
 
 def test_a_command_that_the_server_begins_is_not_bound(tmp_path: Path) -> None:
-    asked = f"ulimit -S -d 1000000; exec /bin/sh -c '{jobs._RUN}' {tmp_path}/job sh -c 'ulimit -S -d'"
+    asked = f"ulimit -S -d 1000000; exec /bin/sh -c '{jobs.RUN}' {tmp_path}/job sh -c 'ulimit -S -d'"
     subprocess.run(["/bin/sh", "-c", asked], check=True)
     known = subprocess.run(["/bin/sh", "-c", "ulimit -H -d"], capture_output=True, text=True, check=True)
     assert Path(tmp_path, "job.out").read_text() == known.stdout

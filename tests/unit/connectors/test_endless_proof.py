@@ -24,11 +24,11 @@ def busy(*_: object) -> bool:
 
 def test_a_witness_of_which_no_letter_comes_is_left_though_the_broker_is_never_silent() -> None:
     link: Any = SimpleNamespace(call=busy, take_deliveries=lambda _most: [], receive=busy)
-    assert list(witness._read(link, "q", 2**32 - 1)) == []
+    assert list(witness.read_headers(link, "q", 2**32 - 1)) == []
     session: Any = SimpleNamespace(
         attach=lambda *_: SimpleNamespace(drained=True), ask=busy, wait_until=busy, take=list, turn=busy
     )
-    assert list(witness._read_by_1_0(session, "q", 2**32 - 1)) == []
+    assert list(witness.read_by_1_0(session, "q", 2**32 - 1)) == []
 
 
 def test_queues_of_absurd_ends_are_not_looked_through() -> None:

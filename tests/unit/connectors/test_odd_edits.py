@@ -29,7 +29,7 @@ FIELDS = {
     "D of places": b"D\xff\0\0\0\0",
     "a table": b"F\0\0\0\x04\x01xt\1",
 }
-VALUES = {"list": [], "map": [], **dict.fromkeys(amqp10._SCALARS, 0)}
+VALUES = {"list": [], "map": [], **dict.fromkeys(amqp10.SCALARS, 0)}
 BEFORE: dict[str, Callable[[Any], bytes]] = {
     **{f"0-9-1 {kind}": partial(amqp.encode_field, like=like) for kind, like in FIELDS.items()},
     **{f"1.0 {kind}": partial(amqp10.encode_value, like=Value(kind, was)) for kind, was in VALUES.items()},

@@ -67,10 +67,10 @@ def of_other_tables() -> Iterator[dict[str, Any]]:
         yield from ({**BASE, section: {odd: known}} for odd in ODD if isinstance(odd, str))
     for section, (made_as, known) in LISTS.items():
         yield from ({**BASE, section: [odd]} for odd in variants(made_as, known))
-    for section, made_as in configuration._SINGLE.items():
+    for section, made_as in configuration.SINGLE.items():
         yield from ({**BASE, section: odd} for odd in variants(made_as, {}))
     yield from ({"serve": {"roles": odd}} for odd in variants(Roles, {}))
-    yield from ({**BASE, section: odd} for section in configuration._TOP for odd in ODD)
+    yield from ({**BASE, section: odd} for section in configuration.TOP for odd in ODD)
 
 
 @pytest.mark.parametrize("documents", [of_brokers, of_other_tables])

@@ -103,7 +103,7 @@ def test_each_fact_makes_a_difference_to_one_of_the_letters(here: Path, at: At) 
 
 
 def test_every_fact_that_rules_read_is_tried() -> None:
-    assert {*FACTS} == {*topology._NAMES}
+    assert {*FACTS} == {*topology.NAMES}
 
 
 @pytest.mark.usefixtures("here")

@@ -161,7 +161,7 @@ def test_a_digest_that_a_plan_has_is_accepted_for_good(written: str) -> None:
 
 def test_a_plan_of_an_older_dlq_binds_letters(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = fill(replay.store, 2, body=b"pay")
-    monkeypatch.setattr(content, "digest", lambda *told: content._digest_of_pieces(*told[:3]))
+    monkeypatch.setattr(content, "digest", lambda *told: content.digest_of_pieces(*told[:3]))
     plan = replay.plan()
     monkeypatch.undo()
     assert {len(found.content) for found in planfile.letters(replay.store, plan)} == {64}
@@ -278,7 +278,7 @@ def forge_plan(replay: Replaying, plan: str, told: dict[str, Any], letter_: dict
     lines[0] |= letter_
     whole = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     header = replace(planfile.load(replay.store, plan), **told)
-    first |= {**told, "digest": planfile._digest(header, sha256(whole))}
+    first |= {**told, "digest": planfile.digest_of(header, sha256(whole))}
     replay.store.put(name, json.dumps(first).encode() + b"\n" + whole)
 
 

@@ -17,7 +17,7 @@ from support.rows import each_row
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Mask
 from dlq.reports import report, terminal
-from dlq.reports.html import _script_data, _visible
+from dlq.reports.html import script_data, visible
 from dlq.reports.markdown import escape
 
 __all__ = ["store"]
@@ -71,7 +71,7 @@ def test_html_of_strangers_is_text() -> None:
     """What a browser makes of it is tested in one, with the services."""
     document = {"a": "</script><img src=x onerror=alert(1)>", "b": ["\u2028 & <!--"]}
 
-    data = _script_data(document)
+    data = script_data(document)
 
     assert not {"<", ">", "&", "\u2028"} & set(data)
     assert json.loads(data) == document
@@ -120,5 +120,5 @@ def test_a_header_of_several_lines_keeps_them_in_the_page(store: LocalStore) -> 
     story = {"headers": {"x-note": trace, "x\ny": "a"}, "evidence": trace, "source": "a\nb"}
     lines = "x.YException: z\n    at a.B.c(D.java:1)"
     shown = {"headers": {"x-note": lines, "x\\ny": "a"}, "evidence": lines, "source": "a\\nb"}
-    assert _visible({"stories": [story]}) == {"stories": [shown]}
+    assert visible({"stories": [story]}) == {"stories": [shown]}
     assert "#letter dd { white-space: pre-wrap;" in rendered("html", store)

@@ -12,7 +12,7 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.core import causes, clock
 from dlq.core.errors import UsageError
-from dlq.reports import failures, headline, report, retention, summary, thresholds, timeline
+from dlq.reports import failures, headline, report, retention, thresholds, timeline
 
 __all__ = ["store"]
 
@@ -210,7 +210,7 @@ def test_the_retention_clock_says_what_the_broker_will_delete(tmp_path: Path) ->
     ],
 )
 def test_a_limit_is_read_from_what_a_pull_learned(topology: dict[str, Any], limit_ms: int | None) -> None:
-    found = retention._limit(topology)
+    found = retention.limit_of(topology)
 
     assert (found and found[1]) == limit_ms
 
@@ -260,8 +260,3 @@ def test_a_file_that_cannot_be_written_is_told(store: LocalStore, tmp_path: Path
 
     with pytest.raises(UsageError, match="cannot write"):
         report.write(report.make(store), "json", str(tmp_path / "file" / "report.json"))
-
-
-def test_a_report_looks_at_sums_and_at_no_letter() -> None:
-    asked = (summary._FACTS, summary._SPAN, summary._HOW_MANY, *summary._LISTS.values())
-    assert not [sql for sql in asked if "FROM letters" in sql or "_brief" in sql]

@@ -26,7 +26,7 @@ def taken(store: LocalStore) -> Document:
 def test_a_rare_kind_is_in_the_sample_beside_a_frequent_one(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample, "_CHOOSE", sample._CHOOSE.replace("LIMIT 2000", "LIMIT 4"))
+    monkeypatch.setattr(sample, "LETTERS", 4)
     write_segment(store, "p-0", [letter(n, body=b"x") for n in range(1, 101)])
     rare = {"record_id": letter(50).record_id, "cause": "expired"}
     write_analysis(
@@ -40,7 +40,7 @@ def test_a_rare_kind_is_in_the_sample_beside_a_frequent_one(
 
 
 def test_the_latest_of_a_kind_come_first(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "_CHOOSE", sample._CHOOSE.replace("LIMIT 2000", "LIMIT 2"))
+    monkeypatch.setattr(sample, "LETTERS", 2)
     write_segment(store, "p-0", [letter(n) for n in range(1, 10)])
 
     assert [row["record_id"] for row in taken(store)["letters"]] == [letter(9).record_id, letter(8).record_id]

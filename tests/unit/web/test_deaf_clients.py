@@ -25,7 +25,7 @@ def served(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Se
         monkeypatch.setattr(patience, row, SOON)
     console = serve().console
     config = uvicorn.Config(
-        make_app(console, log=False), http=server._Patient, lifespan="off", log_config=None
+        make_app(console, log=False), http=server.Patient, lifespan="off", log_config=None
     )
     running = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0))
@@ -75,7 +75,7 @@ def test_silent_connections_of_a_stranger_keep_nobody_out(
 
 
 def test_who_is_known_does_not_give_way_to_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Connection(server._Patient):
+    class Connection(server.Patient):
         def __init__(self, state: dict[str, object]) -> None:
             self.scope: Any = {"state": state}
             self.transport: Any = self
@@ -85,7 +85,7 @@ def test_who_is_known_does_not_give_way_to_strangers(monkeypatch: pytest.MonkeyP
             self.let_go = True
 
     known, stranger, last = Connection({"person": "ada"}), Connection({}), Connection({})
-    monkeypatch.setattr(server._Patient, "_open", dict.fromkeys((known, stranger, last)))
+    monkeypatch.setattr(server.Patient, "_open", dict.fromkeys((known, stranger, last)))
     known._knows()
     known.scope = {"state": {}}
     last._make_room()

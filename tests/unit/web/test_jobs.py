@@ -16,7 +16,7 @@ from dlq.core.settings import Settings
 from dlq.operations.books import list_audit
 from dlq.operations.desk import Notes, open_desk
 from dlq.replay.actor import check_claim, person_of
-from dlq.web.jobs import KEPT, Job, Jobs, _read_start
+from dlq.web.jobs import KEPT, Job, Jobs, read_start
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
 
 def write_job(jobs: Jobs, name: str, code: int | None = 0) -> None:
     """One as a server leaves it, of this process; with an exit code it is over."""
-    folder, pid = jobs._folder, os.getpid()
+    folder, pid = jobs.folder, os.getpid()
     folder.mkdir(parents=True, exist_ok=True)
-    job = Job(name, ("pull",), "pull", "ann", "2026-01-01T00:00:00Z", pid, _read_start(pid))
+    job = Job(name, ("pull",), "pull", "ann", "2026-01-01T00:00:00Z", pid, read_start(pid))
     (folder / f"{name}.json").write_text(json.dumps(asdict(job)))
     (folder / f"{name}.out").write_text("told\n")
     if code is not None:
@@ -51,7 +51,7 @@ def test_what_is_over_leaves_nothing_once_enough_were_begun_since(jobs: Jobs) ->
     for number in range(KEPT):
         write_job(jobs, f"b{number:03}")
     assert "a-is-over" not in {job.job for job in jobs.list_all()}
-    assert not list(jobs._folder.glob("a-is-over*"))
+    assert not list(jobs.folder.glob("a-is-over*"))
 
 
 def test_a_command_imports_nothing_from_the_folder_of_the_server(

@@ -26,7 +26,7 @@ from dlq.web import app
 from dlq.web.app import make_app
 from dlq.web.console import IN_ALL, Ask
 from dlq.web.first_look import looking
-from dlq.web.look import AT_ONCE, Look, _Kept
+from dlq.web.look import AT_ONCE, Kept, Look
 from dlq.web.pages import books, now
 
 OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
@@ -118,11 +118,11 @@ def test_what_was_made_is_kept_until_somebody_changes_something(look: Look) -> N
 
 
 def test_a_store_far_away_holds_up_only_who_looks_at_it(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = look._read_moment
+    read = look.read_moment
     assert look.keep("n", lambda _desk: 1) == 1
     slow = Slow(read())
-    monkeypatch.setattr(look, "_read_moment", lambda: slow(look.desk))
-    monkeypatch.setattr(look, "_looked_at", -PATIENCE)
+    monkeypatch.setattr(look, "read_moment", lambda: slow(look.desk))
+    monkeypatch.setattr(look, "looked_at", -PATIENCE)
     with meanwhile(slow, lambda: look.keep("n", lambda _desk: 2)) as answers:
         assert look.keep("n", lambda _desk: 3) == 1
         assert answers == []
@@ -132,10 +132,10 @@ def test_a_store_far_away_holds_up_only_who_looks_at_it(look: Look, monkeypatch:
 def test_what_is_changed_while_somebody_looks_is_looked_at_again(
     look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = look._read_moment
+    read = look.read_moment
     before = Slow(read())
     moments = iter([lambda: before(look.desk), read])
-    monkeypatch.setattr(look, "_read_moment", lambda: next(moments)())
+    monkeypatch.setattr(look, "read_moment", lambda: next(moments)())
     with meanwhile(before, lambda: look.keep("n", lambda _desk: 1)):
         look.forget()
     assert next(moments, None) is None, "it was read twice"
@@ -149,7 +149,7 @@ def test_nothing_stays_of_what_could_not_be_made(look: Look) -> None:
         with pytest.raises(UsageError):
             look.keep(("count", number, "any text" * 8_000), refuse)
     assert look.keep("n", lambda _desk: 1) == 1
-    assert len(look._making) == 0
+    assert len(look.making) == 0
 
 
 def test_a_look_within_a_look_is_a_mistake(look: Look) -> None:
@@ -187,14 +187,14 @@ def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
 def test_a_page_whose_reading_takes_too_long_says_so_and_shows_nothing_as_empty(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    def ask_slowly(kept: _Kept, name: str) -> Any:
+    def ask_slowly(kept: Kept, name: str) -> Any:
         if name in ("execute", "sql"):
-            kept._connection.execute("SELECT count(*) FROM range(1000000000000) a, range(1000000)")
-        return getattr(kept._connection, name)
+            kept.connection.execute("SELECT count(*) FROM range(1000000000000) a, range(1000000)")
+        return getattr(kept.connection, name)
 
     browser: Browser = serve()
     monkeypatch.setattr(patience, "QUESTION", 0.2)
-    monkeypatch.setattr(_Kept, "__getattr__", ask_slowly)
+    monkeypatch.setattr(Kept, "__getattr__", ask_slowly)
     answer = browser.get(path)
     assert answer.status_code == 503
     assert "was ended after 0.2 s: there is no answer" in answer.text

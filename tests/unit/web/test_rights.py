@@ -54,7 +54,7 @@ def test_no_address_answers_who_has_no_name(serve: Serve) -> None:
 
 
 def test_every_tool_that_proposes_has_a_right_of_its_own() -> None:
-    assert {tool.__name__ for tool in agents.PROPOSING} == agents_by_http._CHANGES.keys()
+    assert {tool.__name__ for tool in agents.PROPOSING} == agents_by_http.CHANGES.keys()
 
 
 def count(browser: Browser, query: str) -> str:

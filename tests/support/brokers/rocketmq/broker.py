@@ -186,7 +186,7 @@ class RocketMQ:
         """5.x registers at its start only where its connection to the name server is up by then, else 10 s
         later (BrokerOuterAPI.registerBrokerAll)."""
         deadline = time.monotonic() + STARTUP
-        while node not in self._registered():
+        while node not in self.registered():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{node} has not registered")
             self._announce(node)
@@ -198,7 +198,7 @@ class RocketMQ:
         link.call(AdminCode.SET_BROKER_CONFIG, {}, b"brokerPermission=6")
         link.close()
 
-    def _registered(self) -> Mapping[str, object]:
+    def registered(self) -> Mapping[str, object]:
         link = Link(self.name_server, Access())
         try:
             table = lenient_json.loads(link.call(RequestCode.CLUSTER, {}).body.decode())

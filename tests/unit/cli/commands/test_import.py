@@ -73,5 +73,5 @@ def test_an_unknown_printer_is_refused_with_those_there_are(dlq: Dlq) -> None:
 
 def test_the_help_names_what_the_descriptions_name_and_each_has_a_reader() -> None:
     for name, reader in printers().items():
-        assert name in import_._PRINTERS
+        assert name in import_.PRINTERS
         assert inspect.isfunction(resolve(reader))

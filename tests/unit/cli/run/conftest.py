@@ -19,4 +19,4 @@ def team(
     here = Team(tmp_path, tmp_path.name, capfd)
     here.profile()
     yield here
-    memory._brokers.clear()
+    memory.open_brokers.clear()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.activemq.look import statistics
-from dlq.connectors.activemq.look.artemis import Management, _first
+from dlq.connectors.activemq.look.artemis import Management, first_of
 from dlq.connectors.activemq.look.effects import Traits, effects
 from dlq.connectors.activemq.look.jolokia import Jolokia, QueueFacts
 from dlq.connectors.activemq.look.limits import limits
@@ -89,7 +89,7 @@ def test_the_plugin_s_answers_are_numbers_or_nothing(odd: Any, monkeypatch: pyte
         {"map": {"entry": [{"string": odd, "long": odd}]}},
     ):
         data = odd if isinstance(odd, bytes) else json.dumps(body).encode()
-        statistics._values_of(data)
+        statistics.values_of(data)
     named = {"size": odd, "consumerCount": odd, "inflightCount": odd}
     monkeypatch.setattr(statistics, "_asked", lambda *_: named)
     monkeypatch.setattr(statistics, "Link", lambda _: SimpleNamespace(close=lambda: None))
@@ -98,4 +98,5 @@ def test_the_plugin_s_answers_are_numbers_or_nothing(odd: Any, monkeypatch: pyte
 
 
 def test_an_answer_that_is_too_deep_or_too_long_is_none() -> None:
-    assert [_first(data) for data in (DEEP.encode(), b"[" + b"9" * 5000 + b"]", b"[]", b"\xff")] == [None] * 4
+    odd = (DEEP.encode(), b"[" + b"9" * 5000 + b"]", b"[]", b"\xff")
+    assert [first_of(data) for data in odd] == [None] * 4

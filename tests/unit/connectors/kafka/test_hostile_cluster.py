@@ -33,7 +33,7 @@ from support.servers.hostile import Server
 from dlq.connectors.base import Target
 from dlq.connectors.kafka.link.connection import Access
 from dlq.connectors.kafka.look.cluster import Place, Topic, number_in
-from dlq.connectors.kafka.look.doctor import _left, _warnings
+from dlq.connectors.kafka.look.doctor import _warnings, time_left
 from dlq.connectors.kafka.look.limits import taken_by
 from dlq.connectors.kafka.plugin.connector import KafkaConnector
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
@@ -55,7 +55,7 @@ def test_a_setting_that_is_no_number_is_not_known(odd: str) -> None:
         topic=lambda name: Topic(name, "id", 1), configuration=lambda _: known, longest_request=None
     )
     assert taken_by(cluster, "t") == (1, (-1, -1, -1, False), None, None, None)
-    assert _left(known, [1]) is None
+    assert time_left(known, [1]) is None
     assert list(_warnings("t", known, None)) == []
     assert number_in({"a": "-1"}, "a") == -1
 

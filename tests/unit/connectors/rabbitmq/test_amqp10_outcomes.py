@@ -12,7 +12,7 @@ from dlq.connectors.amqp10.codec import frames
 from dlq.connectors.amqp10.codec.values import NULL, described_value, sequence
 from dlq.connectors.base import Sent, Target
 from dlq.connectors.rabbitmq.amqp10 import send
-from dlq.connectors.rabbitmq.amqp10.send import _Amqp10Publisher
+from dlq.connectors.rabbitmq.amqp10.send import Amqp10Publisher
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 
 LETTERS = 3
@@ -28,7 +28,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 def published(state: bytes, target: Target) -> tuple[list[Sent], Exception | None]:
     with Server(Taking({LETTER: lambda _peer, frame: became(frame, state)})) as server:
         broker = RabbitBroker("b", "rabbitmq", f"amqp://u@{server.address}", password_env="HOSTILE")
-        publisher = _Amqp10Publisher(broker, "plan", 1)
+        publisher = Amqp10Publisher(broker, "plan", 1)
         return until_it_ends(publisher, (letter(n)._replace(target=target) for n in range(LETTERS)))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.look.consumers import _acknowledged
+from dlq.connectors.rabbitmq.look.consumers import count_acknowledged
 from dlq.connectors.rabbitmq.look.discovery import places
 from dlq.connectors.rabbitmq.read.wildcards import matches
 
@@ -101,7 +101,7 @@ ODD = [None, "x", [1], {"a": 1}, -1, 1e300, True, "\x1b[2J"]
 
 @each_row("odd", ODD, ids=repr)
 def test_what_is_no_count_counts_nothing(odd: Any) -> None:
-    assert _acknowledged({"messages": 1, "message_stats": {"ack": odd, "get_no_ack": 2}}) == 2
+    assert count_acknowledged({"messages": 1, "message_stats": {"ack": odd, "get_no_ack": 2}}) == 2
     counts = dict.fromkeys(("messages", "consumers", "head_message_timestamp"), odd)
     [found] = places([{"name": "orders.dlq", **counts}], [])
     assert (found.depth, found.consumers, found.oldest) == (None, None, None)

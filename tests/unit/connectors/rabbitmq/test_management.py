@@ -14,7 +14,7 @@ from dlq.connectors.rabbitmq.look.discovery import discover
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove.nodes import are_as_before, describe_nodes
-from dlq.connectors.rabbitmq.prove.witness import _bound, _may_lack, _wait_for_the_end_of
+from dlq.connectors.rabbitmq.prove.witness import _bound, _may_lack, wait_for_the_end_of
 from dlq.connectors.rabbitmq.read.pattern import resolve
 from dlq.core import patience
 from dlq.core.errors import BrokerError
@@ -72,7 +72,7 @@ LOOKS: dict[str, Callable[[RabbitBroker], Any]] = {
     "all queues": list_queues,
     "the queues of a pattern": lambda broker: resolve(broker, "*.dlq"),
     "nodes": lambda broker: describe_nodes(Management(broker)),
-    "the connections of a dead sender": lambda broker: _wait_for_the_end_of("of a plan", Management(broker)),
+    "the connections of a dead sender": lambda broker: wait_for_the_end_of("of a plan", Management(broker)),
 }
 
 

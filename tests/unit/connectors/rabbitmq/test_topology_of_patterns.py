@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from dlq.connectors.chain import ChainReading, QueueScan
-from dlq.connectors.rabbitmq.look.topology import VirtualHost, _from_host
+from dlq.connectors.rabbitmq.look.topology import VirtualHost, from_host
 from dlq.connectors.rabbitmq.read import pattern
 
 QUEUES = 300
@@ -19,7 +19,7 @@ def scans() -> list[QueueScan]:
     names = [f"q{number}" for number in range(QUEUES)]
     host = VirtualHost(dict.fromkeys(names, quorum), {}, frozenset(), frozenset(), {"x": {"k": names}})
     no_part: Any = None
-    told = {name: {"queue": name, **_from_host(host, name, (4, 0, 0)).document()} for name in names}
+    told = {name: {"queue": name, **from_host(host, name, (4, 0, 0)).document()} for name in names}
     return [QueueScan(name, 0, topology, no_part) for name, topology in told.items()]
 
 

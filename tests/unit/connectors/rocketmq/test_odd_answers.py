@@ -125,4 +125,4 @@ def test_offsets_that_hold_nothing_for_ever_pass_once_a_second(monkeypatch: pyte
     monkeypatch.setattr(patience, "YIELD", -1.0)
     gap = topics.Gap(str(PLACE), 0, 32)
     steps = (Step((), n, [gap._replace(first=n, end=n + 1)]) for n in range(3))
-    assert len([*topics._gathered(steps, 99, 99)]) == 3
+    assert len([*topics.gather(steps, 99, 99)]) == 3

@@ -12,7 +12,7 @@ from dlq.connectors.base import Gap
 from dlq.connectors.rocketmq.link.message import queue_offset
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, scan_queue
-from dlq.connectors.rocketmq.read.topics import _gathered
+from dlq.connectors.rocketmq.read.topics import gather
 from dlq.core.errors import ConnectionLost
 
 PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)
@@ -78,7 +78,7 @@ def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> No
         return answer(ResponseCode.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
 
     link: Any = Broker(reply)
-    (step,) = _gathered(scan_queue(link, PLACE, 5, 205), 2_000, 2**20)
+    (step,) = gather(scan_queue(link, PLACE, 5, 205), 2_000, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])
 
 
