@@ -1,7 +1,5 @@
 """Letters in brief are the letters, whatever became of them since they were judged."""
 
-from pathlib import Path
-
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,10 +33,9 @@ def _failing(number: int, source: str = "orders") -> Record:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
+def store(store: LocalStore) -> LocalStore:
     """Judged: p-0, p-1 and p-2 of orders, and q-0, which came by a file. Then p-1 and p-2 were written again
     as one, retention removed two letters of p-0, and r-0 was pulled."""
-    store = LocalStore(str(tmp_path / "archive"))
     for stem, numbers in {"p-0": range(1, 9), "p-1": range(9, 12), "p-2": range(12, 15)}.items():
         write_segment(store, stem, [_failing(n) for n in numbers])
     write_segment(store, "q-0", [_failing(n, "file") for n in (1, 2, 30)])

@@ -10,26 +10,21 @@ from pathlib import Path
 
 import pytest
 from support.archives import letter, write_segment
+from support.builders import Dlq
 
 from dlq.archive.store import LocalStore
-from dlq.cli.app import run
 from dlq.core.record import Record
 
-Dlq = Callable[..., tuple[int, str, str]]
 MAIL = b"to jane@example.com"
 
 
 @pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
+def dlq(dlq: Dlq, store: LocalStore) -> Dlq:
     """Runs a command over an archive of these letters."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
 
     def call(letters: list[Record], *arguments: str) -> tuple[int, str, str]:
-        write_segment(LocalStore(str(tmp_path / "archive")), "p-0", letters)
-        code = run(arguments)
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
+        write_segment(store, "p-0", letters)
+        return dlq(*arguments)
 
     return call
 

@@ -14,11 +14,6 @@ from dlq.replay.ledger.contract import Ledger
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(str(tmp_path / "archive"))
-
-
-@pytest.fixture
 def config(tmp_path: Path) -> Settings:
     return settings(tmp_path / "archive", replay={"window": 40})
 

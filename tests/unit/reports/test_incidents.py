@@ -1,21 +1,19 @@
 """dlq incidents and the report's second section: what to look at first, and the way to its letters."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
+from support.builders import Dlq
 
 from dlq.archive import views
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import LocalStore
-from dlq.cli.app import run
 from dlq.reports import incidents, report
 
-Dlq = Callable[..., tuple[int, str, str]]
 NAMES = ("old-large", "new-small", "ongoing")
 
 
@@ -30,9 +28,8 @@ def incident(number: int, **values: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
+def store(store: LocalStore) -> LocalStore:
     """Three incidents: ten letters, ten of a new failure, and five of one that still goes on."""
-    store = LocalStore(str(tmp_path / "archive"))
     write_segment(store, "p-0", [letter(n, origin=f"q{n % 5}") for n in range(1, 26)])
     verdicts = [
         {
@@ -49,16 +46,9 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 @pytest.fixture
-def dlq(store: LocalStore, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
-    monkeypatch.setenv("DLQ_ARCHIVE", store.location)
+def dlq(dlq: Dlq, store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> Dlq:
     monkeypatch.setenv("COLUMNS", "100")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(arguments)
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
+    return dlq
 
 
 def test_what_goes_on_counts_ten_times_and_then_the_number_that_waits_decides(store: LocalStore) -> None:

@@ -39,8 +39,7 @@ FACTS = RunFacts(PULLS, 12.25, 3, 1_800_000_000.5, 1_799_999_999.0)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    store = LocalStore(str(tmp_path / "archive"))
+def store(store: LocalStore) -> LocalStore:
     segments.commit(store, "orders", "20261121T000000-abcd", 1, "drain", [letter(n) for n in range(3)], {})
     return store
 

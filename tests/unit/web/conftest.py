@@ -18,9 +18,8 @@ EVERYTHING = {right: ["*"] for right in ("triage", "plan", "approve", "apply", "
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
+def store(store: LocalStore) -> LocalStore:
     """Three letters of one failure, one of another."""
-    store = LocalStore(str(tmp_path / "archive"))
     body = b'{"order": 1, "mail": "jane.doe@example.com"}'
     headers = {"x-customer": "jane.doe@example.com", "trace": "t-1"}
     known = {"body": body, "headers": headers, "body_size": len(body), "captured_at": 10**15}

@@ -78,8 +78,7 @@ class Marked:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    store = LocalStore(str(tmp_path / "archive"))
+def store(store: LocalStore) -> LocalStore:
     for stem in ("p-0", "p-1"):
         of = [
             died(("rejected", "orders", 1), record_id=f"{n:031x}{stem[-1]}", captured_at=n) for n in range(50)

@@ -1,18 +1,17 @@
 """`dlq coverage`: what would be lost, as a table, as data, as a threshold and as a picture."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from support.builders import Dlq
 
-from dlq.cli.app import run
 from dlq.connectors.base import Fate
 from dlq.connectors.memory import MemoryConnector
 from dlq.core.errors import Unreachable
 
-Dlq = Callable[..., tuple[int, str, str]]
 HOSTILE = "</text><script>\x1b[31m\x00"
 FATES = [
     Fate("queue", "orders", "expiry", "kept", ("orders.dlq",)),
@@ -24,17 +23,10 @@ FATES = [
 
 
 @pytest.fixture
-def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
-    monkeypatch.chdir(tmp_path)
+def dlq(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> Dlq:
     monkeypatch.setattr(MemoryConnector, "coverage", lambda _self: FATES, raising=False)
     Path("dlq.toml").write_text('[brokers.shop]\nkind = "memory"\nurl = "memory:///tmp/none"\n')
-
-    def command(*words: str) -> tuple[int, str, str]:
-        code = run(["coverage", *words])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return command
+    return partial(dlq, "coverage")
 
 
 def test_what_is_lost_comes_first_with_the_command_that_changes_it(dlq: Dlq) -> None:
