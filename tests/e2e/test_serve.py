@@ -41,11 +41,6 @@ def make_plan(server: Server, rate: int = RATE) -> str:
     return server.post("/plans", fields, "/plans/new?source=orders").removeprefix("/plans/")
 
 
-def apply_plan(server: Server, plan: str) -> None:
-    digest = re.findall(r'name="digest" value="(\w+)"', server.get(f"/plans/{plan}"))[0]
-    server.post(f"/plans/{plan}/apply", {"digest": digest}, f"/plans/{plan}")
-
-
 def arrived(folder: Path) -> list[str]:
     """The bodies of all letters that came back to their queue."""
     return [one["body_text"] for one in broker_at(f"memory://{folder}/broker.db").letters("orders")]
@@ -54,7 +49,7 @@ def arrived(folder: Path) -> list[str]:
 def test_a_server_that_is_killed_at_any_moment_of_an_apply_loses_and_doubles_nothing(folder: Path) -> None:
     with serving(folder) as first:
         plan = make_plan(first.enter())
-        apply_plan(first, plan)
+        first.apply_plan(plan)
         first.kill()
     for moment in range(4):
         with serving(folder) as server:
@@ -75,7 +70,7 @@ def test_a_server_that_is_killed_at_any_moment_of_an_apply_loses_and_doubles_not
 def test_ctrl_c_ends_the_server_and_not_what_it_began(folder: Path) -> None:
     with serving(folder) as server:
         plan = make_plan(server.enter())
-        apply_plan(server, plan)
+        server.apply_plan(plan)
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(PATIENCE) == 0
     eventually(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
@@ -84,14 +79,14 @@ def test_ctrl_c_ends_the_server_and_not_what_it_began(folder: Path) -> None:
 def test_a_replay_is_stopped_by_the_page_and_begun_again(folder: Path) -> None:
     with serving(folder) as server:
         plan = make_plan(server.enter(), 5)
-        apply_plan(server, plan)
+        server.apply_plan(plan)
         eventually(lambda: '<h1 id="what">0 of' not in server.get(f"/replays/{plan}"))
         server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
         eventually(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
         before = run(folder, "replay", "status", plan)["states"]
         assert 0 < before["confirmed"] < LETTERS
         assert before["in_doubt"] == before["sending"] == 0
-        apply_plan(server, plan)
+        server.apply_plan(plan)
         assert "begun by" in server.get(f"/replays/{plan}")
         server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
         eventually(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
@@ -101,7 +96,7 @@ def test_a_replay_is_stopped_by_the_page_and_begun_again(folder: Path) -> None:
 def test_who_signs_out_in_mid_flight_stops_nothing(folder: Path) -> None:
     with serving(folder) as server:
         plan = make_plan(server.enter())
-        apply_plan(server, plan)
+        server.apply_plan(plan)
         token = re.findall(r'name="form_token" value="(\w+)"', server.get("/"))[0]
         assert server.ask("POST", "/logout", {"form_token": token})[0].status == 200
         assert server.ask("GET", f"/replays/{plan}")[0].status == 401
@@ -111,7 +106,7 @@ def test_who_signs_out_in_mid_flight_stops_nothing(folder: Path) -> None:
 def test_progress_comes_as_events_until_it_is_over(folder: Path) -> None:
     with serving(folder) as server:
         plan = make_plan(server.enter())
-        apply_plan(server, plan)
+        server.apply_plan(plan)
         answer, text = server.ask("GET", f"/replays/{plan}/events")
         assert str(answer.getheader("content-type")).startswith("text/event-stream")
         counts = [int(n) for n in re.findall(r"(\d+) of \d+ confirmed<?", text) if n]

@@ -112,6 +112,11 @@ class Server:
         assert answer.status == 303, text
         return str(answer.getheader("location"))
 
+    def apply_plan(self, plan: str) -> None:
+        """As a person does it, who has looked at the plan."""
+        digest = re.findall(r'name="digest" value="(\w+)"', self.get(f"/plans/{plan}"))[0]
+        self.post(f"/plans/{plan}/apply", {"digest": digest}, f"/plans/{plan}")
+
     def connect(self) -> socket.socket:
         """A connection that says nothing yet."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)

@@ -308,5 +308,5 @@ def names_used_in(path: Path) -> Iterator[str]:
 
 
 def test_tests_use_ever_fewer_private_names() -> None:
-    used = [name for path in modules("tests") for name in names_used_in(path)]
-    assert sum(name.startswith("_") and not name.startswith("__") for name in used) <= PRIVATE
+    """What a test has to set is a row of `core/patience.py` or a public bound: this number only falls."""
+    assert sum(len(PRIVATE.findall(path.read_text("utf-8"))) for path in modules("tests")) <= 105

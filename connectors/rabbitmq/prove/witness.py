@@ -380,9 +380,10 @@ def wait_for_the_end_of(connection: str, management: Management) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
     began = time.monotonic()
     for _ in patience.tries(patience.GONE, patience.YIELD):
+        asked = time.monotonic()
         listed = management.get_all("connections")
         names = [mapping(known.get("client_properties")).get("connection_name") for known in listed]
-        if time.monotonic() - began >= _LISTED_SECONDS and connection not in names:
+        if asked - began >= _LISTED_SECONDS and connection not in names:
             return True
     return False
 

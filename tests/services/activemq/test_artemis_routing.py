@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support.archives import letter
-from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
+from support.brokers.activemq.fixtures import Place, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
 from dlq.connectors.activemq.look.artemis import Management
@@ -32,15 +32,6 @@ def dead(address: str = "", queue: str = "", routing: str = "") -> Callable[[int
 
 def to(target: Target, make: Callable[[int], Record] | None = None, letters: int = 3) -> list[Outgoing]:
     return outgoing([(make or dead())(n) for n in range(letters)], target)
-
-
-@pytest.fixture(params=["stomp", "openwire"])
-def sender(stomp: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
-    """A place whose letters go out by one protocol or the other."""
-    place = stomp if request.param == "stomp" else by_openwire(stomp)
-    yield place
-    if place is not stomp:
-        place.connector.close()
 
 
 @on_artemis

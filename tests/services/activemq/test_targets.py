@@ -3,14 +3,14 @@ receives."""
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.archives import letter
-from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
+from support.brokers.activemq.fixtures import Place, on_classic
 from support.brokers.activemq.sending import outgoing, published
 from support.faults import Archive
 
@@ -22,15 +22,6 @@ from dlq.replay.planfile import Header
 
 REPLY = "/remote-temp-queue/ID:host-1-1:1:1"
 pytestmark = [pytest.mark.activemq, on_classic]
-
-
-@pytest.fixture(params=["stomp", "openwire"])
-def sender(stomp: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
-    """A place whose letters go out by one protocol or the other."""
-    place = stomp if request.param == "stomp" else by_openwire(stomp)
-    yield place
-    if place is not stomp:
-        place.connector.close()
 
 
 def subscribed(place: Place, *destinations: str) -> Link:

@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pika
 import pytest
@@ -16,14 +15,14 @@ from proton import UNDESCRIBED, Array, Data, Message, char, decimal64, symbol, u
 from proton.utils import BlockingConnection
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import (
+    cutting,
     new_plan,
     record,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
 from support.connector_contract import Place, ReadingContract, drained, letters
-from support.sending_contract import Cut, SendingContract, SendingPlace, until_it_ends
-from support.servers.cutter import Cutter
+from support.sending_contract import SendingContract, SendingPlace, until_it_ends
 from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import judge
@@ -359,13 +358,6 @@ class TestSending(SendingContract):
             rabbit.publish(full, [b"first"])
             return found, to_queue(full)
 
-        @contextmanager
-        def cutting() -> Iterator[tuple[RabbitConnector, Cut]]:
-            url = urlsplit(rabbit.url)
-            with Cutter(f"{url.hostname}:{url.port}") as cutter:
-                broker = rabbit.broker(url=f"amqp://{url.username}@{cutter.address}{url.path}")
-                yield RabbitConnector(broker), lambda _given: cutter.loses_answers.set()
-
         return SendingPlace(
             RabbitConnector(rabbit.broker()),
             to_queue(queue),
@@ -373,7 +365,7 @@ class TestSending(SendingContract):
             lambda: [one.headers["dlq_replay_id"] for one in pull_all(rabbit, queue)],
             nowhere=to_queue("nowhere"),
             refused=refused,
-            cutting=cutting,
+            cutting=lambda: cutting(rabbit),
             witness=True,
             servers=[f"127.0.0.1:{port}" for port in (rabbit.node.port, rabbit.node.http_port)],
             before_proof=lambda: wait_until_the_node_is_no_newcomer(rabbit),

@@ -1,20 +1,16 @@
 """RabbitMQ keeps the way back of the contract that every connector keeps."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.parse import urlsplit
-
 import pytest
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit
 from support.brokers.rabbitmq.letters import (
+    cutting,
     record,
     replay_ids,
     settled_depth,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
-from support.sending_contract import Cut, SendingContract, SendingPlace
-from support.servers.cutter import Cutter
+from support.sending_contract import SendingContract, SendingPlace
 
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
@@ -40,13 +36,6 @@ class TestRabbitMQ(SendingContract):
             rabbit.publish(full, [b"first"])
             return record(), to_queue(full)
 
-        @contextmanager
-        def cutting() -> Iterator[tuple[RabbitConnector, Cut]]:
-            url = urlsplit(rabbit.url)
-            with Cutter(f"{url.hostname}:{url.port}") as cutter:
-                broker = rabbit.broker(url=f"amqp://{url.username}@{cutter.address}{url.path}")
-                yield RabbitConnector(broker), lambda _given: cutter.loses_answers.set()
-
         cannot = {}
         if rabbit.broker().management_url is None:
             cannot["find"] = "a witness proves nothing without management"
@@ -59,7 +48,7 @@ class TestRabbitMQ(SendingContract):
             arrived,
             nowhere=to_queue("nowhere"),
             refused=refused,
-            cutting=cutting,
+            cutting=lambda: cutting(rabbit),
             witness=True,
             servers=[f"127.0.0.1:{port}" for port in (rabbit.node.port, rabbit.node.http_port)],
             before_proof=lambda: None if "find" in cannot else wait_until_the_node_is_no_newcomer(rabbit),

@@ -59,11 +59,6 @@ def servers(s3_location: str, ledger: str, tmp_path: Path) -> Iterator[tuple[Ser
         yield first.enter(), second.enter()
 
 
-def apply_plan(server: Server, plan: str) -> None:
-    digest = re.findall(r'name="digest" value="(\w+)"', server.get(f"/plans/{plan}"))[0]
-    server.post(f"/plans/{plan}/apply", {"digest": digest}, f"/plans/{plan}")
-
-
 def test_what_one_says_and_plans_the_other_sees_and_both_apply_it_once(
     servers: tuple[Server, Server], tmp_path: Path
 ) -> None:
@@ -76,7 +71,7 @@ def test_what_one_says_and_plans_the_other_sees_and_both_apply_it_once(
     plan = first.post("/plans", fields, "/plans/new?source=orders").removeprefix("/plans/")
     eventually(lambda: plan in second.get("/plans"))
     with ThreadPoolExecutor() as both:
-        list(both.map(lambda server: apply_plan(server, plan), servers))
+        list(both.map(lambda server: server.apply_plan(plan), servers))
     done = f"{LETTERS} of {LETTERS} confirmed"
     for server in servers:
         eventually(lambda server=server: done in server.get(f"/replays/{plan}"))

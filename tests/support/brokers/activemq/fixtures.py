@@ -192,3 +192,12 @@ def stomp(stomp_broker: ActiveMq) -> Iterator[Place]:
     connector = ActiveMQConnector(settings)
     yield Place(stomp_broker, settings, connector, f"letters.{next(_numbers)}")
     connector.close()
+
+
+@pytest.fixture(params=["stomp", "openwire"])
+def sender(stomp: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A place whose letters go out by one protocol or the other."""
+    place = stomp if request.param == "stomp" else by_openwire(stomp)
+    yield place
+    if place is not stomp:
+        place.connector.close()

@@ -1,17 +1,22 @@
 """Letters for a publisher of RabbitMQ, and what a broker holds of them afterwards."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 import pika
 from support.brokers.rabbitmq.fixtures import Rabbit
+from support.sending_contract import Cut
+from support.servers.cutter import Cutter
 from support.waiting import PATIENCE, eventually, settled
 
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.record import Record
 
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
@@ -21,6 +26,15 @@ _plans = count(1)
 
 def new_plan() -> str:
     return f"plan-{time.time_ns()}-{next(_plans)}"
+
+
+@contextmanager
+def cutting(rabbit: Rabbit) -> Iterator[tuple[RabbitConnector, Cut]]:
+    """A connector whose broker's answers can be made to get lost."""
+    url = urlsplit(rabbit.url)
+    with Cutter(f"{url.hostname}:{url.port}") as cutter:
+        broker = rabbit.broker(url=f"amqp://{url.username}@{cutter.address}{url.path}")
+        yield RabbitConnector(broker), lambda _given: cutter.loses_answers.set()
 
 
 def record(body: bytes = b"letter", **properties: object) -> Record:

@@ -3,7 +3,7 @@
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -97,9 +97,9 @@ def test_who_was_never_answered_has_no_right_and_is_told_so_by_nothing(told: Tol
     assert [one.outcome for one in routing.answers([(1, TARGET)])] == ["confirmed"]
 
 
-def answering_late(peer: socket.socket) -> None:
-    """The first question is answered when the second one comes, and before that."""
-    heard, late = b"", b""
+def headers_of_frames(peer: socket.socket) -> Iterator[dict[bytes, bytes]]:
+    """Of each frame that comes; a connection is answered."""
+    heard = b""
     while data := peer.recv(2**16):
         heard += data
         *frames, heard = heard.split(b"\0")
@@ -107,20 +107,25 @@ def answering_late(peer: socket.socket) -> None:
             said = dict(re.findall(rb"\n([^:\n]+):([^\n]*)", frame))
             if b"CONNECT\n" in frame[:10]:
                 peer.sendall(b"CONNECTED\nversion:1.2\nserver:ActiveMQ-Artemis/2.56.0\n\n\0\n")
-            if b"receipt" in said:
-                peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"])
-            if b"_AMQ_Attribute" in said:
-                token = said[b"reply-to"].rpartition(b".")[2]
-                head = (
-                    b"MESSAGE\nsubscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n\n"
-                )
-                answer = head % token + b'["%b"]' % said[b"_AMQ_Attribute"] + b"\0\n"
-                peer.sendall(late)
-                if said[b"_AMQ_Attribute"] == b"slow":
-                    late = answer
-                else:
-                    time.sleep(0.05)
-                    peer.sendall(answer)
+            yield said
+
+
+def answering_late(peer: socket.socket) -> None:
+    """The first question is answered when the second one comes, and before that."""
+    late = b""
+    for said in headers_of_frames(peer):
+        if b"receipt" in said:
+            peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"])
+        if b"_AMQ_Attribute" in said:
+            token = said[b"reply-to"].rpartition(b".")[2]
+            head = b"MESSAGE\nsubscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n\n"
+            answer = head % token + b'["%b"]' % said[b"_AMQ_Attribute"] + b"\0\n"
+            peer.sendall(late)
+            if said[b"_AMQ_Attribute"] == b"slow":
+                late = answer
+            else:
+                time.sleep(0.05)
+                peer.sendall(answer)
 
 
 def test_a_late_answer_is_none_to_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,23 +143,17 @@ def test_a_late_answer_is_none_to_another_question(monkeypatch: pytest.MonkeyPat
 
 def answering_backwards(peer: socket.socket) -> None:
     """What is asked together is answered when all of it is there, the last question first."""
-    heard, answers = b"", list[bytes]()
-    while data := peer.recv(2**16):
-        heard += data
-        *frames, heard = heard.split(b"\0")
-        for frame in frames:
-            said = dict(re.findall(rb"\n([^:\n]+):([^\n]*)", frame))
-            if b"CONNECT\n" in frame[:10]:
-                peer.sendall(b"CONNECTED\nversion:1.2\nserver:ActiveMQ-Artemis/2.56.0\n\n\0\n")
-            if b"_AMQ_Attribute" in said:
-                token, number = said[b"reply-to"].rpartition(b".")[2], said[b"correlation-id"]
-                head = b"subscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n" % token
-                answers.append(
-                    b'MESSAGE\ncorrelation-id:%b\n%b\n["%b"]\0\n' % (number, head, said[b"_AMQ_Attribute"])
-                )
-            if b"receipt" in said:
-                peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"] + b"".join(answers[::-1]))
-                answers.clear()
+    answers = list[bytes]()
+    for said in headers_of_frames(peer):
+        if b"_AMQ_Attribute" in said:
+            token, number = said[b"reply-to"].rpartition(b".")[2], said[b"correlation-id"]
+            head = b"subscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n" % token
+            answers.append(
+                b'MESSAGE\ncorrelation-id:%b\n%b\n["%b"]\0\n' % (number, head, said[b"_AMQ_Attribute"])
+            )
+        if b"receipt" in said:
+            peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"] + b"".join(answers[::-1]))
+            answers.clear()
 
 
 def test_what_is_asked_together_is_told_apart_whichever_answer_comes_first() -> None:
