@@ -70,8 +70,8 @@ WHOLE_ANSWER = 6
 
 
 def tries(seconds: float, pause: float = PAUSE, longest: float = 0.0) -> Iterator[None]:
-    """Turns of a loop: the first at once, the last when the time is over, and a pause between two. It doubles
-    up to `longest`."""
+    """Yield the turns of a loop: the first at once, the last when the time is over, with a pause between two,
+    which doubles up to `longest`."""
     end = time.monotonic() + seconds
     while True:
         yield
