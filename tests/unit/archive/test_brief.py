@@ -1,5 +1,7 @@
 """Letters in brief are the letters, whatever became of them since they were judged."""
 
+from pathlib import Path
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
