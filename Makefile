@@ -82,7 +82,7 @@ promises:
 	$(PYTEST) -m "not (thorough or frameworks)" tests
 
 every-test:
-	$(PYTEST) -m "not frameworks" $(if $(ONLY),-k "$(ONLY)") tests
+	$(PYTEST) --hypothesis-profile every -m "not frameworks" $(if $(ONLY),-k "$(ONLY)") tests
 
 bench: brokers
 	$(BIN)/python bench/run.py

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Set
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from support.rows import each_row
@@ -45,14 +47,43 @@ LINES = {
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
 
-def rooms_imported_by(path: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+class Source(NamedTuple):
+    """What is asked of a file: to parse and walk each of all files once takes two seconds."""
+
+    imports: Collection[str]
+    """Every module that it imports, wherever in it; `from x import y` may mean x.y."""
+    calls: Set[str]
+    """Names of functions that it calls."""
+    columns: Set[str]
+    """Attributes that it reads, but for those it calls (`headers.keys()`)."""
+    constants: Set[object]
+    functions: Collection[tuple[str, int]]
+    """Name and lines of each."""
+
+
+@cache
+def source(path: Path) -> Source:
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    imports: list[str] = []
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, path
+            imports += (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    return {name.split(".")[1] for name in names if name.startswith("dlq.")}
+            imports += (alias.name for alias in node.names)
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    methods = {id(node) for node in called}
+    return Source(
+        imports,
+        {node.id for node in called if isinstance(node, ast.Name)},
+        {node.attr for node in nodes if isinstance(node, ast.Attribute) and id(node) not in methods},
+        {node.value for node in nodes if isinstance(node, ast.Constant)},
+        [(n.name, (n.end_lineno or 0) - n.lineno) for n in nodes if isinstance(n, ast.FunctionDef)],
+    )
+
+
+def rooms_imported_by(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in source(path).imports if name.startswith("dlq.")}
 
 
 def modules(room: str) -> list[Path]:
@@ -77,24 +108,8 @@ def test_an_import_turned_round_is_seen(tmp_path: Path) -> None:
     assert rooms_imported_by(turned) == {"cli", "replay"}
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Every module that a file imports, wherever in it; `from x import y` may mean x.y."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, path
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-
-
 def is_of(name: str, *packages: str) -> bool:
     return any(f"{name}.".startswith(f"{package}.") for package in packages)
-
-
-def calls_in(path: Path) -> set[str]:
-    """Names of functions that a file calls."""
-    calls = (node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
-    return {call.id for call in calls if isinstance(call, ast.Name)}
 
 
 PURE = {
@@ -109,9 +124,11 @@ def test_what_letters_mean_is_said_in_plain_python_without_io(room: str) -> None
     libraries = {name for name in sys.stdlib_module_names if name not in IO}
     assert modules(room)
     for path in modules(room):
-        for name in imports_of(path):
+        for name in source(path).imports:
             assert is_of(name, *PURE[room]) or name.partition(".")[0] in libraries, f"{path.name}: {name}"
-        assert calls_in(path).isdisjoint({"open", "print", "input", "exec", "eval", "__import__"}), path.name
+        assert source(path).calls.isdisjoint({"open", "print", "input", "exec", "eval", "__import__"}), (
+            path.name
+        )
 
 
 def loaded_with(module: str) -> set[str]:
@@ -137,18 +154,11 @@ def test_a_ledger_in_a_file_loads_no_dialect_of_a_server() -> None:
     assert "sqlalchemy.dialects.postgresql" not in loaded
 
 
-def columns_read_in(path: Path) -> set[str]:
-    """Attributes that a file reads, but for those it calls (`headers.keys()`)."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and id(node) not in called}
-
-
 def test_no_rule_reads_a_column_that_letters_are_given_without() -> None:
     unread = set(letters.UNREAD)
     for path in modules("analyzers/rules"):
         mine = {"body"} if path.name == "letter.py" else set()  # which fetches it
-        assert columns_read_in(path) & unread == mine, path.name
+        assert source(path).columns & unread == mine, path.name
 
 
 BROKERS_OF = {
@@ -162,10 +172,8 @@ BROKERS_OF = {
 def names_a_broker(path: Path) -> bool:
     """Whether a file holds a kind's name, or imports from its package."""
     packages = {".".join(one.split(".")[:3]) for one in REGISTRY.values() if one.count(".") > 2}
-    texts = {
-        node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)
-    }
-    return bool(texts & REGISTRY.keys()) or any(is_of(name, *packages) for name in imports_of(path))
+    found = source(path)
+    return bool(found.constants & REGISTRY.keys()) or any(is_of(name, *packages) for name in found.imports)
 
 
 def test_a_broker_is_known_in_its_package_and_its_rules_alone() -> None:
@@ -242,31 +250,25 @@ def test_nothing_names_a_path_of_somebodys_machine() -> None:
             assert path not in text, name
 
 
-def functions_of(room: str) -> Iterator[tuple[Path, ast.FunctionDef]]:
-    for path in modules(room):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                yield path, node
-
-
 @pytest.mark.parametrize("room", ["cli", "operations"])
 def test_no_function_of_a_command_is_longer_than_a_page(room: str) -> None:
-    for path, function in functions_of(room):
-        assert (function.end_lineno or 0) - function.lineno < 50, f"{path.name}: {function.name}"
+    for path in modules(room):
+        for name, lines in source(path).functions:
+            assert lines < 50, f"{path.name}: {name}"
 
 
 def test_a_command_imports_none_but_the_help_of_another() -> None:
     """What several commands do lies in operations; `init` ends as `discover --write` does."""
     shared = {"dlq.cli.commands.discover.look_around", "dlq.cli.commands.pull.NoAnalyze"}
     for path in modules("cli/commands"):
-        found = {name for name in imports_of(path) if name.startswith("dlq.cli.commands.")}
+        found = {name for name in source(path).imports if name.startswith("dlq.cli.commands.")}
         assert found <= shared, path.name
 
 
 def test_an_operation_prints_nothing_and_knows_no_terminal() -> None:
     for path in modules("operations"):
-        assert calls_in(path).isdisjoint({"print", "input"}), path.name
-        assert not any(is_of(name, "typer", "rich") for name in imports_of(path)), path.name
+        assert source(path).calls.isdisjoint({"print", "input"}), path.name
+        assert not any(is_of(name, "typer", "rich") for name in source(path).imports), path.name
 
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")

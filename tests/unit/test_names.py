@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from support.rows import each_row
@@ -51,14 +52,15 @@ def public_functions(body: list[ast.stmt]) -> Iterator[str]:
                 yield node.name
 
 
-def found() -> set[str]:
-    return {
+@cache
+def found() -> frozenset[str]:
+    return frozenset(
         f"{path.relative_to(ROOT)}:{name}"
         for room in ROOMS.split()
         for path in (ROOT / room).rglob("*.py")
         for name in public_functions(ast.parse(path.read_text("utf-8")).body)
         if says_nothing(name)
-    }
+    )
 
 
 def test_no_function_is_called_by_a_bare_participle_pronoun_or_preposition() -> None:

@@ -58,7 +58,7 @@ LETTERS = st.builds(
 FACTS = Facts({"orders": {"orders": 3}}, {"orders": ("unrouted",)}, {"orders": {"orders": "dlx"}})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(letter=LETTERS)
 def test_whatever_is_in_a_letter_it_is_judged_and_no_rule_fails(letter: Record) -> None:
     verdict = judge(letter, FACTS)

@@ -18,7 +18,7 @@ VALUES = [value for letter in LETTERS for value in (*letter.headers.values(), *l
 
 
 def test_every_letter_gets_the_verdict_of_all_rules_whichever_of_its_shape_came_first() -> None:
-    for seed in range(4):
+    for seed in range(2):
         random = Random(seed)
         letters = [other for letter in LETTERS for other in (letter, changed(letter, random))]
         random.shuffle(letters)
@@ -54,7 +54,8 @@ def test_what_names_alone_answer_is_asked_once_for_all_letters_of_a_shape() -> N
     assert answered.isdisjoint({"history", "death_text"})
 
 
-def test_names_without_end_are_not_remembered() -> None:
+def test_names_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "MOST_SHAPES", 50)
     rules_for = rules_for_letters(Facts())
     letter = Letter._make(mixed.LETTERS[0])
     few = len(rules_for(letter))
@@ -65,7 +66,7 @@ def test_names_without_end_are_not_remembered() -> None:
 
 
 def test_many_letters_are_judged_as_each_alone_whichever_was_first_and_alike_ones_at_once() -> None:
-    for seed in range(2):
+    for seed in range(1):
         random = Random(seed)
         kept = to_records(to_table(LETTERS))
         letters = [other for letter in kept for other in (letter, *spread(letter, random))]

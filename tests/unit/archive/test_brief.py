@@ -1,5 +1,6 @@
 """Letters in brief are the letters, whatever became of them since they were judged."""
 
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -19,6 +20,7 @@ from dlq.core.configuration import parse
 from dlq.core.record import Record
 
 _COLUMNS = ", ".join(brief.COLUMNS)
+_CONDITIONS = ["(true)", "(cause IS NOT NULL)", "(failure_text IS NULL)"]
 _OF_LETTERS = """
     SELECT source, cause, fingerprint, replay_state, count(*), min(dead_at), max(dead_at), min(record_id),
            sum(body_size), count(*) FILTER (still_queued) FROM letters GROUP BY 1, 2, 3, 4"""
@@ -146,17 +148,19 @@ def test_letters_without_a_failure_are_summed_up_once(
     assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
 
 
-@pytest.mark.parametrize("limit", [1, 3, 40])
-@pytest.mark.parametrize("columns", ["record_id, source", "record_id, source, failure_text"])
-@pytest.mark.parametrize("where", ["(true)", "(cause IS NOT NULL)", "(failure_text IS NULL)"])
-def test_the_newest_are_the_same_by_whatever_way(
-    store: LocalStore, limit: int, columns: str, where: str
-) -> None:
+def test_the_newest_are_the_same_by_whatever_way(store: LocalStore) -> None:
     look = _look(store)
-    sql = f"""
-        SELECT {columns} FROM letters WHERE {where}
-        ORDER BY dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source LIMIT {limit}"""
 
-    found = views.newest(look, columns.split(", "), where, limit)
+    @each_row(
+        "where, columns, limit", product(_CONDITIONS, ["record_id", "record_id, failure_text"], [1, 3, 40])
+    )
+    def are_the_same(where: str, columns: str, limit: int) -> None:
+        sql = f"""
+            SELECT {columns}, source FROM letters WHERE {where}
+            ORDER BY dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source LIMIT {limit}"""
 
-    assert list(found.rows) == look.execute(sql).fetchall()
+        found = views.newest(look, [*columns.split(", "), "source"], where, limit)
+
+        assert list(found.rows) == look.execute(sql).fetchall()
+
+    are_the_same()

@@ -97,4 +97,4 @@ class Pulling(RuleBasedStateMachine):
 
 
 test_each_letter_of_a_log_is_captured_once_or_told_of = Pulling.TestCase
-Pulling.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Pulling.TestCase.settings = settings(stateful_step_count=25, deadline=None)

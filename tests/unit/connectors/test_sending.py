@@ -108,7 +108,7 @@ class Scripted(WindowedPublisher):
         self.ended.append("end")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples, deadline=None)
 @given(st.data(), st.integers(1, 8), st.lists(st.sampled_from([1, HEAVY, HEAVY + 1]), max_size=25))
 def test_each_letter_is_answered_once_whatever_the_broker_does(
     data: st.DataObject, window: int, sizes: Sequence[int]

@@ -486,7 +486,7 @@ ASKED = {
 
 @pytest.mark.parametrize("model", [Model, Markers, Counts, Witness, Log, Partition])
 @trying(
-    max_examples=8,
+    max_examples=trying.default.max_examples // 5,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -131,11 +131,12 @@ def test_what_is_no_document_is_a_value_error(text: str) -> None:
         lenient_json.loads(text)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),
         lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+        max_leaves=20,
     )
 )
 def test_strict_json_is_read_too(value: object) -> None:
