@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from httpx2 import Response
@@ -20,6 +20,7 @@ class Browser:
 
     console: Console
     client: TestClient
+    _tokens: dict[object, str] = field(default_factory=dict)
 
     def enter(self) -> Response:
         """Open the address that was printed."""
@@ -44,7 +45,10 @@ class Browser:
     ) -> Response:
         """Send a form of `page`."""
         known = {k: v for k, v in headers.items() if k.startswith("x-")}
-        sent: dict[str, Any] = {"form_token": self.token(page, **known), **(fields or {})}
+        person = (*self.client.cookies.items(), *known.items())
+        if person not in self._tokens:  # all pages show a person the same
+            self._tokens[person] = self.token(page, **known)
+        sent: dict[str, Any] = {"form_token": self._tokens[person], **(fields or {})}
         return self.client.post(
             path,
             data=sent,

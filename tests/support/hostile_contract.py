@@ -58,7 +58,7 @@ def _drip(beginning: bytes, piece: bytes = b"\1", seconds: float = 0.05) -> Harm
 
 HARMS: Mapping[str, Callable[[Meeting], Harm | None]] = {
     "silence": lambda it: listen if it.waits else None,
-    "a flood of nothing": lambda it: _drip(b"", it.nothing * 999, 0.005) if it.nothing else None,
+    "a flood of nothing": lambda it: _drip(b"", it.nothing * 99, 0.005) if it.nothing else None,
     "no end": lambda it: flood(it.endless, it.endless[-1:] * 2**18) if it.endless else None,
     "a drip": lambda it: _drip(it.begun) if it.begun else None,
     "more than asked": lambda it: flood(b"", it.unasked * 99) if it.unasked else None,

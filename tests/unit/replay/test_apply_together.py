@@ -18,10 +18,10 @@ WINDOW = 40
 
 
 @pytest.mark.parametrize(
-    ("place", "letters"), [("marked", 1), ("taken", 35), ("written", 35), ("answered", 100)]
+    ("place", "letters"), [("marked", 1), ("taken", 35), ("written", 35), ("answered", 60)]
 )
 def test_kill_minus_nine_in_mid_apply(replay: Replaying, place: str, letters: int) -> None:
-    plan = replay.planned(600, witness=True)
+    plan = replay.planned(200, witness=True)
     running = child(replay, plan, Strike(place, letters))
     assert running.wait() == -signal.SIGKILL, running.communicate()
     running.communicate()
@@ -31,24 +31,24 @@ def test_kill_minus_nine_in_mid_apply(replay: Replaying, place: str, letters: in
     resolved = replay.reconcile(plan)
     assert resolved["unknown"] == 0
     replay.apply(plan)
-    assert replay.states(plan) == {"confirmed": 600}
+    assert replay.states(plan) == {"confirmed": 200}
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_what_is_in_flight_be_answered(replay: Replaying, number: signal.Signals) -> None:
-    plan = replay.planned(500)
+    plan = replay.planned(200)
     running = child(replay, plan, Strike("written", 50, number))
     out, err = running.communicate(timeout=PATIENCE)
     assert (running.returncode, err) == (0, "")
     sent = int(out.split()[0])
     assert 50 <= sent <= 50 + WINDOW
-    assert replay.states(plan) == {"confirmed": sent, "planned": 500 - sent}
+    assert replay.states(plan) == {"confirmed": sent, "planned": 200 - sent}
 
 
 @pytest.mark.parametrize("plans", [1, 2])
 def test_two_applies_at_once_send_each_letter_once(replay: Replaying, plans: int) -> None:
-    fill(replay.store, 500)
+    fill(replay.store, 200)
     names = [replay.plan() for _ in range(plans)]
     running = [child(replay, plan) for plan in names * (3 - plans)]
     results = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in running]
@@ -58,7 +58,7 @@ def test_two_applies_at_once_send_each_letter_once(replay: Replaying, plans: int
 
 def test_two_hosts_with_one_ledger(replay: Replaying, config: Settings, tmp_path: Path) -> None:
     """Two archives can't lock each other out: only the ledger stands between them."""
-    plan = replay.planned(300)
+    plan = replay.planned(100)
     runs: list[Run] = []
 
     def host() -> None:
@@ -73,7 +73,7 @@ def test_two_hosts_with_one_ledger(replay: Replaying, config: Settings, tmp_path
         one.start()
     for one in hosts:
         one.join()
-    assert sum(run.sent for run in runs) == 300
+    assert sum(run.sent for run in runs) == 100
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
 
 

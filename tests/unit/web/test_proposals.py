@@ -172,7 +172,10 @@ def test_a_proposal_of_another_failure_is_none_of_this(browser: Browser, agent: 
 
 
 def test_an_agent_has_as_many_open_proposals_as_a_person_can_look_at(browser: Browser, agent: Desk) -> None:
-    asked = [propose_note(agent, FAILURE, f"look {number}") for number in range(19)]
+    first = propose_note(agent, FAILURE, "look 0")["proposal"]
+    told = (f"dlq failures note {FAILURE} 'look {number}'" for number in range(1, 19))
+    with ledger.opened(agent.settings.ledger, agent.store) as book:
+        book.append([make_event(now(), AGENT, FAILURE, "propose", words, "look") for words in told])
     ids = [f"{number:x}" * 32 for number in range(1, 5)]
     propose_plan(agent, PlanWanted(ids, how=Wanted(reason="mended", to="queue:orders")))
     for propose in (
@@ -182,5 +185,5 @@ def test_an_agent_has_as_many_open_proposals_as_a_person_can_look_at(browser: Br
         with pytest.raises(UsageError, match=f"20 proposals of {AGENT} wait for a person"):
             propose()
     propose_note(replace(agent, name=name_agent("another", "ann@host")), FAILURE, "look")
-    assert carry_out(browser, asked[0]["proposal"]) == 303
+    assert carry_out(browser, first) == 303
     propose_note(agent, FAILURE, "look once more")
