@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.rows import each_row
+from support.scheduling import group_of
 from support.waiting import STARTUP
 
 SUPPORT = Path(__file__).parents[1]
@@ -85,3 +86,17 @@ def test_what_a_test_waits_for_has_the_one_patience() -> None:
 )  # fmt: skip
 def test_a_limit_of_its_own_is_seen(text: str, lines: list[int]) -> None:
     assert [*own_limits(text)] == lines
+
+
+@each_row(
+    ("test", "group"),
+    [
+        ("tests/services/rabbitmq/test_witness.py::test_a[4]", "4 tests/services/rabbitmq/test_witness.py"),
+        ("tests/services/rabbitmq/test_errors.py::test_a[4]", "4 tests/services/rabbitmq/"),
+        ("tests/e2e/test_replay_rabbitmq.py::test_a[4-quorum]", "4 "),
+        ("tests/services/kafka/test_reading.py::test_a[4.4.0-4]", "4.4.0"),
+        ("tests/unit/core/test_text.py::test_a[4]", "tests/unit/core/test_text.py"),
+    ],
+)
+def test_what_needs_one_broker_runs_in_one_worker(test: str, group: str) -> None:
+    assert group_of(test) == group
