@@ -3,13 +3,11 @@
 import json
 import os
 import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support import preloaded
 
-DLQ = str(Path(sys.executable).with_name("dlq"))
 HOSTILE = "a\u2028b\x9b31mc\u202ed\x7fe\x1b[2Jf"
 STEERING = ("\u2028", "\x9b", "\u202e", "\x7f", "\x1b")
 
@@ -19,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("terminal")
     letter = {"broker_kind": "rabbitmq", "queue": "orders.dlq", "message_id": HOSTILE, "body_text": "x"}
     (folder / "a.jsonl").write_text(json.dumps(letter) + "\n")
-    subprocess.run([DLQ, "-q", "import", "a.jsonl"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    assert preloaded.run(["-q", "import", "a.jsonl"], folder).returncode == 0
     return folder
 
 
@@ -27,7 +25,7 @@ def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
     """What a terminal gets of the command, from both streams."""
     screen, end = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200", **environment}
-    running = subprocess.Popen([DLQ, *words], cwd=folder, env=environment, stdout=end, stderr=end, stdin=end)
+    running = preloaded.start(words, folder, environment, terminal=end)
     os.close(end)
     seen = b""
     try:
@@ -49,15 +47,14 @@ def test_nothing_in_a_letter_steers_the_terminal(folder: Path, output: str) -> N
 
 def test_json_is_the_same_on_a_terminal_and_in_a_pipe_and_keeps_every_character(folder: Path) -> None:
     words = ["ls", "--columns", "message_id", "-o", "jsonl"]
-    piped = subprocess.run([DLQ, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    piped = preloaded.run(words, folder).stdout
     assert on_a_terminal(folder, *words).replace("\r", "") == piped
     assert json.loads(piped) == {"message_id": HOSTILE}
 
 
 def test_csv_in_a_pipe_steers_no_terminal_later_unless_it_is_wanted_raw(folder: Path) -> None:
     def piped(*words: str) -> str:
-        command = [DLQ, "ls", "--columns", "message_id", "-o", "csv", *words]
-        return subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout.decode()
+        return preloaded.run(["ls", "--columns", "message_id", "-o", "csv", *words], folder).stdout
 
     assert not [character for character in STEERING if character in piped()]
     assert HOSTILE in piped("--raw")

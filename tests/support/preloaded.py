@@ -43,6 +43,7 @@ class Running:
         environment: Mapping[str, str],
         stdin: str,
         holding: Sequence[int],
+        terminal: int | None,
     ) -> None:
         self.args = [INSTALLED, *words]
         self.returncode: int | None = None
@@ -58,7 +59,7 @@ class Running:
         request = {
             "words": words, "folder": str(folder), "environment": dict(environment), "holding": holding,
         }  # fmt: skip
-        given = [stream.fileno() for stream in streams]
+        given = [stream.fileno() for stream in streams] if terminal is None else [terminal] * 3
         socket.send_fds(self._told, [json.dumps(request).encode()], given)
         self.pid = int(self._told.recv(16))
 
@@ -105,10 +106,12 @@ def start(
     environment: Mapping[str, str] | None = None,
     stdin: str = "",
     dies_holding: Sequence[int] = (),
+    terminal: int | None = None,
 ) -> Running:
-    """`dlq WORDS...` in a folder, beside this process. `dies_holding`: see `dying.holding`."""
+    """`dlq WORDS...` in a folder, beside this process, or on an open `terminal`. `dies_holding`: see
+    `dying.holding`."""
     given = os.environ if environment is None else environment
-    return Running(words, folder, given, stdin, dies_holding)
+    return Running(words, folder, given, stdin, dies_holding, terminal)
 
 
 def run(
@@ -208,6 +211,9 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if os.isatty(1):  # those of the interpreter's start believe that they can seek
+        sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from support import preloaded
 from support.waiting import PATIENCE
 
 from dlq.connectors.memory import broker_at
@@ -58,8 +59,7 @@ def copy_archive(filled: Path, folder: Path) -> Path:
 
 def run(folder: Path, *words: str) -> Any:
     """What a command prints as JSON."""
-    command, env = [DLQ, "-o", "json", *words], _environment(folder)
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, check=False)
+    done = preloaded.run(["-o", "json", *words], folder, _environment(folder))
     assert done.returncode in (0, 3, 6), (done.returncode, done.stderr)
     return json.loads(done.stdout)
 
