@@ -44,6 +44,7 @@ class Running:
         stdin: str,
         holding: Sequence[int],
         terminal: int | None,
+        module: str,
     ) -> None:
         self.args = [INSTALLED, *words]
         self.returncode: int | None = None
@@ -58,6 +59,7 @@ class Running:
         self._told.connect(_server())
         request = {
             "words": words, "folder": str(folder), "environment": dict(environment), "holding": holding,
+            "module": module,
         }  # fmt: skip
         given = [stream.fileno() for stream in streams] if terminal is None else [terminal] * 3
         socket.send_fds(self._told, [json.dumps(request).encode()], given)
@@ -107,11 +109,12 @@ def start(
     stdin: str = "",
     dies_holding: Sequence[int] = (),
     terminal: int | None = None,
+    module: str = "dlq.cli.app",
 ) -> Running:
     """`dlq WORDS...` in a folder, beside this process, or on an open `terminal`. `dies_holding`: see
-    `dying.holding`."""
+    `dying.holding`. The `main` of another `module` may take its place."""
     given = os.environ if environment is None else environment
-    return Running(words, folder, given, stdin, dies_holding, terminal)
+    return Running(words, folder, given, stdin, dies_holding, terminal, module)
 
 
 def run(
@@ -221,11 +224,11 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     sys.argv = [INSTALLED, *request["words"]]
     if request["holding"]:
         import_module("dying").holding(*request["holding"])
-    from dlq.cli.app import main
-
+    sys.path.append(str(ROOT / "tests"))
+    main = import_module(request["module"]).main
     code: object = 1
     try:
-        main()
+        code = main()
     except SystemExit as end:
         code = end.code
     threading._shutdown()

@@ -6,7 +6,6 @@ after `kill -9`, can count what really was sent.
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter, deque
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
+from support import preloaded
 from support.archives import letter, write_analysis
 
 from dlq.archive import segments
@@ -47,8 +47,9 @@ from dlq.core.settings import Settings, Source
 from dlq.replay import planfile
 from dlq.replay.apply import Run, apply
 from dlq.replay.brokers import Brokers
+from dlq.replay.ledger import opened as open_ledger
 from dlq.replay.ledger.contract import Ledger
-from dlq.replay.pace import Stop
+from dlq.replay.pace import Stop, stopping_on_signals
 from dlq.replay.plan import Wanted, make
 from dlq.replay.reconcile import Decision, reconcile
 from dlq.replay.status import counts
@@ -293,32 +294,27 @@ class Replaying:
         return [one.key for one in planfile.letters(self.store, plan)]
 
 
-CHILD = """
-import sys
-sys.path[:0] = [sys.argv[1]]
-from pathlib import Path
-from support.replaying import QueueFile, Strike, brokers, settings
-from dlq.archive.store import LocalStore
-from dlq.replay.apply import apply
-from dlq.replay.ledger import opened
-from dlq.replay.pace import Stop, stopping_on_signals
-archive, queue_file, plan = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-config, store = settings(archive, replay={"window": 40}), LocalStore(str(archive))
-queue = QueueFile(queue_file)
-queue.pause, queue.buffer = 0.001, 5
-if place := sys.argv[5:]:
-    queue.strike = Strike(place[0], *map(int, place[1:]))
-stop = Stop(store, plan)
-with brokers(config, queue) as to, opened(config.ledger, store) as ledger, stopping_on_signals(stop):
-    run = apply(store, config, plan, to, ledger, stop)
-print(run.sent, run.skipped)
-"""
-
-
-def child(replay: Replaying, plan: str, strike: Strike | None = None) -> "subprocess.Popen[str]":
+def child(replay: Replaying, plan: str, strike: Strike | None = None) -> preloaded.Running:
     """Another process that applies a plan, with a window of 40."""
-    tests = str(Path(__file__).parents[1])
     struck = () if strike is None else (strike.place, f"{strike.letters}", f"{int(strike.signal)}")
-    arguments = [tests, replay.store.location, str(replay.queue.path), plan, *struck]
-    command = [sys.executable, "-c", CHILD, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = [replay.store.location, str(replay.queue.path), plan, *struck]
+    return preloaded.start(words, Path(replay.store.location), module="support.replaying")
+
+
+def main() -> int:
+    """That process: applies, and prints how many were sent and skipped."""
+    archive, queue_file, plan, *place = sys.argv[1:]
+    config, store = settings(Path(archive), replay={"window": 40}), LocalStore(archive)
+    queue = QueueFile(Path(queue_file))
+    queue.pause, queue.buffer = 0.001, 5
+    if place:
+        queue.strike = Strike(place[0], *map(int, place[1:]))
+    stop = Stop(store, plan)
+    with (
+        brokers(config, queue) as to,
+        open_ledger(config.ledger, store) as ledger,
+        stopping_on_signals(stop),
+    ):
+        run = apply(store, config, plan, to, ledger, stop)
+    print(run.sent, run.skipped)
+    return 0

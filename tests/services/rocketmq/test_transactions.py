@@ -9,6 +9,7 @@ from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, Driver, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version
 from support.brokers.seen import read_all
+from support.rows import each_row
 from support.waiting import eventually
 
 from dlq.archive import views
@@ -114,14 +115,14 @@ def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
     assert told == (1,)
 
 
-@pytest.mark.parametrize("most", [500_000, 0])
+@each_row("most", [500_000, 0])
 def test_an_index_that_lacks_a_real_message_proves_no_rollback(
     unhurried: RocketMQ, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """It may have stopped growing. Where the queue cannot be looked through to its end, nothing tells."""
     monkeypatch.setattr("dlq.connectors.rocketmq.read.outcomes._query", lambda *_: iter(()))
     monkeypatch.setattr("dlq.connectors.rocketmq.read.commits.MOST_COMMITS", most)
-    store, topic = LocalStore(str(tmp_path / "archive")), f"{TOPIC}-{most}"
+    store, topic = LocalStore(str(tmp_path / f"{most}")), f"{TOPIC}-{most}"
     driver.create_topic(topic)
     halves = [driver.half(topic, b"%d" % n) for n in range(4)]
     for number, half in enumerate(halves):

@@ -17,7 +17,7 @@ IN_THE_MIDDLE = Strike("written", 50)
 
 def killed(replay: Replaying, strike: Strike = IN_THE_MIDDLE, **wanted: Any) -> str:
     """The plan of an apply that was killed there."""
-    plan = replay.planned(2000, **wanted)
+    plan = replay.planned(500, **wanted)
     running = child(replay, plan, strike)
     assert running.wait() == -signal.SIGKILL, running.communicate()
     running.communicate()
@@ -65,7 +65,7 @@ def test_the_next_apply_sends_what_a_killed_one_had_not(replay: Replaying) -> No
     plan = killed(replay)
     replay.apply(plan)
     arrived = replay.queue.arrived()
-    assert len(arrived) == len(set(arrived)) == 2000
+    assert len(arrived) == len(set(arrived)) == 500
     assert set(replay.states(plan)) == {"confirmed", "in_doubt"}
 
 
