@@ -416,7 +416,7 @@ class Fate(NamedTuple):
     fix: str = ""
     """The command of the broker's own, or the setting of ours, that would change the verdict."""
 
-    def remarked(self, remark: str, death: str = "") -> "Fate":
+    def add_remark(self, remark: str, death: str = "") -> "Fate":
         """The same with a remark before the reason; of another death where one is named."""
         said = "; ".join(text for text in (remark, self.why) if text)
         return self._replace(why=said, death=death or self.death)

@@ -43,7 +43,7 @@ LONGEST_LINE = 2**20
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,63}")
 """A plan's: it stands in commands to be copied and in names of queues, and a ledger has room for 64."""
 _KEY = re.compile(r"[0-9a-f]{32}")
-_KEY_OF_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')
+_KEY_OF_LINE = re.compile(rb'"key": ?"([0-9a-f]{32})"')
 """As `dlq.replay.letters.replay_key` makes it; it goes along with the letter, and so does the record id."""
 _LONGEST_ID = 64
 # Both run once per letter: json.loads and keyword arguments cost three times as much.

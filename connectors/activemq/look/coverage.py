@@ -94,7 +94,7 @@ class _Broker:
         dead = Fate("queue", name, "reject", *self._leave(address, _DEAD, ()))
         yield dead
         if (attempts := of.settings.get("maxDeliveryAttempts", _DEFAULT_ATTEMPTS)) > 0:
-            yield dead.remarked(f"after {attempts} deliveries", "delivery limit")
+            yield dead.add_remark(f"after {attempts} deliveries", "delivery limit")
         yield Fate("queue", name, "expiry", *self._leave(address, _EXPIRED, ()))
         yield from _overflow(name, address, of)
         if gone := _discards(of):

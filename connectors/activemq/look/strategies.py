@@ -133,7 +133,7 @@ class _Broker:
             for death, remark in (("reject", ""), ("expiry", ""), ("delivery limit", _CLIENTS_LIMIT)):
                 found = self._die(Fate("queue", name, death, "lost"), name, death == "expiry", ())
                 loses = _PERSISTENT if found.verdict == "kept" and not saves else ""
-                yield found.remarked(loses).remarked(remark)
+                yield found.add_remark(loses).add_remark(remark)
 
     def _strategy(self, queue: str) -> Strategy:
         """As PolicyMap#getEntryFor: of the patterns that take a queue the closest one. It is by chance where

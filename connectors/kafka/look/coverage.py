@@ -64,7 +64,7 @@ def _fates(known: Definitions) -> Iterator[Fate]:
         found = _of_share_group(known, group, settings)
         limit = settings.get("share.delivery.count.limit", _DEFAULT_LIMIT)
         yield found
-        yield found.remarked(f"after {limit} deliveries", "delivery limit")
+        yield found.add_remark(f"after {limit} deliveries", "delivery limit")
 
 
 def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str]) -> Fate:

@@ -64,7 +64,7 @@ def predict(known: Mapping[str, Definitions]) -> list[Fate]:
         worst = min(fates, key=lambda fate: ("lost", "unknown", "kept").index(fate.verdict))
         retries = max(int(one.groups[group].get("retryMaxTimes", 16)) for one in own.values())
         after = f"after {retries} retries, unless its client says otherwise"
-        found += [worst, worst.remarked(after, "delivery limit")]
+        found += [worst, worst.add_remark(after, "delivery limit")]
     return found
 
 

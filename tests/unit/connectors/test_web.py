@@ -6,7 +6,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from support.rows import each_row
@@ -17,6 +17,7 @@ from dlq.connectors.activemq.look.jolokia import Jolokia, QueueFacts
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Target
 from dlq.connectors.net import web
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.look.receivers import consumers_of
 from dlq.connectors.rabbitmq.look.topology import learn
@@ -174,6 +175,16 @@ _KEYS = (
 TABLES = ["[{" + ",".join(f'"{key}":{value}' for key in _KEYS) + "}]" for value in INNER]
 
 
+class Denied(Questions):
+    """Whoever asks by AMQP has no right to."""
+
+    def __init__(self) -> None:
+        """Nothing is connected."""
+
+    def queue(self, _queue: str) -> NoReturn:
+        raise Refused(403, "no right")
+
+
 @each_row("content", [*SHAPES, *TABLES])
 def test_answers_of_another_shape_are_no_reason_to_fall_over(content: str) -> None:
     one = content.removeprefix("[").removesuffix("]") if content.startswith("[{") else content
@@ -185,7 +196,7 @@ def test_answers_of_another_shape_are_no_reason_to_fall_over(content: str) -> No
 
     with Server(behave) as server:
         broker = rabbit(f"http://{server.address}")
-        learn(broker, "q", "3.13.7", None).document()
+        learn(broker, "q", "3.13.7", Denied).document()
         try:
             consumers_of(broker, [Target("exchange", "e/k")])
         except BrokerError as error:

@@ -25,7 +25,7 @@ from dlq.connectors.rabbitmq.amqp091.codec.frames import (
     encode_method,
 )
 from dlq.connectors.wire import Peer, Wire
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.errors import ConnectionLost
 from dlq.core.patience import WHOLE_ANSWER
 
 _CHANNEL, _NOT_FOUND = 1, 404
@@ -47,7 +47,7 @@ class Link(Wire):
     unsaid = "; is this the AMQP port?"
 
     def __init__(
-        self, choices: Sequence[pika.ConnectionParameters], refusal: Callable[[int, str], DlqError]
+        self, choices: Sequence[pika.ConnectionParameters], refusal: Callable[[int, str], Exception]
     ) -> None:
         """Connect to the first of `choices` that lets us; raises OSError or LinkLostError when none does.
 

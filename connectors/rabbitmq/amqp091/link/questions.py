@@ -21,7 +21,7 @@ _NO_PROPERTIES = b"\0\0"
 _NOT_TAKEN, _DENIED = 311, 403
 
 
-class Refused(DlqError):
+class Refused(Exception):
     """The broker's no to one question. `Questions.translate` makes our error of it."""
 
     def __init__(self, code: int, text: str) -> None:

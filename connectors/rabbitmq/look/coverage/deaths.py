@@ -100,7 +100,7 @@ class _Host:
             yield self._overflow(name, queue)
         if queue.delivery_limit is not None:
             found = self._death(name, "delivery limit", "delivery_limit")
-            yield found.remarked(f"after {queue.delivery_limit} failed deliveries")
+            yield found.add_remark(f"after {queue.delivery_limit} failed deliveries")
         if ends := _ends_with(queue):
             fix = fixes.policy_without(self._known, name, "expires")
             yield Fate("queue", name, "discard", "lost", (), f"the queue goes {ends} with all in it", fix)

@@ -32,7 +32,7 @@ class Broker:
         self._answers.append(self._reply(code, fields)._replace(opaque=self._opaque))
         return self._opaque, b""
 
-    def send(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Was answered when it was framed."""
 
     def ask(self, code: int, fields: Mapping[str, Any]) -> int:
