@@ -49,7 +49,8 @@ _Run = Callable[[Asked, Terms, Sequence[Part]], Done]
 def _count_values(
     store: Store, files: Iterable[str], column: str, table: str = "verdicts"
 ) -> Counter[str | None]:
-    """How often each value of a column is in these files of a table; one batch is in memory at a time."""
+    """Return how often each value of a column is in these files of a table; one batch is in memory at a
+    time."""
     found: Counter[str | None] = Counter()
     for values in _values(store, files, column, table):
         names, counts = (part.to_pylist() for part in values.value_counts().flatten())
@@ -120,8 +121,9 @@ def analyze(
 
 
 def analyze_touched(store: Store, settings: Settings) -> Analysis | None:
-    """What `analyze` does, where the archive holds so many letters that it may be for Spark, as long as new
-    letters touch few: in this process. None: it takes a whole analysis. Raises ArchiveError, ConfigError."""
+    """Return what `analyze` does, where the archive holds so many letters that it may be for Spark, as long
+    as new letters touch few: in this process. None: it takes a whole analysis. Raises ArchiveError,
+    ConfigError."""
     with steady_segments(store):
         if known := still_holds(store, settings):
             return known
@@ -165,9 +167,9 @@ def _task(
 
 
 def _by_touched(task: _Task) -> tuple[Sequence[Part], Done | None]:
-    """What the next engine may keep, and what was done, if the new letters touch few. What is kept of the
-    last analysis is a help: where it is damaged, all is judged anew."""
-    from dlq.analyzers import further, plain
+    """Return what the next engine may keep, and what was done, if the new letters touch few. What is kept of
+    the last analysis is a help: where it is damaged, all is judged anew."""
+    from dlq.analyzers import incremental, plain
 
     asked, last, kept = task.asked, task.last, task.kept
     fresh = sum(m.rows for m in asked.fresh(kept))
@@ -175,7 +177,7 @@ def _by_touched(task: _Task) -> tuple[Sequence[Part], Done | None]:
         return kept, None
     judged = plain.judge(asked, task.terms, kept)
     try:
-        return [*kept, *judged], further.run(asked, last, kept, judged)
+        return [*kept, *judged], incremental.run(asked, last, kept, judged)
     except ArchiveError:
         return judged, None
 
@@ -188,7 +190,7 @@ def _whole(task: _Task, engine: _Run, kept: Sequence[Part]) -> Done:
 
 
 def _continues(asked: Asked, last: Analysis, kept: Sequence[Part]) -> bool:
-    """Whether the last analysis was told the same as this one, of all segments that it knew."""
+    """Return whether the last analysis was told the same as this one, of all segments that it knew."""
     said = _conditions(asked.settings, asked.since, asked.logs)
     is_same = last.extra.get("conditions") == said and "slots" in last.tables and "nodes" in last.extra
     is_whole = {stem for part in kept for stem in part.stems} == set(last.segments)
@@ -205,12 +207,13 @@ def _commit(task: _Task, done: Done, now: Clock) -> Analysis:
 
 
 def is_for_spark(settings: Settings, letters: int, master: str | None = None) -> bool:
-    """Whether a whole analysis is Spark's where none is named: a cluster is, or the letters are many."""
+    """Return whether a whole analysis is Spark's where none is named: a cluster is, or the letters are
+    many."""
     return names_cluster(settings, master) or letters >= settings.analysis.spark_from
 
 
 def names_cluster(settings: Settings, master: str | None = None) -> bool:
-    """Whether somebody wants Spark to run elsewhere."""
+    """Return whether somebody wants Spark to run elsewhere."""
     return master is not None or not settings.spark.master.startswith("local")
 
 
@@ -228,8 +231,8 @@ def _engine_for(asked: Asked, engine: Engine, master: str | None) -> _Run:
 
 
 def still_holds(store: Store, settings: Settings) -> Analysis | None:
-    """The last analysis, if another one would say the same now: it is of all segments, under the same rules
-    and facts. Of transactions time itself tells more, and so may stores outside."""
+    """Return the last analysis, if another one would say the same now: it is of all segments, under the same
+    rules and facts. Of transactions time itself tells more, and so may stores outside."""
     last = analyses.latest(store)
     if last is None or settings.evidence:
         return None
@@ -295,14 +298,14 @@ def _summary(asked: Asked, last: Analysis | None, key: str, done: Done) -> Analy
 
 
 def _of_logs(asked: Asked, files: Sequence[str]) -> dict[str, dict[str, int]]:
-    """How many letters and lines of clients' logs have each state; nothing where none was asked."""
+    """Return how many letters and lines of clients' logs have each state; nothing where none was asked."""
     if not asked.logs:
         return {}
     return {"client_log": counts_of_states(_count_values(asked.store, files, "state", "client_log"))}
 
 
 def _rows_of(store: Store, names: Sequence[str]) -> int:
-    """How many rows these Parquet files have; their footers tell."""
+    """Return how many rows these Parquet files have; their footers tell."""
     rows = 0
     for name in names:
         with parquet.readable(name):
@@ -331,7 +334,7 @@ def _kept(asked: Asked, last: Analysis | None, key: str) -> list[Part]:
 
 
 def _is_whole(store: Store, part: Part, letters: int) -> bool:
-    """Whether a kept file is a table of so many judged letters, as its footer says."""
+    """Return whether a kept file is a table of so many judged letters, as its footer says."""
     try:
         with parquet.readable(part.file):
             return int(analyses.open_table(store, part.file, JUDGED, ()).metadata.num_rows) == letters
@@ -349,8 +352,8 @@ def _evidence(taken: Sequence[Snapshot]) -> dict[str, dict[str, dict[str, object
 
 
 def log_files(patterns: Sequence[str]) -> list[str]:
-    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing, or a
-    path something else than a file."""
+    """Return the files that paths and globs mean (gz too). Raises UsageError when one of them means nothing,
+    or a path something else than a file."""
     found: list[str] = []
     for pattern in patterns:
         if Path(pattern).exists():

@@ -41,12 +41,13 @@ class Asked(NamedTuple):
         return [m for m in self.segments if self.since is None or m.created_at >= clock.iso(self.since)]
 
     def asked_stores(self) -> list[tuple[Snapshot, stores.Asked]]:
-        """Each store outside as it was asked, and what it gave."""
+        """Return each store outside as it was asked, and what it gave."""
         evidence = self.settings.evidence
         return [(one, stores.describe_store(evidence[one.name], one.taken_at)) for one in self.snapshots]
 
     def context(self, parts: Iterable[Part], shared: Set[int]) -> Context:
-        """What is known beside the letters of these parts; `shared`: the keys that several of them have."""
+        """Return what is known beside the letters of these parts; `shared`: the keys that several of them
+        have."""
         return Context(
             shared,
             topology.node_facts(self.store),
@@ -58,7 +59,7 @@ class Asked(NamedTuple):
         )
 
     def fresh(self, kept: Sequence[Part]) -> list[Manifest]:
-        """The segments that no kept part has."""
+        """Return the segments that no kept part has."""
         known = {stem for part in kept for stem in part.stems}
         return [m for m in self.chosen if m.stem not in known]
 
@@ -72,6 +73,6 @@ class Done(NamedTuple):
 
 
 def span_of(parts: Iterable[Part]) -> int:
-    """What the letters cover, in slots of `groups.incidents`."""
+    """Return what the letters cover, in slots of `groups.incidents`."""
     slots = [slot for part in parts for slot in (part.first_slot, part.last_slot) if slot is not None]
     return max(slots, default=0) - min(slots, default=0) + 1

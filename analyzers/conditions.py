@@ -47,8 +47,8 @@ _SUBSTITUTED = "${"
 
 
 def condition(rule: Rule, dialect: str = "spark") -> str:
-    """The rule's condition, which is Spark SQL, as an engine gets it. Raises ConfigError for one that cannot
-    be read, or that uses what is on no list."""
+    """Return the rule's condition, which is Spark SQL, as an engine gets it. Raises ConfigError for one that
+    cannot be read, or that uses what is on no list."""
     from sqlglot.errors import SqlglotError
 
     try:
@@ -62,8 +62,8 @@ def condition(rule: Rule, dialect: str = "spark") -> str:
 
 
 def check_columns(where: str, columns: Collection[str]) -> str:
-    """A condition in DuckDB's words, written anew, that asks for these columns alone: by no other name, row
-    or query, and makes no long texts of short ones. Raises UsageError."""
+    """Return a condition in DuckDB's words, written anew, that asks for these columns alone: by no other
+    name, row or query, and makes no long texts of short ones. Raises UsageError."""
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
 
@@ -88,7 +88,7 @@ def _is_known(node: "exp.Expr", words: Set[str] = _MAY) -> bool:
 
 
 def asks_for_time(rule: Rule) -> bool:
-    """Whether a condition may say something else of the same letter later. Raises ConfigError."""
+    """Return whether a condition may say something else of the same letter later. Raises ConfigError."""
     return _OF_TIME.search(condition(rule)) is not None
 
 
@@ -116,8 +116,8 @@ def _rewritten(rule: Rule, dialect: str) -> str:
 
 
 def parts_of(rule: Rule) -> "Iterator[tuple[str, str, list[str]]]":
-    """What Spark asks of the types of a condition's parts: how they are used, in which words, and each part
-    as DuckDB gets it. What lies within a lambda has no type of its own. Raises ConfigError."""
+    """Yield what Spark asks of the types of a condition's parts: how they are used, in which words, and each
+    part as DuckDB gets it. What lies within a lambda has no type of its own. Raises ConfigError."""
     from sqlglot import exp, parse_one
 
     condition(rule)

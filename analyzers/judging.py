@@ -84,7 +84,7 @@ class _Files(Protocol):
         ...
 
     def write(self, name: str) -> AbstractContextManager[IO[bytes] | Any]:
-        """A stream into `name`, which is durable at the end."""
+        """Open a stream into `name`, which is durable at the end."""
         ...
 
 
@@ -161,7 +161,7 @@ class Share(NamedTuple):
 
 
 def shares(committed: Sequence[Manifest], parallel: int) -> list[list[Share]]:
-    """The segments of each task: about the same number of letters, at least a task for each core."""
+    """Return the segments of each task: about the same number of letters, at least a task for each core."""
     most = min(LARGEST_SHARE, max(1, sum(m.rows for m in committed) // parallel))
     found: list[list[Share]] = []
     filled = most
@@ -179,7 +179,7 @@ class _Damaged(Exception):
 
 
 def judge_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
-    """An error would reach the driver as a Java one, after Spark had tried again."""
+    """Return an error would reach the driver as a Java one, after Spark had tried again."""
     try:
         return _judge_share(files, terms, share, folder)
     except _Damaged as error:
@@ -232,8 +232,8 @@ def _tally(table: pa.Table) -> tuple[frozenset[str], int, int, int, tuple[int | 
 
 
 def _writer(stream: Any) -> pq.ParquetWriter:
-    """Without dictionaries: they make neither smaller nor quicker what zstd packs, and whoever opens the file
-    has to look through them for what it unpacks to (`archive.parquet`)."""
+    """Open a writer without dictionaries: they make neither smaller nor quicker what zstd packs, and whoever
+    opens the file has to look through them for what it unpacks to (`archive.parquet`)."""
     return pq.ParquetWriter(
         stream,
         JUDGED,

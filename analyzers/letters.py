@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
 
 def read(source: IO[bytes] | pa.NativeFile, most_rows: int = parquet.MOST_ROWS) -> Iterator[Group]:
-    """The letters of a segment, row group by row group. Raises OSError, pa.ArrowException."""
+    """Yield the letters of a segment, row group by row group. Raises OSError, pa.ArrowException."""
     with parquet.open_parquet(source, most_rows) as file:
         check_columns(file.schema_arrow, (*_READ, "body"))
         for number in range(file.num_row_groups):

@@ -40,7 +40,7 @@ class _Files(NamedTuple):
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:
-        """A stream into `name`, which appears whole at the end."""
+        """Open a stream into `name`, which appears whole at the end."""
         with BytesIO() as stream:
             yield stream
             self.store.put(name, stream.getbuffer())
@@ -60,8 +60,8 @@ class Compared(NamedTuple):
 
 
 def run(asked: Asked, terms: Terms, kept: Sequence[Part]) -> Done:
-    """All four steps, and all tables written. Raises ConfigError for a bad user rule, ArchiveError for a
-    segment that cannot be read."""
+    """Return all four steps, and all tables written. Raises ConfigError for a bad user rule, ArchiveError for
+    a segment that cannot be read."""
     with rare_garbage_collection():
         parts = [*kept, *judge(asked, terms, kept)]
         _look_between(asked, _judged_letters(asked, parts), parts)
@@ -80,7 +80,7 @@ def judge(asked: Asked, terms: Terms, kept: Sequence[Part]) -> list[Part]:
 
 
 def _judged_letters(asked: Asked, parts: Iterable[Part]) -> pa.Table:
-    """All letters after step 1."""
+    """Return all letters after step 1."""
     table = pa.concat_tables(analyses.table(asked.store, part.file, JUDGED) for part in parts)
     if asked.since is None:
         return table
@@ -89,7 +89,7 @@ def _judged_letters(asked: Asked, parts: Iterable[Part]) -> pa.Table:
 
 
 def _look_between(asked: Asked, table: pa.Table, parts: Sequence[Part]) -> None:
-    """Steps 2 to 4, and all tables written."""
+    """Carry out steps 2 to 4, and write all tables."""
     found = compare(asked, table, parts, asked.chosen)
     counted = tables.count_all(found.changed)
     said, rows = take_censuses(counted, found.context)
@@ -123,13 +123,13 @@ def take_censuses(
 
 
 def _repeated(letters: Iterable[Judged]) -> Set[int]:
-    """The keys that several letters have."""
+    """Return the keys that several letters have."""
     counted = Counter(key for letter in letters for key in letter.keys)
     return {key for key, count in counted.items() if count > 1}
 
 
 def _carry_out(letters: Sequence[Judged], context: Context, outside: Iterable[Member]) -> tuple[Said, Rows]:
-    """What members of each key come to: what is said to their letters, and rows of tables."""
+    """Return what members of each key come to: what is said to their letters, and rows of tables."""
     said: dict[Key, Any] = {}
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for round_of in relations.ROUNDS:
@@ -158,7 +158,7 @@ def _bring_together(
 
 
 def _facts(asked: Asked) -> Iterator[Member]:
-    """What the stores say under keys."""
+    """Yield what the stores say under keys."""
     for snapshot, of_store in asked.asked_stores():
         for file in snapshot.files:
             table = analyses.table(asked.store, file, FACTS)
@@ -180,7 +180,7 @@ def _lines_of(path: str) -> Iterator[client_log.Line]:
 
 
 def write(asked: Asked, name: str, table: pa.Table, number: int = 0) -> None:
-    """A file of a table of the analysis, where there is anything in it."""
+    """Write a file of a table of the analysis, where there is anything in it."""
     if len(table) or name == "verdicts":
         with BytesIO() as stream:
             tables.write(table, stream)

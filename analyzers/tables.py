@@ -28,7 +28,7 @@ SAID = tuple(name for name in IN_FILES.names if name in JUDGED.names)
 
 
 def read_letters(table: pa.Table) -> list[Judged]:
-    """The letters of a table of step 1."""
+    """Return the letters of a table of step 1."""
     columns = [values(table[name]) for name in FROM_FILES]
     rockets = FROM_FILES.index("rocket")
     columns[rockets] = [None if one is None else Stored(**one) for one in columns[rockets]]
@@ -36,7 +36,7 @@ def read_letters(table: pa.Table) -> list[Judged]:
 
 
 def values(column: pa.ChunkedArray) -> list[Any]:
-    """Of a column; times are microseconds since the epoch, as everywhere in `dlq`."""
+    """Return the values of a column; times are microseconds since the epoch, as everywhere in `dlq`."""
     found: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     return found
 
@@ -44,8 +44,8 @@ def values(column: pa.ChunkedArray) -> list[Any]:
 def change(
     table: pa.Table, rows: Sequence[int], changes: Sequence[Change], names: Sequence[str] = Change._fields
 ) -> pa.Table:
-    """Letters after step 1, and what was found of those in `rows` -> what is said of them by now; `names`: in
-    which columns."""
+    """Return letters after step 1, and what was found of those in `rows` -> what is said of them by now;
+    `names`: in which columns."""
     places = list(range(len(table)))
     for number, row in enumerate(rows):
         places[row] = len(table) + number
@@ -61,15 +61,15 @@ def change(
 
 
 def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Without chunks; of none, an empty one."""
+    """Join the chunks of a column; of none, an empty one."""
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
     return column
 
 
 def verdicts(changed: pa.Table, counted: Sequence[Sequence[Alike]], said: Said) -> pa.Table:
-    """What `change` has made as the archive's table, with what each census says of the letters that it has
-    counted."""
+    """Return what `change` has made as the archive's table, with what each census says of the letters that it
+    has counted."""
     for census, alike in zip(CENSUSES, counted, strict=True):
         told = {one: text for one in alike if (text := census.conclude(one, said)) is not None}
         if told:
@@ -84,22 +84,22 @@ def verdicts(changed: pa.Table, counted: Sequence[Sequence[Alike]], said: Said) 
 
 
 def _columns_of(alike: Iterable[Alike], table: pa.Table, census: Census) -> list[pa.Array]:
-    """What letters that are alike have in common, as `_common` has it of letters."""
+    """Return what letters that are alike have in common, as `_common` has it of letters."""
     types = [table.schema.field(name).type for name in census.common] + [pa.bool_()] * len(census.known)
     columns = zip(*((*one.values, one.slot) for one in alike), strict=True)
     return [pa.array(each, kind) for each, kind in zip(columns, [*types, pa.int64()], strict=True)]
 
 
 def _names(columns: Iterable[Any]) -> Any:
-    """Rows as texts."""
+    """Return rows as texts."""
     texts = (column.cast(pa.string()) for column in columns)
     names = pc.binary_join_element_wise(*texts, "\n", null_handling="replace", null_replacement="\0")
     return names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
 
 
 def _common(table: pa.Table, census: Census) -> list[Any]:
-    """What letters have in common that a census takes for alike; their slot comes last, and is null where
-    nothing says when they died."""
+    """Return what letters have in common that a census takes for alike; their slot comes last, and is null
+    where nothing says when they died."""
     at = _died_at(table)
     micros = census.slot * 1_000_000
     # Arrow rounds towards zero.
@@ -113,12 +113,12 @@ def _died_at(table: pa.Table) -> Any:
 
 
 def count_all(changed: pa.Table) -> list[list[Alike]]:
-    """What each census counts, by what `change` has made."""
+    """Return what each census counts, by what `change` has made."""
     return [count(changed, census) for census in CENSUSES]
 
 
 def count(changed: pa.Table, census: Census) -> list[Alike]:
-    """Letters as far as they are alike."""
+    """Return letters as far as they are alike."""
     common = _common(changed, census)
     names = [str(number) for number in range(len(common))]
     columns = [*common, _died_at(changed), changed["record_id"]]
@@ -138,7 +138,7 @@ SCHEMAS = {**TABLES, **KEPT}
 
 
 def make(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Rows of a table of the archive, of which its columns count."""
+    """Return rows of a table of the archive, of which its columns count."""
     schema = SCHEMAS[name]
     return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema)
 
@@ -150,7 +150,7 @@ _CAN_FILTER = "bloom_filter_options" in signature(pq.ParquetWriter).parameters
 
 
 def write(table: pa.Table, stream: Any) -> None:
-    """A table as a file of the archive."""
+    """Write a table as a file of the archive."""
     how: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "row_group_size": ROW_GROUP}
     if _CAN_FILTER and "record_id" in table.column_names:
         how["bloom_filter_options"] = _FILTER

@@ -37,8 +37,8 @@ NAMES: Mapping[str, str] = {
 
 
 def facts(store: Store, settings: Settings) -> Facts:
-    """The newest facts of each source, what the configuration says of it, and what came along with imported
-    letters."""
+    """Return the newest facts of each source, what the configuration says of it, and what came along with
+    imported letters."""
     newest = of_pull.newest(store)
     imported = {
         source: {queue: f"{source}\n{queue}" for queue in of} for source, of in newest.of_imports.items()
@@ -60,7 +60,7 @@ def _of_each(newest: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, An
 
 
 def tell(known: Facts, letter: Record) -> dict[str, Any]:
-    """What is known of a letter's broker, as `topology/<pull>.json` has it."""
+    """Return what is known of a letter's broker, as `topology/<pull>.json` has it."""
     place = known.place_of(letter)
     found = {name: getattr(known, within).get(place) for name, within in NAMES.items()}
     return {name: told for name, told in found.items() if told is not None}
@@ -107,14 +107,14 @@ def _number(value: Any) -> int | None:
 
 
 def last_look(store: Store, segments: Iterable[Manifest]) -> int:
-    """When the newest pull began, in microseconds; of a segment of no known pull, when it was made."""
+    """Return when the newest pull began, in microseconds; of a segment of no known pull, when it was made."""
     captured = (_moment(m.pull_id) or clock.from_iso(m.created_at) or 0 for m in segments)
     empty = (_moment(name.rpartition("/")[2]) or 0 for name in store.list("topology/"))
     return max([0, *captured, *empty])
 
 
 def _moment(pull: str) -> int | None:
-    """When a pull began, as its id begins."""
+    """Return when a pull began, as its id begins."""
     try:
         return clock.to_micros(datetime.strptime(pull[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC))
     except ValueError:

@@ -26,8 +26,8 @@ _BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
 
 
 def find(letters: pa.Table, asked: Asked, of: Sequence[Manifest]) -> dict[Identity, Rule]:
-    """Of letters after step 1 the first of the user's rules that holds. `of`: the segments that they lie in.
-    Raises ConfigError naming the rule whose condition is none."""
+    """Find for letters after step 1 the first of the user's rules that holds. `of`: the segments that they
+    lie in. Raises ConfigError naming the rule whose condition is none."""
     rules = asked.settings.rules
     if not rules:
         return {}
@@ -37,7 +37,7 @@ def find(letters: pa.Table, asked: Asked, of: Sequence[Manifest]) -> dict[Identi
 
 
 def check_rules(rules: Sequence[Rule]) -> None:
-    """Raises ConfigError naming the first rule whose condition this engine does not understand, so that the
+    """Raise ConfigError naming the first rule whose condition this engine does not understand, so that the
     other one refuses it, too."""
     with closing(_connected(JUDGED.empty_table())) as connection:
         _conditions(connection, rules)
@@ -54,7 +54,7 @@ def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
 
 
 def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) -> str:
-    """The number of the first rule that holds, as an expression."""
+    """Return the number of the first rule that holds, as an expression."""
     import duckdb
 
     parts = []
@@ -83,7 +83,7 @@ def _check_parts(connection: "duckdb.DuckDBPyConnection", rule: Rule, told: str)
 
 
 def _family(kind: Any) -> str | None:
-    """Of a type of DuckDB; None: it fits any."""
+    """Return the family of a type of DuckDB; None where it fits any."""
     name = str(kind)
     if name.startswith(("MAP", "STRUCT")) or name.endswith("]"):
         return "nested"
@@ -123,7 +123,8 @@ def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
 def _held(
     connection: "duckdb.DuckDBPyConnection", number_of: str, store: Store, of: Sequence[Manifest]
 ) -> Iterator[tuple[Identity, int]]:
-    """Of each letter of which a rule holds its identity and the rule's number; one row group at a time."""
+    """Yield for each letter of which a rule holds its identity and the rule's number; one row group at a
+    time."""
     for manifest in of:
         with parquet.readable(manifest.segment):
             file = segments.open_segment(store, manifest, SEGMENT.names)

@@ -223,7 +223,7 @@ _EXTRA: Mapping[str, Any] = {
 
 
 def name_of(analysis: str) -> str:
-    """The file whose presence makes the analysis count."""
+    """Return the file whose presence makes the analysis count."""
     return f"analyses/{analysis}/analysis.json"
 
 
@@ -234,7 +234,7 @@ def commit(store: Store, analysis: Analysis) -> None:
 
 
 def load(store: Store, analysis: str) -> Analysis:
-    """One analysis by id. Raises NotFound-like UsageError from the store when there is none."""
+    """Return one analysis by id. Raises NotFound-like UsageError from the store when there is none."""
     return build(name_of(analysis), store.get(name_of(analysis)), _made)
 
 
@@ -253,18 +253,18 @@ def _made(document: Mapping[str, Any]) -> Analysis:
 
 
 def ids(store: Store) -> list[str]:
-    """All finished analyses, oldest first."""
+    """Return all finished analyses, oldest first."""
     return sorted(name.split("/")[1] for name in store.list("analyses/") if name.endswith("/analysis.json"))
 
 
 def latest(store: Store) -> Analysis | None:
-    """The newest finished analysis."""
+    """Return the newest finished analysis."""
     known = ids(store)
     return load(store, known[-1]) if known else None
 
 
 def list_written(store: Store, prefix: str) -> tuple[str, ...]:
-    """The Parquet files that an engine has written, durable by now."""
+    """Return the Parquet files that an engine has written, durable by now."""
     names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
     if isinstance(store, LocalStore):
         for name in names:
@@ -280,14 +280,14 @@ class _Files(Protocol):
     """Where files are read from: a `Store`, or what another process knows of one."""
 
     def parquet(self, name: str) -> Any:
-        """What pyarrow reads `name` from; raises OSError when there is none."""
+        """Return what pyarrow reads `name` from; raises OSError when there is none."""
         ...
 
 
 def open_table(
     store: _Files, name: str, schema: pa.Schema, columns: Collection[str] | None = None
 ) -> pq.ParquetFile:
-    """A file that an analysis has written, of which `columns` (None: all) are going to be read. Raises
+    """Return a file that an analysis has written, of which `columns` (None: all) are going to be read. Raises
     OSError, pa.ArrowException, also where it is another table: to be used inside `parquet.readable`."""
     file = parquet.open_parquet(store.parquet(name), columns=schema.names if columns is None else columns)
     there = {field.name: field.type for field in file.schema_arrow}
@@ -304,7 +304,7 @@ def _is_like(one: pa.DataType | None, other: pa.DataType) -> bool:
 
 
 def table(store: Store, name: str, schema: pa.Schema) -> pa.Table:
-    """A file of an analysis, whole. Raises Damaged."""
+    """Return a file of an analysis, whole. Raises Damaged."""
     try:
         with parquet.readable(name):
             return open_table(store, name, schema).read(columns=schema.names).cast(schema)
@@ -313,8 +313,8 @@ def table(store: Store, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def unread(store: Store) -> list[Manifest]:
-    """The segments with letters that the latest analysis has not read, nor had been read before they were
-    compacted."""
+    """Return the segments with letters that the latest analysis has not read, nor had been read before they
+    were compacted."""
     last = latest(store)
     read = set(last.segments) if last else set()
     every = manifests.list_committed(store)

@@ -149,7 +149,7 @@ def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
-    """Other letters are looked at from now on."""
+    """Forget sums: other letters are looked at from now on."""
     for table in _MADE:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
     _use_sums(connection, None)

@@ -36,7 +36,7 @@ _Removals = Mapping[str, pa.Array]
 
 
 def size_of(store: Store, manifest: Manifest) -> int:
-    """The stored bytes of a segment."""
+    """Return the stored bytes of a segment."""
     if not manifest.segment:
         return 0
     with store.open(manifest.segment) as file:
@@ -46,7 +46,7 @@ def size_of(store: Store, manifest: Manifest) -> int:
 def groups(
     store: Store, committed: Sequence[Manifest], removals: _Removals, compact: bool
 ) -> list[list[Manifest]]:
-    """Which segments of one source to write again, each group as one segment."""
+    """Return which segments of one source to write again, each group as one segment."""
     alone = [[manifest] for manifest in committed if manifest.stem in removals]
     if not compact:
         return alone
@@ -57,8 +57,8 @@ def groups(
 
 
 def _kinds(small: Sequence[Manifest]) -> Iterator[list[Manifest]]:
-    """Only segments of one mode and broker, and equally settled, go together: these say what a pull may
-    conclude, and where a replay goes."""
+    """Group segments of one mode and broker, and equally settled: these say what a pull may conclude, and
+    where a replay goes."""
     for mode, settled, broker in sorted({(m.mode, m.settled, m.broker) for m in small}):
         kind = [m for m in small if (m.mode, m.settled, m.broker) == (mode, settled, broker)]
         yield sorted(kind, key=lambda manifest: manifest.created_at)
@@ -150,7 +150,7 @@ def sweep(store: Store, source: str) -> None:
 
 
 def _delete(store: Store, manifest: Manifest) -> None:
-    """The manifest last: while it is there, `sweep` finds the files."""
+    """Delete a segment, the manifest last: while it is there, `sweep` finds the files."""
     for name in (manifest.segment, manifest.purged_ids, manifests.name_of(manifest.stem)):
         if name:
             store.delete(name)
@@ -159,7 +159,7 @@ def _delete(store: Store, manifest: Manifest) -> None:
 def _content(
     store: Store, old: Sequence[Manifest], removals: _Removals
 ) -> tuple[pa.Buffer, list[str], list[str]]:
-    """The new segment's bytes, the ids in it, and the ids of all letters ever removed from `old`."""
+    """Return the new segment's bytes, the ids in it, and the ids of all letters ever removed from `old`."""
     sink = pa.BufferOutputStream()
     kept: list[str] = []
     gone = [i for manifest in old for i in segments.purged_ids(store, manifest).to_pylist()]
@@ -183,7 +183,7 @@ _NOBODY = pa.array([], pa.string())
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The tables' rows in groups of a size that reads well."""
+    """Yield the tables' rows in groups of a size that reads well."""
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:

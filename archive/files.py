@@ -23,7 +23,8 @@ _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/null", "/dev/fd/", "/proc/self/f
 
 @contextmanager
 def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
-    """A stream whose bytes stand at `path`, durably, when the block ends; after an error nothing has changed.
+    """Open a stream whose bytes stand at `path`, durably, when the block ends; after an error nothing has
+    changed.
 
     A pipe of the user's own, as `>(gzip)` makes one, is written as it is. Raises OSError.
     """
@@ -50,7 +51,7 @@ def _is_pipe_or_device(found: os.stat_result) -> bool:
 
 
 def _opened(path: str | Path) -> BinaryIO:
-    """A pipe or a device as it is, where nobody has exchanged it since it was looked at."""
+    """Return a pipe or a device as it is, where nobody has exchanged it since it was looked at."""
     is_given = str(path).startswith(_STREAMS)
     descriptor = open_at_once(path, os.O_TRUNC if is_given else os.O_NOFOLLOW)
     if not is_given and not _is_pipe_or_device(os.fstat(descriptor)):

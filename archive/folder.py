@@ -39,16 +39,16 @@ class Folder:
     """
 
     def __init__(self, root: str | Path) -> None:
-        """The folder need not be there yet."""
+        """Take the folder, which need not be there yet."""
         self.root = str(root)
 
     def open(self, name: str, alone: bool = False) -> IO[bytes]:
-        """The file `name` for reading; `alone`: not one that has another name too."""
+        """Return the file `name` for reading; `alone`: not one that has another name too."""
         return open(self._opened(name, os.O_RDONLY, alone), "rb")
 
     def open_in_place(self, name: str) -> int:
-        """A descriptor to read and write the file `name` as it lies there, which is made where there is none;
-        not of a file that has another name too, which may be one outside."""
+        """Return a descriptor to read and write the file `name` as it lies there, which is made where there
+        is none; not of a file that has another name too, which may be one outside."""
         with self._above(name, make=True) as (folder, last):
             with suppress(FileExistsError):
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_WAIT
@@ -56,13 +56,13 @@ class Folder:
             return _checked(_ordinary(last, folder, os.O_RDWR), alone=True)
 
     def create(self, name: str) -> int:
-        """A descriptor of the new file `name`, to read and write. Raises FileExistsError."""
+        """Return a descriptor of the new file `name`, to read and write. Raises FileExistsError."""
         with self._above(name, make=True) as (folder, last):
             return os.open(last, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_WAIT, PRIVATE, dir_fd=folder)
 
     @contextmanager
     def replacing(self, name: str, mode: int = PRIVATE, make: bool = False) -> Iterator[BinaryIO]:
-        """A stream whose bytes stand at `name`, durably, when the block ends; after an error nothing has
+        """Open a stream whose bytes stand at `name`, durably, when the block ends; after an error nothing has
         changed. A link there is replaced. `make`: the folders above it, too."""
         with self._above(name, make) as (folder, last):
             temporary = f"{TEMPORARY}{token_hex(12)}"
@@ -115,11 +115,11 @@ class Folder:
             os.fsync(folder)
 
     def has(self, name: str) -> bool:
-        """Whether anything lies at `name`."""
+        """Return whether anything lies at `name`."""
         return self.status(name) is not None
 
     def status(self, name: str) -> os.stat_result | None:
-        """Of what lies at `name`, be it a link; None where there is nothing."""
+        """Return the status of what lies at `name`, be it a link; None where there is nothing."""
         try:
             with self._above(name) as (folder, last):
                 return os.stat(last, dir_fd=folder, follow_symlinks=False)
@@ -127,8 +127,8 @@ class Folder:
             return None
 
     def names(self, above: str = "") -> Iterator[str]:
-        """The names of all that lies below the folder `above`, in no order, but folders: also links and other
-        things, which then cannot be opened."""
+        """Yield the names of all that lies below the folder `above`, in no order, but folders: also links and
+        other things, which then cannot be opened."""
         with suppress(FileNotFoundError), self._folder(above) as descriptor:
             yield from _names(descriptor, f"{above}/" if above else "", 0)
 
@@ -144,7 +144,7 @@ class Folder:
             os.fsync(file.fileno())
 
     def make(self, name: str) -> None:
-        """The folder `name`, its owner's alone, where there is none."""
+        """Make the folder `name`, its owner's alone, where there is none."""
         with self._folder(name, make=True):
             pass
 
@@ -154,7 +154,7 @@ class Folder:
 
     @contextmanager
     def _above(self, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
-        """(the folder of `name`, the last part of it)"""
+        """Open the folder of `name`, and give it with the last part of the name."""
         above, _, last = name.rpartition("/")
         with self._folder(above, make) as folder:
             yield folder, last
@@ -194,8 +194,8 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def _added_unnamed(folder: int, last: str, data: bytes) -> bool:
-    """A file that has no name until it is whole: who is killed meanwhile leaves none, and never two of one
-    file. False where the file system makes none (NFS)."""
+    """Return a file that has no name until it is whole: who is killed meanwhile leaves none, and never two of
+    one file. False where the file system makes none (NFS)."""
     try:
         descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, PRIVATE, dir_fd=folder)
     except OSError:
@@ -247,7 +247,7 @@ def _checked(descriptor: int, alone: bool = False) -> int:
 
 
 def _not_ordinary(name: str, folder: int, error: OSError | None = None) -> OSError:
-    """What to say of what cannot be opened: that it is a link, if so."""
+    """Return what to say of what cannot be opened: that it is a link, if so."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:

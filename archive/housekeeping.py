@@ -23,7 +23,8 @@ _UNFINISHED_AFTER = timedelta(days=1)
 
 
 def _list_clutter(store: Store, keep_analyses: int) -> list[str]:
-    """Names in the archive that may go: old and unfinished analyses, outdated topology and evidence."""
+    """Return names in the archive that may go: old and unfinished analyses, outdated topology and
+    evidence."""
     return [
         *_of_analyses(store, max(1, keep_analyses)),
         *_of_topology(store),
@@ -48,8 +49,8 @@ def _of_analyses(store: Store, keep: int) -> Iterator[str]:
 
 
 def _of_topology(store: Store) -> Iterator[str]:
-    """Only the newest facts of a source, of each of its nodes, and of what was imported, are ever looked
-    at."""
+    """Yield the facts that are never looked at: others than the newest of a source, of each of its nodes, and
+    of what was imported."""
     seen: set[tuple[str, ...]] = set()
     for name, document in of_pull.read_each(store, reversed(store.list("topology/")), but_damaged=True):
         source, brokers = str(document.get("source")), document.get("brokers")
@@ -73,7 +74,7 @@ _ATTEMPTS = 20
 
 @contextmanager
 def steady_segments(store: Store) -> Iterator[None]:
-    """No segment is written again while an analysis reads it: both do their work inside this.
+    """Let no segment be written again while an analysis reads it: both do their work inside this.
 
     Waits `patience.BUSY` seconds for another who is inside, then raises Busy.
     """
@@ -121,8 +122,8 @@ class Done:
 
 
 def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -> Work:
-    """What there is to do; nothing is changed. Anew where segments were written again while they were read.
-    Raises UsageError, ArchiveError."""
+    """Return what there is to do; nothing is changed. Anew where segments were written again while they were
+    read. Raises UsageError, ArchiveError."""
     for _ in range(_ATTEMPTS):
         committed = list(manifests.list_committed(store))
         try:
@@ -168,8 +169,8 @@ def do(store: Store, work: Work, ledger: Callable[[], pa.Table | None]) -> Done:
 def _rewrite_all(
     store: Store, work: Work, source: str, ledger: Callable[[], pa.Table | None], done: Done
 ) -> None:
-    """The caller holds the source's lock. A group that a pull has changed meanwhile waits for the next
-    round."""
+    """Rewrite all groups; the caller holds the source's lock. A group that a pull has changed meanwhile waits
+    for the next round."""
     fresh = {manifest.stem: manifest for manifest in manifests.list_committed(store, source)}
     groups = [g for g in work.groups[source] if all(fresh.get(manifest.stem) == manifest for manifest in g)]
     chosen = [m for group in groups for m in group if m.stem in work.choice.removals]

@@ -52,7 +52,7 @@ class Loss:
         return None if self.end is None else self.end - self.first
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """Return the document for scripts."""
         return {**asdict(self), "letters": self.letters}
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def _said(store: Store, event: "_Event", is_open: bool) -> int:
 
 
 def read_losses(store: Store, source: str | None = None) -> list[Loss]:
-    """All losses, of one source or of all, oldest first. Raises ArchiveError, FormatTooNew."""
+    """Return all losses, of one source or of all, oldest first. Raises ArchiveError, FormatTooNew."""
     found: dict[str, list[Loss]] = {}
     names = [name for name in store.list(_FOLDER) if name.endswith(".json")]
     contents = store.get_many(names)
@@ -118,7 +118,7 @@ def open_ones(store: Store, source: str | None = None) -> list[Loss]:
 
 
 def open_by_source(store: Store) -> Mapping[str, Sequence[Loss]]:
-    """Those of each source that has any."""
+    """Return those of each source that has any."""
     found: dict[str, list[Loss]] = {}
     for loss in open_ones(store):
         found.setdefault(loss.source, []).append(loss)
@@ -126,12 +126,12 @@ def open_by_source(store: Store) -> Mapping[str, Sequence[Loss]]:
 
 
 def letters(losses: Iterable[Loss]) -> int:
-    """How many they are at most, as far as that is known."""
+    """Return how many they are at most, as far as that is known."""
     return sum(loss.letters or 0 for loss in losses)
 
 
 def in_words(losses: Sequence[Loss]) -> str:
-    """What is lost of one source, where, and how that is closed."""
+    """Return what is lost of one source, where, and how that is closed."""
     count, source = letters(losses), losses[0].source
     places = "; ".join(map(str, losses[:_NAMED])) + ("; …" if len(losses) > _NAMED else "")
     return (
@@ -175,7 +175,7 @@ def _write(store: Store, event: _Event) -> None:
 
 
 def _without(one: Missing, known: Iterable[Loss]) -> list[Missing]:
-    """The parts of it that no known loss of the same log covers."""
+    """Return the parts of it that no known loss of the same log covers."""
     parts = [one]
     for loss in known:
         if (loss.place, loss.log) == (one.place, one.log):
@@ -195,7 +195,7 @@ def _cut(part: Missing, first: int, end: int | None) -> Iterator[Missing]:
 
 
 def _uncaptured(store: Store, source: str, one: Missing) -> Iterator[Missing]:
-    """The parts of it that the archive does not have, by offset."""
+    """Yield the parts of it that the archive does not have, by offset."""
     if one.end is None or one.log.rpartition(":")[2].partition("~")[1]:
         yield one  # of a second log: the offsets that were captured may be those of the first
         return

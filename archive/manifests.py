@@ -59,7 +59,7 @@ def new_pull_id() -> str:
 
 
 def name_of(stem: str) -> str:
-    """The manifest's name in the archive."""
+    """Return the manifest's name in the archive."""
     return f"manifests/{stem}.json"
 
 
@@ -78,7 +78,7 @@ def settle(store: Store, manifest: Manifest, record_ids: set[str] | None = None)
 
 
 def load(store: Store, name: str) -> Manifest:
-    """One manifest by its name in the archive. Raises FormatTooNew, ArchiveError."""
+    """Return one manifest by its name in the archive. Raises FormatTooNew, ArchiveError."""
     return build(name, store.get(name), partial(_made, name))
 
 
@@ -97,7 +97,7 @@ def _made(own_name: str, document: Mapping[str, Any]) -> Manifest:
 
 
 def furthest_checkpoint(some: Iterable[Manifest]) -> dict[str, int]:
-    """Where these have come to: of each place of a log the highest offset."""
+    """Return where these have come to: of each place of a log the highest offset."""
     reached: dict[str, int] = {}
     for manifest in some:
         for place, offset in manifest.checkpoint.items():
@@ -108,7 +108,7 @@ def furthest_checkpoint(some: Iterable[Manifest]) -> dict[str, int]:
 def list_committed(
     store: Store, source: str | None = None, damaged: dict[str, ArchiveError] | None = None
 ) -> Iterator[Manifest]:
-    """The manifests that count, by name (which is by time within a pull).
+    """Return the manifests that count, by name (which is by time within a pull).
 
     A damaged one raises ArchiveError or, where `damaged` is given, is left out and noted there by its name.
     """
@@ -118,12 +118,12 @@ def list_committed(
 
 
 def are_committed(store: Store, some: Iterable[Manifest]) -> bool:
-    """Whether all of these still count: none was written again with others since it was read."""
+    """Return whether all of these still count: none was written again with others since it was read."""
     return {m.stem for m in some} <= {m.stem for m in list_committed(store, damaged={})}
 
 
 def _all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Manifest]:
-    """Every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
+    """Return every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
     known: dict[str, Manifest | None] = {}
     for _ in range(_ATTEMPTS):
         names = [name for name in store.list("manifests/") if name.endswith(".json")]

@@ -32,8 +32,8 @@ def open_parquet(
     columns: Collection[str] | None = None,
     **options: Any,
 ) -> pq.ParquetFile:
-    """A Parquet file of which `columns` (None: all) do not unpack to more than `most` bytes, with `most_rows`
-    rows at most.
+    """Return a Parquet file of which `columns` (None: all) do not unpack to more than `most` bytes, with
+    `most_rows` rows at most.
 
     `options` are those of `pyarrow.parquet.ParquetFile`. Raises OSError, pa.ArrowException.
     """
@@ -49,7 +49,7 @@ def open_parquet(
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """What goes wrong in reading this Parquet file of the archive is an ArchiveError that names it."""
+    """Turn what goes wrong in reading this Parquet file of the archive into an ArchiveError that names it."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -60,7 +60,7 @@ def readable(name: str) -> Iterator[None]:
 
 
 def native(file: IO[bytes]) -> pa.NativeFile:
-    """An open file as Arrow reads it without Python's help, however it is named by now."""
+    """Return an open file as Arrow reads it without Python's help, however it is named by now."""
     return pa.OSFile(f"/proc/self/fd/{file.fileno()}")
 
 
@@ -80,12 +80,12 @@ def _chunks(metadata: pq.FileMetaData, columns: Collection[str] | None) -> Seque
 
 
 def _is_packed(chunk: Any) -> bool:
-    """Whether values are entries of a dictionary."""
+    """Return whether values are entries of a dictionary."""
     return bool(chunk.has_dictionary_page) or any("DICTIONARY" in name for name in chunk.encodings)
 
 
 def _most_bytes(chunks: Iterable[Any]) -> int:
-    """What they unpack to at most: of a dictionary, every value could be the whole of it."""
+    """Return what they unpack to at most: of a dictionary, every value could be the whole of it."""
     named = ((chunk, chunk.num_values if _is_packed(chunk) else 1) for chunk in chunks)
     return sum(
         int(chunk.num_values * _ENTRY + chunk.total_uncompressed_size * times) for chunk, times in named
@@ -95,7 +95,7 @@ def _most_bytes(chunks: Iterable[Any]) -> int:
 def _bytes(
     source: "pa.NativeFile | IO[bytes]", file: pq.ParquetFile, chunks: Sequence[Any], most: int
 ) -> int:
-    """What they unpack to: an entry of a dictionary counts as often as it is named."""
+    """Return what they unpack to: an entry of a dictionary counts as often as it is named."""
     total = sum(int(chunk.num_values * _ENTRY + chunk.total_uncompressed_size) for chunk in chunks)
     packed = sorted({chunk.path_in_schema for chunk in chunks if _is_packed(chunk)})
     if total > most:
@@ -110,7 +110,7 @@ def _bytes(
 
 
 def _named(column: Any) -> int:
-    """The bytes of all entries that a column names, also within lists and structs."""
+    """Return the bytes of all entries that a column names, also within lists and structs."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         if not pa.types.is_binary(kind.value_type) and not pa.types.is_string(kind.value_type):

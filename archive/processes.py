@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def boot_id() -> str | None:
-    """Another one after each start of the host; None where the system has none to tell (random(4))."""
+    """Return another one after each start of the host; None where the system has none to tell (random(4))."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return None
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is a process of this number, whoever runs it."""
+    """Return whether there is a process of this number, whoever runs it."""
     try:
         with suppress(PermissionError):  # somebody else's
             os.kill(pid, 0)

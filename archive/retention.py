@@ -68,7 +68,7 @@ class _Letters:
 def choose(
     store: Store, committed: Sequence[Manifest], rules: Retain, replays: pa.Table | None, now: int
 ) -> Choice:
-    """What `rules` remove from the archive at the time `now`. `replays` is the ledger's table.
+    """Return what `rules` remove from the archive at the time `now`. `replays` is the ledger's table.
 
     Age comes first. Where the segments are still larger than `max_size`, whatever may leave the oldest
     segments leaves, one segment after the other. Raises UsageError, ArchiveError.
@@ -83,7 +83,7 @@ def choose(
             chosen[manifest.stem] = _captured_before(letters.removable(manifest), before)
 
     def share(manifest: Manifest) -> int:
-        """Bytes that its chosen letters free."""
+        """Return bytes that its chosen letters free."""
         return sizes[manifest.stem] * len(chosen.get(manifest.stem, ())) // manifest.rows
 
     freed = sum(map(share, oldest_first))
@@ -103,8 +103,8 @@ def choose(
 def still_chosen(
     store: Store, manifest: Manifest, chosen: pa.Array, rules: Retain, replays: pa.Table | None
 ) -> pa.Array:
-    """Those of the chosen letters of a segment that may still leave, as the ledger has it now: somebody may
-    have sent one since, or opened it again. Raises ArchiveError."""
+    """Return those of the chosen letters of a segment that may still leave, as the ledger has it now:
+    somebody may have sent one since, or opened it again. Raises ArchiveError."""
     may = _Letters(store, rules, replays).removable(manifest)["record_id"]
     return chosen.filter(pc.is_in(chosen, value_set=may.cast(pa.string()).combine_chunks()))
 

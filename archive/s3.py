@@ -38,7 +38,7 @@ class S3Store:
     """`dlq.archive.store.Store` below `s3://bucket/path`."""
 
     def __init__(self, location: str) -> None:
-        """Nothing is connected yet. Raises UsageError for a location without a bucket."""
+        """Take the location; nothing is connected yet. Raises UsageError for a location without a bucket."""
         self.location = location.rstrip("/")
         self._root = self.location.removeprefix("s3://")
         if not self._root:
@@ -133,7 +133,7 @@ class S3Store:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """An object that only one can make, with a lease: a dead holder's lock ends by itself."""
+        """Hold an object that only one can make, with a lease: a dead holder's lock ends by itself."""
         with self._told("lock", name):
             lock = Lock(self.filesystem, self._path(f"locks/{name}"), name)
             lock.take()
@@ -149,7 +149,7 @@ class S3Store:
             return Lock(self.filesystem, self._path(f"locks/{name}"), name).holder()
 
     def _check_locks(self) -> None:
-        """Nothing is written by one whose lock another may hold by now."""
+        """Check the locks: nothing is written by one whose lock another may hold by now."""
         for lock in self._locks:
             lock.check()
 

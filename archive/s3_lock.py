@@ -70,8 +70,8 @@ class Lock:
         self._released = threading.Event()
 
     def take(self) -> None:
-        """Raises Busy naming the holder's pid and host, OSError for what the store refuses, and ArchiveError
-        where it keeps no conditions."""
+        """Take the lock. Raises Busy naming the holder's pid and host, OSError for what the store refuses,
+        and ArchiveError where it keeps no conditions."""
         for _ in range(_ATTEMPTS):
             if self._put(IfNoneMatch="*"):
                 self._require_conditions()
@@ -87,7 +87,7 @@ class Lock:
         raise Busy(f"{self._name} is locked by {_describe(found.holder if found else _Holder())}")
 
     def holder(self) -> str | None:
-        """Who has it, by pid and host; None: nobody. Raises OSError."""
+        """Return who has it, by pid and host; None: nobody. Raises OSError."""
         found = self._look()
         return None if found is None or _has_ended(found) else _describe(found.holder)
 
@@ -100,7 +100,8 @@ class Lock:
         return found is not None and found.holder.token == self._token and self._put(IfMatch=found.etag)
 
     def check(self) -> None:
-        """Raises ArchiveError when the lease has ended. By both clocks: one stands still in sleep."""
+        """Check the lease by both clocks, as one stands still in sleep. Raises ArchiveError when it has
+        ended."""
         if time.monotonic() > self._fresh_until[0] or time.time() > self._fresh_until[1]:
             raise ArchiveError(f"the lock {self._name} was lost: its lease ended; run the command again")
 
@@ -142,7 +143,7 @@ class Lock:
         return True
 
     def _require_conditions(self) -> None:
-        """A store that ignores a condition would give a lock to everybody."""
+        """Require conditions: a store that ignores one would give a lock to everybody."""
         if self._put(IfNoneMatch="*"):
             raise ArchiveError("this object store ignores If-None-Match, so that it cannot keep locks")
 
@@ -172,7 +173,7 @@ def locked(lock: Lock) -> Iterator[None]:
 
 
 def _of_some_zone(moment: datetime) -> datetime:
-    """A time without a zone (`-0000`, or none) is universal."""
+    """Return a time without a zone (`-0000`, or none) is universal."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -188,7 +189,7 @@ def _has_ended(found: _StoredLock) -> bool:
 
 
 def _me() -> dict[str, Any]:
-    """Who we are. `processes` is where our pid means something: this boot, this container."""
+    """Return who we are. `processes` is where our pid means something: this boot, this container."""
     try:
         processes = f"{boot_id() or secrets.token_hex(8)}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

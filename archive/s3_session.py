@@ -75,7 +75,7 @@ class _Bounded:
 
 
 def _length_of(asked: str | None) -> int:
-    """Bytes of the range that was asked for; of an answer where none was."""
+    """Return bytes of the range that was asked for; of an answer where none was."""
     if asked is None:
         return _LARGEST_ANSWER
     first, _, last = asked.removeprefix("bytes=").partition("-")

@@ -82,7 +82,7 @@ SEGMENT = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 
 def check_columns(found: pa.Schema, columns: Iterable[str]) -> None:
-    """Raises pa.ArrowInvalid where a column of a segment is missing or holds something else: somebody changed
+    """Raise pa.ArrowInvalid where a column of a segment is missing or holds something else: somebody changed
     the file."""
     for name in columns:
         if name not in found.names or found.field(name).type != SEGMENT.field(name).type:
@@ -95,7 +95,7 @@ _FULL = frozenset(name for name in COLUMNS if _HINTS[name] in (str, int))
 
 
 def check_cells(table: pa.Table | pa.RecordBatch) -> None:
-    """Raises pa.ArrowInvalid where letters lack what each letter has, or a text is none: somebody changed the
+    """Raise pa.ArrowInvalid where letters lack what each letter has, or a text is none: somebody changed the
     file."""
     for name, column in zip(table.schema.names, table.columns, strict=True):
         try:
@@ -124,7 +124,8 @@ def _list_column(lists: Sequence[Sequence[str]]) -> pa.Array:
 
 
 def _deaths_column(histories: Sequence[Sequence[Death]]) -> pa.Array:
-    """Letters that died together share one history, so each history is written once and then repeated."""
+    """Return letters that died together share one history, so each history is written once and then
+    repeated."""
     distinct = {id(history): history for history in histories}
     places = {each: place for place, each in enumerate(distinct)}
     flat = list(chain.from_iterable(distinct.values()))
@@ -186,13 +187,13 @@ def _columns(records: Sequence[Record]) -> Iterable[Column]:
 
 
 def to_table(records: Sequence[Record]) -> pa.Table:
-    """Records as one Arrow table with the schema SEGMENT."""
+    """Return records as one Arrow table with the schema SEGMENT."""
     arrays = [_array(f, values) for f, values in zip(SEGMENT, _columns(records), strict=True)]
     return pa.Table.from_arrays(arrays, schema=SEGMENT)
 
 
 def _to_deaths(column: pa.ChunkedArray) -> list[tuple[Death, ...]]:
-    """The death histories of a segment, read column by column."""
+    """Return the death histories of a segment, read column by column."""
     histories: list[tuple[Death, ...]] = []
     for chunk in column.chunks:
         entries = chunk.flatten()
@@ -219,8 +220,8 @@ _READERS: Mapping[str, Any] = {
 
 
 def _maps_of(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
-    """The maps of a column. Names and values are read as two long columns: pyarrow's own way costs twice as
-    much."""
+    """Yield the maps of a column. Names and values are read as two long columns: pyarrow's own way costs
+    twice as much."""
     for chunk in column.chunks:
         offsets = chunk.offsets.to_pylist()
         first, end = offsets[0], offsets[-1]
@@ -239,7 +240,7 @@ def _maps_of(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
 
 
 def _shared_names(names: pa.Array, offsets: Sequence[int]) -> list[str] | None:
-    """The names of the first map, where all the maps have the same in the same order."""
+    """Return the names of the first map, where all the maps have the same in the same order."""
     width = offsets[1] - offsets[0] if len(offsets) > 1 else 0
     if any(end - begin != width for begin, end in pairwise(offsets)):
         return None
@@ -248,7 +249,7 @@ def _shared_names(names: pa.Array, offsets: Sequence[int]) -> list[str] | None:
 
 
 def column_values(column: pa.ChunkedArray, name: str) -> list[Any]:
-    """The values of a segment's column of this name, as a record has them."""
+    """Return the values of a segment's column of this name, as a record has them."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if pa.types.is_map(column.type):
@@ -261,7 +262,7 @@ def column_values(column: pa.ChunkedArray, name: str) -> list[Any]:
 
 
 def to_records(table: pa.Table) -> Iterator[Record]:
-    """The rows of a segment (or of some of its columns) as records again."""
+    """Return the rows of a segment (or of some of its columns) as records again."""
     columns = [
         column_values(table[name], name)
         if name in table.column_names

@@ -19,8 +19,8 @@ kept: dict[int, tuple[Path, int]] = {}
 
 
 def folder(name: str = "") -> Path:
-    """The folder of this process, made when it is first asked for; or a new one below it, whose name begins
-    with `name`. Raises OSError."""
+    """Return the folder of this process, made when it is first asked for; or a new one below it, whose name
+    begins with `name`. Raises OSError."""
     if os.getpid() not in kept:
         _sweep()
         kept[os.getpid()] = _made()
@@ -30,8 +30,8 @@ def folder(name: str = "") -> Path:
 
 
 def choose_name(prefix: str) -> Path:
-    """Of a folder below that of this process, which a library makes once it needs it, and removes. Raises
-    OSError."""
+    """Choose a name for a folder below that of this process, which a library makes once it needs it, and
+    removes. Raises OSError."""
     return folder() / f"{prefix}-{secrets.token_hex(8)}"
 
 
@@ -49,7 +49,7 @@ def remove() -> None:
 
 
 def _remove(pid: int) -> None:
-    """At the end of the process that made it, not of one that was forked from it."""
+    """Remove the folder at the end of the process that made it, not of one that was forked from it."""
     if pid == os.getpid() and pid in kept:
         path, descriptor = kept.pop(pid)
         shutil.rmtree(path, ignore_errors=True)
@@ -74,7 +74,7 @@ def _sweep() -> None:
 
 
 def _locked(path: Path) -> int | None:
-    """A descriptor that holds the lock of a folder; None where another holds it, or has removed it."""
+    """Return a descriptor that holds the lock of a folder; None where another holds it, or has removed it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

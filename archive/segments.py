@@ -57,7 +57,7 @@ def segment_name(source: str, stem: str, micros: int) -> str:
 
 
 def encode(table: pa.Table) -> pa.Buffer:
-    """A table as the bytes of a Parquet file."""
+    """Return a table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, **PARQUET)
     return sink.getvalue()
@@ -101,7 +101,7 @@ def commit(
 
 
 def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
-    """The record ids of one segment, in row order, as an Arrow string column."""
+    """Return the record ids of one segment, in row order, as an Arrow string column."""
     if not manifest.segment:
         return pa.chunked_array([], pa.string())
     with readable(manifest.segment):
@@ -109,14 +109,15 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
 
 
 def read(store: Store, manifest: Manifest, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a segment. Raises OSError, pa.ArrowException (`readable`)."""
+    """Read some columns of a segment. Raises OSError, pa.ArrowException (`readable`)."""
     table = open_segment(store, manifest, columns).read(columns=list(columns))
     check_cells(table)
     return table
 
 
 def open_segment(store: Store, manifest: Manifest, columns: Sequence[str]) -> pq.ParquetFile:
-    """A segment that has these columns, as they should be. Raises OSError, pa.ArrowException (`readable`)."""
+    """Return a segment that has these columns, as they should be. Raises OSError, pa.ArrowException
+    (`readable`)."""
     return _file(store, manifest.segment, columns, manifest.rows)
 
 
@@ -136,7 +137,7 @@ def open_hashed(
 def batches(
     store: Store, segment: str, columns: Sequence[str], most_rows: int = parquet.MOST_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of a segment by its name, in row order, a few rows at a time: bodies may be large."""
+    """Yield some columns of a segment in row order, a few rows at a time: bodies may be large."""
     with readable(segment):
         file = _file(store, segment, columns, most_rows)
         for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns)):
@@ -155,7 +156,7 @@ def _checked(source: "pa.NativeFile | IO[bytes]", columns: Sequence[str], most_r
 
 
 def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
-    """The ids of the letters that retention has removed from one segment."""
+    """Return the ids of the letters that retention has removed from one segment."""
     if not manifest.purged_ids:
         return pa.chunked_array([], pa.string())
     with readable(manifest.purged_ids):

@@ -20,7 +20,8 @@ _MOST = 6
 
 
 def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
-    """The id of the letter that begins with these digits. Raises UsageError when none does, or several."""
+    """Return the id of the letter that begins with these digits. Raises UsageError when none does, or
+    several."""
     wanted = prefix.lower()
     if not _PREFIX.fullmatch(wanted):
         raise UsageError(
@@ -30,13 +31,14 @@ def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
 
 
 def incident(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
-    """The incident of the latest analysis that begins so. Raises UsageError when none does, or several."""
+    """Return the incident of the latest analysis that begins so. Raises UsageError when none does, or
+    several."""
     missing = "no incident of the latest analysis has the id {}; dlq incidents lists them"
     return _only(connection, "incidents", "incident_id", prefix, missing)
 
 
 def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
-    """The fingerprint that begins so. Raises UsageError when none does, or several."""
+    """Return the fingerprint that begins so. Raises UsageError when none does, or several."""
     missing = "no letter has the fingerprint {}; dlq report lists failures"
     return _only(connection, "_brief", "fingerprint", prefix, missing)
 
@@ -52,7 +54,7 @@ def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 
 
 def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
-    """What is whole is compared as it is: that one segment may have it tells the files of verdicts."""
+    """Return what is whole is compared as it is: that one segment may have it tells the files of verdicts."""
     is_whole = column == "record_id" and len(prefix) == ID_HEX_DIGITS
     begins = f"{column} = $1" if is_whole else f"{column} >= $1 AND starts_with({column}, $1)"
     sql = f"SELECT DISTINCT {column} FROM {view} WHERE {begins} ORDER BY 1 LIMIT {_MOST}"

@@ -47,12 +47,13 @@ class Store(Protocol):
         ...
 
     def get(self, name: str) -> bytes:
-        """The bytes of the document `name`, of one that is too large perhaps only as many as show it; raises
-        UsageError when there is none."""
+        """Return the bytes of the document `name`, of one that is too large perhaps only as many as show it;
+        raises UsageError when there is none."""
         ...
 
     def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
-        """The bytes of each of these names that is there; a store far away is asked for them all at once."""
+        """Return the bytes of each of these names that is there; a store far away is asked for them all at
+        once."""
         ...
 
     def open(self, name: str) -> IO[bytes]:
@@ -60,7 +61,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str) -> list[str]:
-        """Names that start with `prefix`, sorted."""
+        """Return names that start with `prefix`, sorted."""
         ...
 
     def delete(self, name: str) -> None:
@@ -68,34 +69,36 @@ class Store(Protocol):
         ...
 
     def url(self, name: str) -> str:
-        """How Spark and DuckDB open `name`."""
+        """Return how Spark and DuckDB open `name`."""
         ...
 
     def lend(self, name: str, until: ExitStack) -> str:
-        """How DuckDB, in this process, opens just the file that `name` is now, until that ends. Raises
+        """Return how DuckDB, in this process, opens just the file that `name` is now, until that ends. Raises
         ArchiveError."""
         ...
 
     def parquet(self, name: str) -> Any:
-        """What pyarrow reads `name` from (`dlq.archive.parquet`); raises OSError when there is none."""
+        """Return what pyarrow reads `name` from (`dlq.archive.parquet`); raises OSError when there is
+        none."""
         ...
 
     def prove_room(self, size: int) -> None:
-        """Raises ArchiveError unless a file of so many bytes can be written now, as far as that can be told
-        beforehand; nothing of it stays."""
+        """Prove that a file of so many bytes can be written now, as far as that can be told beforehand;
+        nothing of it stays. Raises ArchiveError."""
         ...
 
     def lock(self, name: str) -> Any:
-        """A context manager that holds the lock `name`, or raises Busy naming the holder's pid and host."""
+        """Return a context manager that holds the lock `name`, or raises Busy naming the holder's pid and
+        host."""
         ...
 
     def holder(self, name: str) -> str | None:
-        """Who holds the lock `name`, by pid and host; None: nobody. For who looks nobody is Busy."""
+        """Return who holds the lock `name`, by pid and host; None: nobody. For who looks nobody is Busy."""
         ...
 
 
 def checked_format(name: str, data: bytes) -> dict[str, Any]:
-    """A JSON document of the archive without its `format`; raises FormatTooNew or ArchiveError."""
+    """Return a JSON document of the archive without its `format`; raises FormatTooNew or ArchiveError."""
     try:
         document: dict[str, Any] = value(dict[str, Any], bounded_json.loads(data), "it")
         version = value(int, document.pop("format"), "format")
@@ -107,8 +110,9 @@ def checked_format(name: str, data: bytes) -> dict[str, Any]:
 
 
 def build(name: str, data: bytes, make: Callable[[dict[str, Any]], _T]) -> _T:
-    """What `make` builds of a JSON document of the archive (`dlq.core.documents`); raises FormatTooNew, or
-    ArchiveError where that raises ValueError or KeyError: it lacks a field, or has a strange one."""
+    """Return what `make` builds of a JSON document of the archive (`dlq.core.documents`); raises
+    FormatTooNew, or ArchiveError where that raises ValueError or KeyError: it lacks a field, or has a strange
+    one."""
     document = checked_format(name, data)
     try:
         return make(document)
@@ -131,7 +135,7 @@ def _damaged(name: str, error: Exception) -> ArchiveError:
 
 
 def open_store(location: str) -> Store:
-    """The store at `location`: a folder, or s3://bucket/path. Raises UsageError."""
+    """Return the store at `location`: a folder, or s3://bucket/path. Raises UsageError."""
     if location.startswith("s3://"):
         if not location.removeprefix("s3://").strip("/"):
             raise UsageError(f"archive = {location!r} names no bucket; write it like s3://bucket/path")
@@ -284,7 +288,8 @@ def _lock_at_once(file: IO[bytes], how: int) -> bool:
 
 
 def _holder(lock: IO[bytes]) -> str:
-    """Who a lock says holds it; waits a moment for one that has taken it and not yet written its name."""
+    """Return who a lock says holds it; waits a moment for one that has taken it and not yet written its
+    name."""
     for _ in range(20):
         if said := os.pread(lock.fileno(), _LONGEST_HOLDER, 0).decode(errors="replace").strip():
             return said

@@ -45,7 +45,8 @@ _OF_THE_SOURCE = {"format", "source", "broker", "reads"}
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """The file of what a pull learned, without what could not be read again: a broker may tell anything."""
+    """Return the file of what a pull learned, without what could not be read again: a broker may tell
+    anything."""
     kept = {key: found for key, found in document.items() if _is_readable(key, found)}
     data = _encoded(kept)
     if len(data) <= bounded_json.LARGEST:
@@ -96,8 +97,8 @@ class Newest(NamedTuple):
 
 
 def newest(store: Store) -> Newest:
-    """Of each source: an import asks no broker, so it takes nothing away of what a pull learned. Raises as
-    `read`."""
+    """Return the newest facts of each source: an import asks no broker, so it takes nothing away of what a
+    pull learned. Raises as `read`."""
     of_pulls: dict[str, Mapping[str, Any]] = {}
     of_imports: dict[str, dict[str, Mapping[str, Any]]] = {}
     for _, document in read_each(store, store.list("topology/")):
@@ -111,7 +112,7 @@ def newest(store: Store) -> Newest:
 
 
 def is_of_import(document: Mapping[str, Any]) -> bool:
-    """Whether no broker was asked."""
+    """Return whether no broker was asked."""
     return "file" in document
 
 
@@ -122,7 +123,7 @@ def _readable(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def read(name: str, data: bytes) -> Mapping[str, Any]:
-    """What a pull learned; what it could not learn is not in it. Raises ArchiveError, FormatTooNew."""
+    """Return what a pull learned; what it could not learn is not in it. Raises ArchiveError, FormatTooNew."""
     document = {key: found for key, found in checked_format(name, data).items() if found is not None}
     try:
         return document | {key: value(KNOWN[key], document[key], key) for key in KNOWN.keys() & document}

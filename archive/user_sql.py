@@ -54,7 +54,7 @@ class Rows(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
 
     def objects(self) -> Iterator[dict[str, Any]]:
-        """The rows, each by the names of its columns."""
+        """Return the rows, each by the names of its columns."""
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
 
@@ -71,7 +71,7 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[An
 def list_objects(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
-    """All rows of one statement, each by the names of its columns. Raises as `run`."""
+    """Return all rows of one statement, each by the names of its columns. Raises as `run`."""
     return list(run(connection, sql, parameters).objects())
 
 
@@ -89,7 +89,7 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def _plain(value: Any) -> Any:
-    """A DuckDB value as JSON knows it. Times become ISO 8601 in UTC; bytes become text, with `\\xNN`
+    """Return a DuckDB value as JSON knows it. Times become ISO 8601 in UTC; bytes become text, with `\\xNN`
     for what is not UTF-8."""
     if type(value) in _PLAIN:  # most are
         return value
@@ -111,7 +111,8 @@ def _plain(value: Any) -> Any:
 
 
 def condition(where: str | None) -> str:
-    """The user's `--where` in parentheses, `(true)` for none; raises UsageError unless it is one expression.
+    """Return the user's `--where` in parentheses, `(true)` for none; raises UsageError unless it is one
+    expression.
 
     A text that parses within round and within square brackets has closed neither: nothing can be
     smuggled in after the condition.
@@ -141,7 +142,7 @@ def single_select(sql: str) -> str:
 
 
 def _quoting(sql: str) -> str:
-    """A hint where the statement would parse with a column that is also a keyword in quotes."""
+    """Return a hint where the statement would parse with a column that is also a keyword in quotes."""
     for bare, quoted in _KEYWORD_COLUMNS.items():
         try:
             duckdb.extract_statements(bare.sub(quoted, sql))
@@ -187,8 +188,8 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a file that the archive names is missing. One that is held open here never is; in an object
-    store nobody can hold any."""
+    """Return whether a file that the archive names is missing. One that is held open here never is; in an
+    object store nobody can hold any."""
     told = _first_line(error)
     if told.startswith(_MISSING):
         return True
@@ -200,14 +201,15 @@ def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Of what users got wrong DuckDB says the kind; what its readers of Parquet stumble over has none."""
+    """Return whether an error is damage: DuckDB says the kind of what users got wrong, and none of what its
+    readers of Parquet stumble over."""
     kind = _PREFIX.match(_said(error))
     begins = _lines(error)[0].startswith((*_DAMAGE, _OF_A_FILE))
     return kind is None or kind[0] in _OF_FILES or begins
 
 
 def _by_name(text: str) -> str:
-    """With the names of the files that are held open here."""
+    """Put in the names of the files that are held open here."""
 
     def name(held: re.Match[str]) -> str:
         with suppress(OSError):
@@ -237,27 +239,27 @@ def _names(connection: duckdb.DuckDBPyConnection, kind: str) -> Iterable[str]:
 
 
 def _first_line(error: Exception) -> str:
-    """The message without its kind and its picture of the statement."""
+    """Return the message without its kind and its picture of the statement."""
     first = _lines(error)[0]
     return _raised(_said(error)) if first.startswith(_OF_A_FILE) else first
 
 
 def _raised(text: str) -> str:
-    """The error that a traceback ends with, of however many lines it is."""
+    """Return the error that a traceback ends with, of however many lines it is."""
     told = _PICTURE.split(text.rpartition(_OF_A_FILE)[2])[0].splitlines()[1:]
     message = dropwhile(lambda line: not line.strip() or line[0].isspace(), told)
     return " ".join(" ".join(message).split())[:_LONGEST_REASON] or "no reason given"
 
 
 def _lines(error: Exception) -> list[str]:
-    """Without blank ones; one at least."""
+    """Return the lines without blank ones, one at least."""
     told = [line.strip() for line in _PREFIX.sub("", _said(error)).splitlines() if line.strip()]
     return told or ["no reason given"]
 
 
 def _said(error: Exception) -> str:
-    """What DuckDB said. Python cannot make a text of what quotes half a character: of a letter that is cut
-    within one, or a name in a damaged file."""
+    """Return what DuckDB said. Python cannot make a text of what quotes half a character: of a letter that is
+    cut within one, or a name in a damaged file."""
     if isinstance(error, UnicodeDecodeError):
         return error.object.decode("utf-8", "replace").lstrip()
     return str(error).lstrip()

@@ -87,7 +87,7 @@ def connect(
     queued: Queued | None = None,
     memory: str = MEMORY,
 ) -> duckdb.DuckDBPyConnection:
-    """A locked, read-only connection with the views of this module, on one archive.
+    """Return a locked, read-only connection with the views of this module, on one archive.
 
     `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
     the latest; with `before`, another analysis, its verdicts are the view verdicts_before; `audit` (columns
@@ -127,7 +127,7 @@ def _is_gone(error: ArchiveError) -> bool:
 
 
 def _is_still_there(store: Store, looked_at: _LookedAt) -> bool:
-    """Whether the archive still names these files, so that one that is gone is missing."""
+    """Return whether the archive still names these files, so that one that is gone is missing."""
     used = {one.analysis for one in (looked_at.chosen, looked_at.before) if one}
     return used <= {*analyses.ids(store)} and manifests.are_committed(store, looked_at.committed)
 
@@ -171,21 +171,22 @@ def _fill(
 
 
 def _taken_out(manifest: Manifest, queued: Queued) -> Collection[str] | None:
-    """The letters of a segment that left their queue, of one that was written again since `queued` was asked,
-    too; None where none lies there."""
+    """Return the letters of a segment that left their queue, of one that was written again since `queued` was
+    asked, too; None where none lies there."""
     known = [queued[stem] for stem in (manifest.stem, *manifest.replaces) if stem in queued]
     return set().union(*known) if known else None
 
 
 def _queued_whole(segments: Mapping[str, Manifest], left: Queued) -> Collection[str] | None:
-    """The sources of which all letters lie in their queues still; None where some do and others do not."""
+    """Return the sources of which all letters lie in their queues still; None where some do and others do
+    not."""
     queued = {segments[file].source for file in left}
     others = {manifest.source for file, manifest in segments.items() if file not in left}
     return None if queued & others or any(left.values()) else queued
 
 
 def sum_up_verdicts(store: Store, files: Iterable[str]) -> Mapping[str, pa.Table]:
-    """The tables of `brief.KEPT`, of these files of verdicts. Raises ArchiveError."""
+    """Return the tables of `brief.KEPT`, of these files of verdicts. Raises ArchiveError."""
     with ExitStack() as held, closing(_configured(store, MEMORY)) as connection:
         _table(connection, "_kept", analyses.IN_FILES, [store.lend(one, held) for one in files])
         with user_sql.guarded(connection):
@@ -254,7 +255,7 @@ def _parquet(files: Iterable[str], options: str = "") -> str:
 
 
 def _table(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str]) -> None:
-    """A column that an older version did not write is null."""
+    """Make a table. A column that an older version did not write is null."""
     if not files:
         return _given(connection, name, schema)
     _given(connection, f"_no_{name}", schema)
@@ -302,7 +303,7 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, segments: Mapping[str, Ma
 
 
 def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> None:
-    """A dismissal is a row of the ledger, whose detail ends with who made it."""
+    """Make the table of dismissals: each is a row of the ledger, whose detail ends with who made it."""
     _given(connection, "_said", AUDIT if audit is None else audit)
     connection.execute(r"""
         CREATE TEMP VIEW audit AS
@@ -339,7 +340,7 @@ def narrow(connection: duckdb.DuckDBPyConnection, checked: str) -> None:
 
 
 def _still_queued(connection: duckdb.DuckDBPyConnection, left: Queued) -> str:
-    """The column: true in these segments' files, but for the letters that are named out."""
+    """Return the column: true in these segments' files, but for the letters that are named out."""
     if not left:
         return "false"
     lies = f"r.segment_file IN ({', '.join(map(sql_literal, left))})"
@@ -383,7 +384,7 @@ class Order(NamedTuple):
     falls: bool
 
     def sql(self) -> str:
-        """As in ORDER BY."""
+        """Return the text as in ORDER BY."""
         return f"{self.column} {'DESC' if self.falls else 'ASC'} NULLS LAST, {_NEWEST_FIRST}"
 
 
@@ -394,8 +395,8 @@ def newest(
     limit: int = 0,
     order: Order | None = None,
 ) -> user_sql.Rows:
-    """The letters that fulfil the `checked` condition, the last dead first unless in another `order`; `limit`
-    0 is no limit. Raises as `user_sql.run`."""
+    """Return the letters that fulfil the `checked` condition, the last dead first unless in another `order`;
+    `limit` 0 is no limit. Raises as `user_sql.run`."""
     view = "_brief" if is_brief(connection, checked) else "_placed"
     looked_at = view if {*brief.COLUMNS}.issuperset(columns) else "_placed"
     if limit and order is None:
@@ -408,23 +409,24 @@ def newest(
 
 
 def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
-    """How many letters fulfil the `checked` condition. Raises as `user_sql.run`."""
+    """Return how many letters fulfil the `checked` condition. Raises as `user_sql.run`."""
     looked_at = "_brief" if is_brief(connection, checked) else "letters"
     (found,) = next(user_sql.run(connection, f"SELECT count(*) FROM {looked_at} WHERE {checked}").rows)
     return int(found)
 
 
 def among_newest(connection: duckdb.DuckDBPyConnection) -> str:
-    """A condition that the newest of all letters fulfil, so many that one looks through them at once."""
+    """Return a condition that the newest of all letters fulfil, so many that one looks through them at
+    once."""
     newest_of_all = f"SELECT dead_at FROM _brief ORDER BY 1 DESC NULLS LAST LIMIT {_FIRST_LOOK}"
     ((begin,),) = user_sql.run(connection, f"SELECT epoch_us(min(dead_at)) FROM ({newest_of_all})").rows
     return "true" if begin is None else f"dead_at >= make_timestamptz({begin})"
 
 
 def _not_behind(connection: duckdb.DuckDBPyConnection, view: str, limit: int, checked: str) -> str:
-    """A condition that the last dead of these letters fulfil, so many or more: one column tells, so that of
-    all others only theirs are read. They are sought among the newest of all first; where letters themselves
-    have to be read for that, nowhere else."""
+    """Return a condition that the last dead of these letters fulfil, so many or more: one column tells, so
+    that of all others only theirs are read. They are sought among the newest of all first; where letters
+    themselves have to be read for that, nowhere else."""
     among = among_newest(connection)
     for part in [among] if view == "_placed" else [among, "true"]:
         times = f"SELECT dead_at FROM {view} WHERE {checked} AND {part} ORDER BY 1 DESC NULLS LAST"
@@ -438,7 +440,7 @@ def _not_behind(connection: duckdb.DuckDBPyConnection, view: str, limit: int, ch
 
 
 def is_brief(connection: duckdb.DuckDBPyConnection, checked: str) -> bool:
-    """Whether `archive.brief` has the columns that a `checked` condition is about."""
+    """Return whether `archive.brief` has the columns that a `checked` condition is about."""
     with user_sql.guarded(connection):
         try:
             connection.execute(f"DESCRIBE SELECT 1 FROM _brief WHERE {checked}")
@@ -457,7 +459,8 @@ class Position(NamedTuple):
 
 
 def condition_behind(place: Position, order: Order | None = None, value: str | None = None) -> str:
-    """A condition that only the letters behind this place fulfil, which in another `order` has a `value`."""
+    """Return a condition that only the letters behind this place fulfil, which in another `order` has a
+    `value`."""
     last = f"(record_id, source) > ({sql_literal(place.record_id)}, {sql_literal(place.source)})"
     captured = _after("captured_at", _moment(place.captured_at), last)
     newest_first = _after("dead_at", _moment(place.dead_at), captured)
@@ -472,20 +475,20 @@ def _moment(moment: str | None) -> str | None:
 
 
 def _after(column: str, at: str | None, rest: str, falls: bool = True) -> str:
-    """A value further on or none, which stands last; at the same one `rest` decides."""
+    """Return a value further on or none, which stands last; at the same one `rest` decides."""
     if at is None:
         return f"({column} IS NULL AND {rest})"
     return f"({column} {'<' if falls else '>'} {at} OR {column} IS NULL OR ({column} = {at} AND {rest}))"
 
 
 def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str = "(true)") -> _Page:
-    """The `limit` last dead of the letters that fulfil a `checked` condition over the columns of
+    """Return the `limit` last dead of the letters that fulfil a `checked` condition over the columns of
     `archive.brief`, so that no other letter is read."""
     return _page(connection, f"WHERE {checked} ORDER BY {_NEWEST_FIRST} LIMIT {limit}")
 
 
 def page_of(connection: duckdb.DuckDBPyConnection, record_id: str) -> _Page:
-    """One letter, which may lie under several sources."""
+    """Return one letter, which may lie under several sources."""
     return _page(connection, f"WHERE record_id = {sql_literal(record_id)}")
 
 
@@ -499,13 +502,13 @@ def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> _Page:
 
 
 def on_page(page: _Page) -> str:
-    """A condition that only the letters of a page fulfil."""
+    """Return a condition that only the letters of a page fulfil."""
     files, ids = (", ".join(map(sql_literal, sorted(each))) for each in (page, set().union(*page.values())))
     return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if page else "(false)"
 
 
 def read_records(connection: duckdb.DuckDBPyConnection, lies: str) -> Iterator[Record]:
-    """The records of a page, as its condition `lies` says (`on_page`)."""
+    """Return the records of a page, as its condition `lies` says (`on_page`)."""
     with user_sql.guarded(connection):
         sql = f"SELECT {_quoted(SEGMENT.names)} FROM _stored WHERE {lies}"
         table = connection.sql(sql).to_arrow_reader(_BATCH_ROWS).read_all()
@@ -515,7 +518,7 @@ def read_records(connection: duckdb.DuckDBPyConnection, lies: str) -> Iterator[R
 def segment_rows(
     connection: duckdb.DuckDBPyConnection, where: str | None = None, columns: Iterable[str] = LS_COLUMNS
 ) -> Iterator[pa.RecordBatch]:
-    """The letters that fulfil `where`, with `stem` and `row` (from 0): where each lies in the archive.
+    """Yield the letters that fulfil `where`, with `stem` and `row` (from 0): where each lies in the archive.
 
     In the order of stem and row. Batches stream, so read them before the next statement on `connection`.
     Raises UsageError for a bad condition or column, at the first batch.

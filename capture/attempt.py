@@ -16,7 +16,7 @@ from dlq.archive import losses, manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.segments import commit
 from dlq.archive.store import Store
-from dlq.capture.known import SEEN, Known
+from dlq.capture.deduplication import SEEN, Deduplicator
 from dlq.connectors.base import Batch, Gap, Reading, ReadRequest, Skipped
 from dlq.core.columns import column, join
 from dlq.core.errors import ArchiveError, DlqError
@@ -55,7 +55,7 @@ class Tally:
     """Letters of the snapshot that a log has lost."""
 
     def __add__(self, other: "Tally") -> "Tally":
-        """The counts of both."""
+        """Return the counts of both."""
         return Tally(
             self.delivered + other.delivered,
             self.captured + other.captured,
@@ -103,7 +103,7 @@ class _Flush:
         return full or idle or time.monotonic() - self.since > _FLUSH_SECONDS
 
     def records(self) -> Sequence[Record]:
-        """All letters in one piece."""
+        """Return all letters in one piece."""
         return join(self.parts)
 
 
@@ -115,7 +115,7 @@ class Attempt:
         store: Store,
         reading: Reading,
         request: ReadRequest,
-        known: Known,
+        known: Deduplicator,
         tally: Tally,
         first_number: int,
         awaits: Awaits,
@@ -200,7 +200,7 @@ class Attempt:
         self._writing.append((flush, future))
 
     def _write(self, flush: _Flush, number: int) -> Manifest | None:
-        """What is lost first: behind a checkpoint nobody looks for it again."""
+        """Return what is lost first: behind a checkpoint nobody looks for it again."""
         request = self._request
         if flush.gaps:
             missing = [losses.Missing(*gap[:4]) for gap in flush.gaps]
@@ -242,7 +242,7 @@ class Attempt:
             self._settle()
 
     def _replace(self, flush: _Flush) -> None:
-        """Before the broker may forget a letter, the archive has what it told last."""
+        """Replace a letter's record by what the broker told last, before the broker may forget it."""
         for owner, truer in flush.truer.items():
             if truer:
                 self._known.replace(owner, truer)

@@ -16,7 +16,7 @@ from dlq.core.settings import Evidence, Settings
 
 
 def take(store: Store, settings: Settings, now: Clock = clock.now) -> tuple[Snapshot, ...]:
-    """A snapshot of each store that knows letters of the archive.
+    """Return a snapshot of each store that knows letters of the archive.
 
     A store that does not answer costs the others nothing: its snapshot holds the error.
     """

@@ -13,8 +13,8 @@ from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import Store
 from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
-from dlq.capture.known import Known
-from dlq.capture.overlaps import name_letters
+from dlq.capture.deduplication import Deduplicator
+from dlq.capture.source_aliases import name_letters
 from dlq.connectors.base import Gauge, Mode, Reading, ReadRequest
 from dlq.core import patience
 from dlq.core.errors import (
@@ -38,8 +38,8 @@ _Depth = Callable[[], int | None]
 
 
 def proven_depth(gauge: Gauge) -> int | None:
-    """All letters that a source has. A depth counts those that are ready: where somebody consumes, or may,
-    the others are held and not gone."""
+    """Return all letters that a source has. A depth counts those that are ready: where somebody consumes, or
+    may, the others are held and not gone."""
     return gauge.depth if gauge.consumers == 0 else None
 
 
@@ -216,11 +216,11 @@ class _Pull:
             self._request = self._next_request(lost, tally)
 
     def _missing(self, total: Tally) -> int:
-        """Letters of the snapshot that are not durable, and that no log has lost."""
+        """Return letters of the snapshot that are not durable, and that no log has lost."""
         return (self.result.snapshot or 0) - total.captured - total.recaptured - total.gone
 
     def _seen(self, error: DlqError, tally: Tally, before: tuple[str, int]) -> DlqError:
-        """The error, as a poison where it has come before behind the same letter."""
+        """Return the error, as a poison where it has come before behind the same letter."""
         if (tally.delivered or self._request.careful) and before == (str(error), tally.delivered):
             self._suspected = str(error)
         if isinstance(error, ConnectionLost) and str(error) == self._suspected:
@@ -244,7 +244,9 @@ class _Pull:
             told = str(reading.topology)
             self._awaits("archive")
             self._store.prove_room(_room_for(reading.snapshot))
-            known = Known(self._store, result.source, reading.unique_ids, result.mode == manifests.BY_IMPORT)
+            known = Deduplicator(
+                self._store, result.source, reading.unique_ids, result.mode == manifests.BY_IMPORT
+            )
             self._awaits("broker")
             number = self._last_number + 1
             attempt = Attempt(self._store, reading, self._request, known, tally, number, self._awaits)
@@ -263,8 +265,8 @@ class _Pull:
             result.notes += [note for note in reading.notes if note not in result.notes]
 
     def _next_request(self, lost: Exception | None, tally: Tally) -> ReadRequest:
-        """After a poisoned connection take exactly what came before the poison, then read carefully. A queue
-        that gives its letters in another order then may poison that reading, too."""
+        """Make the next request. After a poisoned connection take exactly what came before the poison, then
+        read carefully. A queue that gives its letters in another order then may poison that reading, too."""
         bounds = [n for n in (self._limit, self.result.snapshot) if n is not None]
         rest = min(bounds) - self._total.settled if bounds else None
         poisoned = isinstance(lost, PoisonMessage)
@@ -276,7 +278,7 @@ class _Pull:
         return replace(self._request, limit=before_poison or rest, careful=careful, resume=resume)
 
     def _checkpoint(self, mode: str, source: Source) -> dict[str, int]:
-        """Where the pulls of `source` in this mode have come to."""
+        """Return where the pulls of `source` in this mode have come to."""
         committed = manifests.list_committed(self._store, source.name)
         return manifests.furthest_checkpoint(one for one in committed if one.mode == mode)
 
@@ -293,7 +295,7 @@ class _Pull:
         self._store.put(name, topology.encode(document))
 
     def sum_up(self, started: float) -> PullResult:
-        """The result with its numbers; `started` is of the monotonic clock."""
+        """Return the result with its numbers; `started` is of the monotonic clock."""
         result, total = self.result, self._total
         result.captured, result.recaptured = total.captured, total.recaptured
         result.acknowledged, result.segments = total.settled, total.segments
@@ -321,8 +323,9 @@ class _Pull:
         return result
 
     def _there(self, rest: int, taken: int) -> int:
-        """How many of the `rest` of a snapshot still lie there, as far as the broker tells. What a reading
-        has given back may take a moment to be counted. Of a source that is not there any more nothing is."""
+        """Return how many of the `rest` of a snapshot still lie there, as far as the broker tells. What a
+        reading has given back may take a moment to be counted. Of a source that is not there any more nothing
+        is."""
         depth = self._depth
         if depth is None or not rest:
             return rest
@@ -358,7 +361,7 @@ _ENDED = (
 
 
 def _room_for(letters: int | None) -> int:
-    """Bytes that the archive must have room for before a queue is asked for a letter: what is open at once,
-    as far as the number of letters tells."""
+    """Return bytes that the archive must have room for before a queue is asked for a letter: what is open at
+    once, as far as the number of letters tells."""
     most = 2 * SEGMENT_BYTES
     return most if letters is None else min(most, max(_LEAST_ROOM, letters * _BYTES_OF_LETTER))

@@ -103,14 +103,14 @@ class _Group(TyperGroup):
     """Completes the value of a common option behind a command, too: `hoist` is for commands that run."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """A shell asks with what stands before the word to be completed."""
+        """Return a shell asks with what stands before the word to be completed."""
         of_ours = extra.get("resilient_parsing") and args and args[-1] in {*_COMMON_VALUES, "-c", "-o"}
         return super().make_context(info_name, [] if of_ours else args, parent, **extra)
 
 
 @cache
 def command_line() -> Any:
-    """The group of all commands, made once in a process; heavy imports happen inside the commands."""
+    """Return the group of all commands, made once in a process; heavy imports happen inside the commands."""
     app = typer.Typer(
         cls=_Group,
         no_args_is_help=True,
@@ -228,15 +228,15 @@ def main(arguments: Sequence[str] | None = None, proven: str | None = None) -> N
 
 
 def _leave_no_core() -> None:
-    """Letters and passwords are in our memory, and in our children's. A limit of one byte also keeps the
-    kernel from handing a core to a program, which a limit of none does not (fs/coredump.c)."""
+    """Leave no core: letters and passwords are in our memory, and in our children's. A limit of one byte also
+    keeps the kernel from handing a core to a program, which a limit of none does not (fs/coredump.c)."""
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     most = 1 if hard == resource.RLIM_INFINITY else min(1, hard)
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 
 
 def run(arguments: Sequence[str], proven: str | None = None) -> int:
-    """The command line as a function: prints, and returns the exit code."""
+    """Run a command line: print, and return the exit code."""
     with _watching_outputs() as outputs, bound_for_now():
         return _run(arguments, outputs, proven)
 
@@ -271,7 +271,8 @@ def _run(arguments: Sequence[str], outputs: select.poll, proven: str | None) -> 
 
 
 def _drop_stdout() -> None:
-    """What is not written yet would be tried again, and fail again, at the end of the process."""
+    """Drop standard output: what is not written yet would be tried again, and fail again, at the end of the
+    process."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -296,7 +297,7 @@ def _watching_outputs() -> Iterator[select.poll]:
 
 
 def _with_help(error: typer.TyperException) -> str:
-    """What typer says, and where to read on."""
+    """Return what typer says, and where to read on."""
     context = getattr(error, "ctx", None)
     text = error.format_message()
     return text if context is None else f"{text.rstrip('.')}; see {context.command_path} --help"

@@ -27,7 +27,8 @@ Completer = Callable[[typer.Context, str], list[str]]
 
 
 def _completer(names: Callable[[Context], Iterable[str]]) -> Completer:
-    """The names that begin as what is typed; of the last one where several stand between commas or blanks."""
+    """Return the names that begin as what is typed; of the last one where several stand between commas or
+    blanks."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
@@ -56,7 +57,7 @@ def _analyses(context: Context) -> Iterable[str]:
 
 
 def _printers(_context: Context) -> Iterable[str]:
-    from dlq.connectors.interchange.prints import printers
+    from dlq.connectors.jsonl.console_formats import printers
 
     return printers()
 

@@ -34,25 +34,26 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def to_stderr(line: str) -> None:
-    """A line, at once, also where standard error is a file."""
+    """Write a line at once, also where standard error is a file."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 def show_trace(error: BaseException) -> None:
-    """The traceback of an error, on stderr; what strangers wrote in it is escaped."""
+    """Show the traceback of an error, on stderr; what strangers wrote in it is escaped."""
     to_stderr(trace_of(error))
 
 
 def trace_of(error: BaseException) -> str:
-    """A traceback that steers no terminal."""
+    """Return a traceback that steers no terminal."""
     import traceback
 
     return block_for_terminal("".join(traceback.format_exception(error)).rstrip("\n"))
 
 
 def _escape_logs() -> None:
-    """What libraries log, and nobody handles, Python writes on stderr: a broker's words, and letters'."""
+    """Escape what libraries log and nobody handles, which Python writes on stderr: a broker's words, and
+    letters'."""
     import logging
 
     class Escaped(logging.Formatter):
@@ -127,16 +128,16 @@ class Context:
         return Console(color_system=colors, highlight=False, emoji=False, markup=False)
 
     def say(self, text: str) -> None:
-        """For people, on stderr; nothing with -q."""
+        """Say something to people, on stderr; nothing with -q."""
         if not self.quiet:
             to_stderr(block_for_terminal(text))
 
     def complain(self, text: str) -> None:
-        """A problem, on stderr, also with -q; what strangers wrote is escaped."""
+        """Complain of a problem, on stderr, also with -q; what strangers wrote is escaped."""
         to_stderr(f"dlq: {for_terminal(text)}")
 
     def warn(self, text: str) -> None:
-        """A danger that changes nothing now, on stderr, once per command."""
+        """Warn of a danger that changes nothing now, on stderr, once per command."""
         if text not in self._warned:
             self._warned.add(text)
             self.complain(f"warning: {text}")
@@ -152,7 +153,7 @@ class Context:
         return progress(self, lines)
 
     def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
-        """One object on stdout: `render` draws it on a terminal, csv has a heading and one row."""
+        """Print one object on stdout: `render` draws it on a terminal, csv has a heading and one row."""
         if self.output == "table" and render is not None:
             render()
         elif self.output == "csv":
@@ -161,18 +162,18 @@ class Context:
             _write_json(document, indent=2 if self.output == "json" else None)
 
     def emit_rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Rows on stdout in the chosen format; control characters never reach a terminal."""
+        """Print rows on stdout in the chosen format; control characters never reach a terminal."""
         _ROWS[self.output](self, columns, rows)
 
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
-    """Raises ConfigError."""
+    """Read a TOML file. Raises ConfigError."""
     import tomllib
 
-    from dlq.connectors.local import given
+    from dlq.connectors.local import user_files
 
     try:
-        return tomllib.loads(given.text(path))
+        return tomllib.loads(user_files.text(path))
     except OSError as error:
         raise _unreadable(path, error) from error
     except (ValueError, RecursionError) as error:  # of TOML, UTF-8, numbers of thousands of digits, depth
@@ -180,7 +181,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
 
 
 def say_what_is_not_judged(context: Context) -> None:
-    """How many letters have no verdict, in a line for people."""
+    """Say in a line for people how many letters have no verdict."""
     from dlq.operations.views import count_not_judged
 
     if letters := count_not_judged(context.desk):
@@ -193,11 +194,11 @@ def wants_no_escapes(flag: bool) -> bool:
     return flag or bool(os.environ.get("NO_COLOR"))
 
 
-def config_path(given: str | None) -> Path | None:
-    """The configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; or None. What is there by
-    one of these names is it, whatever it is: nobody wants the next one instead. Raises ConfigError for one
-    that nobody has named and somebody else may have put there."""
-    wanted = given or os.environ.get("DLQ_CONFIG")
+def config_path(user_files: str | None) -> Path | None:
+    """Return the configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; or None. What is
+    there by one of these names is it, whatever it is: nobody wants the next one instead. Raises ConfigError
+    for one that nobody has named and somebody else may have put there."""
+    wanted = user_files or os.environ.get("DLQ_CONFIG")
     if wanted:
         return Path(wanted)
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -209,7 +210,7 @@ def config_path(given: str | None) -> Path | None:
 
 
 def _check_whose(path: str) -> None:
-    from dlq.connectors.local.whose import why_foreign
+    from dlq.connectors.local.ownership import why_foreign
 
     try:
         why = why_foreign(path)
@@ -234,7 +235,7 @@ def write_line(text: str) -> None:
 
 
 def _write_json(value: Any, indent: int | None = None) -> None:
-    """A value as JSON on stdout."""
+    """Write a value as JSON on stdout."""
     write_line(json_for_terminal(json.dumps(value, indent=indent, default=str, ensure_ascii=False)))
 
 
@@ -264,12 +265,13 @@ def _csv(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 
 
 def _quoted(text: str) -> str:
-    """In quotes where a character separates, be it for one spreadsheet or another."""
+    """Quote a text where a character separates, be it for one spreadsheet or another."""
     return '"{}"'.format(text.replace('"', '""')) if _SEPARATES.search(text) else text
 
 
 def _cell(value: Any) -> str:
-    """A cell that steers no terminal, and that no spreadsheet takes for a formula: `=1+1` becomes `'=1+1`."""
+    """Return a cell that steers no terminal, and that no spreadsheet takes for a formula: `=1+1` becomes
+    `'=1+1`."""
     text = _text(value)
     shown = for_terminal(text) if sys.stdout.isatty() else cell_for_terminal(text)
     if _NUMBER.fullmatch(text):
@@ -279,7 +281,7 @@ def _cell(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A cell: nothing for null, JSON for maps and lists."""
+    """Return a cell: nothing for null, JSON for maps and lists."""
     if value is None:
         return ""
     if isinstance(value, dict | list | tuple):

@@ -20,7 +20,7 @@ _OLDEST = "oldest"
 
 
 def list_problems(findings: "Sequence[Finding]") -> list[str]:
-    """A line for each problem, with the sources that have it."""
+    """Return a line for each problem, with the sources that have it."""
     problems = [(with_next_step(each.error), each) for each in findings if each.error is not None]
     problems += [
         (f"a pull as configured ({each.source.mode}) would be refused", each)
@@ -36,7 +36,7 @@ def list_problems(findings: "Sequence[Finding]") -> list[str]:
 
 
 def draw(context: Context, findings: "Sequence[Finding]") -> None:
-    """The table, its explanations, and, where they are not too many, the facts."""
+    """Draw the table, its explanations, and, where they are not too many, the facts."""
     rows = [_row(finding) for finding in findings]
     if any(finding.oldest is not None for finding in findings):
         ages = [_age(finding.oldest) for finding in findings]
@@ -85,7 +85,7 @@ def _remarks(findings: "Iterable[Finding]") -> "Mapping[str, list[tuple[str, Fin
 
 
 def _by_text(remarks: "Iterable[tuple[str, Finding]]") -> Mapping[str, str]:
-    """Each text once, with the names of its sources."""
+    """Return each text once, with the names of its sources."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for text, finding in remarks:
         names[text].append(finding.source.name)

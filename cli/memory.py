@@ -15,7 +15,7 @@ OF_SQL = 4 * 2**30
 
 @contextmanager
 def bound_for_now() -> Iterator[None]:
-    """A limit that is set inside counts until the end."""
+    """Let a limit that is set inside count until the end."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     try:
         yield
@@ -37,6 +37,6 @@ def bound_memory(most: int = _MOST) -> None:
 
 
 def _taken(page: int) -> int:
-    """Bytes of data that this process has (proc(5), statm)."""
+    """Return bytes of data that this process has (proc(5), statm)."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[5]) * page

@@ -54,7 +54,8 @@ def rehearse(
 
 
 def narrow(context: Context, plan: str | None, wanted: "PlanWanted") -> "PlanWanted":
-    """What a new plan wants, of the failures that passed the rehearsal of another alone, if one is named."""
+    """Return what a new plan wants, of the failures that passed the rehearsal of another alone, if one is
+    named."""
     if plan is None:
         return wanted
     from dlq.operations.rehearsing import take_passed
@@ -63,7 +64,7 @@ def narrow(context: Context, plan: str | None, wanted: "PlanWanted") -> "PlanWan
 
 
 def _show(context: Context, document: Mapping[str, Any], plan: str) -> None:
-    """A line a failure, what its copies died of, and what to do next."""
+    """Show a line a failure, what its copies died of, and what to do next."""
     out = context.console.print
     failures = document["failures"]
     for one in failures:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlq.cli.context import Context
-from dlq.cli.died import show_came_back
+from dlq.cli.triage import show_came_back
 from dlq.core.clock import from_iso, now
 from dlq.core.text import block_for_terminal, for_terminal, shorten
 from dlq.core.units import human_seconds
@@ -33,7 +33,7 @@ _STOPPED = {
 
 
 def show_plan(context: Context, made: Made) -> None:
-    """Where the letters go, what is stripped, what stays, and the next command."""
+    """Show where the letters go, what is stripped, what stays, and the next command."""
     header = made.header
     out = context.console.print
     pace = f" at {header.rate:g} a second" if header.rate else ""
@@ -72,14 +72,15 @@ def show_plan(context: Context, made: Made) -> None:
 
 
 def _read_by(header: Header, target: str) -> str:
-    """On which broker a target is, and who receives what is sent there, where that is proven."""
+    """Say on which broker a target is, and who receives what is sent there, where that is proven."""
     place = f"on {', '.join(header.brokers_of(target))}"
     found = header.audience.get(target)
     return place if found is None else f"{place}, read by {', '.join(found) or 'nobody'}"
 
 
 def _show_still_queued(context: Context, document: Mapping[str, Any]) -> None:
-    """A replay takes no letter out of its dead-letter queue, and somebody may move it back once more."""
+    """Say that a replay takes no letter out of its dead-letter queue, and that somebody may move it back once
+    more."""
     left = list(still_queued.in_words(context.settings, document["still_queued"]))
     for words, command in left:
         after = f"a replay leaves them there, afterwards `{command}` takes them out"
@@ -101,7 +102,7 @@ def _section(context: Context, title: str, counts: Mapping[str, int], notes: Map
 
 
 def show_states(context: Context, document: Mapping[str, Any]) -> None:
-    """The states of a plan, and what to do next."""
+    """Show the states of a plan, and what to do next."""
     states: Mapping[str, int] = document["states"]
     plan = document["plan"]
     context.console.print(f"Plan {plan}: {document['sent']:,} sent, {document['skipped']:,} known before")
@@ -118,7 +119,7 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def _show_stopped(context: Context, stopped: Sequence[Mapping[str, Any]]) -> None:
-    """The keys of a plan in order that do not go on, and who waits."""
+    """Show the keys of a plan in order that do not go on, and who waits."""
     if stopped:
         context.console.print("\nstopped keys")
     for one in stopped[:_MOST_ROWS]:
@@ -133,7 +134,7 @@ def _show_stopped(context: Context, stopped: Sequence[Mapping[str, Any]]) -> Non
 
 
 def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
-    """The commands to type, one after the other."""
+    """Return the commands to type, one after the other."""
     plan, states = document["plan"], document["states"]
     left = states["planned"] - document.get("sent_elsewhere", 0)
     if states["in_doubt"]:
@@ -165,7 +166,7 @@ def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
 
 
 def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
-    """What reconcile found out."""
+    """Show what reconcile found out."""
     counts = document["resolved"]
     context.console.print(
         f"Plan {document['plan']}: {counts['sent']:,} were sent, {counts['not_sent']:,} were not, "
@@ -181,7 +182,7 @@ def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def show_checked(context: Context, document: Mapping[str, Any]) -> None:
-    """What the consumers say of a plan's messages, a line each."""
+    """Show what the consumers say of a plan's messages, a line each."""
     out = context.console.print
     for one in document["consumers"]:
         missing = [record_id[:12] for record_id in one["not_processed"]]
@@ -202,7 +203,7 @@ def show_checked(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def show_plans(context: Context, plans: Sequence[Mapping[str, Any]]) -> None:
-    """A line a plan: how far it is, where its letters go, how old it is."""
+    """Show a line a plan: how far it is, where its letters go, how old it is."""
     if context.output == "table":
         context.emit_rows(_FOR_EYES, [[_for_eyes(plan)[name] for name in _FOR_EYES] for plan in plans])
     else:

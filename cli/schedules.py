@@ -32,7 +32,7 @@ class Schedule:
 
 
 def schedule(every: str) -> Schedule:
-    """The interval `every`, e.g. 15m; raises UsageError for one that cron cannot express."""
+    """Return the interval `every`, e.g. 15m; raises UsageError for one that cron cannot express."""
     minutes, rest = divmod(seconds(every), 60)
     found = None if rest else _TABLE.get(int(minutes))
     if found is None:
@@ -68,7 +68,8 @@ class Call:
     image: str
 
     def __post_init__(self) -> None:
-        """Raises UsageError for what no text can hold: a line break would begin a line of its own."""
+        """Check the texts. Raises UsageError for what none can hold: a line break would begin a line of its
+        own."""
         for text in (*self.words, self.folder, *self.environment.values(), self.profile, self.image):
             if _UNWRITABLE.search(text):
                 why = "it holds control characters, or is not UTF-8"
@@ -76,7 +77,7 @@ class Call:
 
 
 def crontab(call: Call) -> str:
-    """One line. Cron mails what is on standard error; the JSON on standard output is dropped."""
+    """Return one line. Cron mails what is on standard error; the JSON on standard output is dropped."""
     variables = [f"{name}={_shell_word(value)}" for name, value in call.environment.items()]
     command = " ".join([*variables, *map(_shell_word, call.words), ">/dev/null"])
     line = f"cd {_shell_word(call.folder)} && {command}"
@@ -90,7 +91,7 @@ def _shell_word(text: str) -> str:
 
 
 def systemd(call: Call) -> dict[str, str]:
-    """A service and its timer, by file name."""
+    """Return a service and its timer, by file name."""
     limit = "infinity" if call.max_seconds is None else str(int(call.max_seconds) + _AFTER)
     name = f"dlq-{call.profile}"
     service = [
@@ -127,13 +128,14 @@ def _percent(text: str) -> str:
 
 
 def _unit_path(path: str) -> str:
-    """A path to the end of its line: there are no quotes, but its last character must not be one that is cut
-    off, or that takes the next line in."""
+    """Return a path to the end of its line: there are no quotes, but its last character must not be one that
+    is cut off, or that takes the next line in."""
     return _percent(path) + ("/" if path.endswith((" ", "\\")) else "")
 
 
 def _unit_command(words: Sequence[str]) -> str:
-    """Only a program's name may hold a dollar sign as it is, and it may hold no quote and no backslash."""
+    """Quote a word of a unit's command. Only a program's name may hold a dollar sign as it is, and it may
+    hold no quote and no backslash."""
     if re.search(r"[\"'\\]", words[0]):
         words = ("/bin/sh", "-c", 'exec "$0" "$@"', *words)
     program, *arguments = words
@@ -141,13 +143,14 @@ def _unit_command(words: Sequence[str]) -> str:
 
 
 def _unit_word(text: str) -> str:
-    """A word of a unit file: quoted where it must be."""
+    """Return a word of a unit file: quoted where it must be."""
     escaped = _percent(text).replace("\\", r"\\").replace('"', r"\"")
     return f'"{escaped}"' if re.search(r"[\s\"'\\;]", text) else escaped
 
 
 def kubernetes(call: Call) -> str:
-    """A CronJob. It expects a config map dlq-config, a secret dlq-secrets, a volume claim dlq-archive."""
+    """Return a CronJob. It expects a config map dlq-config, a secret dlq-secrets, a volume claim
+    dlq-archive."""
     limit = "" if call.max_seconds is None else _DEADLINE.format(seconds=int(call.max_seconds) + _AFTER)
     secrets = _SECRETS if call.secrets else ""
     words = ["/usr/local/bin/dlq", "-c", "/etc/dlq/dlq.toml", "run", call.profile, "--skip-if-busy"]
@@ -162,8 +165,8 @@ def kubernetes(call: Call) -> str:
 
 
 def _job_name(profile: str) -> str:
-    """A name that Kubernetes takes. Where it is not that of the profile, a digest tells it from others that
-    become alike."""
+    """Return a name that Kubernetes takes. Where it is not that of the profile, a digest tells it from others
+    that become alike."""
     whole = f"dlq-{profile}"
     name = re.sub(r"[^a-z0-9]+", "-", whole.lower()).strip("-")
     if name == whole and len(name) <= _LONGEST_NAME:

@@ -59,7 +59,7 @@ def _cell(text: str, width: int) -> str:
 
 
 def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
-    """A width for each column that fits."""
+    """Return a width for each column that fits."""
     least = {
         name: width
         if all(map(_NUMBER.fullmatch, cells[name]))
@@ -74,8 +74,8 @@ def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
 
 
 def _kept(cells: _Cells, wanted: _Widths, least: _Widths, room: int) -> Sequence[str]:
-    """What is empty, or missed least, goes before anything is shortened; the last ones when that is not
-    enough."""
+    """Return what is empty, or missed least, goes before anything is shortened; the last ones when that is
+    not enough."""
     kept = list(wanted)
     empty = [name for name, texts in cells.items() if texts and not any(texts)]
     for name in dict.fromkeys((*empty, *_GOES_FIRST)):

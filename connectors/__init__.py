@@ -3,7 +3,7 @@
 from typing import cast
 
 from dlq.connectors.base import Connector
-from dlq.connectors.local import given
+from dlq.connectors.local import user_files
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.settings import Broker
 
@@ -11,5 +11,5 @@ from dlq.core.settings import Broker
 def open_connector(broker: Broker) -> Connector:
     """Connect to `broker`; the driver is imported here and nowhere else. Raises
     BrokerError, and ConfigError for a file that is none."""
-    given.check_files_of(f"brokers.{broker.name}", broker)
+    user_files.check_files_of(f"brokers.{broker.name}", broker)
     return cast(Connector, resolve(kind_of(broker.kind).connector)(broker))

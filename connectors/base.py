@@ -61,7 +61,7 @@ class Gap(NamedTuple):
     """Whether the reading's snapshot counts them."""
 
     def __str__(self) -> str:
-        """In words."""
+        """Return the words for a person."""
         if self.end is None:
             return f"{self.place}: what came after offset {self.first - 1} is gone"
         return f"{self.place}: offsets {self.first} to {self.end - 1} are gone"
@@ -99,7 +99,7 @@ class ReadRequest:
     protocol where there is one; else letters are asked for one at a time."""
 
     def key_reader(self) -> KeyReader:
-        """The source's business key as a function."""
+        """Return the source's business key as a function."""
         return key_reader(self.source.key)
 
 
@@ -130,7 +130,7 @@ class Reading(Protocol):
     `close` why it is not complete, and what the broker's counts say against it, where that is known."""
 
     def batches(self) -> Iterator[Batch]:
-        """The letters in order, in batches of at most `batch_rows` and about `batch_bytes`.
+        """Return the letters in order, in batches of at most `batch_rows` and about `batch_bytes`.
 
         Buffers no more than one batch beyond what it yielded, whatever the depth. Raises
         ConnectionLost when the connection ends, PoisonMessage when a letter kills it.
@@ -138,7 +138,7 @@ class Reading(Protocol):
         ...
 
     def acknowledge(self, position: int) -> None:
-        """Every letter up to `position` is durable: the broker may forget them.
+        """Tell that every letter up to `position` is durable: the broker may forget them.
 
         A connector may hold acknowledgements back (RabbitMQ does, to stop exactly at the snapshot)
         as long as the last call of a finished reading brings them all out.
@@ -165,7 +165,7 @@ class Target(NamedTuple):
     routing_key: str = ""
 
     def __str__(self) -> str:
-        """As `--to` writes it: queue:orders, exchange:shop/order.created."""
+        """Return the target as `--to` writes it: queue:orders, exchange:shop/order.created."""
         return (
             f"{self.kind}:{self.name}/{self.routing_key}"
             if self.kind == "exchange"
@@ -216,7 +216,7 @@ class Limits(NamedTuple):
 
 
 def least(some: Sequence[Limits]) -> Limits:
-    """Of a target that reaches several places, of which the narrowest counts."""
+    """Return the limits of a target that reaches several places, of which the narrowest counts."""
     narrow = min(some, key=lambda one: (not one.why, one.letters is None, one.letters or 0), default=Limits())
     return narrow._replace(
         size=min((one.size for one in some if one.size is not None), default=None),
@@ -256,7 +256,8 @@ class Gauge(NamedTuple):
 
 
 def gauge_of(queues: Sequence[Consumption], oldest: Sequence[int] = ()) -> Gauge:
-    """Of a source that reads several queues; a number that one of them does not tell is not known."""
+    """Sum the depths of a source that reads several queues; a number that one of them does not tell is not
+    known."""
     consumers = [one.consumers for one in queues if one.consumers is not None]
     acknowledged = [one.acknowledged for one in queues if one.acknowledged is not None]
     return Gauge(
@@ -305,7 +306,7 @@ Writing = Callable[[Sequence[int]], None]
 
 
 def keep_no_mark(_numbers: Sequence[int]) -> None:
-    """The `Writing` of a caller that keeps no mark of it."""
+    """Keep no mark: the `Writing` of a caller that needs none."""
 
 
 class Publisher(Protocol):
@@ -417,13 +418,13 @@ class Fate(NamedTuple):
     """The command of the broker's own, or the setting of ours, that would change the verdict."""
 
     def add_remark(self, remark: str, death: str = "") -> "Fate":
-        """The same with a remark before the reason; of another death where one is named."""
+        """Return the same with a remark before the reason; of another death where one is named."""
         said = "; ".join(text for text in (remark, self.why) if text)
         return self._replace(why=said, death=death or self.death)
 
 
 def not_seen(broker: str, setting: str, example: str) -> Fate:
-    """Of a broker whose definitions cannot be asked for, as a setting is missing."""
+    """Return the fate at a broker whose definitions cannot be asked for, as a setting is missing."""
     why = f"its definitions cannot be seen without {setting}"
     return Fate("broker", broker, "any", "unknown", (), why, f'[brokers.{broker}] {setting} = "{example}"')
 
@@ -472,23 +473,23 @@ class Connector(Protocol):
         return Inspection("", self.gauge(source).depth, {}, self.changes)
 
     def gauge(self, source: Source) -> Gauge:
-        """How many letters a source has now; asked again and again, so it costs few questions."""
+        """Return how many letters a source has now; asked again and again, so it costs few questions."""
         ...
 
     def members(self, source: Source) -> Mapping[str, int | None]:
-        """The queues that a source's pattern means -> how many letters each has, where a drain removes them;
-        empty of a source that names one queue."""
+        """Return the queues that a source's pattern means -> how many letters each has, where a drain removes
+        them; empty of a source that names one queue."""
         return {}
 
     def discover(self) -> Sequence[DeadLetterPlace]:
-        """What looks like a place of dead letters there, without changing anything. Raises UsageError where
-        the configuration lacks what it takes to ask."""
+        """Return what looks like a place of dead letters there, without changing anything. Raises UsageError
+        where the configuration lacks what it takes to ask."""
         return []
 
     def coverage(self) -> Sequence[Fate]:
-        """Where each kind of death leads from each place that the user may see. Reads definitions alone, and
-        changes nothing. Where they cannot be asked for by what is configured, one that is unknown says what
-        to configure. Raises BrokerError."""
+        """Return where each kind of death leads from each place that the user may see. Reads definitions
+        alone, and changes nothing. Where they cannot be asked for by what is configured, one that is unknown
+        says what to configure. Raises BrokerError."""
         return []
 
     def read(self, request: ReadRequest) -> Reading:
@@ -496,7 +497,7 @@ class Connector(Protocol):
         ...
 
     def target_of(self, record: Record, to: str) -> Target | None:
-        """Where `record` goes for `--to` (origin, group, queue:NAME, ...); None: nothing says where.
+        """Return where `record` goes for `--to` (origin, group, queue:NAME, ...); None: nothing says where.
 
         `record.origin` and `origin_kind` are the verdict's where there is one. Raises UsageError for
         a target that this broker does not have.
@@ -509,12 +510,13 @@ class Connector(Protocol):
         return Target(record.origin_kind, record.origin) if record.origin_kind and record.origin else None
 
     def preview(self, letter: Outgoing) -> SendPreview:
-        """What publishing it would strip, warn of, or fail on. It is asked for each letter, so the broker is
-        asked once for a target, if at all, and one that does not answer is no error."""
+        """Return what publishing it would strip, warn of, or fail on. It is asked for each letter, so the
+        broker is asked once for a target, if at all, and one that does not answer is no error."""
         return SendPreview(strip_failure(letter.record.headers, letter.keep_headers)[1])
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""
+        """Return who would receive it, proven from bindings or subscriptions; targets not proven are
+        absent."""
         return {}
 
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
@@ -522,12 +524,13 @@ class Connector(Protocol):
         return {}
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
-        """What targets that are there would drop, end or take along; those of which nothing is known are
-        absent."""
+        """Return what targets that are there would drop, end or take along; those of which nothing is known
+        are absent."""
         return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """How far the receivers of each target are; targets of which nothing can be told are absent."""
+        """Return how far the receivers of each target are; targets of which nothing can be told are
+        absent."""
         return {}
 
     def newer(self, search: NewerSearch) -> NewerProof | None:
@@ -540,23 +543,22 @@ class Connector(Protocol):
         ...
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """Where the targets end now. It is asked before the first letter is sent to them, and kept for
+        """Return where the targets end now. It is asked before the first letter is sent to them, and kept for
         `find`; empty for a broker that finds without."""
         return NO_CHECKPOINT
 
     def check_witness(self) -> Sequence[str] | None:
-        """What would keep a witness from proving anything, in words: a setting or a right that is missing.
-        None where `find` needs no witness."""
+        """Return what would keep a witness from proving anything, in words: a setting or a right that is
+        missing. None where `find` needs no witness."""
         return None
 
     def find(self, search: Search) -> Proof:
-        """For reconcile: what became of each letter of the search, and why that is not known of some."""
+        """Find for reconcile what became of each letter of the search, and why that is not known of some."""
         return Proof({letter.number: "unknown" for letter in search.letters})
 
     def forget(self, request: SendRequest) -> None:
-        """Nothing of the plan is open any more: remove what a publisher that was opened so left on the
-        broker, a witness or markers. Nothing may be there; a broker on which it leaves nothing is not
-        asked."""
+        """Remove what a publisher of a plan left on the broker, a witness or markers, when nothing of the
+        plan is open any more. Nothing may be there; a broker on which it leaves nothing is not asked."""
 
     def private(self, name: str) -> Private:
         """Name the places of a rehearsal. Raises UsageError where this broker can have none."""

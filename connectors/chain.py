@@ -31,15 +31,15 @@ class Part(Protocol):
         ...
 
     def batches(self) -> Iterator[Batch]:
-        """The letters of this queue; positions count them from 1."""
+        """Return the letters of this queue; positions count them from 1."""
         ...
 
     def acknowledge(self, position: int) -> None:
-        """The letters of this queue up to `position` are durable."""
+        """Tell that the letters of this queue up to `position` are durable."""
         ...
 
     def settled_position(self) -> int:
-        """How far the broker has answered the acknowledgements of this queue."""
+        """Return how far the broker has answered the acknowledgements of this queue."""
         ...
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class ChainReading:
         self._settled = 0
 
     def batches(self) -> Iterator[Batch]:
-        """One queue after another. Positions go on over the queues."""
+        """Yield one queue after another. Positions go on over the queues."""
         base = seen = 0
         complete = not self._unread
         for scan in self._scans:
@@ -261,7 +261,7 @@ class ChainReading:
             raise next(iter(self._unread.values()))
 
     def acknowledge(self, position: int) -> None:
-        """Each open reading gets its share of the position."""
+        """Give each open reading its share of the position."""
         for base, reading in self._open:
             if position > base:
                 reading.acknowledge(min(position - base, reading.position))
@@ -286,12 +286,12 @@ class ChainReading:
 
 
 def _unread_note(queue: str, why: object) -> str:
-    """Which queue of a pattern is left out, and why."""
+    """Return which queue of a pattern is left out, and why."""
     return f"not read: {for_terminal(queue)}: {why}"
 
 
 def _names(scans: Sequence[Scan]) -> list[str]:
-    """Which queues a pattern has found, with their letters, where it is more than one."""
+    """Return which queues a pattern has found, with their letters, where it is more than one."""
     if len(scans) < 2:
         return []
     depths = ["" if scan.depth is None else f" ({scan.depth:,})" for scan in scans]

@@ -16,9 +16,9 @@ from operator import itemgetter
 from typing import Any, BinaryIO, cast
 
 from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
-from dlq.connectors.interchange.format import check_document, fit, parse_line, record_of
-from dlq.connectors.interchange.prints import Reader
-from dlq.connectors.local import given
+from dlq.connectors.jsonl.console_formats import Reader
+from dlq.connectors.jsonl.format import check_document, fit, parse_line, record_of
+from dlq.connectors.local import user_files
 from dlq.connectors.records import stamp
 from dlq.core import bounded_json
 from dlq.core.errors import UsageError
@@ -31,18 +31,19 @@ _Letter = bytes | dict[str, Any] | UsageError
 
 
 def open_binary(path: str, mode: str = "rb") -> BinaryIO:
-    """A file to be read, gzip by its name; or, for `-`, standard input or output. Raises UsageError."""
+    """Return a file to be read, gzip by its name; or, for `-`, standard input or output. Raises
+    UsageError."""
     if path == "-":
         return cast(
             BinaryIO, os.fdopen(os.dup(sys.stdin.fileno() if "r" in mode else sys.stdout.fileno()), mode)
         )
     try:
-        file = given.open_given(path)
+        file = user_files.open_given(path)
         if not path.endswith(".gz"):
             return file
         file.close()
         return cast(BinaryIO, gzip.open(path))
-    except given.NotOrdinaryError as error:
+    except user_files.NotOrdinaryError as error:
         raise UsageError(
             f"cannot open {path}: {error.strerror}; to read a pipe, give - and < {path}"
         ) from error
@@ -51,7 +52,7 @@ def open_binary(path: str, mode: str = "rb") -> BinaryIO:
 
 
 def _text(data: bytes) -> str:
-    """A print as text: UTF-8, or what shells on Windows write."""
+    """Return a print as text: UTF-8, or what shells on Windows write."""
     is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = data.decode("utf-16" if is_wide else "utf-8-sig", "backslashreplace")
     return text.replace("\r\n", "\n")
@@ -77,7 +78,7 @@ class FileReading:
         """Dead-letter queue -> what its letters' broker said, as JSON."""
 
     def _hear(self, queue: str, facts: Mapping[str, Any]) -> None:
-        """Two brokers that say different things of one name say nothing."""
+        """Note facts of a queue. Two brokers that say different things of one name say nothing."""
         told = json.dumps(facts, sort_keys=True)
         if len(told) > self._room:
             return
@@ -85,14 +86,14 @@ class FileReading:
         self._told[queue] = told if self._told.get(queue, told) == told else "{}"
 
     def _imported(self) -> list[dict[str, Any]]:
-        """What lines have told of brokers, each once."""
+        """Return what lines have told of brokers, each once."""
         queues: dict[str, list[str]] = {}
         for queue, facts in self._told.items():
             queues.setdefault(facts, []).append(queue)
         return [{"queues": names, "facts": json.loads(facts)} for facts, names in queues.items()]
 
     def batches(self) -> Iterator[Batch]:
-        """The lines in order. Raises UsageError where the file itself cannot be read on."""
+        """Yield the lines in order. Raises UsageError where the file itself cannot be read on."""
         records: list[Record] = []
         skipped: list[Skipped] = []
         size = position = 0
@@ -152,7 +153,7 @@ class FileReading:
         return captured if "record" in document else captured._replace(offset=number)
 
     def acknowledge(self, position: int) -> None:
-        """A file forgets nothing."""
+        """Acknowledge nothing: a file forgets nothing."""
 
     def settled_position(self) -> int:
         """Nothing is ever acknowledged."""
@@ -168,8 +169,8 @@ LONGEST = 1 << 30
 
 
 def lines_of(file: Any, path: str, most: int | None = None) -> Iterator[bytes]:
-    """The lines of a file that the user names, at most `most` bytes together. Raises UsageError for a line
-    that is too long to be a letter, and OSError."""
+    """Yield the lines of a file that the user names, at most `most` bytes together. Raises UsageError for a
+    line that is too long to be a letter, and OSError."""
     read = 0
     while line := file.readline(LONGEST + 1):
         read += len(line)

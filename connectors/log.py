@@ -70,9 +70,9 @@ class Plan(Generic[_Place]):
         end: int | None = None,
         anew: bool = False,
     ) -> str:
-        """The range of a place that is called `name` and holds offsets [bounds): from its checkpoint, or from
-        what is still there, to the end, or to an earlier `end`, before which letters may be read. Returns the
-        key of its checkpoint."""
+        """Return the range of a place that is called `name` and holds offsets [bounds): from its checkpoint,
+        or from what is still there, to the end, or to an earlier `end`, before which letters may be read.
+        Returns the key of its checkpoint."""
         key, start = self._find_start(name, key, *bounds, resume, words, anew)
         self.ranges.append(OffsetRange(place, start, max(start, bounds[1] if end is None else end), key))
         return key
@@ -80,9 +80,10 @@ class Plan(Generic[_Place]):
     def _find_start(
         self, place: str, key: str, first: int, end: int, resume: Checkpoint, words: Words, anew: bool = False
     ) -> tuple[str, int]:
-        """The key of the checkpoint of a place that holds [first, end), and the offset where to begin: at the
-        checkpoint, or at what is still there. What is gone becomes a gap of the plan, or a note where it went
-        before any pull. `anew`: it is another log than the one that was read, although it is as long."""
+        """Return the key of the checkpoint of a place that holds [first, end), and the offset where to begin:
+        at the checkpoint, or at what is still there. What is gone becomes a gap of the plan, or a note where
+        it went before any pull. `anew`: it is another log than the one that was read, although it is as
+        long."""
         generation, latest = find_generation(key, resume)
         reached = resume.get(latest, 0)
         told = {"place": place, "reached": reached, "last": reached - 1, "first": first, "end": end}
@@ -99,8 +100,8 @@ class Plan(Generic[_Place]):
 
 
 def find_generation(key: str, resume: Checkpoint) -> tuple[int, str]:
-    """The newest log that was read at a place, and the key of its checkpoint. One that began anew has a key
-    of its own, `KEY~1`."""
+    """Return the newest log that was read at a place, and the key of its checkpoint. One that began anew has
+    a key of its own, `KEY~1`."""
     generation, latest = 0, key
     while (following := f"{key}~{generation + 1}") in resume:
         generation, latest = generation + 1, following
@@ -108,16 +109,16 @@ def find_generation(key: str, resume: Checkpoint) -> tuple[int, str]:
 
 
 def mark_letter(key: str, offset: int, told: str) -> Checkpoint:
-    """What a checkpoint keeps of the last letter before it. `told`: what tells it from another there, and is
-    the same whenever and however it is read."""
+    """Return what a checkpoint keeps of the last letter before it. `told`: what tells it from another there,
+    and is the same whenever and however it is read."""
     return {f"{key}{_LETTER}": offset * _DIGEST + _digest(told)}
 
 
 def is_another(
     key: str, first: int, end: int, resume: Checkpoint, told_at: Callable[[int], str | None]
 ) -> bool:
-    """Whether a place that holds [first, end) has another letter where the last one was read: then it was
-    made anew, or lost its store, and has grown as far. `told_at` an offset: what `mark_letter` was told
+    """Return whether a place that holds [first, end) has another letter where the last one was read: then it
+    was made anew, or lost its store, and has grown as far. `told_at` an offset: what `mark_letter` was told
     there; None where nothing is, which proves nothing, as a letter that retention has taken does not."""
     _, latest = find_generation(key, resume)
     offset, digest = divmod(resume.get(f"{latest}{_LETTER}", 0), _DIGEST)
@@ -157,12 +158,12 @@ class LogReading(Reading):
         self._position = self._acknowledged = 0
 
     def fetch(self, place: Any, start: int, most: int) -> tuple[Sequence[Record], int]:
-        """Up to so many letters of a place from an offset on, and the offset behind them, waiting a second at
-        most. Raises BrokerError."""
+        """Fetch up to so many letters of a place from an offset on, and the offset behind them, waiting a
+        second at most. Raises BrokerError."""
         raise NotImplementedError
 
     def scan(self) -> Iterator[Batch]:
-        """The letters, without what the plan tells."""
+        """Yield the letters, without what the plan tells."""
         limit, rows = self._request.limit, self._request.batch_rows
         for place, start, end, key in self._plan.ranges:
             at = start
@@ -173,7 +174,7 @@ class LogReading(Reading):
                 yield Batch(records, self._position, {key: at})
 
     def batches(self) -> Iterator[Batch]:
-        """The letters; what the plan tells comes with the first of them."""
+        """Yield the letters; what the plan tells comes with the first of them."""
         gaps, checkpoint = self._plan.gaps, self._at_once
         for batch in self.scan():
             yield batch._replace(gaps=[*gaps, *batch.gaps], checkpoint={**checkpoint, **batch.checkpoint})
@@ -182,7 +183,7 @@ class LogReading(Reading):
             yield Batch([], self._position, checkpoint, (), gaps)
 
     def acknowledge(self, position: int) -> None:
-        """Nothing to tell the broker."""
+        """Acknowledge nothing: there is nothing to tell the broker."""
         self._acknowledged = max(position, self._acknowledged)
 
     def settled_position(self) -> int:

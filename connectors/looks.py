@@ -37,7 +37,8 @@ _until: ContextVar[_End] = ContextVar("_until", default=_NEVER)
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """All questions in here are one look of so many seconds, or of what is left of the one around it."""
+    """Bound all questions in here together to so many seconds, or to what is left of the bound around
+    them."""
     before = _until.set(min(_until.get(), _End(time.monotonic() + seconds, seconds)))
     try:
         yield
@@ -46,7 +47,8 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A function all of whose questions are one look; one within another has what is left of its time."""
+    """Return a function all of whose questions are one look; one within another has what is left of its
+    time."""
 
     @wraps(look)
     def looked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -57,8 +59,8 @@ def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def bound_together(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
-    """A method that is asked once for each letter: all its calls that take time are one look, however much is
-    done between them."""
+    """Return a method that is asked once for each letter: all its calls that take time are one look, however
+    much is done between them."""
 
     @wraps(ask)
     def asked(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -76,7 +78,8 @@ def bound_together(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatena
 
 
 def check_time(who: str) -> None:
-    """Before a question is asked. Raises BrokerError where the look that it belongs to takes too long."""
+    """Check the time before a question is asked. Raises BrokerError where the look that it belongs to takes
+    too long."""
     end = _until.get()
     if time.monotonic() > end.at:
         raise BrokerError(

@@ -32,7 +32,7 @@ from dlq.connectors.base import (
     Skipped,
     Target,
 )
-from dlq.connectors.interchange.format import body_fields, record_of
+from dlq.connectors.jsonl.format import body_fields, record_of
 from dlq.connectors.queue import QueueReading
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rabbitmq.republish import address_of, block_to_send, preview, target_of
@@ -96,20 +96,21 @@ class MemoryBroker:
             self.sql("INSERT INTO letters (queue, document) VALUES (?, ?)", [queue, text])
 
     def depth(self, queue: str | None) -> int:
-        """How many letters a queue (None: every queue) holds; raises NotFound when it is not declared."""
+        """Return how many letters a queue (None: every queue) holds; raises NotFound when it is not
+        declared."""
         if queue is not None and not self.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
             raise NotFound(f"no queue {queue!r} on the memory broker")
         where, values = _in(queue)
         return int(self.sql(f"SELECT count(*) FROM letters WHERE {where}", values)[0][0])
 
     def letters(self, queue: str) -> list[dict[str, Any]]:
-        """The letters of a queue, in order."""
+        """Return the letters of a queue, in order."""
         rows = self.sql("SELECT document FROM letters WHERE queue = ? ORDER BY number", [queue])
         return [json.loads(text) for (text,) in rows]
 
 
 def _in(queue: str | None) -> tuple[str, list[str]]:
-    """The condition for the letters of a queue (None: of every queue), and its values."""
+    """Return the condition for the letters of a queue (None: of every queue), and its values."""
     return ("true", []) if queue is None else ("queue = ?", [queue])
 
 
@@ -117,7 +118,7 @@ open_brokers: dict[str, MemoryBroker] = {}
 
 
 def broker_at(url: str) -> MemoryBroker:
-    """The broker of a URL: `memory:NAME`, or `memory:///path/file`."""
+    """Return the broker of a URL: `memory:NAME`, or `memory:///path/file`."""
     name = url.removeprefix("memory:")
     if name not in open_brokers:
         open_brokers[name] = MemoryBroker(name.removeprefix("//") if name.startswith("///") else ":memory:")
@@ -139,18 +140,18 @@ class MemoryReading(QueueReading[_Row, Record]):
         self.topology = {**self.topology, "queue_type": "memory"}
 
     def receive(self, wait: float) -> list[_Row]:
-        """Those behind the last."""
+        """Return those behind the last."""
         ask = f"SELECT number, document, redelivered FROM letters WHERE number > ? AND {self._where}"
         rows = self._broker.sql(f"{ask} ORDER BY number LIMIT {MOST_ROWS}", [self._last, *self._values])
         self._ended = not rows
         return cast(list[_Row], rows)
 
     def size_of(self, arrived: _Row) -> int:
-        """Of its text."""
+        """Return the bytes of a letter's text."""
         return len(arrived[1])
 
     def sort(self, arrived: _Row, taken: list[Record], skipped: list[Skipped]) -> None:
-        """Every letter can be taken."""
+        """Take every letter."""
         self._last, text, redelivered = arrived
         self.seen += 1
         source = self._request.source
@@ -171,7 +172,7 @@ class MemoryReading(QueueReading[_Row, Record]):
             self._broker.sql("DELETE FROM letters WHERE number = ?", [number])
 
     def close(self) -> None:
-        """What was shown and is still there is marked redelivered."""
+        """Mark what was shown and is still there as redelivered."""
         shown = [self._last, *self._values]
         self._broker.sql(f"UPDATE letters SET redelivered = 1 WHERE number <= ? AND {self._where}", shown)
 
@@ -185,7 +186,7 @@ class MemoryPublisher(WindowedPublisher):
         self._sent = 0
 
     def put(self, letter: Outgoing) -> None:
-        """It is answered at once, unless the connection ends."""
+        """Put a letter. It is answered at once, unless the connection ends."""
         self._sent += 1
         self.announce([letter.number])
         answer = self._send(letter)
@@ -232,7 +233,7 @@ class MemoryConnector(Connector):
         return Gauge(self._broker.depth(source.queue))
 
     def discover(self) -> list[DeadLetterPlace]:
-        """Queues that are named so."""
+        """Return queues that are named so."""
         rows = self._broker.sql("SELECT name FROM queues WHERE name LIKE '%dlq%' ORDER BY name")
         return [
             DeadLetterPlace(name, {"queue": name}, "memory", "its name says so", self._broker.depth(name), 0)
@@ -244,11 +245,11 @@ class MemoryConnector(Connector):
         return MemoryReading(self._broker, request)
 
     def target_of(self, record: Record, to: str) -> Target | None:
-        """As for RabbitMQ."""
+        """Return the target as for RabbitMQ."""
         return target_of(record, to)
 
     def preview(self, letter: Outgoing) -> SendPreview:
-        """As for RabbitMQ."""
+        """Preview a replay as for RabbitMQ."""
         return preview(letter)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
@@ -256,13 +257,13 @@ class MemoryConnector(Connector):
         return {target: [target.name] for target in targets if target.kind == "queue"}
 
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """Queues that are not declared."""
+        """Return queues that are not declared."""
         declared = {name for (name,) in self._broker.sql("SELECT name FROM queues")}
         named = {target: address_of(target)[1] for target in targets}
         return {target: f"there is no queue {name}" for target, name in named.items() if name not in declared}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """Who consumes from it deletes, so what is there is not acknowledged."""
+        """Return who consumes from it deletes, so what is there is not acknowledged."""
         done = dict(self._broker.sql("SELECT queue, letters FROM consumed"))
         gone = self.missing_targets(targets)
         queues = [target for target in targets if target.kind == "queue" and target not in gone]
@@ -272,7 +273,7 @@ class MemoryConnector(Connector):
         }
 
     def publisher(self, request: SendRequest) -> MemoryPublisher:
-        """A publisher with a window of one, so no witness is needed."""
+        """Return a publisher with a window of one, so no witness is needed."""
         return MemoryPublisher(self._broker)
 
     def find(self, search: Search) -> Proof:
@@ -287,7 +288,7 @@ class MemoryConnector(Connector):
         )
 
     def private(self, name: str) -> Private:
-        """Two queues; whoever takes from the first puts what dies into the other."""
+        """Return two queues; whoever takes from the first puts what dies into the other."""
         return _MemoryPrivate(self._broker, name)
 
 

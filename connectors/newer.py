@@ -25,16 +25,16 @@ class Bound:
         self._until = time.monotonic() + seconds
 
     def take(self, messages: int, size: int) -> None:
-        """So much more was looked at."""
+        """Note that so much more was looked at."""
         self.messages -= messages
         self._size -= size
 
     def is_reached(self) -> bool:
-        """Whether nothing more is looked at."""
+        """Return whether nothing more is looked at."""
         return self.messages <= 0 or self._size <= 0 or time.monotonic() > self._until
 
     def __str__(self) -> str:
-        """Why no more was looked at."""
+        """Return why no more was looked at."""
         return self._most
 
 
@@ -73,7 +73,7 @@ class Newer(NamedTuple):
     """By that group; None: nobody tells."""
 
     def __str__(self) -> str:
-        """In words."""
+        """Return the words for a person."""
         sent = f", sent {iso(self.sent_at)}" if self.sent_at is not None else ""
         has = "has consumed it" if self.is_consumed else "has not consumed it yet"
         consumed = "who has consumed it is not known" if self.is_consumed is None else f"{self.group} {has}"

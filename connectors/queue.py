@@ -26,7 +26,7 @@ _SLOWEST = 2**14
 """Bytes of a long letter that come in a second, at least."""
 
 
-class Silence:
+class IdleTimer:
     """`seconds` for which no letter came, nor a part of one in the time that it may take: who drips one, or
     says what is none, is silent."""
 
@@ -34,19 +34,19 @@ class Silence:
         self.hear()
 
     def hear(self) -> None:
-        """It begins anew."""
+        """Begin the time of silence anew."""
         self.seconds = self._waited = 0.0
         self._part = 0
 
     def wait(self, seconds: float, unfinished: int) -> None:
-        """No letter came for some more seconds; of the next one there are so many bytes."""
+        """Note that no letter came for some more seconds; of the next one there are so many bytes."""
         self._waited += seconds
         comes = unfinished != self._part and self._waited < patience.ENDLESS + unfinished / _SLOWEST
         self._part = unfinished
         self.seconds = 0.0 if comes else self.seconds + seconds
 
 
-class Owed(Generic[_Tag]):
+class Unsettled(Generic[_Tag]):
     """The letters of a reading that are to be acknowledged, each once, when they are durable: their
     positions, and by which tag the broker knows them."""
 
@@ -54,22 +54,22 @@ class Owed(Generic[_Tag]):
         self._open: deque[tuple[int, _Tag]] = deque()
 
     def add(self, position: int, tag: _Tag) -> None:
-        """A letter came; positions do not fall."""
+        """Note that a letter came; positions do not fall."""
         self._open.append((position, tag))
 
     def take(self, position: int) -> list[tuple[int, _Tag]]:
-        """What is owed up to there: it is acknowledged now, or given back, and not owed any more."""
+        """Return what is owed up to there: it is acknowledged now, or given back, and not owed any more."""
         taken = []
         while self._open and self._open[0][0] <= position:
             taken.append(self._open.popleft())
         return taken
 
     def __iter__(self) -> Iterator[_Tag]:
-        """The tags of what is not durable yet."""
+        """Return the tags of what is not durable yet."""
         return (tag for _, tag in self._open)
 
     def __bool__(self) -> bool:
-        """Whether the caller holds letters that are not durable yet."""
+        """Return whether the caller holds letters that are not durable yet."""
         return bool(self._open)
 
 
@@ -105,9 +105,9 @@ class QueueReading(Generic[_Arrived, _Letter]):
         self._goal = goal_of(depth, limit)
         self._longest = patience.IDLE if depth is None else patience.STALLED
         self._arrived: deque[_Arrived] = deque()
-        self._owed = Owed[Any]()
+        self._owed = Unsettled[Any]()
         self._owes = request.mode == "drain"
-        self._silence = Silence()
+        self._silence = IdleTimer()
         self._ended = self.complete = False
         self.seen = self.position = self._removed = 0
 
@@ -116,12 +116,12 @@ class QueueReading(Generic[_Arrived, _Letter]):
         asks."""
 
     def receive(self, wait: float) -> Iterable[_Arrived]:
-        """What has come, waiting at most so many seconds for it. It sets `_ended` where the broker says that
-        there are no more."""
+        """Return what has come, waiting at most so many seconds for it. It sets `_ended` where the broker
+        says that there are no more."""
         raise NotImplementedError
 
     def size_of(self, arrived: _Arrived) -> int:
-        """Bytes of its content."""
+        """Return bytes of its content."""
         raise NotImplementedError
 
     def sort(self, arrived: _Arrived, taken: list[_Letter], skipped: list[Skipped]) -> None:
@@ -129,40 +129,40 @@ class QueueReading(Generic[_Arrived, _Letter]):
         raise NotImplementedError
 
     def take(self, taken: list[_Letter], letter: _Letter, tag: object) -> None:
-        """A letter has the next position; in a drain it is owed, by its tag."""
+        """Give a letter the next position; in a drain it is owed, by its tag."""
         self.position += 1
         taken.append(letter)
         if self._owes:
             self._owed.add(self.position, tag)
 
     def unfinished_bytes(self) -> int:
-        """Bytes of what has not come wholly."""
+        """Return bytes of what has not come wholly."""
         return 0
 
     def make(self, taken: list[_Letter]) -> Sequence[Record]:
-        """The records of some letters."""
+        """Return the records of some letters."""
         raise NotImplementedError
 
     def remove(self, tags: Sequence[Any]) -> None:
-        """The letters of these tags, in their order, are durable: acknowledge them, without waiting."""
+        """Acknowledge the letters of these tags, in their order, without waiting: they are durable."""
         raise NotImplementedError
 
     def await_removal(self) -> None:
-        """Until the broker has answered the last `remove`, where it answers later."""
+        """Wait until the broker has answered the last `remove`, where it answers later."""
 
     def wake(self) -> None:
-        """Nothing came: make the broker look for more."""
+        """Make the broker look for more: nothing came."""
 
     def prepare(self) -> Iterator[Batch]:
-        """What has to happen before the next letters are taken."""
+        """Yield what has to happen before the next letters are taken."""
         yield from ()
 
     def finish(self) -> Iterator[Batch]:
-        """What has to happen when no more are taken."""
+        """Yield what has to happen when no more are taken."""
         yield from ()
 
     def hear(self) -> None:
-        """The time of silence begins anew."""
+        """Begin the time of silence anew."""
         self._silence.hear()
 
     def acknowledge(self, position: int) -> None:
@@ -195,7 +195,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
         self.complete = is_over if self._goal is None else self.seen >= self._goal
 
     def next_batch(self) -> Batch:
-        """Letters until a batch is full or the broker pauses."""
+        """Return letters until a batch is full or the broker pauses."""
         request, taken, skipped, size = self._request, list[_Letter](), list[Skipped](), 0
         until, before = time.monotonic() + patience.YIELD, self.seen
         while len(taken) < min(request.batch_rows, _BATCH_ROWS) and size < request.batch_bytes:
@@ -217,7 +217,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
         return bool(self._arrived)
 
     def is_paused(self) -> bool:
-        """Whether nothing more is taken for now."""
+        """Return whether nothing more is taken for now."""
         return self._is_reached()
 
     def _is_reached(self) -> bool:

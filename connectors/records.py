@@ -11,13 +11,13 @@ from dlq.core.record import NOTHING, Record
 
 
 def stamp(record: Record, request: ReadRequest) -> Record:
-    """A record of a reading: when, by which pull and how it was captured."""
+    """Return a record of a reading: when, by which pull and how it was captured."""
     return record._replace(captured_at=now(), pull_id=request.pull_id, mode=request.mode)
 
 
 def _common_fields(request: ReadRequest, kind: str, version: str | None, node: str | None) -> dict[str, Any]:
-    """Whose the letters are, on what broker of which `kind` and `version` and on what node of it they were
-    read, and now."""
+    """Return whose the letters are, on what broker of which `kind` and `version` and on what node of it they
+    were read, and now."""
     return {
         "source": request.source.name,
         "broker": request.source.broker,
@@ -44,8 +44,8 @@ def make_record(
     node: str | None = None,
     **own: Any,
 ) -> Record:
-    """One letter's record with the columns of its `own`. `digest`: the body's SHA-256 in hex, where it is
-    known already."""
+    """Return one letter's record with the columns of its `own`. `digest`: the body's SHA-256 in hex, where it
+    is known already."""
     return Record(
         record_id=record_id,
         message_id=message_id,
@@ -76,7 +76,7 @@ class _CommonColumns(TypedDict):
 def common_columns(
     rows: int, request: ReadRequest, kind: str, version: str | None = None, node: str | None = None
 ) -> _CommonColumns:
-    """What `make_record` adds of the reading, for so many letters."""
+    """Return what `make_record` adds of the reading, for so many letters."""
     fields = _common_fields(request, kind, version, node)
     return cast(_CommonColumns, {name: Constant(value, rows) for name, value in fields.items()})
 
@@ -98,7 +98,7 @@ def content_columns(bodies: Sequence[bytes], digests: Sequence[bytes]) -> _Conte
 def key_column(
     request: ReadRequest, message_ids: Column, headers: Column, properties: Column, bodies: Iterable[bytes]
 ) -> Column:
-    """The letters' business keys. `bodies` are looked at only for a key that is in them."""
+    """Return the letters' business keys. `bodies` are looked at only for a key that is in them."""
     if request.source.key == "message_id":
         return message_ids
     return [*map(request.key_reader(), message_ids, headers, properties, bodies)]

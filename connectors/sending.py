@@ -77,16 +77,17 @@ class WindowedPublisher:
         for the first."""
 
     def goes_alone(self, letter: Outgoing) -> bool:
-        """Whether it goes while nothing else is in flight. Asked each time that it is to go."""
+        """Return whether it goes while nothing else is in flight. Asked each time that it is to go."""
         return letter.record.body_size > self.heavy_bytes
 
     def has_room(self) -> bool:
-        """Whether another letter may be given now, as far as the broker and the connection are concerned."""
+        """Return whether another letter may be given now, as far as the broker and the connection are
+        concerned."""
         return True
 
     def cut(self) -> None:
-        """Nothing that was not written yet may be written any more. Answers that have come may be appended.
-        Never raises."""
+        """Write nothing more that was not written yet. Answers that have come may be appended. Never
+        raises."""
 
     def end(self) -> None:
         """Let go of the connection, of which nothing is awaited any more. Never raises."""
@@ -96,11 +97,11 @@ class WindowedPublisher:
         self._writing(numbers)
 
     def is_alone(self) -> bool:
-        """Whether what is in flight is one letter that was sent alone."""
+        """Return whether what is in flight is one letter that was sent alone."""
         return self._lone in self.in_flight
 
     def hear(self) -> None:
-        """The broker is not silent, or may be."""
+        """Note that the broker is not silent, or may be."""
         self._heard = time.monotonic()
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
@@ -146,7 +147,7 @@ class WindowedPublisher:
                 self._put(given)
 
     def _takes_more(self) -> bool:
-        """Whether a letter may be put now: one that goes alone, or another one."""
+        """Return whether a letter may be put now: one that goes alone, or another one."""
         if self._alone:
             return not self.in_flight and self.has_room()
         if (self._is_over and not self._again) or self.is_alone():
@@ -171,12 +172,12 @@ class WindowedPublisher:
             raise ConnectionLost(f"{self._place}: no answer to {len(self.in_flight)} letters in flight")
 
     def _settle(self) -> list[Sent]:
-        """The answers to be handed on."""
+        """Return the answers to be handed on."""
         answers, self.answers = self.answers, []
         return [sent for answer in answers if (sent := self._settled(answer)) is not None]
 
     def _settled(self, answer: Sent | RefusedTogether | Untaken) -> Sent | None:
-        """None where it answers nothing, or the letter goes once more."""
+        """Return None where it answers nothing, or the letter goes once more."""
         letter = self.in_flight.pop(answer.number, None)
         if letter is None:
             return None
@@ -191,7 +192,7 @@ class WindowedPublisher:
         return None
 
     def _give_up(self, why: str) -> list[Sent]:
-        """What is known at the end: nothing of what is in flight, and that the rest is not sent."""
+        """Return what is known at the end: nothing of what is in flight, and that the rest is not sent."""
         self.cut()
         answers = self._settle()
         answers += [Sent(number, "in_doubt", why) for number in self.in_flight]

@@ -40,7 +40,7 @@ class TwoWayPublisher:
         return self._second
 
     def _run(self, outgoing: Iterator[Outgoing]) -> Iterator[Outgoing]:
-        """Letters up to the first of the other kind, which waits."""
+        """Yield letters up to the first of the other kind, which waits."""
         kind = self._goes_second(self._next) if self._next else False
         while self._next is not None and self._goes_second(self._next) is kind:
             letter, self._next = self._next, None

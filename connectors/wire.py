@@ -61,7 +61,7 @@ def connect(host: str, port: int, timeout: float, tls: ssl.SSLContext | None = N
 
 
 def why_unreachable(error: BaseException, remedy: str = "give it a certificate of this address") -> str:
-    """Why there is no connection; `remedy`: what to do about a certificate of another name."""
+    """Return why there is no connection; `remedy`: what to do about a certificate of another name."""
     if isinstance(error, ssl.SSLCertVerificationError):
         is_name = error.verify_code in _OTHER_NAME
         return f"TLS failed: {error.verify_message}; {remedy if is_name else 'is ca_file right?'}"
@@ -71,14 +71,14 @@ def why_unreachable(error: BaseException, remedy: str = "give it a certificate o
 
 
 def is_pause(error: Exception) -> bool:
-    """Whether a socket only waited in vain. A kernel that ends a connection of which nothing is acknowledged
-    (ETIMEDOUT) raises a TimeoutError, too; who took that for a pause would meet an end of the stream next, as
-    if the other side had closed it."""
+    """Return whether a socket only waited in vain. A kernel that ends a connection of which nothing is
+    acknowledged (ETIMEDOUT) raises a TimeoutError, too; who took that for a pause would meet an end of the
+    stream next, as if the other side had closed it."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 
 def check_kept(kept: int, most: int) -> None:
-    """Raises FrameError where more bytes, or answers, wait for whoever asks for them than may."""
+    """Raise FrameError where more bytes, or answers, wait for whoever asks for them than may."""
     if kept > most:
         raise FrameError("the broker sends more than it was asked for")
 
@@ -103,22 +103,22 @@ class Wire:
         self._poll = select.poll()
 
     def feed(self, data: bytes) -> None:
-        """What came. Raises FrameError."""
+        """Take what came. Raises FrameError."""
         raise NotImplementedError
 
     def tell_end(self, why: str) -> Exception:
-        """The error of a connection that has ended."""
+        """Return the error of a connection that has ended."""
         return LinkLostError(why)
 
     def tell_silence(self, why: str) -> Exception:
-        """That of one that is there, whose peer does not answer, or takes nothing."""
+        """Return the silence of a connection that is there, whose peer does not answer, or takes nothing."""
         return SilentLinkError(why)
 
     def say_goodbye(self) -> None:
-        """What a protocol says before a connection is closed in order. May raise what ends it."""
+        """Say what a protocol says before a connection is closed in order. May raise what ends it."""
 
     def last_words(self) -> str | None:
-        """What the peer said of the end before it hung up."""
+        """Return what the peer said of the end before it hung up."""
         return None
 
     def guard(self, unsent_seconds: float) -> None:
@@ -126,7 +126,7 @@ class Wire:
         outbound.guard(self._socket, unsent_seconds)
 
     def fileno(self) -> int:
-        """For select()."""
+        """Return the descriptor for select()."""
         return self._socket.fileno()
 
     @property
@@ -135,14 +135,14 @@ class Wire:
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def ready(self, seconds: float, writing: bool = False) -> tuple[bool, bool]:
-        """Whether something can be read, and written, as soon as one of both is so."""
+        """Return whether something can be read, and written, as soon as one of both is so."""
         self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if writing else 0))
         pending = self.pending
         found = dict(self._poll.poll(0 if pending else seconds * 1000)).get(self._socket.fileno(), 0)
         return pending or bool(found & ~select.POLLOUT), bool(found & select.POLLOUT)
 
     def write(self, data: bytes | bytearray | memoryview, until: float | None = None) -> None:
-        """All of it; `until`: see `outbound.send_all`."""
+        """Write all of it; `until`: see `outbound.send_all`."""
         try:
             outbound.send_all(self._socket, data, self.peer.timeout, self.writing, until)
         except OSError as error:
@@ -153,7 +153,7 @@ class Wire:
         self.sent = time.monotonic()
 
     def offer(self, data: memoryview) -> int:
-        """How many of these bytes the socket takes at once. Nobody is asked before."""
+        """Return how many of these bytes the socket takes at once. Nobody is asked before."""
         self.sent = time.monotonic()
         try:
             return outbound.take(self._socket, data, 0)
@@ -216,7 +216,7 @@ class Wire:
             self.read(min(_LOOK_SECONDS, seconds, self.peer.silence))
 
     def end(self, why: object) -> Exception:
-        """It ends now; the error to raise."""
+        """End the connection now, and return the error to raise."""
         if isinstance(why, OSError) and is_pause(why):
             return self.give_up(f"it takes nothing: {why}")
         self.dead = True
@@ -225,7 +225,7 @@ class Wire:
         return self.tell_end(reason + ("" if self.has_spoken else self.unsaid))
 
     def give_up(self, why: str) -> Exception:
-        """The same because its peer is there and does not do what it was asked for."""
+        """Return the same because its peer is there and does not do what it was asked for."""
         self.dead = True
         return self.tell_silence(why + ("" if self.has_spoken else self.unsaid))
 
@@ -237,7 +237,7 @@ class Wire:
         self._socket.close()
 
     def close(self) -> None:
-        """In order, where the peer has all that was sent; never raises."""
+        """Close in order, where the peer has all that was sent; never raises."""
         self.writing = keep_no_mark  # no letter goes out any more
         if not self.dead:
             with contextlib.suppress(DlqError, LinkLostError):

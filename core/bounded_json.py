@@ -10,7 +10,7 @@ _OPENING = (b"[", b"{")
 
 
 def loads(data: bytes) -> Any:
-    """The value; raises ValueError for what is no JSON, too large or nested too deep."""
+    """Return the value; raises ValueError for what is no JSON, too large or nested too deep."""
     if len(data) > LARGEST:
         raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
     try:
@@ -23,7 +23,7 @@ def loads(data: bytes) -> Any:
 
 
 def check_depth(value: Any) -> None:
-    """Raises ValueError for what is nested too deep."""
+    """Raise ValueError for what is nested too deep."""
     level = [value]
     for _ in range(_DEEPEST):
         inner = [x.values() if isinstance(x, dict) else x for x in level if isinstance(x, dict | list)]

@@ -34,7 +34,7 @@ NAMES: Mapping[str, str] = {
 
 
 def all_named() -> str:
-    """The brokers in a sentence."""
+    """Return the brokers in a sentence."""
     *first, last = NAMES.values()
     return f"{', '.join(first)} and {last}"
 
@@ -63,7 +63,7 @@ class Holder(Protocol):
 
 
 def password_in_the_clear(holder: Holder) -> str | None:
-    """What is exposed without TLS where there is a password."""
+    """Return what is exposed without TLS where there is a password."""
     has_one = any((holder.password_file, holder.password_command, holder.password_env))
     return "the password goes to {host} without TLS" if has_one else None
 
@@ -113,7 +113,7 @@ class Kind:
     """Names the function (document, headers, properties) -> columns, for a line of JSONL that no export
     wrote."""
     prints: Mapping[str, str] = field(default_factory=dict)
-    """What prints its messages -> names the function (text) -> `dlq.connectors.interchange.prints.Printed`;
+    """What prints its messages -> names the function: text -> `connectors.jsonl.console_formats.Printed`;
     the choices of `dlq import --from`."""
 
     writes: re.Pattern[str] = _NO_NAME
@@ -163,7 +163,7 @@ class Kind:
 
 @cache
 def resolve(reference: str) -> Any:
-    """What "package.module:name" names."""
+    """Return what "package.module:name" names."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
@@ -172,12 +172,12 @@ _UNKNOWN = Kind(connector="")
 
 
 def kind_of(name: str | None) -> Kind:
-    """The description of a kind; one that brings nothing for a record whose kind is unknown here."""
+    """Return the description of a kind; one that brings nothing for a record whose kind is unknown here."""
     reference = REGISTRY.get(name or "")
     found: Kind = resolve(reference) if reference else _UNKNOWN
     return found
 
 
 def kinds() -> Mapping[str, Kind]:
-    """Every kind of broker, by its name."""
+    """Return every kind of broker, by its name."""
     return {name: kind_of(name) for name in REGISTRY}

@@ -26,26 +26,26 @@ MOVED = "moved"
 
 
 def proof_of(cause: str | None, also_possible: Sequence[str]) -> str | None:
-    """How sure a cause is that may as well be one of `also_possible`; None where none is known."""
+    """Return how sure a cause is that may as well be one of `also_possible`; None where none is known."""
     if cause in (None, "unknown"):
         return None
     return "likely" if also_possible else "proven"
 
 
 def word_for(cause: str, broker_kinds: Iterable[str | None]) -> str | None:
-    """What the people of these kinds of brokers say instead: poison acks are ActiveMQ's, the consumers of
-    RabbitMQ reject."""
+    """Return what the people of these kinds of brokers say instead: poison acks are ActiveMQ's, the consumers
+    of RabbitMQ reject."""
     words = {kind_of(kind).words.get(cause) for kind in broker_kinds}
     return words.pop() if len(words) == 1 else None
 
 
 def mark_doubt(cause: str, proof: str | None) -> str:
-    """A cause as tables show it: `redelivery_exhausted?` where it is only likely."""
+    """Return a cause as tables show it: `redelivery_exhausted?` where it is only likely."""
     return f"{cause}?" if proof == "likely" else cause
 
 
 def cause_in_words(cause: str, broker_kinds: Iterable[str | None], proof: str | None = None) -> str:
-    """A cause of letters of these kinds of brokers, as people read it."""
+    """Return a cause of letters of these kinds of brokers, as people read it."""
     word = word_for(cause, broker_kinds)
     return mark_doubt(f"{word} ({cause})" if word else cause, proof)
 

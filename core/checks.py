@@ -42,7 +42,7 @@ _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 
 
 def check(settings: Settings) -> None:
-    """Raises ConfigError for the first value that means nothing."""
+    """Raise ConfigError for the first value that means nothing."""
     if not settings.archive.strip():
         raise ConfigError("archive is empty; name a folder, or s3://bucket/path")
     _check_urls(settings)
@@ -118,7 +118,7 @@ def _check_urls(settings: Settings) -> None:
 
 
 def check_collector(place: str, url: str | None) -> None:
-    """Raises ConfigError for what is no address of a collector of metrics."""
+    """Raise ConfigError for what is no address of a collector of metrics."""
     urls.check(place, url, "a header by the variable OTEL_EXPORTER_OTLP_HEADERS")
 
 

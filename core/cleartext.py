@@ -30,8 +30,8 @@ class _Store(Holder, Protocol):
 
 
 def of_broker(broker: Broker) -> list[str]:
-    """One line for each url of a broker that takes its secret in the clear to another host; and where its
-    cluster names the hosts that it goes to, whoever is asked first."""
+    """Return one line for each url of a broker that takes its secret in the clear to another host; and where
+    its cluster names the hosts that it goes to, whoever is asked first."""
     kind = kind_of(broker.kind)
     what, others = kind.in_the_clear(broker), _named_by_others(broker)
     if what is None:
@@ -48,7 +48,7 @@ _ANY = "every address that it names"
 
 
 def _named_by_others(broker: Broker) -> str:
-    """To which other hosts its secret may go; nothing where there are none."""
+    """Return the other hosts to which a broker's secret may go, or nothing where there are none."""
     if not kind_of(broker.kind).names_others:
         return ""
     hosts: Sequence[str] = getattr(broker, "hosts", ())
@@ -56,7 +56,8 @@ def _named_by_others(broker: Broker) -> str:
 
 
 def of_store(place: str, store: _Store) -> list[str]:
-    """A warning where the password of this store goes out in the clear; `place` names it in settings."""
+    """Return a warning where the password of this store goes out in the clear; `place` names it in
+    settings."""
     what = password_in_the_clear(store)
     return _lines(place, what, {"url": store.url}) if what else []
 
@@ -72,7 +73,7 @@ def _lines(place: str, what: str, urls: Mapping[str, str]) -> list[str]:
 
 
 def _hosts_in_the_clear(url: str, by_tls: Mapping[str, str]) -> Iterator[str]:
-    """The hosts of a url that are not this one, where it asks for no TLS."""
+    """Yield the hosts of a url that are not this one, where it asks for no TLS."""
     try:
         parts = urlsplit(url)
         query = parse_qs(parts.query)

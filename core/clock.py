@@ -17,18 +17,19 @@ def now() -> int:
 
 
 def uptime() -> float:
-    """Seconds that nobody can set: those in which the machine sleeps count, too, where the system tells."""
+    """Return seconds that nobody can set: those in which the machine sleeps count, too, where the system
+    tells."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def to_micros(moment: datetime) -> int:
-    """An aware datetime as microseconds since the epoch, exactly."""
+    """Return an aware datetime as microseconds since the epoch, exactly."""
     delta = moment - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
 def datable(micros: int) -> int | None:
-    """The time, or None where no calendar has it: before the year 1 or after 9999."""
+    """Return the time, or None where no calendar has it: before the year 1 or after 9999."""
     return micros if _FIRST <= micros <= _LAST else None
 
 

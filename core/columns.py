@@ -19,11 +19,11 @@ class Constant:
         self.value, self._rows = value, rows
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return how many rows."""
         return self._rows
 
     def __iter__(self) -> Iterator[Any]:
-        """The value, again and again."""
+        """Return the value, again and again."""
         return repeat(self.value, self._rows)
 
 
@@ -34,11 +34,11 @@ class ArrowArray:
         self.array = array
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return how many rows."""
         return len(self.array)
 
     def __iter__(self) -> Iterator[Any]:
-        """The values, as Python has them."""
+        """Return the values, as Python has them."""
         return iter(self.array.to_pylist())
 
 
@@ -49,16 +49,16 @@ class Maps:
         self.columns, self._rows = columns, rows
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return how many rows."""
         return self._rows
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        """A map of each row's own."""
+        """Return a map of each row's own."""
         rows = zip(*self.columns.values(), strict=True) if self.columns else repeat((), self._rows)
         return (dict(zip(self.columns, row, strict=True)) for row in rows)
 
     def with_names(self, names: Container[str]) -> "Column":
-        """The maps with these of their names alone."""
+        """Return the maps with these of their names alone."""
         kept = {name: values for name, values in self.columns.items() if name in names}
         constants = {name: values.value for name, values in kept.items() if isinstance(values, Constant)}
         return Constant(constants, self._rows) if len(constants) == len(kept) else Maps(kept, self._rows)
@@ -76,8 +76,8 @@ class Columns(Sequence[Record]):
 
     @classmethod
     def build(cls, rows: int, **columns: Column) -> Self:
-        """A batch of so many records. `columns` are named like the fields of `Record`, and have as many rows;
-        one that is not given holds the field's default. Raises TypeError as `Record` does."""
+        """Return a batch of so many records. `columns` are named like the fields of `Record`, and have as
+        many rows; one that is not given holds the field's default. Raises TypeError as `Record` does."""
         whole = cast(Any, Record)(**columns)
         named = zip(COLUMNS, whole, strict=True)
         return cls([value if name in columns else Constant(value, rows) for name, value in named])
@@ -87,11 +87,11 @@ class Columns(Sequence[Record]):
         return list(map(Record._make, zip(*self.columns, strict=True)))
 
     def __len__(self) -> int:
-        """How many records."""
+        """Return how many records."""
         return len(self.columns[0])
 
     def __iter__(self) -> Iterator[Record]:
-        """The records in order."""
+        """Return the records in order."""
         return iter(self._rows)
 
     @overload
@@ -99,31 +99,31 @@ class Columns(Sequence[Record]):
     @overload
     def __getitem__(self, index: slice) -> list[Record]: ...
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        """One record, or some."""
+        """Return one record, or some."""
         return self._rows[index]
 
 
 def column(records: Sequence[Record], name: str) -> list[Any]:
-    """One field of all the records; those of `Columns` do not come into being for it."""
+    """Return one field of all the records; those of `Columns` do not come into being for it."""
     at = COLUMNS.index(name)
     return list(records.columns[at]) if isinstance(records, Columns) else [record[at] for record in records]
 
 
 def collapse(values: Sequence[Any]) -> Column:
-    """The values, once where they are all equal."""
+    """Return the values, once where they are all equal."""
     are_equal = values[0] == values[-1] and values.count(values[0]) == len(values)
     return Constant(values[0], len(values)) if are_equal else values
 
 
 def values_of(maps: Column, name: str) -> Column:
-    """The values of one name in a column of maps; None where a map lacks it."""
+    """Return the values of one name in a column of maps; None where a map lacks it."""
     if isinstance(maps, Maps):
         return maps.columns.get(name, Constant(None, len(maps)))
     return [found.get(name) for found in maps]
 
 
 def map_column(function: Callable[[Any], Any], values: Column) -> Column:
-    """What `function` makes of each value; it is called once where they are all the same."""
+    """Return what `function` makes of each value; it is called once where they are all the same."""
     return (
         Constant(function(values.value), len(values))
         if isinstance(values, Constant)
@@ -132,7 +132,8 @@ def map_column(function: Callable[[Any], Any], values: Column) -> Column:
 
 
 def map_columns(function: Callable[..., Any], *columns: Column) -> Column:
-    """What `function` makes of each row of several columns; it is called once where all rows are the same."""
+    """Return what `function` makes of each row of several columns; it is called once where all rows are the
+    same."""
     rows = len(columns[0])
     constants = [column.value for column in columns if isinstance(column, Constant)]
     if len(constants) == len(columns):
@@ -152,7 +153,7 @@ def map_distinct(function: Callable[[Any], Any], values: Column) -> Column:
 
 
 def choose(condition: Column, then: Column, otherwise: Column) -> Column:
-    """Of each row the first value where the condition holds, else the second."""
+    """Choose in each row the first value where the condition holds, else the second."""
     if isinstance(condition, Constant):
         return then if condition.value else otherwise
     rows = zip(condition, then, otherwise, strict=True)

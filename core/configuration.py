@@ -100,7 +100,7 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
 
 
 def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> type | None:
-    """What a broker's table, or that of a source on it, may hold; None: nothing of its kind's own."""
+    """Return what a broker's table, or that of a source on it, may hold; None: nothing of its kind's own."""
     if section not in ("brokers", "sources") or not isinstance(table, Mapping):
         return None
     if section == "sources":
@@ -146,7 +146,7 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
 
 
 def _of_others(place: str, key: str) -> str | None:
-    """What to say of a key that only other kinds of brokers have."""
+    """Return what to say of a key that only other kinds of brokers have."""
     section = place.partition(".")[0]
     tables = {"brokers": "settings", "sources": "source"}
     owners = [
@@ -185,7 +185,7 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
 
 
 def _as_text(place: str, value: Any) -> str:
-    """A value of a table that takes any, as Spark reads it. Raises ConfigError."""
+    """Return a value of a table that takes any, as Spark reads it. Raises ConfigError."""
     if not isinstance(value, str | bool | int | float) or (isinstance(value, int) and abs(value) >> 64):
         raise ConfigError(f"{place} must be text, a number, or true or false, not {quote_value(value)}")
     return str(value).lower() if isinstance(value, bool) else _without_nul(place, str(value))
@@ -218,7 +218,7 @@ def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) ->
 
 
 def _of_text(variable: str, text: str, wanted: Any) -> Any:
-    """A variable's text as its setting's type; raises ConfigError."""
+    """Return a variable's text as its setting's type; raises ConfigError."""
     options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
     if bool in options and text.lower() in _TRUTHS:
         return _TRUTHS[text.lower()]

@@ -27,13 +27,14 @@ _WORDS: Mapping[Any, str] = {
 
 
 def build(made_as: type[_T], document: Any) -> _T:
-    """A dataclass or NamedTuple of a JSON object. Raises ValueError, which says what is wrong."""
+    """Return a dataclass or NamedTuple of a JSON object. Raises ValueError, which says what is wrong."""
     made: _T = _object(made_as, document)
     return made
 
 
 def value(wanted: Any, found: Any, place: str = "it") -> Any:
-    """What JSON says, as the type `wanted`: lists as tuples where that has tuples, and so on at every depth.
+    """Return what JSON says, as the type `wanted`: lists as tuples where that has tuples, and so on at every
+    depth.
 
     Whole numbers are of 64 bits, numbers finite, and texts can be written as UTF-8. Raises ValueError, which
     names `place`.

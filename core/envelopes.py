@@ -51,7 +51,7 @@ class Stamps(NamedTuple):
 
 
 def read_stamps(body: bytes) -> Stamps | None:
-    """The stamps of an envelope that PHP serialized; None for every other body."""
+    """Return the stamps of an envelope that PHP serialized; None for every other body."""
     begin = body[:_LONGEST_STAMPS]
     if begin.startswith(_BASE64):
         begin = _decoded(begin)
@@ -81,7 +81,7 @@ def _decoded(base64: bytes) -> bytes:
 
 
 def _text_at(body: bytes, at: int, length: int) -> str:
-    """A text of so many bytes, of which addslashes makes twice as many at most."""
+    """Return a text of so many bytes, of which addslashes makes twice as many at most."""
     text = body[at : at + 2 * length]
     if b"\\" in body[:7]:
         text = _ADDED.sub(lambda found: b"\0" if found[1] == b"0" else found[1], text)
@@ -120,7 +120,7 @@ _MOST_KEYS = 100
 
 
 def read_task(body: bytes) -> Mapping[str, Any] | None:
-    """A task of Celery's first protocol, which counts its retries; None for every other body."""
+    """Return a task of Celery's first protocol, which counts its retries; None for every other body."""
     if not body.startswith(b"{") or b'"retries"' not in body or not _TASK.search(body):
         return None
     document = _document(body)
@@ -128,7 +128,7 @@ def read_task(body: bytes) -> Mapping[str, Any] | None:
 
 
 def read_error(body: bytes) -> Mapping[str, Any] | None:
-    """An error of EasyNetQ, with the message in it; None for every other body."""
+    """Return an error of EasyNetQ, with the message in it; None for every other body."""
     if not body.startswith(b"{") or b'"BasicProperties"' not in body:
         return None
     document = _document(body)
@@ -144,8 +144,8 @@ class Envelope(NamedTuple):
 
 
 def read_envelope(body: bytes) -> Envelope | None:
-    """What a hand wrapped around a message when it gave up: keys of an error, or a count, beside those of
-    where the message came from or what it was; None for every other body."""
+    """Return what a hand wrapped around a message when it gave up: keys of an error, or a count, beside those
+    of where the message came from or what it was; None for every other body."""
     if not body.startswith(b"{") or not any(part in body for part in _PARTS_OF_ORIGINS):
         return None
     small = body[:_LONGEST_JSON].lower()
@@ -160,7 +160,7 @@ def read_envelope(body: bytes) -> Envelope | None:
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
-    """The object that a body is; empty where it is none, too long or nested too deep."""
+    """Return the object that a body is; empty where it is none, too long or nested too deep."""
     try:
         found = bounded_json.loads(body) if len(body) <= _LONGEST_JSON else None
     except ValueError:
@@ -186,7 +186,7 @@ def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: object) -> str:
-    """A frame a line where it is a list; nothing of what is no text and no number."""
+    """Return a frame a line where it is a list; nothing of what is no text and no number."""
     if isinstance(value, list):
         return "\n".join(one for one in value[:_MOST_KEYS] if isinstance(one, str))
     is_told = isinstance(value, str | int | float) and not isinstance(value, bool)

@@ -7,8 +7,8 @@ from dlq.core.errors import UsageError
 
 
 def import_with_extra(module: str, extra: str, what: str) -> Any:
-    """One of our modules. Raises UsageError, which says how to get what `what` needs, where a library is
-    missing."""
+    """Return one of our modules. Raises UsageError, which says how to get what `what` needs, where a library
+    is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -107,7 +107,7 @@ class _Mark(NamedTuple):
 
 
 def decode_name(name: str) -> str:
-    """A header's name as it was before Camel sent it over JMS."""
+    """Return a header's name as it was before Camel sent it over JMS."""
     if "_HYPHEN_" in name or "_DOT_" in name:
         for word, character in _OF_JMS.items():
             name = name.replace(word, character)
@@ -131,7 +131,7 @@ def words_of(name: str) -> _Path:
 
 @lru_cache(maxsize=4096)
 def mark_of(name: str) -> _Mark | None:
-    """What a name says, whoever wrote it; None where it says nothing of a failure."""
+    """Return what a name says, whoever wrote it; None where it says nothing of a failure."""
     name = decode_name(name)
     if _NOBODYS.fullmatch(name):
         return None
@@ -192,7 +192,7 @@ class HandWritten(NamedTuple):
 
 
 def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
-    """What hands wrote of a failure, or None: a lone business property is none."""
+    """Return what hands wrote of a failure, or None: a lone business property is none."""
     marked = _marked(tuple(headers))
     if not marked:
         return None
@@ -220,12 +220,12 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
 
 @lru_cache(maxsize=4096)
 def _marked(names: tuple[str, ...]) -> Sequence[tuple[str, _Mark]]:
-    """Those of these names that say something of a failure."""
+    """Return those of these names that say something of a failure."""
     return [(name, mark) for name in names if (mark := mark_of(name)) is not None]
 
 
 def _is_told(name: str, mark: _Mark, value: str) -> bool:
-    """Whether a header that may tell an error does, or one that counts has counted something."""
+    """Return whether a header that may tell an error does, or one that counts has counted something."""
     if mark.kind == "count":
         return any(count.number for count in _counted(name, mark, value))
     return bool(value.strip()) and not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS)
@@ -251,18 +251,18 @@ def first_published(headers: Mapping[str, str]) -> tuple[str | None, str | None]
 
 @lru_cache(maxsize=4096)
 def _of_origin(names: tuple[str, ...]) -> Mapping[str, str]:
-    """Which of these headers tell where a letter came from, by what they tell."""
+    """Return which of these headers tell where a letter came from, by what they tell."""
     marked = ((mark_of(name), name) for name in names)
     return {mark.part: name for mark, name in marked if mark is not None and mark.kind == "origin"}
 
 
 def is_of_a_program(value: str) -> bool:
-    """Whether a value is an exception's class, with or without its message, or a stack."""
+    """Return whether a value is an exception's class, with or without its message, or a stack."""
     return bool(_STACK.search(value) or _CLASS.fullmatch(value.partition(": ")[0].strip()))
 
 
 def _counted(name: str, mark: _Mark, value: str) -> list[_Count]:
-    """What a header counts; nothing where it holds no number."""
+    """Return what a header counts; nothing where it holds no number."""
     digits = _digits(value)
     if not (digits.isascii() and digits.isdecimal() and len(digits) < _MOST_DIGITS):
         return []
@@ -271,7 +271,7 @@ def _counted(name: str, mark: _Mark, value: str) -> list[_Count]:
 
 
 def _digits(count: str) -> str:
-    """A count as digits: Camel writes an int to Kafka as its bytes (DefaultKafkaHeaderSerializer)."""
+    """Return a count as digits: Camel writes an int to Kafka as its bytes (DefaultKafkaHeaderSerializer)."""
     binary = _BINARY.fullmatch(count)
     return str(int.from_bytes(b64decode(binary[1]), "big", signed=True)) if binary else count
 
@@ -279,7 +279,7 @@ def _digits(count: str) -> str:
 # --- What a replay does with them ---
 
 
-class Restart(NamedTuple):
+class HeaderScrub(NamedTuple):
     """What of a letter's headers is not sent again."""
 
     gone: frozenset[str]
@@ -291,15 +291,16 @@ Answers = tuple[tuple[bool, ...], bool]
 one that is alone proves it."""
 
 
-def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
-    """What a replay takes away of these headers, and mends. `keep`: True for nothing but what is compared
-    with what a broker wrote, which never goes along; else patterns of the names that stay as they are."""
+def restart(headers: Mapping[str, str], keep: Keep = False) -> HeaderScrub:
+    """Return what a replay takes away of these headers, and mends. `keep`: True for nothing but what is
+    compared with what a broker wrote, which never goes along; else patterns of the names that stay as they
+    are."""
     names = tuple(headers)
     return restart_told(names, ask_values(names, headers.__getitem__, keep), keep)
 
 
 def ask_values(names: tuple[str, ...], value_of: Callable[[str], str], keep: Keep = False) -> Answers:
-    """What the values of headers with these names decide; only those that count are asked for."""
+    """Return what the values of headers with these names decide; only those that count are asked for."""
     marked = () if keep is True else _marked(names)
     if not marked:
         return (), False
@@ -307,7 +308,7 @@ def ask_values(names: tuple[str, ...], value_of: Callable[[str], str], keep: Kee
     return told, len(marked) == 1 and told[0] and is_of_a_program(value_of(marked[0][0]))
 
 
-def restart_told(names: tuple[str, ...], answers: Answers, keep: Keep = False) -> Restart:
+def restart_told(names: tuple[str, ...], answers: Answers, keep: Keep = False) -> HeaderScrub:
     """`restart` of headers with these names, of whose values this is known."""
     told, is_proven = answers
     kept = () if isinstance(keep, bool) else tuple(keep)
@@ -317,9 +318,9 @@ def restart_told(names: tuple[str, ...], answers: Answers, keep: Keep = False) -
 @lru_cache(maxsize=4096)
 def _of_hands(
     names: tuple[str, ...], told: tuple[bool, ...], is_proven: bool, kept: tuple[str, ...]
-) -> Restart:
-    """What goes of letters with these names, of which those that are marked tell something, or do not: as
-    `by_hand` says, which reads what they tell."""
+) -> HeaderScrub:
+    """Return what goes of letters with these names, of which those that are marked tell something, or do not:
+    as `by_hand` says, which reads what they tell."""
     found, marked = _of_frameworks(names, False, kept), _marked(names)
     errors = [mark for (_, mark), tells in zip(marked, told, strict=True) if tells and mark.kind == "error"]
     has_counted = any(tells and mark.kind == "count" for (_, mark), tells in zip(marked, told, strict=True))
@@ -329,12 +330,12 @@ def _of_hands(
         return found
     hand = {name for name, _ in marked} | {name for name in names if _is_of_a_failure(name)}
     more = {name for name in hand - found.mended.keys() if not _is_kept(name, kept)}
-    return Restart(found.gone | more, found.mended)
+    return HeaderScrub(found.gone | more, found.mended)
 
 
 @lru_cache(maxsize=4096)
 def is_of_a_failure(name: str) -> bool:
-    """Whether a header's name is a framework's, or says by itself that it tells a failure."""
+    """Return whether a header's name is a framework's, or says by itself that it tells a failure."""
     plain = decode_name(name)
     is_traced = any(trace.is_of(plain) for trace in _TRACES if not trace.beside)
     return is_traced or mark_of(name) is not None
@@ -342,7 +343,7 @@ def is_of_a_failure(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_of_a_failure(name: str) -> bool:
-    """Whether a name that tells no failure by itself is one's beside others: error-code, failedAt."""
+    """Return whether a name that tells no failure by itself is one's beside others: error-code, failedAt."""
     words = [word for word in words_of(name) if word not in ("dlq", "first", "last")]
     return len(words) > 1 and words[0] in _ERRORS and _NOBODYS.fullmatch(decode_name(name)) is None
 
@@ -352,8 +353,8 @@ def _is_kept(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, ...]) -> Restart:
-    """Letters of one kind all have the same names."""
+def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, ...]) -> HeaderScrub:
+    """Return letters of one kind all have the same names."""
     known = {decode_name(name): name for name in names}
     gone: set[str] = set()
     mended: dict[str, Inside] = {}
@@ -367,11 +368,11 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
                 gone.add(name)
             else:
                 mended[name] = mended.get(name, Inside()).join(trace.inside)
-    return Restart(frozenset(gone), mended)
+    return HeaderScrub(frozenset(gone), mended)
 
 
 def strip_failure(headers: Mapping[str, str], keep: Keep = False) -> tuple[dict[str, str], list[str]]:
-    """These headers as a replay sends them again, and what it takes away of them, in words."""
+    """Return these headers as a replay sends them again, and what it takes away of them, in words."""
     what = restart(headers, keep)
     if not what.gone and not what.mended:
         return dict(headers), []
@@ -383,14 +384,14 @@ def strip_failure(headers: Mapping[str, str], keep: Keep = False) -> tuple[dict[
     return kept, taken_away(headers, what)
 
 
-def taken_away(headers: Mapping[str, str], what: Restart) -> list[str]:
-    """What a replay takes away of these headers, in words, in their order."""
+def taken_away(headers: Mapping[str, str], what: HeaderScrub) -> list[str]:
+    """Return what a replay takes away of these headers, in words, in their order."""
     if not what.mended:
         return [name for name in headers if name in what.gone]
     return [told for name, value in headers.items() if (told := _told(name, value, what)) is not None]
 
 
-def _told(name: str, value: str, what: Restart) -> str | None:
+def _told(name: str, value: str, what: HeaderScrub) -> str | None:
     inside = what.mended.get(name)
     if inside is None or name in what.gone:
         return name if name in what.gone else None
@@ -400,7 +401,7 @@ def _told(name: str, value: str, what: Restart) -> str | None:
 
 
 def mend_text(text: str, inside: Inside) -> str:
-    """A header's value as JSON or a number, mended; what is neither stays."""
+    """Return a header's value as JSON or a number, mended; what is neither stays."""
     if () in inside.zero:
         return "0" if text.strip().lstrip("+-").isdecimal() else text
     try:
@@ -412,7 +413,7 @@ def mend_text(text: str, inside: Inside) -> str:
 
 
 def _mend(value: Any, inside: Inside, at: _Path = ()) -> Any:
-    """A JSON value without what is gone, and 0 where it is set back."""
+    """Return a JSON value without what is gone, and 0 where it is set back."""
     if not isinstance(value, dict):
         return value
     kept = {key: one for key, one in value.items() if not inside.is_gone((*at, key))}

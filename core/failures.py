@@ -70,7 +70,7 @@ class Life(NamedTuple):
 
 
 def make_event(at: int, actor: str, subject: str, action: Action, value: str = "", reason: str = "") -> Event:
-    """A new event."""
+    """Return a new event."""
     return Event(secrets.token_hex(16), at, actor, subject, action, value, reason)
 
 
@@ -84,7 +84,7 @@ def by_fingerprint(events: Iterable[Event]) -> Mapping[str, list[Event]]:
 
 
 def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
-    """How a failure stands now. `events` are its own, in the order in which they were written."""
+    """Return how a failure stands now. `events` are its own, in the order in which they were written."""
     events = [event for event in events if event.action != "propose"]
     if not events:
         return Life("new")
@@ -105,7 +105,7 @@ def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
 
 
 def find_fix(events: Sequence[Event]) -> Event | None:
-    """The resolution of a failure that stands and says in which version, of the events about it."""
+    """Return the resolution of a failure that stands and says in which version, of the events about it."""
     last = _last_move(events)
     return last if last and last.action == "resolve" and last.value else None
 
@@ -118,12 +118,12 @@ _LETTERS = "letters:"
 
 
 def until_letters(count: int) -> str:
-    """The end of a snooze that lasts while the failure has fewer letters than that."""
+    """Return the end of a snooze that lasts while the failure has fewer letters than that."""
     return f"{_LETTERS}{count}"
 
 
 def until_time(moment: int) -> str:
-    """The end of a snooze at a moment, in microseconds since the epoch."""
+    """Return the end of a snooze at a moment, in microseconds since the epoch."""
     return iso(moment)
 
 
@@ -140,8 +140,8 @@ def _state(last: Event, deaths: Deaths, now: int) -> State:
 
 
 def _came_back(fix: Event, deaths: Deaths) -> bool:
-    """While a fix is rolled out, letters of older versions die still. One of which nothing says the version
-    may be of the new one."""
+    """Return whether a letter of the fixed version, or of one that may be it, died after the fix. While a fix
+    is rolled out, letters of older versions still die."""
     last = {None: deaths.last} if deaths.by_version is None else deaths.by_version
     return any(
         died is not None and died > fix.at and not is_older(version, fix.value)

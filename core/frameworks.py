@@ -24,19 +24,19 @@ class Inside(NamedTuple):
     zero: tuple[_Names, ...] = ()
 
     def join(self, other: "Inside") -> "Inside":
-        """What either takes away or sets back."""
+        """Return what either takes away or sets back."""
         return Inside(self.gone + other.gone, self.zero + other.zero)
 
     def is_gone(self, at: _Names) -> bool:
-        """Whether the value there is taken away."""
+        """Return whether the value there is taken away."""
         return _meets(self.gone, at)
 
     def is_zero(self, at: _Names) -> bool:
-        """Whether the number there is set back."""
+        """Return whether the number there is set back."""
         return _meets(self.zero, at)
 
     def __str__(self) -> str:
-        """The paths inside, for people."""
+        """Return the paths inside, for people."""
         told = (".".join(path) for path in dict.fromkeys((*self.gone, *self.zero)))
         return f"without {', '.join(told)}"
 
@@ -63,7 +63,7 @@ class Trace(NamedTuple):
     """What it is compared with is a broker's and always goes, so it goes with it."""
 
     def is_of(self, name: str) -> bool:
-        """Whether a header of this name is meant."""
+        """Return whether a header of this name is meant."""
         return re.fullmatch(self.names, name, re.DOTALL) is not None
 
 
@@ -79,7 +79,7 @@ class Told(NamedTuple):
     """To a number."""
 
     def read(self, texts: Mapping[str, str]) -> str | None:
-        """What these headers, or properties, say there."""
+        """Return what these headers, or properties, say there."""
         for name in self.names:
             if text := texts.get(name):
                 return text if self.part is None and not self.is_uri else self._part_of(text)

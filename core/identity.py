@@ -18,7 +18,7 @@ _ID = re.compile(rf"[0-9a-f]{{{ID_HEX_DIGITS}}}")
 
 
 def is_record_id(text: str) -> bool:
-    """Whether a text has the shape of one, and nothing else in it."""
+    """Return whether a text has the shape of one, and nothing else in it."""
     return _ID.fullmatch(text) is not None
 
 
@@ -28,7 +28,7 @@ def frame(*parts: bytes) -> bytes:
 
 
 def content_id(*parts: bytes, after: bytes = b"") -> str:
-    """The id of the first message whose content is `parts`; their borders count.
+    """Return the id of the first message whose content is `parts`; their borders count.
 
     `after` is framed already and comes first: parts that many messages share need framing once.
     """
@@ -61,37 +61,37 @@ class Told(NamedTuple):
     """How much of that is told: more by a protocol that hides less."""
 
     def is_same(self, other: "Told") -> bool:
-        """Whether both are of one letter: what only one of the two tells says nothing against it."""
+        """Return whether both are of one letter: what only one of the two tells says nothing against it."""
         return self.shown == other.shown and (self.depth != other.depth or self.hidden == other.hidden)
 
 
 def content_digest(*parts: bytes | Mapping[str, str] | None) -> str:
-    """The digest of blocks, and of headers or properties, whose order does not count."""
+    """Return the digest of blocks, and of headers or properties, whose order does not count."""
     told = [sorted(part.items()) if isinstance(part, Mapping) else part or b"" for part in parts]
     return sha256(repr(told).encode()).hexdigest()[:ID_HEX_DIGITS]
 
 
 def told_of(record: Record, block: bytes | None = None, but: Iterable[str] = ()) -> Told:
-    """What is told of a letter of which every way of reading shows all: body, headers and properties `but`
-    those of these names, and its property block, or what of it stays the same (`block`)."""
+    """Return what is told of a letter of which every way of reading shows all: body, headers and properties
+    `but` those of these names, and its property block, or what of it stays the same (`block`)."""
     headers, properties = take_out(record.headers, but), take_out(record.properties, but)
     kept = record.raw_properties if block is None else block
     return Told(content_digest(sha256(record.body).digest(), headers, properties, kept))
 
 
 def take_out(texts: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
-    """The map without these names."""
+    """Return the map without these names."""
     taken = texts.keys() & set(names)
     return {name: text for name, text in texts.items() if name not in taken} if taken else texts
 
 
 def ordinal_id(first_id: str, ordinal: int) -> str:
-    """The id of the `ordinal`-th message (from 0) with the content of `first_id`."""
+    """Return the id of the `ordinal`-th message (from 0) with the content of `first_id`."""
     if ordinal == 0:
         return first_id
     return sha256(b"%b#%d" % (first_id.encode(), ordinal)).hexdigest()[:ID_HEX_DIGITS]
 
 
 def digest_of_ids(record_ids: list[str]) -> str:
-    """One digest over an ordered list of record ids, as manifests and plans carry it."""
+    """Return one digest over an ordered list of record ids, as manifests and plans carry it."""
     return sha256("\n".join(record_ids).encode()).hexdigest()

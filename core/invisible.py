@@ -35,5 +35,6 @@ _NEEDED = re.compile(
 
 
 def is_needed(text: str, position: int) -> bool:
-    """Whether the invisible character there is part of a script or an emoji that cannot do without it."""
+    """Return whether the invisible character there is part of a script or an emoji that cannot do without
+    it."""
     return _NEEDED.match(text, position) is not None

@@ -7,7 +7,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9}|\*)\]|\['([^']+)'\]")
 
 
 def parse_path(path: str) -> list[str | int]:
-    """The names and indices of a path, EVERY for all members; empty for what is no path."""
+    """Return the names and indices of a path, EVERY for all members; empty for what is no path."""
     rest = path.removeprefix("$")
     steps = [*_STEP.finditer(rest)]
     if not path.startswith("$") or "".join(step[0] for step in steps) != rest:

@@ -91,8 +91,8 @@ where the last retry was, so that of it the last is wanted, too: where it began.
 
 
 def _origin_of(headers: Mapping[str, str]) -> OriginHeaders | None:
-    """What says where a letter died, or None: of several frameworks' headers those that stand last, since
-    they append them."""
+    """Return what says where a letter died, or None: of several frameworks' headers those that stand last,
+    since they append them."""
     named = [name for name in headers if name in _BY_TOPIC and headers[name]]
     return _BY_TOPIC[named[-1]] if named else None
 
@@ -108,8 +108,8 @@ class Origin(NamedTuple):
 
 
 def died_at(headers: Mapping[str, str], dead_letter_topic: str) -> Origin | None:
-    """Where a letter died, by the headers of whoever moved it; None where they say nothing, or name the topic
-    that it lies in."""
+    """Return where a letter died, by the headers of whoever moved it; None where they say nothing, or name
+    the topic that it lies in."""
     names = _origin_of(headers)
     if names is None:
         return None
@@ -126,12 +126,14 @@ def died_at(headers: Mapping[str, str], dead_letter_topic: str) -> Origin | None
 
 
 def _group_in(trace: str) -> str | None:
-    """A trace shows the message once for each exception that tells of it, with headers of anybody's."""
+    """Return a trace shows the message once for each exception that tells of it, with headers of
+    anybody's."""
     named = {*_GROUP_IN_TRACE.findall(trace)}
     return named.pop() if len(named) == 1 else None
 
 
 def _group_of_binder(topic: str, dead_letter_topic: str) -> str | None:
-    """Without a name of its own the dead-letter topic is called `error.<topic>.<group>`."""
+    """Return the group of a binder: without a name of its own the dead-letter topic is called
+    `error.<topic>.<group>`."""
     begins = f"error.{topic}."
     return dead_letter_topic.removeprefix(begins) or None if dead_letter_topic.startswith(begins) else None

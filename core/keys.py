@@ -71,7 +71,7 @@ _READERS: Mapping[str, Callable[[str], KeyReader]] = {
 
 @cache
 def key_reader(spec: str | None) -> KeyReader:
-    """The function that reads the key named by `spec`; raises ConfigError when it names nothing."""
+    """Return the function that reads the key named by `spec`; raises ConfigError when it names nothing."""
     kind, _, argument = (spec or "message_id").partition(":")
     if kind not in _READERS or (kind != "message_id") != bool(argument):
         raise ConfigError(

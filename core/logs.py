@@ -47,7 +47,7 @@ class Log(Protocol):
 
 
 def json_lines(write: Callable[[str], None], **always: object) -> Log:
-    """One JSON object a line: time, level, event, then `always` and the event's fields."""
+    """Return one JSON object a line: time, level, event, then `always` and the event's fields."""
 
     def log(event: str, /, **fields: object) -> None:
         head = {"time": iso(now()), "level": _EVENTS[event][0], "event": event}
@@ -57,7 +57,7 @@ def json_lines(write: Callable[[str], None], **always: object) -> Log:
 
 
 def sentences(say: Callable[[str], None], complain: Callable[[str], None]) -> Log:
-    """For people: what is in order is said, the rest is complained about."""
+    """Return a log for people: it says what is in order, and complains of the rest."""
 
     def log(event: str, /, **fields: object) -> None:
         level, sentence = _EVENTS[event]

@@ -14,7 +14,7 @@ OLD = (
 
 
 def check(mask: Mask) -> None:
-    """Raises ConfigError for an entry that names nothing."""
+    """Raise ConfigError for an entry that names nothing."""
     for entry in mask.show:
         kind, _, name = entry.partition(":")
         is_named = kind in ("header", "property") and name

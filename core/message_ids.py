@@ -37,17 +37,18 @@ _LONGEST_BODY = 1 << 20
 
 
 def of_client(openwire: str | None, amqp: str | None, own: str) -> str:
-    """The id that the client gave a message of Artemis', by whichever protocol it came; else the broker's."""
+    """Return the id that the client gave a message of Artemis', by whichever protocol it came; else the
+    broker's."""
     return openwire or (_of_amqp(amqp) if amqp else own)
 
 
 def client_id(headers: Mapping[str, str]) -> str | None:
-    """The id that a client gave a message of Artemis' with these headers; None where it gave none."""
+    """Return the id that a client gave a message of Artemis' with these headers; None where it gave none."""
     return of_client(headers.get(_OF_OPENWIRE), headers.get(_OF_AMQP), "") or None
 
 
 def _of_amqp(shown: str) -> str:
-    """An id as AMQP's clients know it."""
+    """Return an id as AMQP's clients know it."""
     found = _TYPED.fullmatch(shown)
     if found is None:
         return shown
@@ -57,7 +58,8 @@ def _of_amqp(shown: str) -> str:
 
 
 def logged_id(told: str | None, headers: Mapping[str, str], body: bytes) -> str | None:
-    """What the message calls itself (`told`), else what its framework does; None where nothing says it."""
+    """Return what the message calls itself (`told`), else what its framework does; None where nothing says
+    it."""
     if told:
         return told
     for mark, name in _IN_HEADERS:

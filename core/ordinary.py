@@ -17,6 +17,6 @@ UNREADABLE = (OSError, EOFError, zlib.error)
 
 
 def why_not(mode: int) -> str | None:
-    """Why what has this mode is not read (`st_mode` of stat(2)); None for an ordinary file."""
+    """Return why what has this mode is not read (`st_mode` of stat(2)); None for an ordinary file."""
     kind = next((kind for is_it, kind in _KINDS.items() if is_it(mode)), None)
     return None if kind is None else f"it is {kind}, and only ordinary files are read"

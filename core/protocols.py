@@ -21,15 +21,15 @@ _OPENWIRE, _SHOWN = b"ActiveMQ", 24
 
 
 def name_protocol(first: bytes) -> str | None:
-    """The protocol's name; None where it is not known."""
+    """Return the protocol's name; None where it is not known."""
     if first[5:13] == _OPENWIRE:
         return "OpenWire"
     return next((name for begin, name in _BEGINNINGS if first.startswith(begin)), None)
 
 
 def foreign(address: str, first: bytes, wanted: str, named_by: str) -> str | None:
-    """What is said of an address that answers in another protocol than `wanted`: which it is, who named it,
-    and what came. None where the protocol is not known, or is the one that is wanted."""
+    """Return what is said of an address that answers in another protocol than `wanted`: which it is, who
+    named it, and what came. None where the protocol is not known, or is the one that is wanted."""
     name = name_protocol(first)
     if name is None or name == wanted:
         return None
@@ -39,5 +39,5 @@ def foreign(address: str, first: bytes, wanted: str, named_by: str) -> str | Non
 
 
 def of_length(length: int) -> bytes:
-    """The four bytes that were taken for the length of a frame."""
+    """Return the four bytes that were taken for the length of a frame."""
     return length.to_bytes(4, "big") if 0 <= length < 2**32 else b""

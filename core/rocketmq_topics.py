@@ -14,7 +14,7 @@ DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 def origin_of(topic: str | None, group: str) -> str | None:
-    """The topic that a dead letter of `group` came from, by its DLQ_ORIGIN_TOPIC or RETRY_TOPIC.
+    """Return the topic that a dead letter of `group` came from, by its DLQ_ORIGIN_TOPIC or RETRY_TOPIC.
 
     REAL_TOPIC is no evidence: after a delayed retry it is the retry topic. A POP consumer's retry topic holds
     the origin: `%RETRY%<group>_<topic>`, or with `+` (common/KeyBuilder.parseNormalTopic).

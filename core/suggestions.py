@@ -15,8 +15,8 @@ def suggest(wrong: str, known: Iterable[str]) -> str:
 
 
 def find_by_prefix(prefix: str, known: Iterable[str], missing: str) -> str:
-    """The known name that is `prefix`, or the only one that begins so. Raises UsageError: `missing` where
-    none does, else the first of those that do."""
+    """Return the known name that is `prefix`, or the only one that begins so. Raises UsageError: `missing`
+    where none does, else the first of those that do."""
     alike = sorted(name for name in known if prefix and name.startswith(prefix))
     if not alike:
         raise UsageError(missing)

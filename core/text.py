@@ -29,18 +29,19 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def for_terminal(text: str) -> str:
-    """One line without control characters, or what nobody sees: both are written as escapes, e.g. `\\x1b`,
-    `\\n`. What a script or an emoji needs stays."""
+    """Return one line without control characters, or what nobody sees: both are written as escapes, e.g.
+    `\\x1b`, `\\n`. What a script or an emoji needs stays."""
     return _ANY.sub(_escape, text)
 
 
 def cell_for_terminal(text: str) -> str:
-    """A cell of CSV without control characters; it keeps its line breaks and tabs."""
+    """Return a cell of CSV without control characters; it keeps its line breaks and tabs."""
     return _NO_LAYOUT.sub(_escape, text)
 
 
 def json_for_terminal(text: str) -> str:
-    """The same JSON, with what could steer a terminal in JSON's own escapes: it parses to the same values.
+    """Return the same JSON, with what could steer a terminal in JSON's own escapes: it parses to the same
+    values.
 
     Such characters stand in strings alone, and those below U+0020 are escaped there already; a line break
     between two values stays.
@@ -55,7 +56,7 @@ def _json_escape(match: re.Match[str]) -> str:
 
 
 def lines_for_terminal(text: str) -> list[str]:
-    """The lines of a longer text, each safe for a terminal; tabs become spaces."""
+    """Return the lines of a longer text, each safe for a terminal; tabs become spaces."""
     return [for_terminal(line.expandtabs(4)) for line in re.split(r"\r\n|\r|\n", text)]
 
 
@@ -65,12 +66,12 @@ def block_for_terminal(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with each lone surrogate, which no UTF-8 can hold, escaped: `\\ud800`."""
+    """Return the text with each lone surrogate, which no UTF-8 can hold, escaped: `\\ud800`."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def sql_literal(text: str) -> str:
-    """The text as SQL writes it: 'o''clock'."""
+    """Return the text as SQL writes it: 'o''clock'."""
     return "'{}'".format(text.replace("'", "''"))
 
 
@@ -82,12 +83,12 @@ def list_names(names: Sequence[str]) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """At most `width` characters, the cut marked by an ellipsis."""
+    """Shorten a text to at most `width` characters, with an ellipsis where it is cut."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def quote_value(value: object) -> str:
-    """A value of a configuration for the line that refuses it, cut where it is long."""
+    """Return a value of a configuration for the line that refuses it, cut where it is long."""
     try:
         return shorten(repr(value), _MOST_TOLD)
     except (ValueError, RecursionError):  # more digits, or deeper, than Python writes

@@ -67,7 +67,7 @@ def size(text: str | float) -> int:
 
 
 def human_bytes(count: float) -> str:
-    """A byte count for people: 1.5 GB."""
+    """Return a byte count for people: 1.5 GB."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -76,7 +76,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_seconds(duration: float) -> str:
-    """A duration for people: 5h 12m, 42s."""
+    """Return a duration for people: 5h 12m, 42s."""
     if duration < 1:
         return f"{duration:.1f}s"
     parts = []

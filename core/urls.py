@@ -19,7 +19,7 @@ _BESIDE = "password_file, password_command or password_env beside it"
 
 
 def check(place: str, url: str | None, instead: str = _BESIDE) -> None:
-    """Raises ConfigError for a URL with a password before its host or among its parameters, where `instead`
+    """Raise ConfigError for a URL with a password before its host or among its parameters, where `instead`
     says what it belongs into, and for one with an address that no library can connect to: each would end in
     an error of its own."""
     address, parameters = _parts(url or "")
@@ -57,7 +57,7 @@ def _is_secret(name: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """The URL for a message: without parameters, and without whatever follows the user."""
+    """Return the URL for a message: without parameters, and without whatever follows the user."""
     return re.sub(r"([/,][^/,@:]*):[^@]*@", r"\1@", _parts(url)[0])
 
 

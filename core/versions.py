@@ -10,18 +10,20 @@ _Order = tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]
 
 
 def is_version(text: str) -> bool:
-    """Whether a text is a version: numbers with dots, a `v` before and `-rc1` or `+build` behind or not."""
+    """Return whether a text is a version: numbers with dots, a `v` before and `-rc1` or `+build` behind or
+    not."""
     return _order(text) is not None
 
 
 def is_older(version: str | None, than: str) -> bool:
-    """Whether a version is older than another. Not where one of the two is no version."""
+    """Return whether a version is older than another. Not where one of the two is no version."""
     one, other = _order(version or ""), _order(than)
     return one is not None and other is not None and one < other
 
 
 def _order(text: str) -> _Order | None:
-    """What sorts versions: numbers, then a release behind its pre-releases, whose numbers precede words."""
+    """Return what sorts versions: numbers, then a release behind its pre-releases, whose numbers precede
+    words."""
     found = _VERSION.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if found is None:
         return None

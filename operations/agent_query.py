@@ -62,8 +62,8 @@ class QueryResult(NamedTuple):
 
 
 def run_agents_query(desk: Desk, sql: str) -> QueryResult:
-    """What one SELECT finds in the table `letters`. Raises UsageError, also for one that takes too long, and
-    ArchiveError for one that takes too much memory."""
+    """Return what one SELECT finds in the table `letters`. Raises UsageError, also for one that takes too
+    long, and ArchiveError for one that takes too much memory."""
     checked = user_sql.single_select(sql)
     with _places, TemporaryFile(dir=scratch.folder()) as file:
         file.write(json.dumps([checked, int(patience.ENDED)]).encode() + b"\n")
@@ -77,8 +77,8 @@ def run_agents_query(desk: Desk, sql: str) -> QueryResult:
 
 
 def _ask(file: IO[bytes]) -> dict[str, Any]:
-    """What a process of its own answers. Functions of SQL exist that nothing ends, and whose memory DuckDB
-    does not count: what they take is taken from nobody else."""
+    """Return what a process of its own answers. Functions of SQL exist that nothing ends, and whose memory
+    DuckDB does not count: what they take is taken from nobody else."""
     command = [sys.executable, "-P", "-m", __spec__.name]
     with suppress(subprocess.TimeoutExpired):
         done = subprocess.run(  # noqa: S603 (a module of ours)
@@ -92,7 +92,8 @@ def _ask(file: IO[bytes]) -> dict[str, Any]:
 
 
 def _answer(file: BinaryIO) -> dict[str, Any]:
-    """In that process: what the statement finds, a row more than are shown, or why it finds nothing."""
+    """Answer in that process: what the statement finds, a row more than are shown, or why it finds
+    nothing."""
     sql, seconds = json.loads(file.readline())
     signal.alarm(seconds)  # which ends it within a function, too
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -125,8 +126,8 @@ def _length_of(value: Any) -> int:
 
 
 def check_condition(where: str, sees_all: bool = False) -> str:
-    """A condition over the same columns, or all of `letters`, written anew. Raises UsageError for one that
-    asks for others, or may take long."""
+    """Return a condition over the same columns, or all of `letters`, written anew. Raises UsageError for one
+    that asks for others, or may take long."""
     return check_columns(where, LETTER_COLUMNS if sees_all else COLUMNS)
 
 
@@ -141,7 +142,7 @@ def _copy(desk: Desk, file: IO[bytes]) -> None:
 
 
 def _open(file: BinaryIO) -> duckdb.DuckDBPyConnection:
-    """A locked database in memory that holds the table and nothing else."""
+    """Return a locked database in memory that holds the table and nothing else."""
     own = duckdb.connect(config=_CONFIG)
     own.execute("SET TimeZone = 'UTC'")
     own.execute("SET enable_progress_bar = false")

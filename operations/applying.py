@@ -47,12 +47,12 @@ def apply_plan(desk: Desk, prefix: str) -> Applied:
 
 
 def open_brokers(desk: Desk) -> Brokers:
-    """The connectors of one operation."""
+    """Return the connectors of one operation."""
     return Brokers(desk.settings, partial(connect, desk))
 
 
 def line_of(desk: Desk, plan: str) -> Line:
-    """The plan's line of progress."""
+    """Return the plan's line of progress."""
     rate = planfile.load(desk.store, plan).rate
     return Line(plan, f"the next turn at --rate {rate:g}" if rate and rate < 1 else "the broker")
 
@@ -81,7 +81,7 @@ def sending(
 
 
 def finish(desk: Desk, run: Run, stop: Stop, more: Mapping[str, Any]) -> Applied:
-    """What became of the plan's letters, and `more`."""
+    """Return what became of the plan's letters, and `more`."""
     with ledger.opened(desk.settings.ledger, desk.store) as book:
         header = planfile.load(desk.store, run.plan)
         states = status.counts(desk.store, book, header)
@@ -99,7 +99,7 @@ def finish(desk: Desk, run: Run, stop: Stop, more: Mapping[str, Any]) -> Applied
 
 
 def code_of_states(states: Mapping[Any, int]) -> ExitCode:
-    """In doubt before partly."""
+    """Return the exit code of states: in doubt before partly."""
     doubt = ExitCode.IN_DOUBT if states["in_doubt"] else ExitCode.DONE
     partly = ExitCode.PARTLY if states["returned"] or states["refused"] else ExitCode.DONE
     return worst(doubt, partly)
@@ -120,7 +120,7 @@ def _tell_elsewhere(run: Run) -> Iterator[str]:
 
 
 def _tell_changed(run: Run) -> Sequence[str]:
-    """What the archive holds now instead of the planned letters was not sent."""
+    """Return what the archive holds now instead of the planned letters was not sent."""
     if not run.changed:
         return ()
     named = ", ".join(run.changed[:_NAMED]) + (", …" if len(run.changed) > _NAMED else "")

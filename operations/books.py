@@ -11,16 +11,16 @@ from dlq.replay.verify import verify
 
 
 def verify_books(desk: Desk) -> Document:
-    """Whether all that was captured is accounted for once (`balanced`), and the books of each source. Reads
-    the whole archive. Raises FormatTooNew, ArchiveError, UsageError without the ledger."""
+    """Return whether all that was captured is accounted for once (`balanced`), and the books of each source.
+    Reads the whole archive. Raises FormatTooNew, ArchiveError, UsageError without the ledger."""
     warn_of_ledger(desk)
     books = [found.as_json() for found in verify(desk.store, desk.settings)]
     return {"balanced": all(found["balanced"] for found in books), "sources": books}
 
 
 def list_audit(desk: Desk, subject: str | None = None, limit: int = 0) -> list[Document]:
-    """Who did what, when and why, the last first: to failures, plans and letters, or to the one `subject` (a
-    whole id). At most `limit`; 0: all."""
+    """Return who did what, when and why, the last first: to failures, plans and letters, or to the one
+    `subject` (a whole id). At most `limit`; 0: all."""
     where, values = ("WHERE subject = ?", [subject]) if subject is not None else ("", [])
     most = f"LIMIT {limit}" if limit else ""
     return _read(desk, f"SELECT * FROM audit {where} ORDER BY done_at DESC {most}", values)

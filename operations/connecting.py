@@ -51,9 +51,9 @@ def ask_each(
 
 def warn_of_overlaps(desk: Desk, sources: Sequence["Source"]) -> None:
     """Warn where the letters of these sources are archived by another name, too."""
-    from dlq.capture import overlaps
+    from dlq.capture import source_aliases
 
-    for line in overlaps.warnings(desk.settings, desk.store, sources):
+    for line in source_aliases.warnings(desk.settings, desk.store, sources):
         desk.listener.warn(line)
 
 

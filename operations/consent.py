@@ -30,21 +30,21 @@ _DIED_OF = f"""
 
 
 def list_deaths(desk: Desk, plan: str) -> list[Document]:
-    """What the letters of a plan died of, the most first: failure, cause, advice, how many of the LOOKED_AT
-    first ones, and an `example`."""
+    """Return what the letters of a plan died of, the most first: failure, cause, advice, how many of the
+    LOOKED_AT first ones, and an `example`."""
     ids = [letter.record_id for letter in islice(planfile.letters(desk.store, plan), LOOKED_AT)]
     with closing(open_views(desk)) as connection:
         return [*run(connection, _DIED_OF, [ids]).objects()]
 
 
 def is_target_of_agent(header: Header) -> bool:
-    """Whether an agent has chosen where the letters go."""
+    """Return whether an agent has chosen where the letters go."""
     return is_agent(header.actor or "") and header.to != DEFAULT_TARGET
 
 
 def list_waiting(desk: Desk) -> list[Document]:
-    """The plans that wait for the consent of who sits at the desk, the newest first: `plan, letters, actor,
-    reason, targets, agents_target`."""
+    """Return the plans that wait for the consent of who sits at the desk, the newest first: `plan, letters,
+    actor, reason, targets, agents_target`."""
     said = ledger.events(desk.settings.ledger, desk.store)
     found = [header for header in _list_unsent(desk) if _why_not_approve(desk, header, said) is None]
     return [
@@ -76,7 +76,8 @@ def _list_unsent(desk: Desk) -> Iterator[Header]:
 
 
 def why_not_approve(desk: Desk, plan: str) -> DlqError | None:
-    """What an approval by who sits at the desk would be refused for, or that it is given; None: nothing."""
+    """Return what an approval by who sits at the desk would be refused for, or that it is given; None:
+    nothing."""
     try:
         header = planfile.load_checked(desk.store, plan)
         said = ledger.events(desk.settings.ledger, desk.store)

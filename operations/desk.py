@@ -25,10 +25,10 @@ class Listener(Protocol):
         """News for a person, who may not want any."""
 
     def complain(self, text: str) -> None:
-        """A problem with which the operation goes on; it may quote what strangers wrote."""
+        """Complain of a problem with which the operation goes on; it may quote what strangers wrote."""
 
     def warn(self, text: str) -> None:
-        """A danger that changes nothing now; the same may come several times."""
+        """Warn of a danger that changes nothing now; the same may come several times."""
 
     def follow(self, lines: "Sequence[Line]") -> AbstractContextManager[None]:
         """Show how these go on while the block runs."""
@@ -84,7 +84,8 @@ class Desk:
         return encodable(actor(self.name))
 
     def sources(self, names: Sequence[str] = ()) -> "list[Source]":
-        """The named sources, or all; raises UsageError for an unknown name, with the one probably meant."""
+        """Return the named sources, or all; raises UsageError for an unknown name, with the one probably
+        meant."""
         known = self.settings.sources
         for name in names:
             if name not in known:
@@ -96,7 +97,7 @@ class Desk:
 
 
 def open_desk(settings: "Settings", listener: Listener, name: str | None = None) -> Desk:
-    """A desk on the configured archive."""
+    """Return a desk on the configured archive."""
     from dlq.archive.store import open_store
 
     return Desk(settings, cache(partial(open_store, settings.archive)), listener, name)

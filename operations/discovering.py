@@ -43,7 +43,7 @@ def discover(desk: Desk, broker: str | None = None) -> Discovered:
 
 
 def _is_configured(settings: Settings, broker: str, place: DeadLetterPlace) -> bool:
-    """Whether a source reads it already."""
+    """Return whether a source reads it already."""
     wanted = {"queue": None, "topic": None, "group": None, "transactions": False, **place.source}
     return any(
         source.broker == broker
@@ -89,7 +89,7 @@ def write_sources(settings: Settings, found: Places) -> str:
 
 
 def _in_toml(value: str | bool) -> str:
-    """In ASCII; unlike JSON, TOML has no pairs of halves for what is beyond 16 bits."""
+    """Write a value as TOML in ASCII; unlike JSON, TOML has no pairs of halves for what is beyond 16 bits."""
     if isinstance(value, bool):
         return json.dumps(value)
     plain = (c if c.isascii() and c.isprintable() and c not in _QUOTED else f"\\U{ord(c):08x}" for c in value)
@@ -97,7 +97,7 @@ def _in_toml(value: str | bool) -> str:
 
 
 def _free_name(place: DeadLetterPlace, taken: set[str]) -> str:
-    """A name for a source, from that of its queue or group."""
+    """Return a name for a source, from that of its queue or group."""
     said = "transactions" if place.kind == "transactions" else str(next(iter(place.source.values())))
     name = _NO_NAME.sub("-", said)[:_LONGEST].strip("._-") or "letters"
     return next(one for one in (name, *(f"{name}-{n}" for n in range(2, 10_000))) if one not in taken)

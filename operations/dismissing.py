@@ -19,7 +19,7 @@ _Counts = dict[str, int]
 
 
 def why_not_dismiss(state: str | None) -> UsageError | None:
-    """Why a letter of this `replay_state` stays as it is; None: it may be closed."""
+    """Return why a letter of this `replay_state` stays as it is; None: it may be closed."""
     return None if state in _OPEN else UsageError("dismissed before, sent, or set aside")
 
 
@@ -65,7 +65,7 @@ def reopen_losses(desk: Desk, sources: Collection[str]) -> _Counts:
 
 
 def _check_reason(reason: str) -> None:
-    """Raises UsageError for none, and for what no ledger should keep with each letter."""
+    """Check a reason. Raises UsageError for none, and for what no ledger should keep with each letter."""
     if not reason.strip():
         raise UsageError('say why they need no replay: --reason "…"')
     if len(reason) > _LONGEST:

@@ -32,26 +32,27 @@ def list_failures(desk: Desk, states: Collection[str] = (), owner: str | None = 
 
 
 def find_failures(desk: Desk) -> list[Row]:
-    """All failures, as if nobody had spoken of any: what `tell_failures` begins with."""
+    """Return all failures, as if nobody had spoken of any: what `tell_failures` begins with."""
     with closing(open_views(desk)) as connection:
         return find_all(connection)
 
 
 def tell_failures(desk: Desk, found: Sequence[Row]) -> list[Row]:
-    """All failures as `list_failures` has them; of those that nobody spoke of nothing is worked out anew."""
+    """Return all failures as `list_failures` has them; of those that nobody spoke of nothing is worked out
+    anew."""
     with closing(open_views(desk)) as connection:
         return tell(connection, found, _read_events(desk), now(), desk.settings)
 
 
 def check_states(states: Collection[str]) -> None:
-    """Raises UsageError for a state that is none."""
+    """Check states. Raises UsageError for a state that is none."""
     for one in states:
         if one not in ORDER:
             raise UsageError(f"--state {one}: no state{suggest(one, ORDER)}; known are {', '.join(ORDER)}")
 
 
 def choose_failures(rows: Iterable[Row], states: Collection[str], owner: str | None) -> list[Row]:
-    """Those failures that are in one of these states (none given: any), and that this person has."""
+    """Return those failures that are in one of these states (none given: any), and that this person has."""
     return [
         row
         for row in rows
@@ -60,8 +61,8 @@ def choose_failures(rows: Iterable[Row], states: Collection[str], owner: str | N
 
 
 def show_failure(desk: Desk, prefix: str) -> Document:
-    """The failure whose fingerprint begins so, and all that was ever said of it. Raises UsageError for none
-    or several."""
+    """Return the failure whose fingerprint begins so, and all that was ever said of it. Raises UsageError for
+    none or several."""
     return tell_failure(_gather(desk), prefix)
 
 
@@ -88,7 +89,7 @@ def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | No
 
 
 def check_version(version: str) -> None:
-    """Raises UsageError for what is neither a version nor empty."""
+    """Raise UsageError for what is neither a version nor empty."""
     if version and not is_version(version):
         raise UsageError(f"--in {version}: no version; write it like 2.4.1, v2.4.1 or 2.4.1-rc1")
 
@@ -125,7 +126,7 @@ def _needed(reason: str, wanted: str) -> str:
 
 
 def _read_future(text: str) -> int:
-    """A time, or how long from now, in microseconds since the epoch."""
+    """Return a time, or how long from now, in microseconds since the epoch."""
     at = from_iso(text)
     try:
         moment = at if at is not None else now() + round(seconds(text) * 1_000_000)
@@ -171,12 +172,12 @@ def _add(
 
 
 def _id_of_deed(proposal: str) -> str:
-    """Of what carries a proposal out: no ledger keeps two events of one id."""
+    """Return the id of what carries a proposal out: no ledger keeps two events of one id."""
     return sha256(f"carried out {proposal}".encode()).hexdigest()[:32]
 
 
 def tell_failure(rows: Sequence[Row], prefix: str) -> Document:
-    """As `show_failure`, of the rows of `list_failures`."""
+    """Tell a failure as `show_failure` does, of the rows of `list_failures`."""
     row = find(rows, prefix)
     history = [
         {"at": iso(one.at), **{name: getattr(one, name) for name in ("actor", "action", "value", "reason")}}

@@ -71,8 +71,8 @@ def apply_in_order(
 
 
 def list_stopped(desk: Desk, header: Header) -> list[Document]:
-    """The keys of a plan in order that do not go on, as far as ledger and archive know. Raises UsageError,
-    ArchiveError."""
+    """Return the keys of a plan in order that do not go on, as far as ledger and archive know. Raises
+    UsageError, ArchiveError."""
     if not header.in_order:
         return []
     with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
@@ -91,8 +91,8 @@ def _look(desk: Desk, sources: Sequence[Source], turns: Turns) -> int:
 
 
 def _begin(desk: Desk, book: Ledger, turns: Turns, look: Callable[[], int], release: Sequence[str]) -> int:
-    """Before anything is sent: what is dead again (how many), which keys go on, and whose letters come too
-    late, or too early."""
+    """Begin before anything is sent: say what is dead again (how many), which keys go on, and whose letters
+    come too late, or too early."""
     turns.learn()
     known = look()
     turns.learn()

@@ -33,7 +33,7 @@ def list_incidents(desk: Desk) -> list[Document]:
 
 
 def show_incident(desk: Desk, prefix: str) -> Document:
-    """The incident whose id begins so: its COLUMNS, its failures with the letters that it has of each
+    """Return the incident whose id begins so: its COLUMNS, its failures with the letters that it has of each
     (`by_failure`), and the command that looks into it (`next`). Raises UsageError for none or several."""
     with closing(open_views(desk)) as connection:
         name = short_ids.incident(connection, prefix)

@@ -77,14 +77,14 @@ def analyze_archive(desk: Desk, wanted: AnalysisWanted) -> Analyzed:
 
 
 def _read_logs(patterns: Sequence[str]) -> list[str]:
-    """The logs that these mean, each of which can be read. Raises UsageError."""
+    """Return the logs that these mean, each of which can be read. Raises UsageError."""
     from dlq.analyzers.analysis import log_files
-    from dlq.connectors.local import given
+    from dlq.connectors.local import user_files
 
     logs = log_files(patterns)
     for log in logs:
         try:
-            given.open_given(log).close()
+            user_files.open_given(log).close()
         except OSError as error:
             raise UsageError(
                 f"--client-log {log}: cannot read it: {error.strerror}; check its rights"

@@ -67,13 +67,13 @@ class Letters:
     """Whether the page was cut at its limit; known once all rows are read."""
 
     def count(self) -> int:
-        """How many letters the selection has, on all pages."""
+        """Return how many letters the selection has, on all pages."""
         return views.count(self.connection, self.condition)
 
 
 def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
-    """One page of the letters that are selected. Raises UsageError for a condition, column or key that is
-    none."""
+    """Return one page of the letters that are selected. Raises UsageError for a condition, column or key that
+    is none."""
     connection = open_views(desk)
     condition = user_sql.condition(wanted.selection.condition(desk, connection))
     if wanted.newest_alone:
@@ -86,7 +86,8 @@ def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
 
 
 def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> int:
-    """How many letters are named by id, else selected. Raises UsageError for a condition that is none."""
+    """Return how many letters are named by id, else selected. Raises UsageError for a condition that is
+    none."""
     with closing(open_views(desk)) as connection:
         condition = user_sql.condition(choose(desk, connection, ids, selection))
         return views.count(connection, condition)
@@ -108,7 +109,7 @@ _VALUES = "SELECT {0}, sum(letters) FROM _sums WHERE is_letter GROUP BY 1 ORDER 
 def _find(
     letters: Letters, after: str | None, order: Order | None, limit: int = 0
 ) -> Iterator[tuple[Any, ...]]:
-    """Its rows behind this key, each with a key of its own."""
+    """Return its rows behind this key, each with a key of its own."""
     behind = "(true)" if after is None else condition_behind(after, order)
     columns = [*letters.columns, *Position._fields, *([order.column] if order else ())]
     return views.newest(letters.connection, columns, f"{letters.condition} AND {behind}", limit, order).rows
@@ -146,7 +147,8 @@ _SORTED = ("dead_at", "source", "cause", "advice", "attempts", "replay_state", "
 
 
 def read_order(text: str) -> Order:
-    """The order that `text` names: a column, or `-` and a column for the largest first. Raises UsageError."""
+    """Return the order that `text` names: a column, or `-` and a column for the largest first. Raises
+    UsageError."""
     column = text.removeprefix("-")
     if column not in _SORTED:
         raise UsageError(f"--sort {text}: no order{suggest(column, _SORTED)}; known are {', '.join(_SORTED)}")
@@ -154,7 +156,7 @@ def read_order(text: str) -> Order:
 
 
 def read_columns(text: str) -> Sequence[str]:
-    """The columns of letters that `text` names, with commas between; raises UsageError for others."""
+    """Return the columns of letters that `text` names, with commas between; raises UsageError for others."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in views.LETTER_COLUMNS:
@@ -165,8 +167,8 @@ def read_columns(text: str) -> Sequence[str]:
 
 
 def add_states(desk: Desk, letters: Letters, found: Sequence[Document]) -> Sequence[Document]:
-    """These letters with the `state` of their failures, what needs a person first; as they are where nobody
-    ever spoke of a failure. `found` needs the column fingerprint."""
+    """Return these letters with the `state` of their failures, what needs a person first; as they are where
+    nobody ever spoke of a failure. `found` needs the column fingerprint."""
     if not (said := read_events(desk)):
         return found
     known = states(letters.connection, said, now(), desk.settings)
@@ -175,8 +177,8 @@ def add_states(desk: Desk, letters: Letters, found: Sequence[Document]) -> Seque
 
 
 def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained: bool = False) -> Document:
-    """All that is known of the letter whose id begins so (8 or more digits): its columns, what belongs to it,
-    what to do next; with `explained` which rules looked at it, what each saw, and what follows. Raises
+    """Return all that is known of the letter whose id begins so (8 or more digits): its columns, what belongs
+    to it, what to do next; with `explained` which rules looked at it, what each saw, and what follows. Raises
     UsageError for none or several."""
     with closing(open_views(desk)) as connection:
         record_id = short_ids.record_id(connection, prefix)
@@ -201,7 +203,7 @@ def _explain(
 
 
 def preview_body(found: Mapping[str, Any], full: bool = False) -> Preview:
-    """What people are shown of a letter's body; with `full` up to 4 MiB of it."""
+    """Return what people are shown of a letter's body; with `full` up to 4 MiB of it."""
     if found.get("masked"):
         return preview(*unpack_body(found), None, full)
     kind = kind_of(found["broker_kind"])
@@ -218,8 +220,8 @@ def preview_body(found: Mapping[str, Any], full: bool = False) -> Preview:
 
 
 def unpack_body(found: Mapping[str, Any], limit: int = _LARGEST) -> tuple[bytes, str | None]:
-    """A letter's body, and how it is packed where that can be streamed; what else its broker's clients pack
-    is unpacked here, up to `limit` bytes. Raises ValueError."""
+    """Return a letter's body, and how it is packed where that can be streamed; what else its broker's clients
+    pack is unpacked here, up to `limit` bytes. Raises ValueError."""
     body, flags = base64.b64decode(found["body_base64"] or ""), found["flags"] or 0
     if found.get("masked"):  # its shape, which nothing has packed
         return body, None
@@ -233,7 +235,8 @@ def unpack_body(found: Mapping[str, Any], limit: int = _LARGEST) -> tuple[bytes,
 
 
 def run_query(desk: Desk, sql: str) -> user_sql.Rows:
-    """What one SELECT of a user's finds in the archive's views; ids in it may be short. Raises UsageError."""
+    """Return what one SELECT of a user's finds in the archive's views; ids in it may be short. Raises
+    UsageError."""
     checked = user_sql.single_select(sql)
     connection = open_views(desk, with_plans="audit" in checked.lower())
     return user_sql.run(connection, short_ids.expand(connection, checked))

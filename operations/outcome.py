@@ -47,10 +47,10 @@ _CODES: tuple[tuple[type[errors.DlqError], ExitCode], ...] = (
 
 
 def code_of(error: errors.DlqError) -> ExitCode:
-    """The exit code for an error that ends the command."""
+    """Return the exit code for an error that ends the command."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.UNEXPECTED)
 
 
 def worst(*codes: ExitCode) -> ExitCode:
-    """Where several hold, the highest of partly, threshold and in doubt wins."""
+    """Return where several hold, the highest of partly, threshold and in doubt wins."""
     return max(codes, default=ExitCode.DONE)

@@ -37,7 +37,7 @@ class _Sent(NamedTuple):
 
 
 def describe_owners_of(letter: Document, settings: Settings) -> list[str]:
-    """What the owners of its consumers say of one letter (`show_letter`)."""
+    """Return what the owners of its consumers say of one letter (`show_letter`)."""
     owners = Owners(settings)
     owners.count(letter["source"], oldest_of(from_iso(letter[name] or "") for name in TIMES))
     return owners.describe()
@@ -62,7 +62,8 @@ def check_replay(desk: Desk, prefix: str) -> Checked:
 
 
 def _find_sent(desk: Desk, plan: str) -> list[_Sent]:
-    """The letters of a plan that a broker has confirmed, by this plan or by another with the same key."""
+    """Return the letters of a plan that a broker has confirmed, by this plan or by another with the same
+    key."""
     confirmed: list[str] = []
     with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
         letters = planfile.letters(desk.store, plan)
@@ -75,7 +76,8 @@ def _find_sent(desk: Desk, plan: str) -> list[_Sent]:
 
 
 def _check(desk: Desk, consumer: Consumer, sent: Sequence[_Sent]) -> Document:
-    """What one consumer answers: how many letters are processed, which are not, how many nobody knows of."""
+    """Return what one consumer answers: how many letters are processed, which are not, how many nobody knows
+    of."""
     keys = list(dict.fromkeys(one.key for one in sent if one.key))
     processed: Collection[str] = ()
     error = None
@@ -92,7 +94,8 @@ def _check(desk: Desk, consumer: Consumer, sent: Sequence[_Sent]) -> Document:
 
 
 def _read(consumer: Consumer, answer: object) -> Collection[str]:
-    """The ids that are processed: a list of them, or an object id -> true or false. Raises UsageError."""
+    """Return the ids that are processed: a list of them, or an object id -> true or false. Raises
+    UsageError."""
     if isinstance(answer, list) and all(isinstance(one, str) for one in answer):
         return set(answer)
     if isinstance(answer, dict) and all(isinstance(one, bool) for one in answer.values()):

@@ -67,7 +67,7 @@ class Plans(NamedTuple):
 
 
 def list_plans(desk: Desk) -> Plans:
-    """Every plan with the states of its letters."""
+    """Return every plan with the states of its letters."""
     damaged: list[DlqError] = []
     warn_of_ledger(desk)
     with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
@@ -152,7 +152,7 @@ def make_plan(desk: Desk, wanted: PlanWanted, opener: Opener | None = None) -> M
 
 
 def is_in_order(desk: Desk, prefix: str) -> bool:
-    """Whether the plan whose id begins so goes key by key. Raises UsageError."""
+    """Return whether the plan whose id begins so goes key by key. Raises UsageError."""
     return planfile.load(desk.store, planfile.find(desk.store, prefix)).in_order is not None
 
 
@@ -183,7 +183,7 @@ def approve_plan(desk: Desk, prefix: str, reason: str = "", digest: str | None =
 
 
 def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
-    """What `replay plan` tells of a new plan, of which `changed` letters go back changed."""
+    """Return what `replay plan` tells of a new plan, of which `changed` letters go back changed."""
     return {
         "plan": header.plan,
         "digest": header.digest,
@@ -210,10 +210,10 @@ def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
 
 
 def show_plan(desk: Desk, prefix: str, masker: Masker | None = None) -> Document:
-    """The plan whose id begins so, as it was told when it was made, and: when that was, of which letters,
-    where to and how (`created_at, where, to, rate, any_advice, keep_headers, witness`), what its edits change
-    (`differences`, masked by `masker`), and who said what of it (`history`). Raises UsageError for none,
-    several, or one that somebody has changed."""
+    """Return the plan whose id begins so, as it was told when it was made, and: when that was, of which
+    letters, where to and how (`created_at, where, to, rate, any_advice, keep_headers, witness`), what its
+    edits change (`differences`, masked by `masker`), and who said what of it (`history`). Raises UsageError
+    for none, several, or one that somebody has changed."""
     header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
     changes, mask = edits.load(desk.store, header), dict if masker is None else masker.document
     asked = ("created_at", "where", "to", "rate", "any_advice", "keep_headers", "witness")
@@ -230,9 +230,9 @@ def show_plan(desk: Desk, prefix: str, masker: Masker | None = None) -> Document
 
 
 def list_plan_letters(desk: Desk, prefix: str, limit: int = 0, after: int = -1) -> Iterator[Document]:
-    """The letters of a plan in its order, from behind the one with the number `after`: `number, record_id,
-    key, lap, broker, target`. At most `limit`; 0: all. Raises UsageError, ArchiveError where the file is
-    damaged."""
+    """Yield the letters of a plan in its order, from behind the one with the number `after`: `number,
+    record_id, key, lap, broker, target`. At most `limit`; 0: all. Raises UsageError, ArchiveError where the
+    file is damaged."""
     letters = planfile.letters(desk.store, planfile.find(desk.store, prefix))
     for letter in islice(letters, after + 1, after + 1 + limit if limit else None):
         told = letter._asdict()
@@ -250,10 +250,10 @@ def count_states(desk: Desk, header: Header) -> Mapping[State, int]:
 
 
 def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
-    """How far the plan is whose id begins so: `plan, states, sent, skipped, seconds, still_queued, came_back,
-    stopped_keys`. What came back and is not judged yet is judged now, unless `judge` is false. Raises
-    UsageError."""
-    from dlq.operations import died, in_order  # they judge and send, and to plan needs none of that
+    """Return how far the plan is whose id begins so: `plan, states, sent, skipped, seconds, still_queued,
+    came_back, stopped_keys`. What came back and is not judged yet is judged now, unless `judge` is false.
+    Raises UsageError."""
+    from dlq.operations import in_order, triage  # they judge and send, and to plan needs none of that
 
     header = planfile.load(desk.store, planfile.find(desk.store, prefix))
     states = count_states(desk, header)
@@ -265,7 +265,7 @@ def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
         "skipped": 0,
         "seconds": 0.0,
         "still_queued": still_queued.of_plan(desk.store, desk.settings, header),
-        "came_back": died.list_came_back(desk, header.plan, judge) if sent else [],
+        "came_back": triage.list_came_back(desk, header.plan, judge) if sent else [],
         "stopped_keys": in_order.list_stopped(desk, header),
     }
 
@@ -283,7 +283,7 @@ def describe_doubt(desk: Desk, plan: str, most: int) -> Document:
 
 
 def why_not_apply(desk: Desk, plan: str) -> DlqError | None:
-    """What an apply of this plan would be refused for now, before a broker is asked; None: nothing."""
+    """Return what an apply of this plan would be refused for now, before a broker is asked; None: nothing."""
     try:
         with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
             header = check_plan(desk.store, desk.settings, plan, book).header

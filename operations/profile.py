@@ -31,12 +31,12 @@ class Task:
     otlp: str | None
 
     def mode_of(self, source: Source) -> "Mode":
-        """The profile's mode, else the source's own."""
+        """Return the profile's mode, else the source's own."""
         return cast("Mode", self.profile.mode or source.mode)
 
 
 def load(settings: Settings, name: str, otlp: str | None = None) -> Task:
-    """The profile `name`, ready to run. Raises UsageError, ConfigError for whatever is wrong in it."""
+    """Return the profile `name`, ready to run. Raises UsageError, ConfigError for whatever is wrong in it."""
     profile = find_profile(settings, name)
     reports = [_report(profile, text) for text in profile.report]
     return Task(
@@ -50,7 +50,8 @@ def load(settings: Settings, name: str, otlp: str | None = None) -> Task:
 
 
 def check(settings: Settings) -> None:
-    """Raises ConfigError for a profile that no run could carry out, as far as that costs no time."""
+    """Check the profile. Raises ConfigError for one that no run could carry out, as far as that costs no
+    time."""
     for profile in settings.profiles.values():
         if profile.max_time is not None and not units.seconds(profile.max_time):
             raise ConfigError(f"profiles.{profile.name}.max_time must be more than 0")
@@ -72,7 +73,7 @@ def _bounds(profile: Profile) -> "Sequence[Threshold]":
 
 
 def find_profile(settings: Settings, name: str) -> Profile:
-    """The configured profile; raises UsageError with the one that was probably meant."""
+    """Return the configured profile; raises UsageError with the one that was probably meant."""
     known = settings.profiles
     if name not in known:
         listed = f"configured are: {', '.join(known)}" if known else "none is configured: add [profiles.NAME]"
@@ -81,7 +82,7 @@ def find_profile(settings: Settings, name: str) -> Profile:
 
 
 def _matching(known: Mapping[str, Source], profile: Profile) -> list[Source]:
-    """Every source once, in the order of the configuration."""
+    """Return every source once, in the order of the configuration."""
     for pattern in profile.sources:
         if not any(fnmatchcase(name, pattern) for name in known):
             place = f"profiles.{profile.name}.sources"

@@ -12,7 +12,7 @@ from dlq.core.clock import iso, now
 from dlq.core.documents import value
 from dlq.core.errors import DlqError
 from dlq.core.logs import Log
-from dlq.operations.at_once import Stop
+from dlq.operations.concurrency import Stop
 from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode, code_of, worst
 from dlq.operations.profile import Task
@@ -40,8 +40,8 @@ _Trace = Callable[[BaseException], None]
 def run_profile(
     desk: Desk, task: Task, log: Log, parallel: int, trace: _Trace
 ) -> tuple[dict[str, Any], ExitCode]:
-    """One run of a profile: what it did, as `dlq run` prints it, and how it ended. Raises Busy while another
-    run of it is at work."""
+    """Return one run of a profile: what it did, as `dlq run` prints it, and how it ended. Raises Busy while
+    another run of it is at work."""
     with desk.store.lock(f"profile-{task.profile.name}"):
         running = _Run(desk, task, log, parallel, trace)
         code = running.run()
@@ -74,7 +74,7 @@ class _Run:
         self.outcome = _Outcome(task.profile.name)
 
     def run(self) -> ExitCode:
-        """All steps, in order; raises nothing but what ends the program."""
+        """Return all steps, in order; raises nothing but what ends the program."""
         log, outcome, profile = self._log, self.outcome, self._task.profile
         log("run_started", profile=profile.name, sources=len(self._task.sources))
         self._pull_all()
@@ -123,7 +123,8 @@ class _Run:
             self._try("source_failed", note, None, source=source.name)
 
     def _note_future(self, future: "Future[PullResult]", late: bool) -> None:
-        """What came of one source; raises what ended it. `late`: the time was over before all had ended."""
+        """Note what came of one source; raises what ended it. `late`: the time was over before all had
+        ended."""
         if not future.done() or future.cancelled():
             raise self._clock.out_of_time() if late else KeyboardInterrupt
         try:
@@ -186,7 +187,8 @@ class _Run:
         return analyze(self._desk.store, self._desk.settings, snapshots=taken)
 
     def _gather(self) -> None:
-        """The report's document, of this run's analysis, or of the one before where this one failed."""
+        """Gather the report's document, of this run's analysis, or of the one before where this one
+        failed."""
         from dlq.archive import analyses
         from dlq.operations.views import read_events, read_replays
         from dlq.replay import still_queued
@@ -228,7 +230,7 @@ class _Run:
                 self._log("threshold_passed", text=text)
 
     def _code(self, sources_failed: int) -> ExitCode:
-        """Where every source failed alike there is one reason; else some of the work was done."""
+        """Return where every source failed alike there is one reason; else some of the work was done."""
         codes = [ExitCode.THRESHOLD] if self.outcome.alarms else []
         if sources_failed and sources_failed == len(self._task.sources):
             codes.append(self._failures[0])

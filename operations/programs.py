@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 
-from dlq.connectors.local import whose
+from dlq.connectors.local import ownership
 from dlq.core import bounded_json, units
 from dlq.core.errors import UsageError
 
@@ -28,7 +28,8 @@ def tell_program(command: Sequence[str], given: object, seconds: float) -> None:
 
 
 def ask_program(command: Sequence[str], given: object, seconds: float) -> object:
-    """As `tell_program`; returns the JSON that it prints. Raises UsageError also for what is none."""
+    """Ask a program as `tell_program` does, and return the JSON that it prints. Raises UsageError also for
+    what is none."""
     with tempfile.TemporaryFile() as printed:
         _run(command, given, seconds, printed.fileno(), bounded_json.LARGEST)
         printed.seek(0)
@@ -39,7 +40,7 @@ def ask_program(command: Sequence[str], given: object, seconds: float) -> object
 
 
 def _run(command: Sequence[str], given: object, seconds: float, output: int, most: int | None = None) -> None:
-    whose.check_program(command[0])
+    ownership.check_program(command[0])
     try:
         process = subprocess.Popen(  # noqa: S603 (the configuration's own command, as a list: no shell reads it)
             list(command), stdin=subprocess.PIPE, stdout=output, start_new_session=True

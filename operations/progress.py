@@ -29,7 +29,7 @@ class Line:
     _over: bool = False
 
     def begin(self) -> None:
-        """Its turn has come: from now on silence counts."""
+        """Begin: its turn has come, and from now on silence counts."""
         self.begun, self._started, self._heard = True, time.monotonic(), time.monotonic()
 
     def wait_for(self, awaited: str) -> None:
@@ -41,7 +41,7 @@ class Line:
         self._text, self._heard = text, time.monotonic()
 
     def end(self) -> None:
-        """Nothing is waited for any more."""
+        """End: nothing is waited for any more."""
         self._over = True
 
     @property

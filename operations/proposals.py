@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dlq.archive.user_sql import run
-from dlq.connectors.unasked import open_unasked
+from dlq.connectors.offline import open_offline
 from dlq.core.clock import iso, now
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
@@ -38,7 +38,7 @@ def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
     if len(wanted.ids) > _MOST_IDS:
         raise UsageError(f"at most {_MOST_IDS:,} ids at once; name a failure or an incident instead")
     _check_open(desk)
-    made = make_plan(desk, wanted._replace(how=replace(wanted.how, reason=reason)), open_unasked)
+    made = make_plan(desk, wanted._replace(how=replace(wanted.how, reason=reason)), open_offline)
     if not made.header.letters:
         desk.store.delete(planfile.name_of(made.header.plan))
         why = ", ".join(f"{count:,} {name}" for name, count in made.header.left_out.items())
@@ -102,7 +102,7 @@ class Proposal(NamedTuple):
 
 
 def list_proposals(desk: Desk, failure: str) -> list[Proposal]:
-    """What agents have proposed for a failure (its whole fingerprint), the first first."""
+    """Return what agents have proposed for a failure (its whole fingerprint), the first first."""
     with closing(open_views(desk, with_plans=True)) as connection:
         done = [*run(connection, _DONE).rows]
     events = ledger.events(desk.settings.ledger, desk.store)
@@ -166,7 +166,8 @@ def _find(desk: Desk, failure: str) -> str:
 
 
 def _check_open(desk: Desk) -> None:
-    """Raises UsageError for an agent that has proposed much of late at which no person has looked."""
+    """Check how many proposals are open. Raises UsageError for an agent that has proposed much of late at
+    which no person has looked."""
     since = now() - _OPEN_DAYS * 86_400_000_000
     events = ledger.events(desk.settings.ledger, desk.store)
     approved = {one.subject for one in events if one.action == "approve"}
@@ -197,7 +198,8 @@ def _propose(desk: Desk, fingerprint: str, words: Sequence[str], reason: str) ->
 
 
 def _checked(text: str, missing: str) -> str:
-    """One line of printable text that is no option, so that the command that holds it does what it shows."""
+    """Return one line of printable text that is no option, so that the command that holds it does what it
+    shows."""
     line = encodable(" ".join(text.split()))
     if not line:
         raise UsageError(missing)

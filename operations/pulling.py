@@ -14,12 +14,12 @@ from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
 from dlq.connectors.base import Mode
 from dlq.core.errors import DlqError, with_next_step
 from dlq.core.settings import Source
-from dlq.operations.at_once import Stop, do_at_once
+from dlq.operations.concurrency import Stop, do_at_once
 from dlq.operations.connecting import connect, warn_of_overlaps
 from dlq.operations.desk import Desk, Listener
-from dlq.operations.died import Died, judge_new
 from dlq.operations.outcome import ExitCode, code_of
 from dlq.operations.progress import Line, tell_pulled
+from dlq.operations.triage import Triage, judge_new
 
 _Take = Callable[[Source, Stop], PullResult]
 
@@ -62,7 +62,7 @@ class Pulled:
     """What came of all sources, and what their new letters died of; None: no source was read."""
 
     outcomes: Sequence[Outcome]
-    died: Died | None
+    died: Triage | None
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def pull_one(desk: Desk, source: Source, options: PullOptions, line: Line, stop:
 
 
 def _say_what_is_taken(listener: Listener, members: Mapping[str, int | None], source: Source) -> None:
-    """Before a pattern is drained: another queue may have come to match it."""
+    """Say what is taken before a pattern is drained: another queue may have come to match it."""
     if members:
         named = [
             f"{name} ({'?' if depth is None else f'{depth:,}'})"
@@ -181,7 +181,7 @@ def _say_what_is_taken(listener: Listener, members: Mapping[str, int | None], so
 
 
 def _outcome(future: "Future[PullResult]") -> tuple[PullResult | None, DlqError | None, bool]:
-    """What a pull did, what ended it, and whether it was interrupted."""
+    """Return what a pull did, what ended it, and whether it was interrupted."""
     if future.cancelled():
         return None, None, True
     error = future.exception()
@@ -195,7 +195,7 @@ def _outcome(future: "Future[PullResult]") -> tuple[PullResult | None, DlqError 
 
 
 def say_notes(listener: Listener, results: Sequence[PullResult]) -> None:
-    """Each note once, with the sources that it is about."""
+    """Say each note once, with the sources that it is about."""
     names: dict[str, list[str]] = {}
     for result in results:
         for note in result.notes:

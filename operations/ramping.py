@@ -14,9 +14,9 @@ from dlq.core.text import for_terminal
 from dlq.core.units import seconds
 from dlq.operations.applying import Applied, finish, line_of, open_brokers, sending
 from dlq.operations.desk import Desk
-from dlq.operations.died import list_came_back
 from dlq.operations.outcome import ExitCode, worst
 from dlq.operations.progress import Line
+from dlq.operations.triage import list_came_back
 from dlq.replay import came_back, planfile
 from dlq.replay.apply import Run
 from dlq.replay.consumed import Standing, read_standing
@@ -57,7 +57,7 @@ def ramp_plan(desk: Desk, prefix: str, max_share: float) -> Applied:
 
 
 def finish_ramp(desk: Desk, done: Ramp, stop: Stop, more: Mapping[str, Any]) -> Applied:
-    """What became of a plan's letters step by step, and `more`."""
+    """Return what became of a plan's letters step by step, and `more`."""
     steps = [asdict(step) for step in done.steps]
     back = list_came_back(desk, done.run.plan) if done.harm else []
     if done.stopped_by:
@@ -68,7 +68,7 @@ def finish_ramp(desk: Desk, done: Ramp, stop: Stop, more: Mapping[str, Any]) -> 
 
 
 def keep_steps(desk: Desk, plan: str, done: Ramp) -> None:
-    """For those who follow the plan from elsewhere."""
+    """Keep the steps for those who follow the plan from elsewhere."""
     planfile.keep_ramp(desk.store, plan, [asdict(step) for step in done.steps], done.stopped_by)
 
 
@@ -78,12 +78,12 @@ def tell(line: Line, text: str) -> None:
 
 
 def tell_what_is_sent(line: Line, run: Run) -> None:
-    """While a step is being sent; `skipped` are the letters of the steps before."""
+    """Tell what is sent while a step is being sent; `skipped` are the letters of the steps before."""
     tell(line, f"sending, {run.sent + run.skipped:,} of {run.total:,}")
 
 
 def _say_what_it_goes_by(desk: Desk, found: Standing, places: Collection[Destination]) -> None:
-    """Where a broker tells less than acknowledgements."""
+    """Say what the ramp goes by where a broker tells less than acknowledgements."""
     for broker, target in sorted(places):
         seen = found.get((broker, target), ())
         settings = desk.settings.brokers[broker]
@@ -106,7 +106,7 @@ def _say_what_it_goes_by(desk: Desk, found: Standing, places: Collection[Destina
 
 
 def watched_sources(desk: Desk, header: planfile.Header) -> list[Source]:
-    """Where the plan's letters died; raises UsageError when one of these can't be watched."""
+    """Return where the plan's letters died; raises UsageError when one of these can't be watched."""
     names = Loader(desk.store).sources(header.segments)
     missing = [name for name in names if name not in desk.settings.sources]
     if missing:

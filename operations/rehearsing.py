@@ -16,10 +16,10 @@ from dlq.core.errors import BrokerError, DlqError, UsageError
 from dlq.core.text import sql_literal
 from dlq.operations.applying import open_brokers
 from dlq.operations.desk import Desk
-from dlq.operations.died import describe_failure
 from dlq.operations.outcome import ExitCode
 from dlq.operations.plans import PlanWanted
 from dlq.operations.progress import Line
+from dlq.operations.triage import describe_failure
 from dlq.operations.views import open_views
 from dlq.replay import edits, planfile, rehearsal
 from dlq.replay.destinations import is_allowed
@@ -138,7 +138,7 @@ def _sample(desk: Desk, checked: Checked, wanted: Wanted) -> tuple[dict[str, str
 
 
 def _depth(connector: Connector, target: Target) -> int | None:
-    """How many letters wait at the plan's own target; None where nobody tells."""
+    """Return how many letters wait at the plan's own target; None where nobody tells."""
     try:
         seen = connector.consumption([target]).get(target)
     except BrokerError:
@@ -177,7 +177,7 @@ def _perform(
 
 
 def _send(desk: Desk, stage: Stage, copies: Sequence[Outgoing]) -> list[str]:
-    """The ids of letters whose copies are there. Raises BrokerError where none is."""
+    """Return the ids of letters whose copies are there. Raises BrokerError where none is."""
     ids = {one.number: one.record.record_id for one in copies}
     answers = stage.send(copies)
     sent = [ids[one.number] for one in answers if one.outcome == "confirmed"]
@@ -203,7 +203,8 @@ def _remove(desk: Desk, plan: str, stage: Stage) -> bool:
 def _tell(
     desk: Desk, kind: str, found: Found, of: Mapping[str, str], names: Mapping[str, str]
 ) -> list[Document]:
-    """What became of each failure (`of`: a letter's), and what its copies died of, by the rules for all."""
+    """Return what became of each failure (`of`: a letter's), and what its copies died of, by the rules for
+    all."""
     deaths: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     facts = topology.facts(desk.store, desk.settings)
     for record_id, record in found.died.items():

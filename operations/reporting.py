@@ -23,7 +23,8 @@ class ReportWanted(NamedTuple):
 
 
 def make_report(desk: Desk, wanted: ReportWanted) -> Document:
-    """The report of the latest analysis (`reports.report.make`). Raises UsageError where no letters are."""
+    """Return the report of the latest analysis (`reports.report.make`). Raises UsageError where no letters
+    are."""
     selection = wanted.selection
     part = Narrowing(partial(selection.condition, desk), selection.options(), selection.narrow)
     opened = desk.views if selection.is_all and wanted.compare is None else None
@@ -42,7 +43,7 @@ def make_report(desk: Desk, wanted: ReportWanted) -> Document:
 
 
 def describe_now(desk: Desk) -> Document:
-    """How it stands, masked: the report without letters, its `headline` (sentences, the answer first) and its
-    `basis` (what it rests on). Raises UsageError where no letters are."""
+    """Return how it stands, masked: the report without letters, its `headline` (sentences, the answer first)
+    and its `basis` (what it rests on). Raises UsageError where no letters are."""
     document = make_report(desk, ReportWanted(mask=True))
     return {**document, "headline": headline.sentences(document), "basis": headline.basis(document)}

@@ -33,8 +33,8 @@ class Selection(NamedTuple):
         return not self.sources and all(part is None for part in self._replace(sources=None))
 
     def condition(self, desk: Desk, connection: "duckdb.DuckDBPyConnection") -> str | None:
-        """As SQL over the columns of `letters`, with whole ids; None for all. Raises UsageError for what is
-        not there: a misspelt name must not look like "no letters"."""
+        """Return the condition as SQL over the columns of `letters`, with whole ids; None for all. Raises
+        UsageError for what is not there: a misspelt name must not look like "no letters"."""
         from dlq.archive import short_ids, user_sql
 
         if self.where is not None:
@@ -46,13 +46,13 @@ class Selection(NamedTuple):
         return " AND ".join(parts) or None
 
     def options(self) -> str:
-        """As they are typed in a shell."""
+        """Return the options as they are typed in a shell."""
         given = [("where", self.where), *(("source", name) for name in self.sources or ())]
         given += [(name, getattr(self, name)) for name in ("since", "incident", "failure", "text")]
         return " ".join(f"--{name} {shlex.quote(text)}" for name, text in given if text is not None)
 
     def narrow(self, command: str) -> str:
-        """A dlq ls or replay plan of all letters, for these letters alone; other commands stay."""
+        """Return a dlq ls or replay plan of all letters, for these letters alone; other commands stay."""
         if not command.startswith(("dlq ls ", "dlq replay plan ")):
             return command
         rest = self._replace(incident=None) if " --incident " in command else self
@@ -89,7 +89,8 @@ def _holds(text: str) -> str:
 def choose(
     desk: Desk, connection: "duckdb.DuckDBPyConnection", ids: Sequence[str], selection: "Selection"
 ) -> str | None:
-    """The condition of the letters that are named by `ids`, else of those selected. Raises UsageError."""
+    """Return the condition of the letters that are named by `ids`, else of those selected. Raises
+    UsageError."""
     from dlq.archive.short_ids import record_id
     from dlq.replay.plan import condition_of_ids
 
@@ -103,7 +104,7 @@ def choose(
 
 
 def read_moment(since: str) -> int:
-    """A time, or how long ago, in microseconds since the epoch. Raises UsageError."""
+    """Return a time, or how long ago, in microseconds since the epoch. Raises UsageError."""
     at = from_iso(since)
     try:
         return at if at is not None else max(0, now() - int(seconds(since) * 1_000_000))

@@ -12,7 +12,7 @@ from dlq.core.clock import iso
 from dlq.core.documents import Document
 from dlq.core.errors import DlqError, with_next_step
 from dlq.core.settings import Source
-from dlq.operations.at_once import Stop, do_at_once
+from dlq.operations.concurrency import Stop, do_at_once
 from dlq.operations.connecting import connect, warn_of_ledger, warn_of_overlaps
 from dlq.operations.desk import Desk
 from dlq.operations.progress import Line
@@ -26,10 +26,10 @@ RUNS = "runs/"
 
 
 def list_sources(desk: Desk) -> list[Document]:
-    """Every source that is configured or has letters: `source, broker, kind, place, mode` (null where it is
-    not configured any more), `letters` that the archive holds, when one was last archived (`archived_at`),
-    when the first of those died that wait (`oldest`), and, as the last run of a profile knew it, its `depth`
-    and when that was (`depth_at`). Asks no broker."""
+    """Return every source that is configured or has letters: `source, broker, kind, place, mode` (null where
+    it is not configured any more), `letters` that the archive holds, when one was last archived
+    (`archived_at`), when the first of those died that wait (`oldest`), and, as the last run of a profile knew
+    it, its `depth` and when that was (`depth_at`). Asks no broker."""
     letters: dict[str, int] = {}
     archived: dict[str, str] = {}
     for manifest in manifests.list_committed(desk.store):
@@ -59,7 +59,8 @@ def _describe(desk: Desk, name: str) -> Document:
 
 
 def _read_depths(desk: Desk) -> Iterator[tuple[str, tuple[int, str]]]:
-    """What the last runs left in each source, or copied, the newest last; what cannot be read is not told."""
+    """Yield what the last runs left in each source, or copied, the newest last; what cannot be read is not
+    told."""
     runs = []
     for name in desk.store.list(RUNS):
         with suppress(DlqError, ValueError, KeyError, TypeError):
@@ -113,7 +114,7 @@ class Finding:
 
 
 def inspect_sources(desk: Desk, chosen: Sequence[Source]) -> list[Finding]:
-    """What is there of each source, several asked at once, or the error that its broker gave."""
+    """Return what is there of each source, several asked at once, or the error that its broker gave."""
     lines = {source.name: Line(source.name, f"the broker {source.broker}", False) for source in chosen}
 
     def look(source: Source, _stop: Stop) -> Inspection:

@@ -36,11 +36,11 @@ class Clock:
         return time.monotonic() - self._started
 
     def out_of_time(self) -> OutOfTime:
-        """The error that says that the time is over."""
+        """Return the error that says that the time is over."""
         return _out_of_time(self.elapsed, _NO_TIME)
 
     def seconds_left(self, share: float = 1.0) -> float | None:
-        """Seconds until this share of the time is over, never less than 0; None without an end."""
+        """Return seconds until this share of the time is over, never less than 0; None without an end."""
         return None if self._total is None else max(0.0, self._total * share - self.elapsed)
 
 

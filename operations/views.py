@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def read_replays(desk: Desk, missing: Callable[[UsageError], None] | None = None) -> "pa.Table | None":
-    """The ledger as a table; None when nothing was ever replayed, or it is out of reach, which `missing` is
-    told, else the listener."""
+    """Return the ledger as a table; None when nothing was ever replayed, or it is out of reach, which
+    `missing` is told, else the listener."""
     from dlq.operations.connecting import warn_of_ledger
     from dlq.replay.ledger import as_arrow
 
@@ -32,7 +32,8 @@ def read_replays(desk: Desk, missing: Callable[[UsageError], None] | None = None
 
 
 def read_events(desk: Desk) -> "list[Event]":
-    """What people said of failures; nothing where the ledger is out of reach, which `read_replays` tells."""
+    """Return what people said of failures; nothing where the ledger is out of reach, which `read_replays`
+    tells."""
     from dlq.replay import ledger
 
     try:
@@ -44,7 +45,7 @@ def read_events(desk: Desk) -> "list[Event]":
 def open_views(
     desk: Desk, with_plans: bool = False, memory: str | None = None
 ) -> "duckdb.DuckDBPyConnection":
-    """A read-only connection over the archive and the ledger. The view `audit` has who made plans only
+    """Return a read-only connection over the archive and the ledger. The view `audit` has who made plans only
     `with_plans`, each of which is a file to read. `memory` is for those who are many."""
     from dlq.archive.views import MEMORY, connect, say
     from dlq.replay import planfile, still_queued
@@ -61,7 +62,7 @@ def open_views(
 
 
 def _make_audit(said: "Iterable[Event]") -> "pa.Table":
-    """What people said as the table of the view `audit`."""
+    """Return what people said as the table of the view `audit`."""
     import pyarrow as pa
 
     from dlq.archive.schema import AUDIT
@@ -78,14 +79,14 @@ def _make_audit(said: "Iterable[Event]") -> "pa.Table":
 
 
 def count_not_judged(desk: Desk) -> int:
-    """How many letters no analysis has judged yet."""
+    """Return how many letters no analysis has judged yet."""
     from dlq.archive import analyses
 
     return sum(manifest.rows for manifest in analyses.unread(desk.store))
 
 
 def _tell_subject(event: "Event") -> str:
-    """What an event is about: plan, letter or failure."""
+    """Return what an event is about: plan, letter or failure."""
     if event.action in OF_PLANS:
         return "plan"
     return "letter" if event.action in OF_LETTERS else "failure"

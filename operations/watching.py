@@ -14,7 +14,7 @@ from dlq.core import patience
 from dlq.core.clock import iso, now
 from dlq.core.errors import DlqError, Unreachable
 from dlq.core.settings import Source
-from dlq.operations.at_once import Stop, do_at_once
+from dlq.operations.concurrency import Stop, do_at_once
 from dlq.operations.connecting import connect
 from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode, code_of
@@ -33,13 +33,13 @@ class Watching:
     leaving it closes the connections."""
 
     def __init__(self, desk: Desk, sources: Sequence[str] = ()) -> None:
-        """No sources: all. Raises UsageError for an unknown one."""
+        """Watch these sources; none means all. Raises UsageError for an unknown one."""
         self._desk = desk
         self._watched = [_Watched(source) for source in desk.sources(sources)]
         self._replays = _Replays(desk)
 
     def look(self) -> dict[str, Any]:
-        """One look, as `dlq watch` prints it. A broker that does not answer is no error here."""
+        """Return one look, as `dlq watch` prints it. A broker that does not answer is no error here."""
         _look(self._desk, self._watched)
         lost = losses.open_by_source(self._desk.store)
         return {
@@ -94,7 +94,7 @@ class _Watched:
             self.seen.popleft()
 
     def fail(self, error: DlqError) -> None:
-        """What was seen is old now, and its connection gone."""
+        """Note a failure: what was seen is old now, and its connection gone."""
         self.connector, self.error = None, error
         self.seen.clear()
 
@@ -116,7 +116,7 @@ def _look(desk: Desk, watched: Sequence[_Watched]) -> None:
 
 
 def measure_rates(seen: Sequence[tuple[float, Gauge]]) -> tuple[float | None, float | None]:
-    """Letters a second that came and that left, from the first to the last of what was seen.
+    """Return letters a second that came and that left, from the first to the last of what was seen.
 
     None where nothing is known: one look is no rate, and a counter may begin anew.
     """
@@ -136,7 +136,7 @@ def measure_rates(seen: Sequence[tuple[float, Gauge]]) -> tuple[float | None, fl
 
 
 def _describe(one: _Watched, lost: Mapping[str, Sequence[Loss]]) -> dict[str, Any]:
-    """What is told of a source in a tick; `lost`: what is known to be lost, by source."""
+    """Return what is told of a source in a tick; `lost`: what is known to be lost, by source."""
     notes = [one.seen[-1][1].note] if one.seen else []
     notes += [in_words(found)] if (found := lost.get(one.source.name)) else []
     gauge = one.seen[-1][1] if one.seen else None
@@ -165,7 +165,8 @@ class _Replays:
         self._segments = -1
 
     def list_moving(self) -> list[dict[str, Any]]:
-        """Those that are being sent, or were since the first look: how far they are, and what came back."""
+        """Return those that are being sent, or were since the first look: how far they are, and what came
+        back."""
         found = dict(count_sent(self._desk, self._letters))
         for plan, states in found.items():
             if states["sending"] or states != self._before.get(plan, states):

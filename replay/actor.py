@@ -15,8 +15,8 @@ _FROM_SERVE = b"dlq serve says: "
 
 
 def hand_over(proven: str) -> socket.socket:
-    """The standard input of a command that `dlq serve` begins under a proven name. An option or a variable
-    could be anybody's words; this is a socket that its process has made itself."""
+    """Return the standard input of a command that `dlq serve` begins under a proven name. An option or a
+    variable could be anybody's words; this is a socket that its process has made itself."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         ours.send(_FROM_SERVE + proven.encode("utf-8", "surrogatepass"))
@@ -24,7 +24,7 @@ def hand_over(proven: str) -> socket.socket:
 
 
 def take_over(descriptor: int = 0) -> str | None:
-    """The proven name that was handed over on standard input, which is empty from then on; None where
+    """Return the proven name that was handed over on standard input, which is empty from then on; None where
     something else is there. It is read whole, because whoever began this process may be gone."""
     try:
         with socket.socket(fileno=os.dup(descriptor)) as given:
@@ -41,18 +41,18 @@ def take_over(descriptor: int = 0) -> str | None:
 
 
 def mark_proven(name: str) -> str:
-    """How the ledger writes a name that was proven."""
+    """Return how the ledger writes a name that was proven."""
     return f"{name[: _LONGEST - len(_PROVEN)]}{_PROVEN}"
 
 
 def _is_proven(actor_: str) -> bool:
-    """Whether a name was proven."""
+    """Return whether a name was proven."""
     return actor_.endswith(_PROVEN)
 
 
 def check_claim(name: str) -> str:
-    """A name that somebody gives themselves. Raises UsageError for one that looks proven, also once it is cut
-    to what the ledger keeps."""
+    """Return a name that somebody gives themselves. Raises UsageError for one that looks proven, also once it
+    is cut to what the ledger keeps."""
     if any(_is_proven(kept.strip()) for kept in (name, name.strip()[:_LONGEST])):
         raise UsageError(
             f"--as {name}: only dlq serve says that a name is proven; leave out {_PROVEN.strip()}"
@@ -73,8 +73,8 @@ def actor(given: str | None = None) -> str:
 
 
 def system_user() -> str:
-    """Whose process this is, as the kernel says, and no variable: who knows the token of `dlq serve` is
-    proven to be that user."""
+    """Return whose process this is, as the kernel says, and no variable: who knows the token of `dlq serve`
+    is proven to be that user."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user has no entry in /etc/passwd
@@ -85,16 +85,16 @@ _AGENT = "agent "
 
 
 def name_agent(agent: str, user: str) -> str:
-    """An agent that acts for `user`, as the ledger writes it: `agent NAME for USER`."""
+    """Return an agent that acts for `user`, as the ledger writes it: `agent NAME for USER`."""
     kept = "".join(one for one in agent if one.isalnum() or one in "._-")[:40]
     return f"{_AGENT}{kept or 'unnamed'} for {user}"[:_LONGEST]
 
 
 def is_agent(actor_: str) -> bool:
-    """Whether an agent did it."""
+    """Return whether an agent did it."""
     return actor_.startswith(_AGENT)
 
 
 def user_of(actor_: str) -> str:
-    """Whom an agent acts for; anybody else acts for themselves."""
+    """Return whom an agent acts for; anybody else acts for themselves."""
     return actor_.partition(" for ")[2] if is_agent(actor_) else actor_

@@ -174,8 +174,8 @@ def applying(
 
 
 def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | None) -> planfile.Checked:
-    """A plan that may be applied. Raises UsageError for one that lacks a consent, outlived the word of an
-    owner, sends where nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody
+    """Return a plan that may be applied. Raises UsageError for one that lacks a consent, outlived the word of
+    an owner, sends where nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody
     consented."""
     checked = planfile.check(store, plan)
     header = checked.header
@@ -200,7 +200,7 @@ def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | Non
 
 
 def _check_bound(plan: planfile.Checked) -> None:
-    """Raises UsageError for a plan of an older dlq: nothing says what its letters were."""
+    """Raise UsageError for a plan of an older dlq: nothing says what its letters were."""
     if any(not letter.content for letter in islice(plan.letters(), 1)):
         raise UsageError(
             f"plan {plan.header.plan} binds no content of its letters, as an older dlq made it; "
@@ -230,7 +230,7 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
 
 
 def _with_bounds(letters: Iterator[Letter], keep: Callable[[set[Target]], None]) -> Iterator[Letter]:
-    """The letters, each when it is kept where its target ended before."""
+    """Yield the letters, each when it is kept where its target ended before."""
     known: set[Target] = set()
     while some := [*islice(letters, _BOUNDED_AT_ONCE)]:
         if new := {letter.target for letter in some} - known:
@@ -294,7 +294,7 @@ class _Sender:
             self._claims = self._new_claims()
 
     def _keep_bounds(self, store: Store, broker: str, bounds: Checkpoint) -> None:
-        """Raises UsageError where letters that are in doubt were sent before these bounds."""
+        """Keep the bounds. Raises UsageError where letters that are in doubt were sent before them."""
         plan = self._header.plan
         if bounds and not planfile.bounds_of(store, plan, broker):
             entries = chain.from_iterable(self._ledger.entries(plan, state) for state in _UNPROVEN)
@@ -307,7 +307,7 @@ class _Sender:
     def _send_some(
         self, letters: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: _Progress
     ) -> BrokerError | None:
-        """Over one connection; returns what ended it too early."""
+        """Send some letters over one connection; return what ended it too early."""
         lost: BrokerError | None = None
         header = self._header
         witness = header.leaves_witness(broker)
@@ -340,8 +340,8 @@ class _Sender:
     def _not_kept(
         self, lost: BrokerError, before: Checkpoint, broker: str, connector: Connector
     ) -> Sequence[Letter] | None:
-        """What is to be sent again of what was in doubt when the connection ended; None where that was not
-        one letter, or the rest must not go."""
+        """Return what is to be sent again of what was in doubt when the connection ended; None where that was
+        not one letter, or the rest must not go."""
         is_one = isinstance(lost, ConnectionLost) and len(self._claims.doubtful) == 1
         if not is_one or self._claims.is_over or self._run.stopped:
             return None
@@ -390,7 +390,8 @@ class _Sender:
         self._count(state)
 
     def _outgoing(self, letters: Iterator[Letter], progress: _Progress) -> Iterator[Outgoing]:
-        """When the ledger or the archive fails this ends, so that what is in flight is still answered."""
+        """Yield letters to send. When the ledger or the archive fails this ends, so that what is in flight is
+        still answered."""
         try:
             self._ask(letters, 0)
             while not self._run.stopped and (found := self._claims.take_claimed()) is not None:
@@ -441,7 +442,7 @@ class _Sender:
         self._run.outcomes[state] = self._run.outcomes.get(state, 0) + 1
 
     def _name_refused(self, letter: Letter, why: str, what: str = "refused") -> None:
-        """In one line for each reason."""
+        """Name the letters that were refused, in one line for each reason."""
         refused, why = self._run.refused, f"{what}: {why}"
         line, first, more = self._refusals.get(why, (len(refused), letter.record_id, 0))
         if line < _MOST_NAMED:

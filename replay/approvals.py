@@ -15,7 +15,7 @@ from dlq.replay.planfile import Header
 
 
 def approval(header: Header, actor: str, reason: str, now: int, settings: Replay) -> Event:
-    """The consent of `actor`. Raises UsageError when they made the plan, or nobody knows who did."""
+    """Return the consent of `actor`. Raises UsageError when they made the plan, or nobody knows who did."""
     if header.actor is None:
         raise UsageError(f"plan {header.plan} does not say who made it: make it again with `dlq replay plan`")
     if _is_maker(header, actor, settings):
@@ -24,18 +24,19 @@ def approval(header: Header, actor: str, reason: str, now: int, settings: Replay
 
 
 def is_needed(header: Header, settings: Replay) -> bool:
-    """Whether somebody else has to consent before this plan is applied: to an agent's always."""
+    """Return whether somebody else has to consent before this plan is applied: to an agent's always."""
     return settings.approval or is_agent(header.actor or "")
 
 
 def _is_maker(header: Header, actor: str, settings: Replay) -> bool:
-    """Whether `actor` made the plan; so did, where two people have to agree, whom an agent made it for."""
+    """Return whether `actor` made the plan; so did, where two people have to agree, whom an agent made it
+    for."""
     maker = header.actor or ""
     return person_of(actor) in {person_of(maker), person_of(user_of(maker) if settings.approval else maker)}
 
 
 def check(header: Header, events: Iterable[Event], settings: Replay, now: int) -> None:
-    """Raises UsageError unless the plan, as it is, has the consent of another person that still counts, where
+    """Raise UsageError unless the plan, as it is, has the consent of another person that still counts, where
     the configuration or an agent's plan asks for it."""
     if not is_needed(header, settings):
         return

@@ -19,14 +19,15 @@ class Brokers:
         self._open: dict[str, Connector] = {}
 
     def name_for(self, source: str, broker: str) -> str | None:
-        """The configured broker that a letter goes back to: its source's, else the one it came from, which a
-        file that is imported does not say."""
+        """Return the configured broker that a letter goes back to: its source's, else the one it came from,
+        which a file that is imported does not say."""
         if source in self._settings.sources:
             return self._settings.sources[source].broker
         return broker if broker in self._settings.brokers else None
 
     def get(self, name: str) -> Connector:
-        """The connector of a configured broker. Raises BrokerError, and UsageError for an unknown name."""
+        """Return the connector of a configured broker. Raises BrokerError, and UsageError for an unknown
+        name."""
         if name not in self._settings.brokers:
             raise UsageError(f"broker {name!r} is not in the configuration any more; add it again")
         if name not in self._open:

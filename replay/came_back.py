@@ -30,7 +30,7 @@ _PULLED = f"AND mode IS DISTINCT FROM '{BY_IMPORT}'"
 
 
 def count(store: Store, settings: Settings, plan: str) -> int:
-    """How many replays of `plan` the archive holds as dead letters again. Raises ArchiveError."""
+    """Return how many replays of `plan` the archive holds as dead letters again. Raises ArchiveError."""
     with closing(views.connect(store, ledgers.as_arrow(settings.ledger, store))) as connection:
         [(found,)] = user_sql.run(connection, _COUNT, [plan]).rows
     return int(found)
@@ -43,7 +43,7 @@ def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> lis
 
 
 def find_among(store: Store, replay_ids: Collection[str], since: int, by_import: bool = True) -> set[str]:
-    """Those of the replay ids that were sent: a letter captured after `since` (microseconds since the
+    """Return those of the replay ids that were sent: a letter captured after `since` (microseconds since the
     epoch) carries them; without `by_import` one that a pull has brought: a file may say anything. Raises
     ArchiveError where the archive can't be searched."""
     with closing(views.connect(store)) as connection:

@@ -40,7 +40,7 @@ def read_standing(brokers: Brokers, places: Collection[Destination]) -> Standing
 
 
 def is_told(receivers: Sequence[Consumption]) -> bool:
-    """Whether those who receive something tell what they have acknowledged."""
+    """Return whether those who receive something tell what they have acknowledged."""
     return bool(receivers) and all(one.acknowledged is not None for one in receivers)
 
 
@@ -51,8 +51,8 @@ def how_far_consumed(
     gone: int,
     since: float | None = None,
 ) -> Consumed:
-    """What is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never taken by
-    the broker. With `since`, for how many seconds they are out, it is known of each of them."""
+    """Return what is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never
+    taken by the broker. With `since`, for how many seconds they are out, it is known of each of them."""
     judge = _of_receiver if since is None else partial(_of_each, since)
     found = [_of_place(judge, before.get(at, ()), now.get(at, ()), n, gone) for at, n in sent.items()]
     return max(found, key=_WORST_LAST.index, default="unknown")
@@ -65,7 +65,7 @@ def _of_place(
     sent: int,
     gone: int,
 ) -> Consumed:
-    """The receivers that have consumers decide, or all where none has."""
+    """Return the receivers that have consumers decide, or all where none has."""
     was = {one.receiver: one for one in before}
     watched = [one for one in now if one.consumers != 0] or now
     found = [judge(was.get(one.receiver), one, sent, gone) for one in watched]
@@ -103,7 +103,7 @@ def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: 
 
 
 def _acknowledged(before: Consumption | None, now: Consumption) -> int | None:
-    """Since `before`; a counter that has begun anew counts from nothing."""
+    """Return how many were acknowledged since `before`; a counter that has begun anew counts from nothing."""
     if now.acknowledged is None or (before is not None and before.acknowledged is None):
         return None
     start = (before.acknowledged or 0) if before else 0
@@ -111,18 +111,19 @@ def _acknowledged(before: Consumption | None, now: Consumption) -> int | None:
 
 
 def progress(now: Standing) -> tuple[int, int]:
-    """Two numbers of which one grows when consumers do something: what they have taken, and acknowledged."""
+    """Return two numbers of which one grows when consumers do something: what they have taken, and
+    acknowledged."""
     seen = [one for receivers in now.values() for one in receivers]
     return -sum(one.waiting for one in seen), sum(one.acknowledged or 0 for one in seen)
 
 
 def age(now: Standing) -> float:
-    """Seconds that the oldest of the numbers may be old."""
+    """Return seconds that the oldest of the numbers may be old."""
     return max((one.age for receivers in now.values() for one in receivers), default=0.0)
 
 
 def in_words(now: Standing) -> str:
-    """Who has how much before it: 3 wait in orders (1 consumer)."""
+    """Return who has how much before it: 3 wait in orders (1 consumer)."""
     return ", ".join(
         f"{one.waiting:,} wait in {one.receiver}{_with_consumers(one.consumers)}"
         for receivers in now.values()

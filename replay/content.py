@@ -32,8 +32,8 @@ _LONG = ("raw_properties", "body")
 
 
 def digest(record: Record, target: Target, edited: bool, body_sha256: str | None = None) -> str:
-    """The digest of a letter as it was captured; `edited`: it does not go back as it was. `body_sha256` is
-    that of its body, where it is known.
+    """Return the digest of a letter as it was captured; `edited`: it does not go back as it was.
+    `body_sha256` is that of its body, where it is known.
 
     Python writes no two different values alike, and in ASCII alike in all its versions. Of the bytes beside
     them the length is among the values.
@@ -49,7 +49,8 @@ def digest(record: Record, target: Target, edited: bool, body_sha256: str | None
 
 
 def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | None:
-    """The record with what its plan has bound and nothing else; None where that is not what was planned."""
+    """Return the record with what its plan has bound and nothing else; None where that is not what was
+    planned."""
     made = digest if letter.content.startswith(_OF_VALUES) else digest_of_pieces
     if made(record, letter.target, edited) != letter.content:
         return None
@@ -63,7 +64,8 @@ def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | No
 
 
 def _bound(record: Record, edited: bool) -> tuple[str, ...]:
-    """An edit, and what has no property block, is sent by more columns than the block and a few beside it."""
+    """Return an edit, and what has no property block, is sent by more columns than the block and a few beside
+    it."""
     return SENT_COLUMNS if edited or record.raw_properties is None else _with_block(record.broker_kind)
 
 
@@ -75,7 +77,7 @@ def _with_block(broker_kind: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _values_of(names: tuple[str, ...]) -> Callable[[Record], Any]:
-    """What takes the values of these columns out of a record, but for the long ones."""
+    """Return what takes the values of these columns out of a record, but for the long ones."""
     return attrgetter(*(name for name in names if name not in _LONG))
 
 
@@ -99,7 +101,8 @@ def digest_of_pieces(record: Record, target: Target, edited: bool) -> str:
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    """A value so that no two different ones look alike: kind, length, content; a map keeps its order."""
+    """Yield a value so that no two different ones look alike: kind, length, content; a map keeps its
+    order."""
     if isinstance(value, Mapping):
         value = [part for pair in value.items() for part in pair]
     if value is None:

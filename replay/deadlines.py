@@ -88,7 +88,7 @@ class _Field(NamedTuple):
 
 
 def with_hints(bodies: Sequence[bytes]) -> Iterator[bool]:
-    """Of each of these bodies, whether its letters hint at a deadline."""
+    """Yield for each of these bodies whether its letters hint at a deadline."""
     read = [body if _is_read(body) else b"" for body in bodies]
     step = max(1, _TOGETHER // max([1, *map(len, read)]))
     for start in range(0, len(read), step):
@@ -97,7 +97,7 @@ def with_hints(bodies: Sequence[bytes]) -> Iterator[bool]:
 
 
 def deadlines(record: Record, dropped: Collection[str], has_hint: bool | None = None) -> Iterator[Deadline]:
-    """What the letter says of itself; `dropped` are names of headers and properties that are not sent.
+    """Yield what the letter says of itself; `dropped` are names of headers and properties that are not sent.
     `has_hint`: what `with_hints` has said of its body, where that was asked."""
     [look_inside] = with_hints([record.body]) if has_hint is None else [has_hint]
     for field in (*_named(record, dropped), *(_in_body(record) if look_inside else ())):
@@ -109,7 +109,7 @@ def deadlines(record: Record, dropped: Collection[str], has_hint: bool | None = 
 
 @lru_cache(maxsize=4096)
 def _kind(name: str) -> _Kind | None:
-    """What a name of any spelling tells: `x-Expires-At`, `expires_at`, `cloudEvents:expirytime`."""
+    """Return what a name of any spelling tells: `x-Expires-At`, `expires_at`, `cloudEvents:expirytime`."""
     bare = name.replace("_HYPHEN_", "-")
     while (shorter := _PREFIX.sub("", bare, count=1)) != bare:
         bare = shorter
@@ -126,7 +126,7 @@ def _named(record: Record, dropped: Collection[str]) -> Iterator[_Field]:
 
 @lru_cache(maxsize=256)
 def _telling(names: tuple[str, ...]) -> Sequence[str]:
-    """Those of these names that tell a deadline; letters of one kind all have the same names."""
+    """Return those of these names that tell a deadline; letters of one kind all have the same names."""
     return [*filter(_kind, names)]
 
 
@@ -151,7 +151,8 @@ def _in_body(record: Record) -> Iterator[_Field]:
 
 
 def _moment(field: _Field, kind: _Kind) -> int | None:
-    """The moment in microseconds; -1 where it counts from one that nobody knows; None: it tells none."""
+    """Return the moment in microseconds; -1 where it counts from one that nobody knows; None: it tells
+    none."""
     text = field.value.strip().strip('"')
     if not text.strip("0"):  # as ActiveMQ says of what never expires
         return None
@@ -164,7 +165,8 @@ def _moment(field: _Field, kind: _Kind) -> int | None:
 
 
 def _length(text: str, name: str) -> int | None:
-    """A length of time in microseconds. A number without a unit counts milliseconds, the shorter of two."""
+    """Return a length of time in microseconds. A number without a unit counts milliseconds, the shorter of
+    two."""
     span = _SPAN.fullmatch(text) or (_ISO_SPAN.fullmatch(text) if len(text) > 2 else None)
     if span:
         days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
@@ -181,8 +183,8 @@ def _number(text: str) -> float:
 
 
 def _epoch(text: str) -> int | None:
-    """A moment in microseconds: ISO 8601, a date of mails, or a number of seconds, milliseconds, microseconds
-    or nanoseconds since 1970."""
+    """Return a moment in microseconds: ISO 8601, a date of mails, or a number of seconds, milliseconds,
+    microseconds or nanoseconds since 1970."""
     number = _number(text)
     if number >= _EPOCH_FROM:
         while number >= 10**11:  # seconds until the year 5138
@@ -201,12 +203,12 @@ def _of_mail(text: str) -> int | None:
 
 
 def is_late(deadline: Deadline, moment: int) -> bool:
-    """Whether its consumer would throw the letter away; where nobody knows, it may."""
+    """Return whether its consumer would throw the letter away; where nobody knows, it may."""
     return deadline.kind != "start" and (deadline.at is None or deadline.at <= moment)
 
 
 def in_words(deadline: Deadline, moment: int) -> str | None:
-    """What a deadline means for a letter that is sent at this moment; None where it means nothing."""
+    """Return what a deadline means for a letter that is sent at this moment; None where it means nothing."""
     place = f"its {deadline.place}"
     if is_late(deadline, moment):
         passed = "may have passed" if deadline.at is None else "has passed"

@@ -29,9 +29,10 @@ _ANY = str.maketrans({"*": "\0\0", ">": "\0.\0", "#": "\0.\0"})
 
 
 def is_allowed(target: Target, patterns: Sequence[str]) -> bool:
-    """Whether `[replay] targets` lets letters go there: by its name, or as `--to` writes it. ActiveMQ gives a
-    letter to each member of a composite destination, so that each has to be let, unless a pattern is the
-    whole name; so it is with a comma in the name of another broker's queue, as nothing here tells which."""
+    """Return whether `[replay] targets` lets letters go there: by its name, or as `--to` writes it. ActiveMQ
+    gives a letter to each member of a composite destination, so that each has to be let, unless a pattern is
+    the whole name; so it is with a comma in the name of another broker's queue, as nothing here tells
+    which."""
     return not patterns or _is_let(target, tuple(patterns))
 
 
@@ -43,7 +44,7 @@ def _is_let(target: Target, patterns: tuple[str, ...]) -> bool:
 
 
 def _read_as(target: Target) -> Iterator[tuple[str, str]]:
-    """What a target may be to its broker: of each the name, and as `--to` writes it."""
+    """Yield what a target may be to its broker: of each the name, and as `--to` writes it."""
     members = [one for one in target.name.split(",") if one.strip()] if target.kind != "exchange" else []
     if len(members) < 2:
         yield target.name, str(target)
@@ -53,7 +54,7 @@ def _read_as(target: Target) -> Iterator[tuple[str, str]]:
 
 
 def target_named(text: str) -> Target:
-    """A target as `Target` prints it."""
+    """Return a target as `Target` prints it."""
     kind, _, name = text.partition(":")
     exchange, _, key = name.partition("/")
     return Target(kind, exchange, key) if kind == "exchange" else Target(kind, name)
@@ -98,20 +99,20 @@ class Destinations:
         self._limits |= {(broker, target): found for target, found in limits.items()}
 
     def why_missing(self, destination: Destination) -> str | None:
-        """Why nothing can be sent there; None where it is there, or nobody tells."""
+        """Return why nothing can be sent there; None where it is there, or nobody tells."""
         return self._missing.get(destination)
 
     def why_temporary(self, destination: Destination) -> str | None:
-        """What shows that it lived, or lives, with a connection; None where nothing does."""
+        """Return what shows that it lived, or lives, with a connection; None where nothing does."""
         return self._known(destination).temporary or why_temporary(destination[1])
 
     def refused_die_again(self, destination: Destination) -> bool:
-        """Whether what it refuses is a dead letter once more."""
+        """Return whether what it refuses is a dead letter once more."""
         return self._known(destination).refused_die_again
 
     def why_no_room(self, destination: Destination, size: int) -> str | None:
-        """Why one more letter of so many bytes would be lost there, or something through it; None where it
-        has room, which it takes."""
+        """Return why one more letter of so many bytes would be lost there, or something through it; None
+        where it has room, which it takes."""
         limits = self._known(destination)
         fits = limits.letters is None or self._taken[destination] < limits.letters
         if not fits or (limits.size is not None and self._bytes[destination] + size > limits.size):
@@ -121,8 +122,8 @@ class Destinations:
         return None
 
     def why_uncovered(self, destination: Destination) -> tuple[str, str]:
-        """What becomes of letters that die again there: `lost`, `unknown` or `kept`, and a sentence of what
-        is lost. Each broker is asked once, for so long and no longer."""
+        """Return what becomes of letters that die again there: `lost`, `unknown` or `kept`, and a sentence of
+        what is lost. Each broker is asked once, for so long and no longer."""
         if destination not in self._uncovered:
             self._uncovered[destination] = self._why_uncovered(*destination)
         return self._uncovered[destination]

@@ -39,7 +39,7 @@ def undo(ledger: Ledger, record_ids: Collection[str]) -> int:
 
 
 def find_dismissed(ledger: Ledger, record_ids: Collection[str]) -> set[str]:
-    """Those of these letters (record ids) that are closed. Raises ArchiveError."""
+    """Return those of these letters (record ids) that are closed. Raises ArchiveError."""
     return {key.removeprefix(_PREFIX) for key in ledger.states([_PREFIX + one for one in record_ids])}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing
 from dlq.connectors.file import lines_of, open_binary
-from dlq.connectors.interchange.format import body_of, parse_line, to_text
+from dlq.connectors.jsonl.format import body_of, parse_line, to_text
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.failure_headers import Keep
@@ -50,7 +50,7 @@ class Edits:
         return self.lines.keys()
 
     def apply(self, record: Record) -> Record:
-        """The record as it is to be sent.
+        """Return the record as it is to be sent.
 
         Where the broker's package can (`edit_headers`), the headers that stay keep their bytes; elsewhere, or
         with changed properties, the connector encodes all of them anew.
@@ -64,7 +64,7 @@ class Edits:
             raise UsageError(f"the edit of letter {record.record_id[:12]} cannot be sent: {error}") from error
 
     def check_used(self, used: Collection[str]) -> None:
-        """Every edit belongs to a letter of the plan; raises UsageError for one that does not."""
+        """Check that every edit belongs to a letter of the plan; raises UsageError for one that does not."""
         unused = sorted(self.lines.keys() - set(used))
         if unused:
             raise UsageError(
@@ -74,16 +74,16 @@ class Edits:
             )
 
     def content(self, used: Iterable[str]) -> bytes:
-        """The file that is kept beside the plan."""
+        """Return the file that is kept beside the plan."""
         return b"".join(self.lines[record_id].strip() + b"\n" for record_id in sorted(used))
 
     def digest(self, used: Collection[str]) -> str | None:
-        """What the plan remembers of the edits."""
+        """Return what the plan remembers of the edits."""
         return sha256(self.content(used)).hexdigest() if used else None
 
 
 def change(record: Record, document: Mapping[str, Any]) -> Record:
-    """The record with what a line says otherwise; raises UsageError for what cannot be sent."""
+    """Return the record with what a line says otherwise; raises UsageError for what cannot be sent."""
     changes: dict[str, Any] = {}
     body = body_of(document) if {"body_text", "body_base64"} & document.keys() else record.body
     if body != record.body:
@@ -94,14 +94,14 @@ def change(record: Record, document: Mapping[str, Any]) -> Record:
 def planned_outgoing(
     letter: Letter, record: Record, changes: Edits, keep_headers: Keep, is_bound: bool = False
 ) -> Outgoing | None:
-    """A letter of a plan as it goes; None where the record is not what was planned. `is_bound`: it was read
-    from the very bytes that the plan was made from."""
+    """Return a letter of a plan as it goes; None where the record is not what was planned. `is_bound`: it was
+    read from the very bytes that the plan was made from."""
     planned = record if is_bound else restore_planned(letter, record, letter.record_id in changes.changed)
     return None if planned is None else make_outgoing(letter, changes.apply(planned), keep_headers)
 
 
 def _maps(record: Record, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The changed headers and properties of a record, and its block with them. Raises UsageError."""
+    """Return the changed headers and properties of a record, and its block with them. Raises UsageError."""
     changes: dict[str, Any] = {}
     block = record.raw_properties
     for name, edit in (("headers", _with_headers), ("properties", _with_properties)):
@@ -115,7 +115,7 @@ def _maps(record: Record, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_headers(record: Record, block: bytes | None, wanted: Mapping[str, Any]) -> bytes | None:
-    """The property block with these headers, or None where only the connector can make it."""
+    """Return the property block with these headers, or None where only the connector can make it."""
     edit = kind_of(record.broker_kind).edit_headers
     known = record.headers
     changed = {
@@ -188,7 +188,7 @@ def read(path: str) -> Edits:
 
 
 def load(store: Store, header: Header) -> Edits:
-    """The edits that were kept with a plan; raises UsageError when they were changed since."""
+    """Return the edits that were kept with a plan; raises UsageError when they were changed since."""
     if header.edits is None:
         return NO_EDITS
     with store.open(edits_name(header.plan)) as file:
@@ -202,8 +202,8 @@ def load(store: Store, header: Header) -> Edits:
 
 
 def differences(store: Store, header: Header, changes: Edits, mask: _Mask = dict) -> Iterator[str]:
-    """What the edits of a plan change, letter by letter, in lines that are safe for a terminal and hold what
-    `mask` lets be shown: from the lines themselves nobody can tell what is a header, or JSON."""
+    """Yield what the edits of a plan change, letter by letter, in lines that are safe for a terminal and hold
+    what `mask` lets be shown: from the lines themselves nobody can tell what is a header, or JSON."""
     if header.edits is None:
         return
     loader = Loader(store)
@@ -215,7 +215,7 @@ def differences(store: Store, header: Header, changes: Edits, mask: _Mask = dict
 
 
 def difference(before: Record, after: Record, mask: _Mask = dict) -> list[str]:
-    """What an edit changes, in lines as of `differences`."""
+    """Return what an edit changes, in lines as of `differences`."""
     lines = [
         *_map_difference("header", before.headers, after.headers, mask),
         *_map_difference("property", before.properties, after.properties, mask),
@@ -236,7 +236,7 @@ def _map_difference(
 
 
 def _entry_shown(name: str, value: str | None, mask: _Mask) -> tuple[str, str]:
-    """A header's name, and its value. A property is masked as a header is."""
+    """Return a header's name, and its value. A property is masked as a header is."""
     found = mask({"headers": {name: value or ""}})["headers"]
     shown, text = next(iter(found.items())) if isinstance(found, Mapping) else (found, found)
     return for_terminal(str(shown)), "(none)" if value is None else for_terminal(str(text))

@@ -25,14 +25,14 @@ Elsewhere = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def list_sent(replays: pa.Table | None) -> pa.Table:
-    """Of the ledger's replays those that were sent, or may have been."""
+    """List the ledger's replays that were sent, or may have been."""
     known = REPLAYS.empty_table() if replays is None else replays
     return known.filter(pc.is_in(known["state"], pa.array(SENT))).select(_COLUMNS)
 
 
 def list_since(ledger: Ledger, header: Header) -> pa.Table:
-    """What other plans have sent since this was made, or may have; nothing for one that was made to send it
-    again."""
+    """Return what other plans have sent since this was made, or may have; nothing for one that was made to
+    send it again."""
     since = max(0, (from_iso(header.created_at) or 0) - _CLOCKS_DIFFER)
     chunks = () if header.again else ledger.sent_since(since, header.plan)
     tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks]
@@ -40,8 +40,8 @@ def list_since(ledger: Ledger, header: Header) -> pa.Table:
 
 
 def find_gone(sent: pa.Table, letters: Iterable[Letter]) -> dict[int, str]:
-    """The letters, by their numbers, that went to another target by what of `list_since` is of them, and
-    where, in words."""
+    """Return the letters, by their numbers, that went to another target by what of `list_since` is of them,
+    and where, in words."""
     left, gone = iter(letters if sent.num_rows else ()), dict[int, str]()
     while some := [*islice(left, _AT_ONCE)]:
         found = find_sent(sent, [one.record_id for one in some])
@@ -51,7 +51,7 @@ def find_gone(sent: pa.Table, letters: Iterable[Letter]) -> dict[int, str]:
 
 
 def find_sent(sent: pa.Table, record_ids: Collection[str]) -> Elsewhere:
-    """What of `list_sent` is of these letters."""
+    """Return what of `list_sent` is of these letters."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     chosen = sent.filter(pc.is_in(sent["record_id"], pa.array(record_ids, pa.string())))
     for row in chosen.to_pylist():
@@ -60,6 +60,6 @@ def find_sent(sent: pa.Table, record_ids: Collection[str]) -> Elsewhere:
 
 
 def describe_sent(found: Elsewhere, record_id: str, key: str) -> str | None:
-    """Where else a letter was sent than by the replay of this key, in words; None: nowhere."""
+    """Return where else a letter was sent than by the replay of this key, in words; None: nowhere."""
     others = {words for other, words in found.get(record_id, ()) if other != key}
     return ", ".join(sorted(others)) or None

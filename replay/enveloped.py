@@ -10,7 +10,7 @@ _ERROR_TYPE = "EasyNetQ.SystemMessages.Error"
 
 
 def memory_in_body(record: Record) -> str | None:
-    """What of a failure the body of a letter remembers, in words; None where it is not seen to."""
+    """Return what of a failure the body of a letter remembers, in words; None where it is not seen to."""
     body = record.body
     if body.startswith(_SERIALIZED):
         stamps = read_stamps(body)

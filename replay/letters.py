@@ -57,20 +57,20 @@ class Place(NamedTuple):
 
 
 def lap_of(record: Record) -> int:
-    """Which trip a replay of `record` would be: 1, or one more than the trip it came back from."""
+    """Return which trip a replay of `record` would be: 1, or one more than the trip it came back from."""
     text = record.headers.get(REPLAY_LAP) or record.properties.get(REPLAY_LAP) or ""
     return int(text) + 1 if text.isascii() and text.isdigit() and len(text) < 9 else 1
 
 
 def transaction_of(record: Record) -> str | None:
-    """The transaction that a half message belongs to; all its copies have the same."""
+    """Return the transaction that a half message belongs to; all its copies have the same."""
     reference = kind_of(record.broker_kind).transaction
     found: str | None = resolve(reference)(record) if reference else None
     return found
 
 
 def replay_key(record: Record, target: Target, by_business_key: bool) -> str:
-    """The ledger's key: one message, on one trip, to one place, has the same key everywhere.
+    """Return the ledger's key: one message, on one trip, to one place, has the same key everywhere.
 
     The broker is called what it was called at the pull: another name for it must not send everything again.
     A transaction has one key for good: to resume it, to publish it, or to send another copy of it is the same
@@ -85,11 +85,13 @@ def replay_key(record: Record, target: Target, by_business_key: bool) -> str:
 
 
 def _identity(record: Record, by_business_key: bool) -> str:
-    """What makes it the same message: its business key where the source names one, else the record id."""
+    """Return what makes it the same message: its business key where the source names one, else the record
+    id."""
     return f"key:{record.key}" if by_business_key and record.key else f"record:{record.record_id}"
 
 
 def make_outgoing(letter: Letter, record: Record, keep_headers: Keep) -> Outgoing:
-    """A letter of a plan as the connector gets it, with the headers that every replayed message carries."""
+    """Return a letter of a plan as the connector gets it, with the headers that every replayed message
+    carries."""
     provenance = {REPLAY_ID: letter.key, REPLAY_LAP: str(letter.lap), REPLAY_OF: letter.record_id}
     return Outgoing(letter.number, record, letter.target, provenance, keep_headers)

@@ -36,14 +36,15 @@ class Loader:
         self._look()
 
     def _look(self) -> None:
-        """Which segment holds the letters of which stem now, and which stems were written again."""
+        """Look which segment holds the letters of which stem now, and which stems were written again."""
         committed = list(manifests.list_committed(self._store))
         self._manifests = {stem: manifest for manifest in committed for stem in manifest.replaces}
         self._rewritten = set(self._manifests)
         self._manifests |= {manifest.stem: manifest for manifest in committed}
 
     def check(self, segments: Mapping[str, str], plan: str) -> None:
-        """The archive still holds what the plan was made from; raises UsageError before anything is sent."""
+        """Check that the archive still holds what the plan was made from; raises UsageError before anything
+        is sent."""
         stem = self._lacking(segments)
         if stem is not None:
             self._look()  # `dlq retain` may have written it again meanwhile
@@ -55,7 +56,7 @@ class Loader:
             )
 
     def _lacking(self, segments: Mapping[str, str]) -> str | None:
-        """The first of these segments that is not as its digest says, or not there."""
+        """Return the first of these segments that is not as its digest says, or not there."""
         for stem, digest in segments.items():
             manifest = self._manifests.get(stem)
             changed = manifest is None or (stem not in self._rewritten and manifest.digest != digest)
@@ -64,11 +65,11 @@ class Loader:
         return None
 
     def sources(self, segments: Iterable[str]) -> list[str]:
-        """The sources that these segments were captured from."""
+        """Return the sources that these segments were captured from."""
         return sorted({self._manifests[stem].source for stem in segments if stem in self._manifests})
 
     def records(self, letters: Sequence[Located]) -> list[Record]:
-        """The records of these letters; raises ArchiveError when one is not where the plan says."""
+        """Return the records of these letters; raises ArchiveError when one is not where the plan says."""
         found: list[Record] = []
         start = 0
         while start < len(letters):
@@ -135,7 +136,7 @@ class Loader:
 
 
 def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
-    """The letters' rows, in order; without a copy where they lie side by side, as they mostly do."""
+    """Return the letters' rows, in order; without a copy where they lie side by side, as they mostly do."""
     first, last = letters[0].row, letters[-1].row
     if last - first == len(letters) - 1:
         return table.slice(first, len(letters))
@@ -143,7 +144,7 @@ def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
 
 
 def _read_lean(file: pq.ParquetFile) -> pa.Table | None:
-    """None where a letter has no property block, or they are of several kinds of brokers."""
+    """Return None where a letter has no property block, or they are of several kinds of brokers."""
     kinds = file.read(columns=["broker_kind"])["broker_kind"].unique().to_pylist()
     sent = kind_of(kinds[0]).sent_columns if len(kinds) == 1 else None
     if sent is None:

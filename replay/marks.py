@@ -68,20 +68,20 @@ class Mark:
                 raise
 
     def note_writing(self, numbers: Sequence[int]) -> None:
-        """The letters of these numbers may reach the broker from now on."""
+        """Note that the letters of these numbers may reach the broker from now on."""
         if self._reached is not None:
             for number in numbers:
                 self._reached[OWNER_BYTES + number] = _WRITTEN
 
     def confirm(self, number: int) -> None:
-        """The broker has confirmed this letter."""
+        """Note that the broker has confirmed this letter."""
         if self._reached is not None:
             self._reached[OWNER_BYTES + number] = _CONFIRMED
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """The ledger knows what became of every letter, unless it failed."""
+        """Remove the marks: the ledger knows what became of every letter, unless it failed."""
         if self._reached is not None:
             self._reached.close()
             self._reached = None
@@ -125,7 +125,7 @@ def _of_the_dead(folder: Folder, plan: str) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _folder(store: Store) -> Folder:
-    """An archive that is a folder, else the user's own on this host."""
+    """Return an archive that is a folder, else the user's own on this host."""
     if isinstance(store, LocalStore):
         return store.folder
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"

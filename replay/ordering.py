@@ -70,9 +70,9 @@ _OF_KEYS = f"""
 def find_of_keys(
     connection: "duckdb.DuckDBPyConnection", settings: Settings, by_all: bool
 ) -> dict[str, str | None]:
-    """The letters that have nothing but their key in common with others, and so are no duplicates where it
-    is the name of what several messages are about; with the advice for letters that died alike, where the
-    common key has decided on theirs."""
+    """Return the letters that have nothing but their key in common with others, and so are no duplicates
+    where it is the name of what several messages are about; with the advice for letters that died alike,
+    where the common key has decided on theirs."""
     like = " AND ".join(f"v.{name} IS NOT DISTINCT FROM a.{name}" for name in _LIKE.split(", "))
     ordered = "true" if by_all else _in_order(settings).replace("source", "v.source", 1)
     sql = _OF_KEYS.format(reason=sql_literal(SAME_KEY), like=like, ordered=ordered)
@@ -92,8 +92,8 @@ class Told(NamedTuple):
 
 
 def tell(store: Store, settings: Settings, record_ids: Collection[str], by_all: bool) -> list[Told]:
-    """These letters and all others of their keys; of the sources alone that are `in_order`, unless `by_all`.
-    Raises ArchiveError."""
+    """Return these letters and all others of their keys; of the sources alone that are `in_order`, unless
+    `by_all`. Raises ArchiveError."""
     sql = _TOLD.format(key=_key_of(settings), ordered="true" if by_all else _in_order(settings))
     replays = ledgers.as_arrow(settings.ledger, store)
     with closing(views.connect(store, replays)) as connection:
@@ -101,7 +101,7 @@ def tell(store: Store, settings: Settings, record_ids: Collection[str], by_all: 
 
 
 def _key_of(settings: Settings) -> str:
-    """The SQL of a letter's key: what its source calls the business key, else that of its broker."""
+    """Return the SQL of a letter's key: what its source calls the business key, else that of its broker."""
     named = [name for name, source in settings.sources.items() if source.key != "message_id"]
     own = " ".join(
         f"WHEN {sql_literal(name)} THEN coalesce({', '.join(map(_column, kind.order_key))})"
@@ -165,13 +165,14 @@ _UNDATED = "they have no time of sending: their keys go in the order of the arch
 
 
 def _position_in(some: Iterable[Told]) -> Callable[[Told], tuple[Any, ...]]:
-    """By what letters of one key are sorted."""
+    """Return the key by which letters of one business key are sorted."""
     is_dated = all(one.sent_at is not None for one in some)
     return lambda one: (one.sent_at if is_dated else 0, one.stem, one.row)
 
 
 def overtaken(going: Collection[str], told: Iterable[Told]) -> dict[str, int]:
-    """What is out of order already, or will be: a sentence of each, and how many letters it is about."""
+    """Return what is out of order already, or will be: a sentence of each, and how many letters it is
+    about."""
     lines: defaultdict[str, list[Told]] = defaultdict(list)
     for one in told:
         if one.line:
@@ -202,8 +203,8 @@ def _some_of(record_ids: Sequence[str]) -> str:
 def check_evidence(
     brokers: Brokers, settings: Settings, places: Collection[Destination], warn: Callable[[str], None]
 ) -> None:
-    """Raises UsageError for a place of which nothing shows that its letters are consumed; that this could not
-    be asked is a warning."""
+    """Check that something shows of each place that its letters are consumed. Raises UsageError where nothing
+    does; that this could not be asked is a warning."""
     try:
         found = read_standing(brokers, places)
     except BrokerError as error:
@@ -222,5 +223,5 @@ def check_evidence(
 
 
 def places_in_order(letters: Iterable[Letter]) -> set[Destination]:
-    """Where letters go that go after others."""
+    """Return where letters go that go after others."""
     return {(one.broker, one.target) for one in letters if one.business_key}

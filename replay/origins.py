@@ -18,13 +18,13 @@ class Origins:
     """What the newest pulls of each source learned of its broker."""
 
     def __init__(self, store: Store) -> None:
-        """Raises ArchiveError, FormatTooNew."""
+        """Take the origins of an archive. Raises ArchiveError, FormatTooNew."""
         self._newest: dict[str, Mapping[str, Any]] = {}
         for _, document in of_pull.read_each(store, store.list("topology/")):
             self._newest[str(document.get("source"))] = document
 
     def are_borne_out(self, record: Record, target: Target) -> bool:
-        """Whether a queue's dead-letter exchange, an address' settings, or the name of the group's own
+        """Return whether a queue's dead-letter exchange, an address' settings, or the name of the group's own
         dead-letter topic says that what died in the target comes to where this letter lay."""
         learned, place = self._newest.get(record.source, {}), record.dead_letter_queue
         if target.kind == "group":

@@ -28,14 +28,14 @@ class Owners:
         self._older: Counter[str] = Counter()
 
     def find(self, source: str) -> Sequence[Consumer]:
-        """The consumers whose letters lie in this source."""
+        """Return the consumers whose letters lie in this source."""
         if source not in self._known:
             consumers = self._settings.consumers.values()
             self._known[source] = [one for one in consumers if _covers(one.sources, source)]
         return self._known[source]
 
     def advise(self, source: str, advice: str | None, oldest: int | None) -> str | None:
-        """What to do with a letter whose verdict has `advice`; `oldest` is its oldest known time, as
+        """Return what to do with a letter whose verdict has `advice`; `oldest` is its oldest known time, as
         `is_older` takes it."""
         if advice in (None, "never", "hold"):
             return advice
@@ -47,17 +47,18 @@ class Owners:
         return "replay" if is_loosened else advice
 
     def oldest_held(self, consumer: Consumer) -> int | None:
-        """The oldest time of messages for which the owner's word holds; None: it holds for all."""
+        """Return the oldest time of messages for which the owner's word holds; None: it holds for all."""
         holds_for = consumer.holds_for
         return None if holds_for is None else self._moment - round(units.seconds(holds_for) * 1_000_000)
 
     def is_older(self, consumer: Consumer, oldest: int | None) -> bool:
-        """Whether the owner's word does not hold for a message of this time; without a time it does not."""
+        """Return whether the owner's word does not hold for a message of this time; without a time it does
+        not."""
         limit = self.oldest_held(consumer)
         return limit is not None and (oldest is None or oldest < limit)
 
     def ends(self, source: str, oldest: int | None) -> int | None:
-        """When the first word that holds for a message of this time does not any more; None: never."""
+        """Return when the first word that holds for a message of this time ends; None: never."""
         if oldest is None:
             return None
         words = [one for one in self.find(source) if one.replay not in _STRICTEST]
@@ -71,7 +72,7 @@ class Owners:
             self._older[one.name] += self.is_older(one, oldest)
 
     def describe(self) -> list[str]:
-        """What the owners say of the letters that were counted, a sentence each."""
+        """Return what the owners say of the letters that were counted, a sentence each."""
         consumers = self._settings.consumers
         return [describe(consumers[name], count, self._older[name]) for name, count in self._letters.items()]
 
@@ -84,7 +85,7 @@ class Owners:
 
 
 def describe(consumer: Consumer, letters: int, older: int) -> str:
-    """The owner's word on so many letters, for `older` of which it does not hold any more."""
+    """Return the owner's word on so many letters, for `older` of which it does not hold any more."""
     because = f" ({consumer.because})" if consumer.because else ""
     of_older = f"; {older:,} of {letters:,} are older: check_first" if older else ""
     before = f". Before: {consumer.before}" if consumer.before else ""
@@ -92,7 +93,7 @@ def describe(consumer: Consumer, letters: int, older: int) -> str:
 
 
 def oldest_of(times: Iterable[int | None]) -> int | None:
-    """The oldest of the times that are known, in microseconds since the epoch."""
+    """Return the oldest of the times that are known, in microseconds since the epoch."""
     return min((one for one in times if one is not None), default=None)
 
 

@@ -19,7 +19,7 @@ _BURST_SECONDS = 0.1
 
 
 def _stop_name(plan: str) -> str:
-    """The file whose presence asks a running apply to stop."""
+    """Return the file whose presence asks a running apply to stop."""
     return f"plans/{plan}.stop"
 
 
@@ -29,7 +29,7 @@ def request_stop(store: Store, plan: str) -> None:
 
 
 def _rate_name(plan: str) -> str:
-    """The file that tells a running apply how fast it is to send from now on."""
+    """Return the file that tells a running apply how fast it is to send from now on."""
     return f"plans/{plan}.rate"
 
 
@@ -50,7 +50,7 @@ class Stop:
         self._next_look = 0.0
 
     def forget_old_requests(self) -> None:
-        """What was asked of an earlier run is void."""
+        """Forget what was asked of an earlier run."""
         for name in (_stop_name(self._plan), _rate_name(self._plan)):
             self._store.delete(name)
 
@@ -71,7 +71,8 @@ class Stop:
 
 
 def _rate_of(asked: bytes | None) -> float | None:
-    """The rate that somebody has asked for; None for nothing, and for what is none: a replay goes on."""
+    """Return the rate that somebody has asked for; None for nothing, and for what is none: a replay goes
+    on."""
     try:
         rate = float(asked or b"")
     except ValueError:
@@ -81,7 +82,7 @@ def _rate_of(asked: bytes | None) -> float | None:
 
 @contextmanager
 def stopping_on_signals(stop: Stop) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM lets what is in flight be answered; the second interrupts. Only the main
+    """Let the first Ctrl-C or SIGTERM have what is in flight answered; the second interrupts. Only the main
     thread hears signals: in another one the block just runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -109,7 +110,7 @@ class Pace:
         self._due = time.monotonic()
 
     def wait(self) -> bool:
-        """Until the next message may go; False when the run is stopped instead."""
+        """Wait until the next message may go; False when the run is stopped instead."""
         rate = min(filter(None, (self._stop.rate, self._rate)), default=None)
         if rate is None:
             return not self._stop()

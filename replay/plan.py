@@ -64,12 +64,12 @@ _NAMES_IDS = re.compile(
 
 
 def names_ids(where: str | None) -> bool:
-    """Whether a condition names letters by their ids, and does nothing else."""
+    """Return whether a condition names letters by their ids, and does nothing else."""
     return _NAMES_IDS.fullmatch(where or "") is not None
 
 
 def condition_of_ids(record_ids: Iterable[str]) -> str:
-    """The condition that names these letters."""
+    """Return the condition that names these letters."""
     return f"record_id in ({', '.join(map(sql_literal, sorted(record_ids)))})"
 
 
@@ -99,14 +99,14 @@ class Wanted:
     reason: str | None = None
 
     def condition(self) -> str | None:
-        """Which letters are looked at: those of `where`, and those that are edited."""
+        """Return which letters are looked at: those of `where`, and those that are edited."""
         if not self.edits.changed:
             return self.where
         edited = condition_of_ids(self.edits.changed)
         return edited if self.where is None else f"({self.where}\n) or {edited}"
 
     def takes(self, record_id: str) -> bool:
-        """The user insists, or names this letter: advice does not leave it out."""
+        """Return the user insists, or names this letter: advice does not leave it out."""
         return self.any_advice or self.names(record_id)
 
     def names(self, record_id: str) -> bool:
@@ -114,7 +114,8 @@ class Wanted:
         return record_id in self.edits.changed or names_ids(self.where)
 
     def why_unnamed(self, unless_named: Mapping[Any, str], record_id: str) -> str | None:
-        """Why a letter is not sent, and what the user would have to name for it; None where that is named."""
+        """Return why a letter is not sent, and what the user would have to name for it; None where that is
+        named."""
         named = {"letter": self.names(record_id), "target": ":" in self.to}
         how = {"letter": "name it by its id", "target": "name the target with --to"}
         return next(
@@ -122,7 +123,7 @@ class Wanted:
         )
 
     def to_for(self, record: Record) -> str:
-        """`to` as this letter's broker reads it."""
+        """Return `to` as this letter's broker reads it."""
         return kind_of(record.broker_kind).default_target if self.to == DEFAULT_TARGET else self.to
 
 
@@ -252,7 +253,7 @@ class _Planner:
             return self._commit(draft, wanted)
 
     def _in_turns(self, letters: Iterable[Letter], wanted: Wanted) -> Sequence[Letter]:
-        """The letters key by key. Raises UsageError where nothing would let the next of a key go."""
+        """Return the letters key by key. Raises UsageError where nothing would let the next of a key go."""
         found = ordering.arrange(self._store, self._settings, [*letters], by_all=bool(wanted.in_order))
         places = ordering.places_in_order(found.letters)
         if places and wanted.limit is not None:
@@ -318,7 +319,7 @@ class _Planner:
                 yield candidate.letter
 
     def _ask(self, wanted: Wanted, connection: Any) -> superseded.Asked:
-        """What to find out of letters before any is picked."""
+        """Return what to find out of letters before any is picked."""
         owners = Owners(self._settings, self._moment)
 
         def goes(rows: pa.RecordBatch) -> list[bool]:
@@ -331,7 +332,7 @@ class _Planner:
         )  # fmt: skip
 
     def _advice(self, rows: pa.RecordBatch, owners: Owners) -> Iterator[str | None]:
-        """The verdict's advice of each, as the owners of consumers leave it."""
+        """Yield the verdict's advice of each, as the owners of consumers leave it."""
         advice = rows["advice"].to_pylist()
         if self._of_keys:
             ids = rows["record_id"].to_pylist()
@@ -446,7 +447,8 @@ class _Planner:
         return _TWIN_SENT if record_id in self._twins and not wanted.takes(record_id) else None
 
     def _died_again(self, candidate: _Candidate, state: State | None) -> bool:
-        """What its target refused is, or may be, a dead letter of its own now: sent again it would be two."""
+        """Return what its target refused is, or may be, a dead letter of its own now: sent again it would be
+        two."""
         letter = candidate.letter
         if state != "refused":
             return False
@@ -469,7 +471,8 @@ class _Planner:
         return "risky"
 
     def _uncovered(self, candidate: _Candidate, wanted: Wanted) -> str | None:
-        """Whether a letter that dies again would be lost: a warning, unless its source wants to be sure."""
+        """Return whether a letter that dies again would be lost: a warning, unless its source wants to be
+        sure."""
         destination = candidate.letter.broker, candidate.letter.target
         verdict, why = self._destinations.why_uncovered(destination)
         source = self._settings.sources.get(candidate.record.source)
@@ -492,7 +495,8 @@ class _Planner:
         return _NOT_THERE
 
     def _twin(self, candidate: _Candidate) -> str | None:
-        """Two letters of one business message or transaction: the first goes back, the other does not."""
+        """Return two letters of one business message or transaction: the first goes back, the other does
+        not."""
         record = candidate.record
         if record.source not in self._by_key and transaction_of(record) is None:
             return None
@@ -538,8 +542,8 @@ class _Planner:
     def _deadlines(
         self, candidate: _Candidate, record: Record, preview: SendPreview, wanted: Wanted
     ) -> Mapping[Any, str]:
-        """Why a letter goes back only if it is named: its own deadline has passed. What else its deadlines
-        mean is a warning. `record`: as it is sent."""
+        """Return why a letter goes back only if it is named: its own deadline has passed. What else its
+        deadlines mean is a warning. `record`: as it is sent."""
         has_hint = candidate.has_hint if record is candidate.record else None
         for deadline in deadlines.deadlines(record, preview.stripped, has_hint):
             said = deadlines.in_words(deadline, self._moment)
@@ -613,8 +617,8 @@ class _Planner:
         return header
 
     def _proof(self, wanted: Wanted) -> tuple[Sequence[str], dict[str, int]]:
-        """The brokers on which a witness is left by their settings; and what would keep a crash from being
-        cleared up where one is asked for, said before anything is sent -> for how many letters."""
+        """Return the brokers on which a witness is left by their settings; and what would keep a crash from
+        being cleared up where one is asked for, said before anything is sent -> for how many letters."""
         left_on: list[str] = []
         unproven: dict[str, int] = {}
         for broker, letters in self._tally.brokers.items():
@@ -628,20 +632,22 @@ class _Planner:
         return left_on, unproven
 
     def _against_a_witness(self, broker: str) -> Sequence[str] | None:
-        """What would keep one from proving anything; None where none is needed, or nobody can be asked."""
+        """Return what would keep one from proving anything; None where none is needed, or nobody can be
+        asked."""
         connector = self._brokers.get(broker)
         with suppress(BrokerError):  # who sends will hear of it
             return connector.check_witness()
         return None
 
     def _segments(self, draft: Draft) -> Mapping[str, str]:
-        """Of one that was written again meanwhile, the digest of what has its letters now."""
+        """Return the segments of a draft; of one that was written again meanwhile, the digest of what has its
+        letters now."""
         committed = manifests.list_committed(self._store)
         held = {stem: m.digest for m in committed for stem in (*m.replaces, m.stem)}
         return {stem: held[stem] for stem in sorted(draft.segments & held.keys())}
 
     def _consumers(self) -> Mapping[str, tuple[str, ...]]:
-        """Who receives it, as far as each broker can prove; an unreachable broker proves nothing."""
+        """Return who receives it, as far as each broker can prove; an unreachable broker proves nothing."""
         proven: dict[str, tuple[str, ...]] = {}
         for name in self._tally.brokers:
             targets = [target for broker, target in self._tally.places if broker == name]
@@ -658,7 +664,7 @@ class _Planner:
 
 
 def _not_allowed(wanted: Wanted, patterns: Sequence[str]) -> str:
-    """Raises UsageError where the user has named the target."""
+    """Say why a target is not allowed. Raises UsageError where the user has named it."""
     if ":" in wanted.to:
         raise UsageError(
             f"--to {wanted.to}: [replay] targets lets letters go to {', '.join(patterns)} alone"
@@ -668,7 +674,7 @@ def _not_allowed(wanted: Wanted, patterns: Sequence[str]) -> str:
 
 
 def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows, which are in the order of segments: of one alone the bodies are in memory."""
+    """Yield the rows, which are in the order of segments: of one alone the bodies are in memory."""
     start = 0
     for run in pc.run_end_encode(rows["stem"]).run_ends.to_pylist():
         yield rows.slice(start, run - start)
@@ -676,7 +682,7 @@ def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _as_judged(record: Record, origin: tuple[str | None, ...]) -> Record:
-    """With the origin that the analysis found; mostly the one that it was captured with."""
+    """Return a record with the origin that the analysis found; mostly the one that it was captured with."""
     if _origin_of(record) == origin:
         return record
     found: dict[str, Any] = dict(zip(_ORIGIN, origin, strict=True))
@@ -693,7 +699,7 @@ _COMPACT = str.maketrans("", "", "-:")
 
 
 def _oldest(rows: pa.RecordBatch) -> Iterator[int | None]:
-    """The oldest known time of each letter, in microseconds since the epoch."""
+    """Return the oldest known time of each letter, in microseconds since the epoch."""
     times = (rows[name].cast(pa.int64()).to_pylist() for name in TIMES)
     return map(oldest_of, zip(*times, strict=True))
 

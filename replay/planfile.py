@@ -125,33 +125,33 @@ class Header:
     """How many of a plan in order have no key, and go at any time."""
 
     def brokers_of(self, target: str) -> Collection[str]:
-        """The brokers on which letters may go to this target."""
+        """Return the brokers on which letters may go to this target."""
         return self.target_brokers.get(target, ()) if self.target_brokers else self.brokers.keys()
 
     def leaves_witness(self, broker: str) -> bool:
-        """Whether a witness is left on this broker."""
+        """Return whether a witness is left on this broker."""
         return self.witness if isinstance(self.witness, bool) else broker in self.witness
 
 
 def name_of(plan: str) -> str:
-    """The name of the plan's file in the archive: plans/<plan>.jsonl."""
+    """Return the name of the plan's file in the archive: plans/<plan>.jsonl."""
     return f"{_FOLDER}{plan}{_SUFFIX}"
 
 
 def edits_name(plan: str) -> str:
-    """The file with the changed bodies and headers."""
+    """Return the file with the changed bodies and headers."""
     return f"{_FOLDER}{plan}{_EDITS_SUFFIX}"
 
 
 def ids(store: Store) -> list[str]:
-    """The ids of all plans, oldest first. A file whose name is no id is no plan."""
+    """Return the ids of all plans, oldest first. A file whose name is no id is no plan."""
     names = (name.removeprefix(_FOLDER) for name in store.list(_FOLDER))
     stems = (n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX) and not n.endswith(_EDITS_SUFFIX))
     return sorted(filter(_ID.fullmatch, stems))
 
 
 def find(store: Store, prefix: str) -> str:
-    """The one plan whose id starts with `prefix`; raises UsageError."""
+    """Return the one plan whose id starts with `prefix`; raises UsageError."""
     return find_by_prefix(prefix, ids(store), f"there is no plan {prefix!r}; `dlq replay status` lists them")
 
 
@@ -169,7 +169,7 @@ def keep_bounds(store: Store, plan: str, broker: str, bounds: Checkpoint) -> Non
 
 
 def bounds_of(store: Store, plan: str, broker: str) -> Checkpoint:
-    """What `keep_bounds` has remembered; nothing where it was never called. Raises ArchiveError,
+    """Return what `keep_bounds` has remembered; nothing where it was never called. Raises ArchiveError,
     FormatTooNew."""
     name = _bounds_name(plan, broker)
     try:
@@ -189,8 +189,8 @@ def keep_ramp(store: Store, plan: str, steps: Sequence[Mapping[str, Any]], stopp
 
 
 def ramp_of(store: Store, plan: str) -> dict[str, Any]:
-    """What `keep_ramp` has remembered last: `steps` and `stopped_by`; nothing where no ramp was ever begun.
-    Raises ArchiveError, FormatTooNew."""
+    """Return what `keep_ramp` has remembered last: `steps` and `stopped_by`; nothing where no ramp was ever
+    begun. Raises ArchiveError, FormatTooNew."""
     name = f"{_FOLDER}{plan}{_RAMP_SUFFIX}"
     try:
         content = store.get(name)
@@ -200,7 +200,7 @@ def ramp_of(store: Store, plan: str) -> dict[str, Any]:
 
 
 def forget_stop(store: Store, plan: str) -> None:
-    """A plan whose ramp was stopped is applied again: its steps stay."""
+    """Forget a stop: a plan whose ramp was stopped is applied again, and its steps stay."""
     known = ramp_of(store, plan)
     if known.get("stopped_by"):
         keep_ramp(store, plan, known["steps"], None)
@@ -236,7 +236,7 @@ class Draft:
             self.segments.add(letter.segment)
 
     def digest(self, header: Header) -> str:
-        """What `Header.digest` must be; the plan's own name is no part of it."""
+        """Return what `Header.digest` must be; the plan's own name is no part of it."""
         return digest_of(header, self._digest)
 
     def commit(self, store: Store, header: Header) -> None:
@@ -259,14 +259,14 @@ class Draft:
 
 
 def load(store: Store, plan: str) -> Header:
-    """The header of a plan. Raises UsageError, FormatTooNew, ArchiveError."""
+    """Return the header of a plan. Raises UsageError, FormatTooNew, ArchiveError."""
     with store.open(name_of(plan)) as file:
         line = file.readline(LARGEST)
     return (_small_header if len(line) <= _SMALL else _header)(plan, line)
 
 
 def load_checked(store: Store, plan: str) -> Header:
-    """The header of a plan that nobody has changed; raises UsageError when somebody has."""
+    """Return the header of a plan that nobody has changed; raises UsageError when somebody has."""
     return check(store, plan).header
 
 
@@ -280,9 +280,9 @@ class Checked:
     """The digest of each MiB of its lines: who reads them again may be given others."""
 
     def letters(self) -> Iterator[Letter]:
-        """Its letters in order. Raises UsageError before the first that is not what was checked, ArchiveError
-        before one that goes where the header does not say, or says that fewer go: that is what people look
-        at, and approve."""
+        """Yield its letters in order. Raises UsageError before the first that is not what was checked,
+        ArchiveError before one that goes where the header does not say, or says that fewer go: that is what
+        people look at, and approve."""
         plan, targets, brokers = self.header.plan, dict(self.header.targets), dict(self.header.brokers)
         for letter in letters(self.store, plan, self.sums):
             target, broker = printed(letter.target), letter.broker
@@ -298,7 +298,7 @@ class Checked:
 
 
 def check(store: Store, plan: str) -> Checked:
-    """As `load_checked`, with the letters."""
+    """Check a plan as `load_checked` does, with the letters."""
     with store.open(name_of(plan)) as file:
         header = _header(plan, file.readline(LARGEST))
         running, sums, lines = sha256(), list[bytes](), 0
@@ -318,7 +318,7 @@ def _changed(plan: str) -> UsageError:
 
 
 def list_makers(store: Store) -> Iterator[Event]:
-    """Who made which plan and why, of those that can be read and say it."""
+    """Yield who made which plan and why, of those that can be read and say it."""
     for plan in ids(store):
         with suppress(DlqError):
             header = load(store, plan)
@@ -328,7 +328,7 @@ def list_makers(store: Store) -> Iterator[Event]:
 
 
 def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Iterator[Letter]:
-    """The letters of a plan in its order, read line by line; with `sums`, those of `Checked`. Raises
+    """Yield the letters of a plan in its order, read line by line; with `sums`, those of `Checked`. Raises
     ArchiveError where a line is damaged."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
@@ -349,8 +349,8 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
 
 
 def keys(store: Store, plan: str) -> Iterator[str]:
-    """Of its letters, in its order: for who counts, at a tenth of what `letters` costs. Raises ArchiveError
-    for a line without one."""
+    """Yield the keys of its letters in its order, at a tenth of what `letters` costs. Raises ArchiveError for
+    a line without one."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
         for number, line in enumerate(_lines_of(_pieces(file, plan))):
@@ -361,7 +361,7 @@ def keys(store: Store, plan: str) -> Iterator[str]:
 
 
 def can_hold(letter: Letter) -> bool:
-    """Whether a plan can name it: another is not read back."""
+    """Return whether a plan can name it: another is not read back."""
     return (
         0 <= letter.lap <= _MOST_LAPS
         and 0 <= letter.row < MOST_ROWS
@@ -372,7 +372,8 @@ def can_hold(letter: Letter) -> bool:
 
 
 def _pieces(file: IO[bytes], plan: str) -> Iterator[bytes]:
-    """The rest of a plan. Raises ArchiveError for a line without an end, which would take all memory."""
+    """Yield the rest of a plan. Raises ArchiveError for a line without an end, which would take all
+    memory."""
     length = 0
     while piece := file.read(COPY_BYTES):
         *whole, last = piece.rsplit(b"\n", 1)
@@ -383,7 +384,7 @@ def _pieces(file: IO[bytes], plan: str) -> Iterator[bytes]:
 
 
 def _known(file: IO[bytes], plan: str, sums: Sequence[bytes]) -> Iterator[bytes]:
-    """The rest of a plan that was looked through already."""
+    """Yield the rest of a plan that was looked through already."""
     for known in sums:
         piece = file.read(COPY_BYTES)
         if sha256(piece).digest() != known:
@@ -401,7 +402,7 @@ def _lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _to_line(letter: Letter) -> bytes:
-    """As `json.dumps`, which costs four times as much."""
+    """Write a line as `json.dumps` does, which costs four times as much."""
     _, record_id, key, lap, broker, segment, row, target, content, business_key = letter
     whose = f'"record_id":{_quoted(record_id)},"key":{_quoted(key)},"lap":{lap},"broker":{_quoted(broker)}'
     where = f'"segment":{_quoted(segment)},"row":{row},"target":{_target_quoted(target)}'

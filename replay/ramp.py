@@ -62,7 +62,7 @@ class Watch:
 
 
 def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Destination]) -> Ramp:
-    """Steps of 1, 10, 100, ... letters to `places`; each is watched until its letters are consumed.
+    """Send in steps of 1, 10, 100, ... letters to `places`; each is watched until its letters are consumed.
 
     Ends when all are sent, when `stop` says so, when a broker fails, when too many of a step have come back,
     or when nothing shows that they are consumed.
@@ -87,7 +87,7 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
 
 
 def _name(done: Ramp) -> str:
-    """Of the step that was just sent: which of how many it is, and how much of the plan is out."""
+    """Name the step that was just sent: which of how many it is, and how much of the plan is out."""
     number, run = len(done.steps) + 1, done.run
     steps, left = 0, run.total - run.skipped
     while left > 0:
@@ -97,7 +97,7 @@ def _name(done: Ramp) -> str:
 
 
 def places_of(letters: Iterable[Letter]) -> set[Destination]:
-    """Where the letters of a plan go: pairs of a broker's name and a target."""
+    """Return where the letters of a plan go: pairs of a broker's name and a target."""
     return {(letter.broker, letter.target) for letter in letters}
 
 
@@ -129,7 +129,7 @@ class Watched:
         return self.came_back > self._watch.max_share * self.step.sent
 
     def run(self) -> None:
-        """Until the letters are consumed, came back, or nothing has moved for too long."""
+        """Run until the letters are consumed, came back, or nothing has moved for too long."""
         self._ask()
         self._best = progress(self.now)
         while self.evidence != "consumed" and not self.is_harm and self._has_patience():

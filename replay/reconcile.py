@@ -48,7 +48,7 @@ class Decision:
     """On whose behalf; None: of this process' user."""
 
     def by_state(self) -> Sequence[tuple[State, tuple[str, ...]]]:
-        """What each list means for the ledger."""
+        """Return what each list means for the ledger."""
         return (("confirmed", self.sent), ("planned", self.not_sent), ("held", self.hold))
 
 
@@ -183,7 +183,7 @@ def _on_brokers(
 
 
 def _last_of_each_broker(plan: Checked, confirmed: Mapping[int, int]) -> Mapping[str, list[Outgoing]]:
-    """Those that are in the archive still."""
+    """Return those that are in the archive still."""
     last: dict[str, deque[int]] = {}
     for letter in plan.letters():
         if letter.number in confirmed:
@@ -195,7 +195,7 @@ def _last_of_each_broker(plan: Checked, confirmed: Mapping[int, int]) -> Mapping
 
 
 def _outgoing(plan: Checked, numbers: Collection[int], notes: list[str]) -> dict[str, list[Outgoing]]:
-    """The letters of each broker, as they were sent."""
+    """Return the letters of each broker, as they were sent."""
     letters = [x for x in plan.letters() if x.number in numbers] if numbers else []
     records, changes = Loader(plan.store).records(letters), edits.load(plan.store, plan.header)
     by_broker: dict[str, list[Outgoing]] = {}

@@ -78,7 +78,7 @@ def write(store: Store, plan: str, book: Book) -> None:
 
 
 def load(store: Store, plan: str) -> Book | None:
-    """The last rehearsal of a plan; None where there was none. Raises ArchiveError, FormatTooNew."""
+    """Return the last rehearsal of a plan; None where there was none. Raises ArchiveError, FormatTooNew."""
     try:
         content = store.get(_book_name(plan))
     except UsageError:
@@ -88,8 +88,8 @@ def load(store: Store, plan: str) -> Book | None:
 
 
 def only_place(header: Header) -> tuple[str, Target]:
-    """The broker and the target of a plan's letters. Raises UsageError where there are several: a rehearsal
-    is for one consumer."""
+    """Return the broker and the target of a plan's letters. Raises UsageError where there are several: a
+    rehearsal is for one consumer."""
     targets = sorted({target_named(one)._replace(routing_key="") for one in header.targets})
     if not targets:
         raise UsageError(f"plan {header.plan} has no letters to rehearse; make another plan")
@@ -117,8 +117,8 @@ def sample(dead: Iterable[tuple[str, str]], per_failure: int, limit: int) -> dic
 def account(
     sent: Mapping[str, str], died: Collection[str], left: Collection[str], untold: int
 ) -> list[Tried]:
-    """What became of the copies `sent` (record id -> failure): `died` came back, `left` were not consumed,
-    and of `untold` more of them nobody knows which they are."""
+    """Return what became of the copies `sent` (record id -> failure): `died` came back, `left` were not
+    consumed, and of `untold` more of them nobody knows which they are."""
     of: dict[str, list[str]] = defaultdict(list)
     for record_id, failure in sent.items():
         of[failure].append(record_id)
@@ -137,7 +137,7 @@ class Stage:
     and groups have committed there, may outlive it for a while."""
 
     def __init__(self, connector: Connector, broker: Broker, plan: str, run: int = 1) -> None:
-        """Raises UsageError where the broker can have none."""
+        """Take the broker of a rehearsal. Raises UsageError where it can have none."""
         self._connector, self.broker, self._kind = connector, broker, kind_of(broker.kind)
         self._plan, self.run = plan, run
         self.private = connector.private(f"dlq.rehearsal.{plan}" + (f".{run}" if run > 1 else ""))
@@ -163,8 +163,8 @@ class Stage:
             return list(publisher.publish(iter(copies)))
 
     def count_left(self, sent: int) -> int | None:
-        """How many of so many copies are not consumed, those that consumers hold among them; None while
-        nobody can tell."""
+        """Return how many of so many copies are not consumed, those that consumers hold among them; None
+        while nobody can tell."""
         seen = self._connector.consumption([self.private.target]).get(self.private.target, ())
         if not seen:
             return sent if self._kind.keeps_letters else None
@@ -173,7 +173,7 @@ class Stage:
         return max(left) if len(left) == len(seen) else None
 
     def is_whole(self) -> bool:
-        """Whether the places that were made are there still: what went with one was not consumed."""
+        """Return whether the places that were made are there still: what went with one was not consumed."""
         dead = [Target(kind, name) for kind, name in self.private.dead.items() if self.private.makes_dead]
         return not self._connector.missing_targets([self.private.target, *dead])
 
@@ -183,21 +183,21 @@ class Stage:
         return 0
 
     def find_left(self, left: int | None) -> list[Record]:
-        """Those of the copies that are not consumed which can be looked at. A log keeps what is consumed,
-        too, and the private one has a single queue: those are its last."""
+        """Return those of the copies that are not consumed which can be looked at. A log keeps what is
+        consumed, too, and the private one has a single queue: those are its last."""
         if left == 0:
             return []
         found = self.read(self.private.place)
         return found[-left:] if left and self._kind.keeps_letters else found
 
     def find_dead(self) -> list[Record]:
-        """What died. Raises BrokerError."""
+        """Return what died. Raises BrokerError."""
         elsewhere = self.private.collect()
         return [*elsewhere, *self.read(self.private.dead)]
 
     def read(self, place: Mapping[str, str]) -> list[Record]:
-        """What lies in one of the places, which may not be there yet; Artemis can only take it and give it
-        back."""
+        """Return what lies in one of the places, which may not be there yet; Artemis can only take it and
+        give it back."""
         for force in (False, True):
             request = ReadRequest(self._source(place), "copy", "rehearsal", force=force)
             with suppress(HarmRefused, NotFound), closing(self._connector.read(request)) as reading:
@@ -209,7 +209,8 @@ class Stage:
 
 
 def _left_of(seen: Consumption, expected: int) -> int | None:
-    """By acknowledgements; without them what consumers hold is not known, unless there are none."""
+    """Return how many copies are left, by acknowledgements; without them what consumers hold is not known,
+    unless there are none."""
     if seen.acknowledged is not None:
         return max(seen.waiting, expected - seen.acknowledged)
     return None if seen.consumers else seen.waiting
@@ -218,8 +219,8 @@ def _left_of(seen: Consumption, expected: int) -> int | None:
 def copies_of(
     store: Store, checked: Checked, chosen: Collection[str], to: Target, rehearsal: str
 ) -> list[Outgoing]:
-    """The copies of a plan's letters, each as it would be replayed, but for where it goes and its marks.
-    Raises UsageError for what is not what was planned."""
+    """Return the copies of a plan's letters, each as it would be replayed, but for where it goes and its
+    marks. Raises UsageError for what is not what was planned."""
     header = checked.header
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, header.plan)
@@ -242,7 +243,8 @@ def copies_of(
 def wait(
     stage: Stage, sent: int, seconds: float, stop: Callable[[], bool], tell: Callable[[int | None], None]
 ) -> int | None:
-    """Until all copies are consumed or dead, `stop` says so, or time is over; how many are left."""
+    """Wait until all copies are consumed or dead, `stop` says so, or time is over; return how many are
+    left."""
     for _ in patience.tries(seconds, patience.RECHECK):
         if (left := stage.count_left(sent)) == 0 or stop():
             break
@@ -271,5 +273,5 @@ def look(stage: Stage, sent: Mapping[str, str], left: int | None) -> Found:
 
 
 def letter_of(record: Record) -> str:
-    """The id of the letter that this is a copy of."""
+    """Return the id of the letter that this is a copy of."""
     return record.headers.get(REPLAY_OF) or record.properties.get(REPLAY_OF) or ""

@@ -21,8 +21,8 @@ from dlq.replay.planfile import Header
 
 
 def is_left(manifest: Manifest, settings: Settings) -> bool:
-    """Whether letters of this segment may lie in their queue still; `settled_ids` of them do not. A place
-    that is read from where the last pull ended, such as a stream, keeps them always."""
+    """Return whether letters of this segment may lie in their queue still; `settled_ids` of them do not. A
+    place that is read from where the last pull ended, such as a stream, keeps them always."""
     if manifest.settled or manifest.checkpoint or manifest.mode == manifests.BY_IMPORT:
         return False
     source = settings.sources.get(manifest.source)
@@ -32,7 +32,7 @@ def is_left(manifest: Manifest, settings: Settings) -> bool:
 
 
 def find_queued(store: Store, settings: Settings) -> Queued:
-    """The segments with such letters, and which of their letters are out."""
+    """Return the segments with such letters, and which of their letters are out."""
     return {
         manifest.stem: frozenset(manifest.settled_ids)
         for manifest in manifests.list_committed(store)
@@ -59,7 +59,7 @@ def of_plan(store: Store, settings: Settings, header: Header) -> dict[str, int]:
 
 
 def in_words(settings: Settings, counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """What to say of each source, and the command that takes its letters out."""
+    """Yield what to say of each source, and the command that takes its letters out."""
     for source, count in counts.items():
         known = settings.sources.get(source)
         place = known.queue if known else f"the queue of source {source}, which is not configured any more"

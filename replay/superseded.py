@@ -113,7 +113,7 @@ class _Look:
         self._proof = NewerProof()
 
     def look(self, brokers: Brokers) -> None:
-        """Raises UsageError, ArchiveError."""
+        """Look for newer messages. Raises UsageError, ArchiveError."""
         if not self._rows(f"SELECT 1 FROM letters WHERE {self._chosen} LIMIT 1"):
             return
         several = "QUALIFY count(*) OVER (PARTITION BY key) > 1"
@@ -147,7 +147,7 @@ class _Look:
         )
 
     def _read(self) -> Iterator[Sought]:
-        """The letters that may go, then those of their keys that were replayed."""
+        """Yield the letters that may go, then those of their keys that were replayed."""
         yield from self._of(self._chosen, self._asked.goes, self._asked.columns, is_asked=True)
         confirmed = f"replay_state = 'confirmed' AND {self._same_key}"
         ids = pa.array([one for (one,) in self._rows(f"SELECT record_id FROM letters WHERE {confirmed}")])
@@ -177,7 +177,8 @@ class _Look:
                     self._found.unlooked["it has no business key"] += 1
 
     def _newest(self) -> dict[tuple[bool, _Group], int]:
-        """Of the letters that replace each other, those asked for and those replayed, each the newest."""
+        """Return the newest of the letters that replace each other, of those asked for and of those
+        replayed."""
         found: dict[tuple[bool, _Group], int] = {}
         for number, one in enumerate(self._letters):
             known = found.setdefault((one.is_asked, one.group), number)
@@ -186,7 +187,8 @@ class _Look:
         return found
 
     def _is_newer(self, number: int, other: int) -> bool:
-        """By the log that both came from; else by when they were sent, where that is known."""
+        """Return whether a letter is newer, by the log that both came from; else by when they were sent,
+        where that is known."""
         mine, its = (self._proof.places.get(n, ("", 0)) for n in (number, other))
         if mine[0] and mine[0] == its[0]:
             return mine[1] > its[1]
@@ -194,7 +196,7 @@ class _Look:
         return sent is not None and before is not None and sent > before
 
     def _by(self, number: int, best: Mapping[tuple[bool, _Group], int]) -> str:
-        """The letter that has replaced this one, in words; empty: none has."""
+        """Return the letter that has replaced this one, in words; empty: none has."""
         for is_asked, became in _BECAME.items():
             other = best.get((is_asked, self._letters[number].group), number)
             if not (is_asked and self._asked.in_order) and self._is_newer(other, number):

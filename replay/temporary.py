@@ -29,7 +29,7 @@ _PATTERNS = [(re.compile(form, re.IGNORECASE | re.DOTALL), what) for form, what 
 
 @lru_cache(maxsize=1024)
 def why_temporary(target: Target) -> str | None:
-    """What the target's name shows to have lived with a connection; None where it shows nothing."""
+    """Return what the target's name shows to have lived with a connection; None where it shows nothing."""
     if target.kind == "exchange":
         return None
     name = target.name.rpartition("::")[2]

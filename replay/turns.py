@@ -103,7 +103,7 @@ class Turns:
         return bool(self._sent and self._next)
 
     def list_left(self) -> list[str]:
-        """The record ids of all that have not gone."""
+        """Return the record ids of all that have not gone."""
         return [turn.record_id for line in self._lines.values() for turn in line.turns[line.at :]]
 
     def note_dead(self, keys: Iterable[str]) -> int:
@@ -136,8 +136,8 @@ class Turns:
     def _states_of(
         self, fronts: Sequence[Letter], refused: Collection[str], others: pa.Table
     ) -> Iterator[str]:
-        """What became of each, by the keys that the broker `refused` of this plan, and by what `others` have
-        sent since."""
+        """Yield what became of each, by the keys that the broker `refused` of this plan, and by what `others`
+        have sent since."""
         states = self._book.states([one.key for one in fronts])
         closed = find_dismissed(self._book, [one.record_id for one in fronts])
         gone = find_gone(others, fronts)
@@ -164,7 +164,7 @@ class Turns:
             self._stops.setdefault(id(line), (line, turn, DIED_AGAIN))
 
     def list_stopped(self) -> list[Stopped]:
-        """The keys that do not go on, of which letters wait."""
+        """Return the keys that do not go on, of which letters wait."""
         found = [
             Stopped(line.business_key, turn.record_id, why, _ids_but(line.turns[line.at :], turn))
             for line, turn, why in self._stops.values()
@@ -235,7 +235,8 @@ def send_in_turns(
 
 
 def _watch(watch: Watch, done: Ramp, wave: Run, before: Standing, known: int) -> int:
-    """Until all of a wave are consumed, or nothing shows it; how many of the plan are dead again then."""
+    """Watch until all of a wave are consumed, or nothing shows it; return how many of the plan are dead again
+    then."""
     run = done.run
     name = f"wave {len(done.steps) + 1}: {run.sent + run.skipped:,} of {run.total:,} sent"
     watched = Watched(watch, wave, before, known, name, exact=True)

@@ -26,7 +26,7 @@ Sent = Mapping[str, set[str]]
 
 
 def find_sent(connection: "duckdb.DuckDBPyConnection") -> Sent:
-    """What the ledger knows of duplicates. Raises ArchiveError."""
+    """Return what the ledger knows of duplicates. Raises ArchiveError."""
     found: dict[str, set[str]] = {}
     for group, record_id in user_sql.run(connection, _SENT).rows:
         found.setdefault(group, set()).add(record_id)
@@ -34,8 +34,8 @@ def find_sent(connection: "duckdb.DuckDBPyConnection") -> Sent:
 
 
 def with_sent_twin(sent: Sent, rows: pa.RecordBatch) -> set[str]:
-    """The ids of those letters, of which `rows` has the COLUMNS, another of whose message was sent. Where a
-    letter has an id, an equal body alone does not make it the same message."""
+    """Return the ids of those letters, of which `rows` has the COLUMNS, another of whose message was sent.
+    Where a letter has an id, an equal body alone does not make it the same message."""
     if not sent:
         return set()
     letters = zip(*(rows[name].to_pylist() for name in COLUMNS), strict=True)

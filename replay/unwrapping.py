@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from dlq.connectors.interchange.format import body_fields, parse_line
+from dlq.connectors.jsonl.format import body_fields, parse_line
 from dlq.core import bounded_json
 from dlq.core.envelopes import read_envelope, read_error, read_task
 from dlq.core.errors import UsageError
@@ -21,8 +21,8 @@ from dlq.replay.enveloped import memory_in_body
 
 
 def unwrap(record: Record) -> bytes:
-    """The edit that makes the message of a letter whose body remembers a failure. Raises UsageError that says
-    why there is none."""
+    """Return the edit that makes the message of a letter whose body remembers a failure. Raises UsageError
+    that says why there is none."""
     forms = ((read_error, _of_easynetq), (read_task, _of_celery), (read_envelope, _of_a_hand))
     take = next((take for read, take in forms if read(record.body)), None)
     if take is None:
@@ -57,16 +57,17 @@ class _Object(NamedTuple):
     members: Mapping[str, _Member]
 
     def value(self, name: str) -> Any:
-        """The value of a key that it has."""
+        """Return the value of a key that it has."""
         return self.members[name].value
 
     def names(self, is_wanted: Callable[[str], bool]) -> list[str]:
-        """The keys that are wanted."""
+        """Return the keys that are wanted."""
         return [*filter(is_wanted, self.members)]
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that repeats, one reader takes the first and another the last."""
+    """Make a mapping of pairs. Of a key that repeats, one reader takes the first and another the last, so it
+    is refused."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise UsageError("one of its keys stands there twice")
@@ -82,7 +83,7 @@ _BETWEEN = re.compile(r"[\s:,]*")
 
 
 def _members(text: str) -> dict[str, _Member]:
-    """The members of an object, whose depth was looked at before. Raises ValueError, UsageError."""
+    """Return the members of an object, whose depth was looked at before. Raises ValueError, UsageError."""
     _JSON.decode(text)
     found: dict[str, _Member] = {}
     at = _past(text, 1)
@@ -104,7 +105,7 @@ def _past(text: str, at: int) -> int:
 
 
 def _of_celery(_: Record, body: _Object) -> dict[str, Any]:
-    """The task as it is, which was never tried again."""
+    """Return the task as it is, which was never tried again."""
     retries = body.members["retries"]
     return {"body_text": f"{body.text[: retries.start]}0{body.text[retries.end :]}"}
 
@@ -122,7 +123,8 @@ _LONGEST_NAME = 100
 
 
 def _of_a_hand(record: Record, body: _Object) -> dict[str, Any]:
-    """The payload and its headers, where every other key tells of the failure or is the letter's own."""
+    """Return the payload and its headers, where every other key tells of the failure or is the letter's
+    own."""
     payloads, headers, keys = map(body.names, (_is_payload, _is_headers, _is_key))
     if len(payloads) != 1 or len(headers) > 1:
         raise UsageError("it has no key, or several, that hold the message or its headers")
@@ -163,7 +165,7 @@ def _is_of_message(name: str, what: str) -> bool:
 
 
 def _tells_of_failure(name: str, value: Any) -> bool:
-    """Whether a key is about the failure, and nothing of the message lies in its object."""
+    """Return whether a key is about the failure, and nothing of the message lies in its object."""
     if isinstance(value, dict) and any(_is_payload(x) or _is_headers(x) or _is_key(x) for x in value):
         return False
     words = [word for word in _words(name) if word not in _ORDER]
@@ -190,7 +192,7 @@ _PROPERTIES = {
 
 
 def _of_easynetq(_: Record, body: _Object) -> dict[str, Any]:
-    """The message with its properties. Where it goes is the plan's to say."""
+    """Return the message with its properties. Where it goes is the plan's to say."""
     told = body.value("BasicProperties")
     if not isinstance(body.value("Message"), str) or not isinstance(told, dict):
         raise UsageError("its Message is no text, or its BasicProperties are no object")
@@ -219,7 +221,7 @@ _BYTES_OF_NET = {"$type", "$value"}
 
 
 def _message(value: Any, text: str) -> bytes:
-    """The message that a value of JSON is. Raises UsageError."""
+    """Return the message that a value of JSON is. Raises UsageError."""
     if isinstance(value, str):
         return _from_text(value)
     if not isinstance(value, dict):
@@ -239,7 +241,7 @@ def _from_text(text: str) -> bytes:
 
 
 def _decoded(text: str) -> bytes | None:
-    """What a text is the base64 of."""
+    """Return what a text is the base64 of."""
     try:
         return b64decode(text, validate=True) or None
     except ValueError:
@@ -260,7 +262,7 @@ def _headers(found: Any, text_of: Callable[[str, Any], Any]) -> dict[str, Any]:
 
 
 def _as_written(name: str, value: Any) -> Any:
-    """A header as it stands there, where it is no container and does not look like encoded bytes."""
+    """Return a header as it stands there, where it is no container and does not look like encoded bytes."""
     decoded = _decoded(value) if isinstance(value, str) else None
     if isinstance(value, dict | list) or (decoded is not None and _printable(decoded) is not None):
         raise UsageError(f"its header {name[:40]!r} may be encoded in a way that is not told")
@@ -268,7 +270,7 @@ def _as_written(name: str, value: Any) -> Any:
 
 
 def _from_bytes(name: str, value: Any) -> Any:
-    """A header as .NET has it: a text is there as bytes, which its JSON writes as base64."""
+    """Return a header as .NET has it: a text is there as bytes, which its JSON writes as base64."""
     if isinstance(value, dict) and value.keys() == _BYTES_OF_NET:
         value = value["$value"]
     decoded = _decoded(value) if isinstance(value, str) else None

@@ -67,7 +67,7 @@ class Books:
         return self.captured == accounted and not self.problems
 
     def as_json(self) -> dict[str, Any]:
-        """As `dlq verify -o json` prints it."""
+        """Return the document that `dlq verify -o json` prints."""
         return {**asdict(self), "balanced": self.balanced}
 
 
@@ -88,7 +88,7 @@ class _Replays:
 
 
 def verify(store: Store, settings: Settings) -> list[Books]:
-    """The books of every source; anew where segments were written again while they were read. Raises
+    """Return the books of every source; anew where segments were written again while they were read. Raises
     FormatTooNew, ArchiveError, UsageError without the ledger."""
     for _ in range(_ATTEMPTS):
         replays = _Replays(ledgers.as_arrow(settings.ledger, store))
@@ -132,8 +132,8 @@ def _source(segment: str) -> str:
 
 
 def _orphans(store: Store, source: str) -> list[str]:
-    """A run that holds the source's lock has not written the manifest yet: that is no orphan, nor is what one
-    writes that begins meanwhile."""
+    """Return a run that holds the source's lock has not written the manifest yet: that is no orphan, nor is
+    what one writes that begins meanwhile."""
     before = segments.list_uncommitted(store, source)
     if not before or store.holder(f"source-{source}") is not None:
         return []
@@ -173,14 +173,14 @@ def _books(store: Store, settings: Settings, source: str, found: _Contents, repl
 
 
 def _check_orphan(store: Store, segment: str, known: pa.ChunkedArray, books: Books) -> None:
-    """A compaction that crashed leaves letters that are in the books already."""
+    """Check an orphan: a compaction that crashed leaves letters that are in the books already."""
     ids, _ = _read(store, segment)
     if ids is None or not pc.all(pc.is_in(ids, value_set=known)).as_py():
         books.notes.append(_NO_MANIFEST.format(stem=PurePath(segment).stem))
 
 
 def _checked_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
-    """The ids that are really there; what is not as the manifest or a digest says is a problem."""
+    """Return the ids that are really there; what is not as the manifest or a digest says is a problem."""
     ids, changed = _read(store, manifest.segment, manifest.rows) if manifest.segment else (_NO_IDS, [])
     if ids is None:
         books.problems.append(f"segment {manifest.stem} cannot be read")
@@ -196,7 +196,8 @@ def _checked_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
 
 
 def _read(store: Store, segment: str, most_rows: int = MOST_ROWS) -> tuple[pa.Array | None, list[str]]:
-    """The ids in a segment (None: it cannot be read), and those of letters whose body has another digest."""
+    """Return the ids in a segment (None: it cannot be read), and those of letters whose body has another
+    digest."""
     ids: list[str] = []
     changed: list[str] = []
     try:
@@ -211,7 +212,7 @@ def _read(store: Store, segment: str, most_rows: int = MOST_ROWS) -> tuple[pa.Ar
 
 
 def _purged_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
-    """The ids that retention has left of removed letters."""
+    """Return the ids that retention has left of removed letters."""
     try:
         ids = segments.purged_ids(store, manifest).combine_chunks()
     except (ArchiveError, UsageError):
@@ -222,8 +223,8 @@ def _purged_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
 
 
 def _count(books: Books, ids: pa.ChunkedArray, replays: _Replays) -> None:
-    """Of all at once, as what is known is gone through each time: in doubt before replayed before held before
-    dismissed, and waiting otherwise, each id once."""
+    """Count all at once, as what is known is gone through each time: in doubt before replayed before held
+    before dismissed, and waiting otherwise, each id once."""
     rest = ids
     counts = []
     for known in (replays.open, replays.replayed, replays.held, replays.dismissed):

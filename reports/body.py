@@ -30,7 +30,8 @@ class Preview(NamedTuple):
 def preview(
     body: bytes, encoding: str | None = None, no_text: str | None = None, full: bool = False
 ) -> Preview:
-    """The body for people. `encoding` is its content encoding; `no_text` says why it is none, if so."""
+    """Return the body for people. `encoding` is its content encoding; `no_text` says why it is none, if
+    so."""
     if not body:
         return Preview("empty", "")
     plain, whole, note = (body, len(body), no_text) if no_text else _unpacked(body, encoding)
@@ -52,13 +53,13 @@ def preview(
 
 
 def preview_document(document: Any, note: str, full: bool = False) -> Preview:
-    """What is in a body of the broker's own form; `note` says which."""
+    """Return what is in a body of the broker's own form; `note` says which."""
     shown = preview(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"), full=full)
     return shown._replace(note="; ".join(filter(None, (note, shown.note))))
 
 
 def _told(note: str, limit: int, whole: int, full: bool) -> str:
-    """What was done, and how much is not shown."""
+    """Return what was done, and how much is not shown."""
     cut = _more(f"the first {human_bytes(limit)} of {_size(whole)}", full) if whole > limit else ""
     return "; ".join(filter(None, (note, cut)))
 
@@ -72,7 +73,7 @@ def _size(whole: int) -> str:
 
 
 def _unpacked(body: bytes, encoding: str | None) -> tuple[bytes, int, str]:
-    """The body's beginning, unpacked where it is packed; how long it is in all; what was done."""
+    """Return the body's beginning, unpacked where it is packed; how long it is in all; what was done."""
     kind = packing(body, encoding)
     if kind is None:
         return body[:LARGEST], len(body), ""
@@ -88,7 +89,7 @@ def _unpacked(body: bytes, encoding: str | None) -> tuple[bytes, int, str]:
 
 
 def _as_text(body: bytes, whole: int) -> str | None:
-    """The text; of a body that was cut, the last character may be half."""
+    """Return the text; of a body that was cut, the last character may be half."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

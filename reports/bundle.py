@@ -45,7 +45,7 @@ def members(
     letters: Iterable[bytes],
     masker: "Masker | None",
 ) -> Iterator[_Member]:
-    """The members of a bundle, each read before the next is asked for.
+    """Yield the members of a bundle, each read before the next is asked for.
 
     `connection` is narrowed to the letters that it is about (`archive.views.narrow`), `letters` are their
     lines, `said` is all that the ledger keeps of what people said.
@@ -97,12 +97,12 @@ _REPLAYS = """
 
 
 def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, parameters: Sequence[Any] = ()) -> _Rows:
-    """The rows of a statement, which runs when the first is asked for."""
+    """Yield the rows of a statement, which runs when the first is asked for."""
     yield from run(connection, sql, parameters).objects()
 
 
 def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[str]) -> _Rows:
-    """What plans hold of these letters; the plans that hold any are noted in `plans`."""
+    """Yield what plans hold of these letters; the plans that hold any are noted in `plans`."""
     for plan in planfile.ids(store):
         letters = planfile.letters(store, plan)
         while some := list(islice(letters, _BATCH)):
@@ -115,7 +115,7 @@ def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[
 
 
 def _audit(connection: "duckdb.DuckDBPyConnection", said: Sequence[Event], plans: Sequence[str]) -> _Rows:
-    """Who did what to these letters, to their failures, and to the plans that hold any."""
+    """Yield who did what to these letters, to their failures, and to the plans that hold any."""
     said_of = by_fingerprint(said)
     failures = _rows(connection, "SELECT DISTINCT fingerprint FROM letters WHERE fingerprint IS NOT NULL")
     subjects = {event.subject for row in failures for event in said_of.get(row["fingerprint"], ())}
@@ -130,7 +130,7 @@ def _audit(connection: "duckdb.DuckDBPyConnection", said: Sequence[Event], plans
 
 
 def _segments(store: Store, connection: "duckdb.DuckDBPyConnection") -> _Rows:
-    """Where these letters lie in the archive, with the digests by which `dlq verify` knows a change."""
+    """Yield where these letters lie in the archive, with the digests by which `dlq verify` knows a change."""
     sql = "SELECT DISTINCT stem FROM _stored JOIN _segments USING (segment_file)"
     stems = {row["stem"] for row in _rows(connection, sql)}
     for manifest in manifests.list_committed(store):

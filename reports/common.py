@@ -40,7 +40,8 @@ class Trait(NamedTuple):
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[Trait]:
-    """What is the same in most letters first. What the failure itself left on them tells nothing more."""
+    """Return what is the same in most letters first. What the failure itself left on them tells nothing
+    more."""
     page = {file: {*ids} for file, ids in run(connection, _PLACES, [fingerprint]).rows}
     rows = [*run(connection, _SQL.format(views.on_page(page))).rows]
     counted: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)

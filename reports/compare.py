@@ -53,7 +53,7 @@ _CHANGED = """
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", before: str) -> dict[str, Any]:
-    """The differences to the analysis `before`, whose verdicts are the view verdicts_before."""
+    """Return the differences to the analysis `before`, whose verdicts are the view verdicts_before."""
     causes: list[Document] = list_objects(connection, _CAUSES)
     return {
         "analysis": before,
@@ -67,7 +67,8 @@ def gather(connection: "duckdb.DuckDBPyConnection", before: str) -> dict[str, An
 
 
 def differing_verdicts(store: "Store", before: str) -> list[str]:
-    """The records of which the analysis `before` and the latest do not say the same in every column."""
+    """Return the records of which the analysis `before` and the latest do not say the same in every
+    column."""
     each = ("verdicts", "verdicts_before")
     sql = " UNION ".join(f"(FROM {one} EXCEPT FROM {other})" for one, other in (each, each[::-1]))
     with closing(views.connect(store, before=before)) as connection:

@@ -17,7 +17,8 @@ _HEAD = (
 
 
 def draw(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int]) -> str:
-    """An SVG of the rows of `dlq coverage`. It holds no script and no link; what strangers named is text."""
+    """Return an SVG of the rows of `dlq coverage`. It holds no script and no link; what strangers named is
+    text."""
     ends = {(row["broker"], end): None for row in rows for end in _ends(row)}
     places = {(row["broker"], row["what"]): None for row in rows}
     left = {place: at for at, place in enumerate(places, 1)}
@@ -56,5 +57,5 @@ def _text(x: int, at: int, anchor: str, broker: str, name: str, several: bool) -
 
 
 def _safe(text: str) -> str:
-    """Without what XML cannot hold; nothing in a name ends its text."""
+    """Remove what XML cannot hold; nothing in a name ends its text."""
     return escape(_NO_XML.sub("\ufffd", text))

@@ -46,7 +46,7 @@ def _seen(name: str, value: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    """A value in a line; None where there is nothing."""
+    """Return a value in a line; None where there is nothing."""
     if isinstance(value, Death):
         times = f", {value.count} x" if value.count else ""
         return f"{value.reason or 'died'} in {value.queue or '?'}{times}"
@@ -60,7 +60,7 @@ def _text(value: Any) -> str | None:
 
 
 def _each(values: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of a value; what several are is said once."""
+    """Yield the parts of a value; what several are is said once."""
     said: set[str] = set()
     for name, value in values.items():
         text = _text(value)
@@ -98,7 +98,7 @@ def _rules(letter: Document, settings: Settings) -> Iterator[tuple[str, Text]]:
 
 
 def _with_news(looked: Iterable[Document]) -> Iterator[tuple[Document, dict[str, str]]]:
-    """Each step, with what it saw that no rule before it did."""
+    """Yield each step, with what it saw that no rule before it did."""
     known: dict[str, str] = {}
     for step in looked:
         news = {name: text for name, text in step["saw"].items() if text and known.get(name) != text}
@@ -132,7 +132,7 @@ def _told(step: Document, news: Mapping[str, str]) -> Iterator[tuple[str, Text]]
 
 
 def _between(letter: Document, settings: Settings) -> Iterator[tuple[str, Text]]:
-    """What an analysis found between letters, and the advice that follows."""
+    """Yield what an analysis found between letters, and the advice that follows."""
     yield "analysis", _plain(letter["analysis"] or "none has seen this letter yet")
     for name, found in _found(letter):
         yield name, _plain(found)

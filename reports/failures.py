@@ -84,14 +84,15 @@ def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]
 def gather(
     connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int, settings: Settings
 ) -> list[Row]:
-    """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
-    one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says
-    when it died was alive when it was published; of one that says neither, the capture is what is known."""
+    """Return every failure that has letters, or that somebody spoke of: what needs a person first, snoozed
+    last; of one state those with the most waiting letters first. Times are ISO 8601. A letter of which
+    nothing says when it died was alive when it was published; of one that says neither, the capture is what
+    is known."""
     return tell(connection, find_all(connection), events, now, settings)
 
 
 def find_all(connection: "duckdb.DuckDBPyConnection") -> list[Row]:
-    """Every failure that has letters, as if nobody had spoken of any."""
+    """Return every failure that has letters, as if nobody had spoken of any."""
     brief.sum_up(connection)
     blank, new = _blank(), _tell_life(Life("new"))
     return [{**blank, **row, **new} for row in run(connection, _SQL).objects()]
@@ -123,7 +124,7 @@ def tell(
 
 
 def _blank() -> Row:
-    """A failure of which no letter is left."""
+    """Return a failure of which no letter is left."""
     none: Row = {"letters": 0, "waiting": 0, "sources": [], "origins": [], "broker_kinds": [], "died": None}
     return {**dict.fromkeys(COLUMNS), **none, "events": ()}
 
@@ -135,14 +136,14 @@ def _tell_life(stands: Life) -> Mapping[str, Any]:
 
 
 def find(rows: Sequence[Row], prefix: str) -> Row:
-    """The failure whose fingerprint begins so. Raises UsageError when none does, or several."""
+    """Return the failure whose fingerprint begins so. Raises UsageError when none does, or several."""
     known = {row["fingerprint"]: row for row in rows}
     missing = f"no failure has the fingerprint {prefix!r}; dlq failures lists them"
     return known[find_by_prefix(prefix, known, missing)]
 
 
 def describe(row: Row) -> str:
-    """What happened, in a line: the exception without its package, else the cause."""
+    """Return what happened, in a line: the exception without its package, else the cause."""
     if row["exception_class"]:
         name = row["exception_class"].rpartition(".")[2]
         return f"{name}: {row['exception_message']}" if row["exception_message"] else name
@@ -154,13 +155,13 @@ def describe(row: Row) -> str:
 
 
 def place_of(row: Row) -> str:
-    """The queues it failed in, else where its letters lie."""
+    """Return the queues it failed in, else where its letters lie."""
     return list_names(row["origins"]) or ", ".join(row["sources"])
 
 
 def alike(rows: Iterable[Row], row: Row) -> list[Row]:
-    """Other failures that have the same exception, at another place in the code or by another cause: what is
-    said of one of them is not said of the others."""
+    """Return other failures that have the same exception, at another place in the code or by another cause:
+    what is said of one of them is not said of the others."""
     if row["exception_class"] is None:
         return []
     words = template(row["exception_message"])
@@ -169,5 +170,5 @@ def alike(rows: Iterable[Row], row: Row) -> list[Row]:
 
 
 def stands(row: Mapping[str, Any]) -> str:
-    """Its state, and who has it."""
+    """Return its state, and who has it."""
     return f"{row['state']}, {row['owner']}" if row["owner"] else str(row["state"])

@@ -21,7 +21,7 @@ _SENTENCES: Mapping[str, str] = {
 
 
 def sentences(document: Document) -> list[str]:
-    """What one would say aloud to whoever asks."""
+    """Return what one would say aloud to whoever asks."""
     selection = document.get("selection")
     if not document["letters"]:
         return [f"No letters with {selection}." if selection else "The archive holds no letters."]
@@ -38,14 +38,14 @@ def sentences(document: Document) -> list[str]:
 
 
 def basis(document: Document) -> str:
-    """What the report rests on."""
+    """Return what the report rests on."""
     made = f"{minutes(document['created_at'])} UTC"
     name = document["analysis"]
     return f"analysis {name} of {made}" if name else f"what was captured until {made}, before any analysis"
 
 
 def _lost(losses: Sequence[Document]) -> list[str]:
-    """What nobody captured before it was gone."""
+    """Return what nobody captured before it was gone."""
     if not losses:
         return []
     known = sum(row["letters"] or 0 for row in losses)
@@ -59,12 +59,12 @@ def _plural(count: int, noun: str) -> str:
 
 
 def minutes(moment: str | None) -> str:
-    """A time for people: 2026-11-02 03:12."""
+    """Return a time for people: 2026-11-02 03:12."""
     return moment[:16].replace("T", " ") if moment else "unknown"
 
 
 def failure(row: Document) -> tuple[str, str]:
-    """What a fingerprint stands for: exception and message, or the cause and where it happened."""
+    """Return what a fingerprint stands for: exception and message, or the cause and where it happened."""
     if row["exception_class"]:
         outer = next(iter((row.get("outer_exception") or "").splitlines()), "")
         parts = (row["exception_message"], outer and f"(in {outer})")
@@ -74,7 +74,7 @@ def failure(row: Document) -> tuple[str, str]:
 
 
 def _happened(document: Document) -> list[str]:
-    """The incident to look at first, and how many more there are."""
+    """Return the incident to look at first, and how many more there are."""
     if not document["incidents"]:
         return []
     top, others = document["incidents"][0], document["counts"]["incidents"] - 1
@@ -106,7 +106,7 @@ def _incident(row: Document, today: str) -> str:
 
 
 def _when(row: Document, today: str) -> str:
-    """In short dates; nothing where only times of publishing are known."""
+    """Say when a failure was, in short dates; nothing where only times of publishing are known."""
     if not row["dated"]:
         return ", nobody knows when"
     start, end = _brief(row["start"], today), _brief(row["end"], row["start"])
@@ -114,7 +114,7 @@ def _when(row: Document, today: str) -> str:
 
 
 def _brief(moment: str, than: str) -> str:
-    """A time for people without what it shares with another: 03:12, or 11-02 03:12."""
+    """Return a time for people without what it shares with another: 03:12, or 11-02 03:12."""
     same_year, same_day = moment[:4] == than[:4], moment[:10] == than[:10]
     return minutes(moment)[11 if same_day else 5 if same_year else 0 :]
 
@@ -132,7 +132,7 @@ def _how_many(document: Document) -> str:
 
 
 def _why(causes: Sequence[Document]) -> list[str]:
-    """Nothing where verdicts of a damaged analysis name no cause."""
+    """Return nothing where verdicts of a damaged analysis name no cause."""
     if not causes:
         return []
     top, *others = causes

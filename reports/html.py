@@ -31,7 +31,7 @@ _COLORS = 8
 
 
 def render(document: Document) -> str:
-    """The whole file. `document` must hold `sample` (dlq.reports.sample)."""
+    """Return the whole file. `document` must hold `sample` (dlq.reports.sample)."""
     safe = visible(document)
     styles, library, script = map(_own, ("report.css", "chart.umd.min.js", "report.js"))
     template = _environment().from_string(_asset("report.html.jinja"))
@@ -55,7 +55,7 @@ def _asset(name: str) -> str:
 
 
 def _own(name: str) -> Markup:
-    """A style sheet or script as it is."""
+    """Return a style sheet or script as it is."""
     return Markup(_asset(name))  # noqa: S704 (a file of this package: nothing of strangers is in it)
 
 
@@ -83,7 +83,8 @@ def _lanes(document: Document) -> list[tuple[float, float, float]]:
 
 
 def _policy(styles: str, *scripts: str) -> str:
-    """Only what is in this file may run, known by its hash; nothing may be loaded or sent."""
+    """Return a policy by which only what is in this file may run, known by its hash; nothing may be loaded or
+    sent."""
     allowed = " ".join(_hash(script) for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src {_hash(styles)}; img-src data:; "
@@ -106,7 +107,7 @@ def visible(value: Any, name: str = "") -> Any:
 
 
 def _for_script(document: Document) -> dict[str, Any]:
-    """What the script needs: the timeline, and the letters as columns and rows."""
+    """Return what the script needs: the timeline, and the letters as columns and rows."""
     letters = document["sample"]["letters"]
     columns = list(letters[0]) if letters else []
     return {

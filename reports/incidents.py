@@ -64,13 +64,13 @@ def gather(
 
 
 def marks(row: Document) -> list[str]:
-    """What is special about an incident, in words."""
+    """Return what is special about an incident, in words."""
     said = [row["state"]] if row["state"] not in ("new", "open") else []
     return [mark for mark in ("ongoing", "new") if row[mark]] + said
 
 
 def describe(row: Document) -> str:
-    """What happened, in a line: `java.net.SocketTimeoutException: …, and 2 more failures`."""
+    """Return what happened, in a line: `java.net.SocketTimeoutException: …, and 2 more failures`."""
     name, message = failure(row) if row["cause"] else (list_names(row["causes"] or []), "")
     others = row["failures"] - 1
     more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
@@ -83,19 +83,20 @@ def describe(row: Document) -> str:
 
 
 def places_of(row: Document) -> str:
-    """The places that it hit: `orders, payments, stock and 4 more; letters of orders.dlq`."""
+    """Return the places that it hit: `orders, payments, stock and 4 more; letters of orders.dlq`."""
     services, sources = list_names(row["services"]), list_names(row["sources"] or [])
     return services if sources in ("", services) else f"{services}; letters of {sources}"
 
 
 def end_of(row: Document) -> str:
-    """When its last letter died; the date only where it is another day than that of the first."""
+    """Return when an incident's last letter died; the date only where it is another day than that of the
+    first."""
     start, end = minutes(row["start"]), minutes(row["end"])
     return end[11:] if start[:10] == end[:10] else end
 
 
 def next_step(row: Document) -> dict[str, str]:
-    """The command that looks into an incident."""
+    """Return the command that looks into an incident."""
     goes_on = ", which went on at the last look" if row["ongoing"] else ""
     since = f" since {minutes(row['start'])}" if row["dated"] else ""
     letters = f"{row['size']:,} letters{since}"

@@ -11,7 +11,7 @@ from dlq.reports.incidents import describe, end_of, marks, places_of
 
 
 def table(rows: Iterable[Document]) -> Table:
-    """One incident in two lines: what happened, and where; everything of strangers is escaped."""
+    """Return one incident in two lines: what happened, and where; everything of strangers is escaped."""
     drawn = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name, right in (("incident", False), ("until", False), ("letters", True)):
         drawn.add_column(name, justify="right" if right else "left", no_wrap=True, overflow="fold")

@@ -19,7 +19,7 @@ _LISTED = 20
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", record_id: str, lies: str) -> Document:
-    """The letter of this id: its columns, what belongs to it, and what to do next. `body` and
+    """Return the letter of this id: its columns, what belongs to it, and what to do next. `body` and
     `raw_properties` are base64. `lies`: where, as a condition (`views.on_page`)."""
     sql = f"""
         SELECT * EXCLUDE (body, raw_properties, segment_file, segment_row), base64(body) AS body_base64,
@@ -60,8 +60,8 @@ def _transactions(connection: "duckdb.DuckDBPyConnection", record_id: str) -> li
 
 
 def list_way(letter: Mapping[str, Any]) -> Iterator[tuple[str | None, str, str]]:
-    """When, what happened, and where, from its publishing to its capture; the record has the latest death
-    first."""
+    """Yield when, what happened, and where, from a letter's publishing to its capture; the record has the
+    latest death first."""
     yield letter["published_at"], "published", _published(letter)
     for death in reversed(letter["deaths"] or []):
         yield death["time"], _times(death), _died(death)
@@ -91,7 +91,7 @@ def _died(death: Mapping[str, Any]) -> str:
 
 
 def identify(letter: Mapping[str, Any]) -> Document:
-    """What its producer and its broker call it, and where it belongs."""
+    """Return what its producer and its broker call it, and where it belongs."""
     names = (
         "message_id",
         "key",
@@ -106,26 +106,26 @@ def identify(letter: Mapping[str, Any]) -> Document:
 
 
 def describe_body(letter: Mapping[str, Any], body: Preview) -> str:
-    """Its type, its size, and what was done to show it."""
+    """Return its type, its size, and what was done to show it."""
     size = human_bytes(letter["body_size"] or 0)
     said = (letter["content_type"], size, "" if body.kind == "empty" else body.kind, body.note)
     return ", ".join(part for part in said if part)
 
 
 def is_analysed(letter: Mapping[str, Any]) -> bool:
-    """Whether an analysis has seen it: it has a cause, or it is evidence of a letter beside it."""
+    """Return whether an analysis has seen it: it has a cause, or it is evidence of a letter beside it."""
     return any(letter[name] is not None for name in ("cause", "rule", "transaction_state"))
 
 
 def end_of(letter: Mapping[str, Any]) -> str:
-    """How it came to lie where it lies. A transaction's messages do not die: they are stored, until the
-    broker gives one up."""
+    """Return how it came to lie where it lies. A transaction's messages do not die: they are stored, until
+    the broker gives one up."""
     lives = letter["dead_letter_queue"] in (HALF, OP_TOPIC) or letter["transaction_state"]
     return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
 def _next_steps(letter: Document) -> Sequence[dict[str, str]]:
-    """What replay would do with this letter, as commands to copy, each with its reason."""
+    """Return what replay would do with this letter, as commands to copy, each with its reason."""
     record_id, advice = letter["record_id"], letter["advice"]
     quoted = shlex.quote(record_id[:12])
     if letter["replay_state"] == "dismissed":
@@ -167,7 +167,7 @@ def _next_steps(letter: Document) -> Sequence[dict[str, str]]:
 
 
 def _destination(letter: Document) -> str:
-    """Where a replay goes by default, in words."""
+    """Return where a replay goes by default, in words."""
     if letter["origin_group"]:
         return f"the consumer group {letter['origin_group']}"
     if letter["origin"]:
@@ -176,7 +176,7 @@ def _destination(letter: Document) -> str:
 
 
 def with_readable_body(letter: Document) -> Document:
-    """The document with `body_text` in the place of `body_base64` where the body is UTF-8."""
+    """Return the document with `body_text` in the place of `body_base64` where the body is UTF-8."""
     try:
         text = base64.b64decode(letter["body_base64"] or "").decode("utf-8")
     except UnicodeDecodeError:

@@ -60,7 +60,7 @@ def _safe(value: Any) -> str:
 
 
 def _block(value: Any) -> str:
-    """A text of strangers with its lines."""
+    """Return a text of strangers with its lines."""
     return "" if value is None else block_for_terminal(str(value))
 
 
@@ -145,7 +145,7 @@ def _transactions(transactions: Iterable[Document]) -> Table | None:
 
 
 def _transaction(known: Document) -> Iterator[tuple[str, str]]:
-    """One transaction's story: how it ended, who was asked, and what shows it."""
+    """Yield one transaction's story: how it ended, who was asked, and what shows it."""
     state, asked = known["state"] or "", known["check_reached_producer"] or "unknown"
     gave_up = "; the broker gave up all the same" if known["discarded"] and state == "committed" else ""
     yield "state", f"{_safe(state)}: {TRANSACTION_STATES.get(state, '')}{gave_up}"
@@ -165,7 +165,7 @@ def _replays(replays: Iterable[Document]) -> Table | None:
 
 
 def _about(replay: Document) -> tuple[str, str]:
-    """Where to, and by which plan; of a dismissal, why and who."""
+    """Return where to, and by which plan; of a dismissal, why and who."""
     if replay["state"] == "dismissed":
         return _block(replay["detail"]), ""
     return _safe(replay["target"]), f"plan {_safe(replay['plan'])}"

@@ -33,7 +33,7 @@ def escape(value: Any) -> str:
 
 
 def render(document: Document) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = ["# Dead letters", *(escape(sentence) for sentence in sentences(document))]
     for title, draw in _SECTIONS:
         content = draw(document)
@@ -46,14 +46,14 @@ def render(document: Document) -> str:
 
 
 def _step(step: Mapping[str, str]) -> str:
-    """A fence longer than any run of backticks in the command, so that the command cannot end it."""
+    """Return a fence longer than any run of backticks in the command, so that the command cannot end it."""
     command = for_terminal(step["command"])
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", command)), default=0))
     return f"- {escape(step['why'])}:\n  {fence}{command}{fence}"
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A leading > aligns a column to the right."""
+    """Return a leading > aligns a column to the right."""
     lines = ["| " + " | ".join(name.lstrip(">") for name in columns) + " |"]
     lines.append("|" + "|".join(" ---: " if name.startswith(">") else " --- " for name in columns) + "|")
     body = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
@@ -137,7 +137,7 @@ def _fingerprints(document: Document) -> str:
 
 
 def _trace(failure: Document) -> str:
-    """A stack trace, its root cause first."""
+    """Return a stack trace, its root cause first."""
     lines = [f"{stack.MARKS[kind]}{for_terminal(text)}" for kind, text in failure["trace"]]
     return f"\n\n{escape(failure['record_id'][:12])}:\n\n{fence(lines)}" if lines else ""
 
@@ -178,7 +178,7 @@ def _compare(document: Document) -> str:
 
 
 def _rows(name: str, *columns: str) -> Callable[[Document], str]:
-    """A section that shows a list of the document as it is."""
+    """Return a section that shows a list of the document as it is."""
     return lambda document: _table(
         columns, ([row[column.lstrip(">")] for column in columns] for row in document[name])
     )

@@ -59,7 +59,8 @@ class Masker:
         self._columns = {kind for kind, colon, _ in wanted if not colon}
 
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """A letter, or another JSON-able object, masked; it keeps its members, but for blocks of bytes."""
+        """Return a letter, or another JSON-able object, masked; it keeps its members, but for blocks of
+        bytes."""
         kind = document.get("broker_kind")
         return _named(
             (name, self._member(name, value, kind))
@@ -96,28 +97,31 @@ class Masker:
         return self._shape(inner) if isinstance(inner, dict | list) else shape(value)
 
     def _of_programs(self, value: Any) -> Any:
-        """What a broker or a framework wrote: numbers, times, and words stay; a text is its template."""
+        """Return what a broker or a framework wrote: numbers, times, and words stay; a text is its
+        template."""
         is_plain = not isinstance(value, str) or (len(value) <= _LONGEST_WORD and _WORD.fullmatch(value))
         return value if is_plain else self.text(value)
 
     def body(self, body: bytes) -> str:
-        """What is shown of a body: its shape where it is JSON, else its length."""
+        """Return what is shown of a body: its shape where it is JSON, else its length."""
         value = _json(body) if len(body) <= _LARGEST_JSON else None
         if isinstance(value, dict | list):
             return json.dumps(self._shape(value), ensure_ascii=False)
         return f"[masked: {len(body):,} bytes]"
 
     def sentence(self, text: str) -> str:
-        """What `dlq` itself says, as it is, unless it quotes an address."""
+        """Return what `dlq` itself says, as it is, unless it quotes an address."""
         return self.text(text) if _ADDRESS.search(text) else text
 
     def text(self, text: str) -> str:
-        """A text without numbers, quoted values, addresses and ids, line by line; frames of a stack stay."""
+        """Return a text without numbers, quoted values, addresses and ids, line by line; frames of a stack
+        stay."""
         lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
         return "\n".join(line if _FRAME.fullmatch(line) else _template(line) for line in lines)
 
     def _shape(self, value: Any, at: Sequence[str | int] = ()) -> Any:
-        """A JSON value with types and lengths in the place of values, but for the paths that are shown."""
+        """Return a JSON value with types and lengths in the place of values, but for the paths that are
+        shown."""
         if any(_leads(path, at) for path in self._paths):
             return value
         if len(at) == _DEEPEST:
@@ -133,7 +137,7 @@ class Masker:
 
 
 def shape(value: Any) -> Any:
-    """The type and the length of a value that is not shown."""
+    """Return the type and the length of a value that is not shown."""
     if value is None or value == "":
         return value
     if isinstance(value, bool):
@@ -146,7 +150,7 @@ def _with_rest(shown: dict[str, Any], rest: int) -> dict[str, Any]:
 
 
 def _name(name: str) -> str:
-    """A name as it is shown: structure, unless it is made of content."""
+    """Return a name as it is shown: structure, unless it is made of content."""
     is_content = len(name) > _LONGEST_WORD or _OF_PERSONS.search(name)
     return f"[name of {len(name):,}]" if is_content else name
 
@@ -170,12 +174,12 @@ def _template(line: str) -> str:
 
 
 def _leads(path: Sequence[str | int], at: Sequence[str | int]) -> bool:
-    """Whether a path names the member there."""
+    """Return whether a path names the member there."""
     return len(path) == len(at) and all(step in (EVERY, one) for step, one in zip(path, at, strict=True))
 
 
 def _json(text: str | bytes) -> Any:
-    """The value; None for what is no JSON."""
+    """Return the value; None for what is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -64,7 +64,7 @@ _PULLS: Mapping[str, tuple[str, str]] = {
 
 
 def gather(store: Store, report: Mapping[str, Any] | None, facts: RunFacts) -> list[Metric]:
-    """All metrics, after a run. `report` is the report's document, if there is one."""
+    """Return all metrics, after a run. `report` is the report's document, if there is one."""
     return [*_of_archive(store), *_of_report(report or {}), *_of_pulls(facts.pulls), *_of_run(facts)]
 
 
@@ -126,7 +126,7 @@ def _of_run(facts: RunFacts) -> Iterable[Metric]:
 
 
 def text(metrics: Iterable[Metric]) -> str:
-    """The metrics in Prometheus' text format 0.0.4. What has no sample is left out."""
+    """Return the metrics in Prometheus' text format 0.0.4. What has no sample is left out."""
     return "".join(line + "\n" for metric in metrics if metric.samples for line in _lines(metric))
 
 
@@ -139,6 +139,6 @@ def _lines(metric: Metric) -> Iterable[str]:
 
 
 def began(store: Store) -> float:
-    """When the archive's counters began: its first pull, in seconds since the epoch."""
+    """Return when the archive's counters began: its first pull, in seconds since the epoch."""
     times = [from_iso(manifest.created_at) or 0 for manifest in manifests.list_committed(store)]
     return min(times, default=now()) / 1e6

@@ -68,13 +68,13 @@ def _session(requests: Any) -> Any:
             return answer
 
         def get_redirect_target(self, _answer: Any) -> None:
-            """There is none."""
+            """Follow no redirect."""
 
     return HeadAlone()
 
 
 def _innermost(error: BaseException) -> str:
-    """What all the others are about."""
+    """Return what all the others are about."""
     while inner := error.__cause__ or error.__context__:
         error = inner
     return str(getattr(error, "verify_message", "") or getattr(error, "strerror", "") or type(error).__name__)

@@ -22,8 +22,8 @@ _OPEN = f"""
 def gather(
     connection: "duckdb.DuckDBPyConnection", settings: Settings, failure: str | None = None
 ) -> list[Document]:
-    """A row for each consumer with letters (of that fingerprint): its name, and what its owner `says` in a
-    sentence."""
+    """Return a row for each consumer with letters (of that fingerprint): its name, and what its owner `says`
+    in a sentence."""
     if not settings.consumers:
         return []
     owners = Owners(settings)

@@ -10,8 +10,8 @@ _BEGINS = tuple(bytes((0x80, version)) for version in range(2, 6))
 
 
 def texts_in(body: bytes) -> list[str] | None:
-    """The texts in the order in which they stand there, as far as it can be read; None: it is no pickle. They
-    are as hostile as the body."""
+    """Return the texts in the order in which they stand there, as far as it can be read; None: it is no
+    pickle. They are as hostile as the body."""
     if not body.startswith(_BEGINS):
         return None
     found: list[str] = []

@@ -53,7 +53,8 @@ def make(
     opened: "duckdb.DuckDBPyConnection | None" = None,
     settings: Settings | None = None,
 ) -> Document:
-    """The report's document of the latest analysis, compared with the analysis `before` if that is given.
+    """Return the report's document of the latest analysis, compared with the analysis `before` if that is
+    given.
 
     `mask` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `part` leaves
     all other letters out; `events` are what people said of failures; `queued` says which letters lie in
@@ -90,7 +91,7 @@ def make(
 
 
 def _named(document: Document) -> set[str]:
-    """The letters that a reader of the report may look for."""
+    """Return the letters that a reader of the report may look for."""
     firsts = {row["first_record_id"] for row in document["incidents"]}
     return {*firsts, *(row["example"] for row in document["fingerprints"])} - {None}
 
@@ -102,7 +103,7 @@ def _tell(document: Document, part: Narrowing) -> None:
 
 
 def _found(store: Store, analysis: str) -> str:
-    """The analysis that begins so. Raises UsageError when none does, or several."""
+    """Return the analysis that begins so. Raises UsageError when none does, or several."""
     known = analyses.ids(store)
     listed = ", ".join(known[-5:])
     missing = f"no analysis {analysis!r}{suggest(analysis, known)}; the latest are {listed}"
@@ -160,8 +161,8 @@ def checked_format(name: str) -> str:
 
 
 def format_of_file(path: str) -> str:
-    """The format that a file's name says; terminal text when it says none. Raises UsageError for the name of
-    another format."""
+    """Return the format that a file's name says; terminal text when it says none. Raises UsageError for the
+    name of another format."""
     suffix = Path(path).suffix.lower()
     if suffix not in _SUFFIXES and suffix[1:2].isalpha():
         raise UsageError(

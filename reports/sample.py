@@ -117,7 +117,7 @@ def _cut(row: Document) -> Document:
 
 
 def _within(budget: int, rows: list[Document]) -> list[Document]:
-    """As many of the first rows as fit into `budget` bytes of JSON."""
+    """Keep as many of the first rows as fit into `budget` bytes of JSON."""
     sizes = accumulate(len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")) for row in rows)
     return rows[: sum(size <= budget for size in sizes)]
 

@@ -20,7 +20,7 @@ class Sparkline(NamedTuple):
 
 
 def draw(timeline: Mapping[str, Any], width: int) -> Sparkline | None:
-    """The timeline of a report in `width` characters; None when there is only one step."""
+    """Return the timeline of a report in `width` characters; None when there is only one step."""
     buckets = timeline["buckets"]
     if len(buckets) < 2:
         return None

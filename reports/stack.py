@@ -45,14 +45,14 @@ class _Part(NamedTuple):
 
 
 def trace_of(letter: Mapping[str, Any]) -> str | None:
-    """The stack trace that the letter carries, wherever its framework put it."""
+    """Return the stack trace that the letter carries, wherever its framework put it."""
     places = (letter["headers"] or {}, letter["properties"] or {})
     told = [letter["failure_text"], *(value for place in places for value in place.values())]
     return _with_most_frames(told) or _with_most_frames([_of_dramatiq(letter.get("body_base64"))])
 
 
 def _of_dramatiq(body: str | None) -> object:
-    """The traceback that Dramatiq keeps in the options of its message."""
+    """Return the traceback that Dramatiq keeps in the options of its message."""
     if not body or len(body) > _LONGEST_BODY:
         return None
     try:
@@ -74,7 +74,7 @@ def _frames(text: str) -> int:
 
 
 def read(text: str) -> list[Line]:
-    """What to show of a trace, MOST_LINES at most. The lines are the stranger's: escape them."""
+    """Return what to show of a trace, MOST_LINES at most. The lines are the stranger's: escape them."""
     text = text[:LONGEST_TEXT].replace("\r\n", "\n")
     if _TRACEBACK in text:
         parts = _python(text)
@@ -88,7 +88,8 @@ def read(text: str) -> list[Line]:
 
 
 def _shown(part: _Part) -> Iterator[Line]:
-    """Of a run of libraries' frames only the first of the part is told: where it was thrown."""
+    """Yield the lines of a part; of a run of libraries' frames only the first is told: where it was
+    thrown."""
     yield Line("head", part.head)
     is_first = True
     for own, run in groupby(part.frames, is_own):

@@ -213,7 +213,8 @@ _LISTS: Mapping[str, str] = {
 def gather(
     connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None, lives: Sequence[Document] = ()
 ) -> Document:
-    """The whole report of `analysis` (the one that `connection`'s views show; None: no letter is judged yet).
+    """Return the whole report of `analysis` (the one that `connection`'s views show; None: no letter is
+    judged yet).
 
     `lives`: failures that somebody spoke of, each with `fingerprint, state, owner`; all others are new.
 
@@ -253,8 +254,8 @@ def gather(
 
 
 def count_awake(connection: "duckdb.DuckDBPyConnection", asleep: Sequence[str]) -> Document:
-    """The `counts` of what `gather` was asked last, without letters of these failures, but for those in
-    doubt."""
+    """Return the `counts` of what `gather` was asked last, without letters of these failures, but for those
+    in doubt."""
     names = ", ".join(map(sql_literal, asleep))
     only = f"(coalesce(fingerprint NOT IN ({names}), true) OR replay_state IN ('sending', 'in_doubt'))"
     ((total, *_),) = run(connection, _SPAN.format(only=only)).rows
@@ -271,7 +272,7 @@ class _Counted(NamedTuple):
 
 
 def _count(connection: "duckdb.DuckDBPyConnection", total: int, only: str = _EVERY) -> _Counted:
-    """Of the facts; `total`: of the letters where none is judged to be one."""
+    """Count the facts. `total`: of the letters where none is judged to be one."""
     judged, states = (list_objects(connection, sql) for sql in (_JUDGED, _REPLAY_STATES))
     duplicates = list_objects(connection, _DUPLICATES.format(only=only))
     how_many = list_objects(connection, _HOW_MANY.format(only=only))[0]
@@ -302,7 +303,7 @@ def _total(rows: Sequence[Document], name: str, number: str) -> Mapping[str, int
 def _counts(
     letters: int, judged: Sequence[Document], states: Sequence[Document], duplicates: Sequence[Document]
 ) -> dict[str, int]:
-    """What a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
+    """Return what a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
     by_cause, by_advice = (_total(judged, name, "letters") for name in ("cause", "advice"))
     by_state = {row["replay_state"]: row["letters"] for row in states}
     total = letters - by_state.get("dismissed", 0)

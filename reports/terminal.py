@@ -114,7 +114,7 @@ def _advice(document: Document, _width: int) -> RenderableType | None:
 
 
 def _rows(name: str, *columns: str) -> Callable[[Document, int], RenderableType | None]:
-    """A section that shows a list of the document as it is."""
+    """Return a section that shows a list of the document as it is."""
 
     def draw(document: Document, _width: int) -> RenderableType | None:
         table = _table(*columns)
@@ -193,7 +193,7 @@ def _next(console: Console, steps: Iterable[Mapping[str, str]]) -> None:
 
 
 def _table(*columns: str) -> Table:
-    """A leading > aligns a column to the right; the last column wraps, the others do not."""
+    """Return a leading > aligns a column to the right; the last column wraps, the others do not."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):
         last = place == len(columns) - 1

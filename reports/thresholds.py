@@ -43,7 +43,7 @@ class Threshold:
     percent: bool
 
     def describe_passed(self, counts: Mapping[str, int]) -> str | None:
-        """One line that says what passed the bound, or None."""
+        """Return one line that says what passed the bound, or None."""
         value: float = counts[self.name]
         if self.percent:
             value = 100 * value / counts["total"] if counts["total"] else 0.0

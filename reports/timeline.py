@@ -35,7 +35,7 @@ _EACH = """
 
 
 def step_seconds(first: float | None, last: float | None) -> int:
-    """The smallest of STEPS that needs no more than MOST_STEPS for the span, both in epoch seconds."""
+    """Return the smallest of STEPS that needs no more than MOST_STEPS for the span, both in epoch seconds."""
     span = (last or 0) - (first or 0)
     return next((step for step in _STEPS if span / step < _MOST_STEPS - 1), _STEPS[-1])
 
@@ -69,8 +69,8 @@ def count_deaths(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> l
 def count_each(
     connection: "duckdb.DuckDBPyConnection", fingerprints: Sequence[str]
 ) -> Mapping[str, Sequence[int]]:
-    """How many letters of each of these failures died in each of the same _SHORT steps, from the first death
-    of any of them to the last; a failure of which nothing says when is not there."""
+    """Return how many letters of each of these failures died in each of the same _SHORT steps, from the first
+    death of any of them to the last; a failure of which nothing says when is not there."""
     brief.sum_up(connection)
     names = ", ".join(map(sql_literal, fingerprints)) or "NULL"
     ((first, last),) = run(connection, _SPAN.format(names)).rows  # joined with letters it takes twice as long

@@ -14,20 +14,20 @@ _GZIP = b"\x1f\x8b\x08"
 
 
 def packing_of(encoding: str | None, headers: Mapping[str, str]) -> str | None:
-    """How a letter says that its body is packed."""
+    """Return how a letter says that its body is packed."""
     by_kombu = headers.get(_KOMBU)
     return by_kombu if by_kombu in _NAMES else encoding
 
 
 def packing(body: bytes, encoding: str | None) -> str | None:
-    """How a body is packed, as its content encoding or its first bytes say; None: it is not."""
+    """Return how a body is packed, as its content encoding or its first bytes say; None: it is not."""
     name = (encoding or "").strip().lower()
     return name if name in _NAMES else "gzip" if body.startswith(_GZIP) else None
 
 
 def pieces(body: bytes, encoding: str | None) -> Iterator[bytes]:
-    """The body's bytes, unpacked where it is packed, in pieces of up to a MiB; as they are where they do not
-    unpack. A damaged end is left out."""
+    """Yield the body's bytes, unpacked where it is packed, in pieces of up to a MiB; as they are where they
+    do not unpack. A damaged end is left out."""
     if packing(body, encoding) is None:
         yield body
         return

@@ -46,7 +46,7 @@ def add_versions(
 
 
 def _place(spec: str) -> str:
-    """Where a message says what `dlq.core.keys` reads by this, in SQL."""
+    """Return where a message says what `dlq.core.keys` reads by this, in SQL."""
     kind, _, name = spec.partition(":")
     return _PLACES[kind](name)
 

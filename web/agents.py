@@ -74,7 +74,7 @@ _Reason = Annotated[str, Field(description="Why, for the person who decides.")]
 
 
 def overview(desk: Desk) -> Document:
-    """How it stands now: the answer first, counts, causes, failures, incidents, replays."""
+    """Return how it stands now: the answer first, counts, causes, failures, incidents, replays."""
     found = describe_now(desk)
     return {name: found[name] for name in _OVERVIEW if name in found}
 
@@ -88,7 +88,7 @@ def failures(
 
 
 def failure(desk: Desk, fingerprint: _Fingerprint) -> Document:
-    """One failure, with all that people said and agents proposed of it."""
+    """Return one failure, with all that people said and agents proposed of it."""
     return show_failure(desk, fingerprint)
 
 
@@ -108,7 +108,8 @@ def letters(
     limit: Annotated[int, Field(description="At most 50.")] = MOST_ROWS,
     after: Annotated[str, Field(description="`last` of the page before.")] = "",
 ) -> Document:
-    """Letters, the newest dead first. `each`: what is the same in all rows; what is empty is left out."""
+    """Return letters, the newest dead first. `each`: what is the same in all rows; what is empty is left
+    out."""
     chosen = _selection(failure, incident, source, cause, advice, since)
     most = max(1, min(limit, MOST_ROWS))
     page = list_letters(desk, LettersWanted(chosen, _OF_A_ROW, most, _read_key(after)))
@@ -138,7 +139,7 @@ def _without_empty(found: Mapping[str, Any]) -> Document:
 
 
 def _find_same(rows: Sequence[Document]) -> Document:
-    """What all have alike, but for the id by which each is asked for."""
+    """Return what all have alike, but for the id by which each is asked for."""
     first = rows[0] if rows else {}
     return {
         name: one
@@ -157,8 +158,8 @@ def _read_key(after: str) -> str | None:
 
 
 def letter(desk: Desk, record_id: _Id) -> Document:
-    """One letter explained: its way, evidence, rule, advice, headers, body as text. What is empty is left
-    out."""
+    """Return one letter explained: its way, evidence, rule, advice, headers, body as text. What is empty is
+    left out."""
     found = show_letter(desk, record_id, Masker(desk.settings.mask), explained=True)
     steps = found.pop("explain", ())
     spoke = [
@@ -199,7 +200,7 @@ def transactions(desk: Desk, state: str = "") -> Document:
 
 
 def plan_status(desk: Desk, plan: str = "") -> Document:
-    """How far a plan is, and what it holds; without a name all plans."""
+    """Return how far a plan is, and what it holds; without a name all plans."""
     if not plan:
         return {"plans": [*list_plans(desk).plans][::-1]}
     shown = show_plan(desk, plan, Masker(desk.settings.mask))
@@ -256,8 +257,8 @@ def _selection(
 
 
 def make_server(seat: _Seat, without: Collection[str] = ()) -> MCPServer:
-    """The server with its tools, but for those named in `without`; `seat` gives each call the desk of its
-    agent."""
+    """Return the server with its tools, but for those named in `without`; `seat` gives each call the desk of
+    its agent."""
     tools = [
         _made(tool, seat, reads) for some, reads in _TOOLS for tool in some if tool.__name__ not in without
     ]
@@ -276,13 +277,14 @@ class _Plain(logging.Handler):
     """What libraries log, each in one line that steers no terminal: agents choose names that stand in it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Without a traceback: what was asked has its answer."""
+        """Log without a traceback: what was asked has its answer."""
         with suppress(Exception):  # who logs, is not to fail by it
             sys.stderr.write(f"dlq: {for_terminal(shorten(record.getMessage(), _LONGEST_TEXT))}\n")
 
 
 def _log_plainly() -> None:
-    """Where nobody handles what is logged the SDK would draw it, tracebacks and texts as they are."""
+    """Log plainly: where nobody handles what is logged the SDK would draw it, tracebacks and texts as they
+    are."""
     logs = logging.getLogger()
     if not logs.handlers:
         logs.addHandler(_Plain(logging.ERROR))
@@ -304,7 +306,7 @@ def _made(tool: Callable[..., Document], seat: _Seat, reads: bool) -> Tool:
 
 
 def _without_titles(schema: Any) -> Any:
-    """A schema in which names are said once: an agent reads it at every turn."""
+    """Return a schema in which names are said once: an agent reads it at every turn."""
     if isinstance(schema, dict):
         return {
             name: _without_titles(item)
@@ -315,7 +317,7 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., Awaitable[str]]:
-    """A tool without its desk, which answers with fenced text."""
+    """Return a tool without its desk, which answers with fenced text."""
 
     async def call(context: Context, **given: Any) -> str:
         answer = partial(_answer, tool, seat, _name_of(context), given)
@@ -332,7 +334,7 @@ def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., Awaita
 
 
 def _answer(tool: Callable[..., Document], seat: _Seat, agent: str, given: Mapping[str, Any]) -> str:
-    """What a tool says, fenced. Raises ToolError."""
+    """Return what a tool says, fenced. Raises ToolError."""
     desk = seat(agent)
     masker = Masker(desk.settings.mask)
     try:
@@ -346,13 +348,14 @@ def _answer(tool: Callable[..., Document], seat: _Seat, agent: str, given: Mappi
 
 
 def _check_length(given: Mapping[str, Any]) -> None:
-    """Raises UsageError for so much that to look for it, or to mask what is said of it, would take long."""
+    """Check a length. Raises UsageError for so much that to look for it, or to mask what is said of it, would
+    take long."""
     if len(json.dumps(given)) > _LARGEST_QUESTION:
         raise UsageError(f"a tool is given at most {_LARGEST_QUESTION:,} characters; ask for less")
 
 
 def _name_of(context: Context) -> str:
-    """What the client calls itself."""
+    """Return what the client calls itself."""
     told = context.session.client_params
     return told.client_info.name if told is not None else ""
 
@@ -371,8 +374,9 @@ class _Limits(NamedTuple):
 
 
 def cut(found: Mapping[str, Any]) -> str:
-    """A document as JSON of at most LARGEST characters: texts, names and lists that are too long end early,
-    and say how much more there is. What nobody sees, or what begins a line for some reader, is an escape."""
+    """Return a document as JSON of at most LARGEST characters: texts, names and lists that are too long end
+    early, and say how much more there is. What nobody sees, or what begins a line for some reader, is an
+    escape."""
     limits = _Limits()
     while len(text := json_for_terminal(_as_json(_shortened(found, limits)))) > LARGEST:
         limits = limits.halve()
@@ -401,7 +405,8 @@ def _shortened(value: Any, limits: _Limits) -> Any:
 
 
 def _name_shortened(name: str) -> str:
-    """The name of a member, which tells its text: it ends early at one length, whatever else gives way."""
+    """Return the name of a member, which tells its text: it ends early at one length, whatever else gives
+    way."""
     more = len(name) - _LONGEST_NAME
     return name if more <= 0 else f"{name[:_LONGEST_NAME]} [cut: {more:,} more characters]"
 
@@ -418,7 +423,7 @@ def fence(text: str) -> str:
 
 
 def _fence_error(text: str) -> str:
-    """What failed, in one line: it may hold names out of an archive or a letter."""
+    """Return what failed, in one line: it may hold names out of an archive or a letter."""
     word, told = _make_word(), for_terminal(shorten(text, _LONGEST_TEXT))
     return f"what dlq says, in which strangers may have chosen names: <{word}>{told}</{word}>"
 

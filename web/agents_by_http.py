@@ -33,7 +33,7 @@ CHANGES: dict[str, people.Right] = {
 
 
 def answer_agent(console: "Console", request: Request) -> ASGIApp:
-    """What answers one request of an agent. Raises Refused, and Forged."""
+    """Return what answers one request of an agent. Raises Refused, and Forged."""
     if request.method != "POST":
         raise Refused(405, "agents ask by POST; nothing is sent unasked")
     if _SAID_BY_BROWSERS & {*request.headers}:
@@ -68,15 +68,15 @@ def _by_bearer(console: "Console", request: Request) -> "tuple[Person, str] | No
 
 
 def _seat(console: "Console", person: "Person", name: str, program: str) -> Any:
-    """By the name that its bearer proves, else by what its program calls itself: of one request by HTTP the
-    header alone may say it."""
+    """Seat somebody by the name that its bearer proves, else by what its program calls itself: of one request
+    by HTTP the header alone may say it."""
     return lambda agent: open_desk(
         console.settings, Notes(), name_agent(name or agent or program, person.name)
     )
 
 
 def _serve(server: Any) -> ASGIApp:
-    """One request, with nothing that outlives it: a server that was started again answers alike."""
+    """Return one request, with nothing that outlives it: a server that was started again answers alike."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     ours = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the guard has seen the host

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dlq.core.errors import ArchiveError, BrokerError, Busy, DlqError, TookTooLong, UsageError, with_next_step
 from dlq.web import agents_by_http, people
-from dlq.web.console import Ask, Console
+from dlq.web.console import Console, PageRequest
 from dlq.web.console import Refused as RefusedForm
 from dlq.web.forms import Form, read_form
 from dlq.web.guard import Guard, Refused
@@ -30,7 +30,7 @@ _STATUS: tuple[tuple[type[DlqError], int], ...] = (
     (ArchiveError, 503),
     (TookTooLong, 503),
 )
-_Page = Callable[[Ask], Response]
+_Page = Callable[[PageRequest], Response]
 
 
 class _FoundPage(NamedTuple):
@@ -45,7 +45,7 @@ class _FoundPage(NamedTuple):
 
 
 def make_app(console: Console, log: bool = True) -> ASGIApp:
-    """The application, with what guards it."""
+    """Return the application, with what guards it."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -81,7 +81,7 @@ async def _show(console: Console, request: Request, person: Person, form: Form) 
     is_change = request.method == "POST"
     found = _find("POST" if is_change else "GET", request.url.path)
     names, acts = (found.names, found.acts) if found else ({}, ())
-    ask = Ask(console, person, rights, request.url.path, names, request.query_params, form, acts)
+    ask = PageRequest(console, person, rights, request.url.path, names, request.query_params, form, acts)
     if "read" not in rights:
         return _tell(ask, 403, ask.barrier("read"))
     if found is None:
@@ -104,8 +104,9 @@ async def _show(console: Console, request: Request, person: Person, form: Form) 
         return again
 
 
-def _show_again(ask: Ask, found: _FoundPage, text: str) -> Response | None:
-    """The page that offers what was refused, with the form as it was sent; None where it cannot be shown."""
+def _show_again(ask: PageRequest, found: _FoundPage, text: str) -> Response | None:
+    """Return the page that offers what was refused, with the form as it was sent; None where it cannot be
+    shown."""
     place = next(iter(found.on), "")
     offering = _find("GET", place.format_map(ask.names)) if place else None
     if offering is None or offering.right not in ask.rights:
@@ -120,8 +121,8 @@ def _show_again(ask: Ask, found: _FoundPage, text: str) -> Response | None:
         return None
 
 
-def _tell(ask: Ask, status: int, text: str) -> Response:
-    """What cannot be shown or done, in the words of the terminal."""
+def _tell(ask: PageRequest, status: int, text: str) -> Response:
+    """Return what cannot be shown or done, in the words of the terminal."""
     return replace(ask, acts=()).page("refused", [], status, text=ask.masker().sentence(text))
 
 
@@ -147,14 +148,14 @@ _PATTERNS = [
 
 
 def _who(console: Console, request: Request) -> Person | None:
-    """Whose name is proven: by a trusted proxy, else by a cookie of this start. Raises Forged."""
+    """Return whose name is proven: by a trusted proxy, else by a cookie of this start. Raises Forged."""
     named = people.read_proxy(request, console.settings.serve)
     return named or next(filter(None, map(console.sessions.find, _read_cookies(console, request))), None)
 
 
 def _read_cookies(console: Console, request: Request) -> Iterator[str]:
-    """What may be a session of ours, as it stands there: a stranger's cookie is neither decoded, which takes
-    Python before 3.11.10 the square of its length (CVE-2024-7592), nor does it hide ours."""
+    """Yield what may be a session of ours, as it stands there: a stranger's cookie is neither decoded, which
+    takes Python before 3.11.10 the square of its length (CVE-2024-7592), nor does it hide ours."""
     for pair in request.headers.get("cookie", "").split(";"):
         name, _, value = pair.strip().partition("=")
         if name == console.cookie:
@@ -162,8 +163,8 @@ def _read_cookies(console: Console, request: Request) -> Iterator[str]:
 
 
 def _enter(console: Console, request: Request) -> Response:
-    """The token leaves the address at once, on the way to the page that was meant: a cookie takes its place.
-    Raises Forged."""
+    """Return the token leaves the address at once, on the way to the page that was meant: a cookie takes its
+    place. Raises Forged."""
     session = console.sessions.enter(request.query_params["token"])
     if session is None and _who(console, request) is None:
         return _unknown(request)
@@ -185,8 +186,8 @@ def _leave(console: Console, person: Person) -> Response:
 
 
 def _unknown(request: Request) -> Response:
-    """To somebody without a name. Who comes by a link of another site sends no cookie: their browser is asked
-    to come again from here."""
+    """Answer somebody without a name. Who comes by a link of another site sends no cookie: their browser is
+    asked to come again from here."""
     from_elsewhere, place = request.headers.get("sec-fetch-site") == "cross-site", _place_of(request)
     where = {"path": request.url.path, "asked": _list_query(request)} if place else _FIRST_PAGE
     return render("unknown", {"again": place if from_elsewhere else "", "left": False, **where}, 401)
@@ -196,8 +197,8 @@ _FIRST_PAGE = {"path": "/", "asked": ()}
 
 
 def _place_of(request: Request) -> str:
-    """The page that is asked for, with its query; nothing where there is none: `//evil.example` would lead a
-    browser away."""
+    """Return the page that is asked for, with its query; nothing where there is none: `//evil.example` would
+    lead a browser away."""
     path, asked = request.url.path, _list_query(request)
     if request.method != "GET" or not _find("GET", path):
         return ""
@@ -205,7 +206,7 @@ def _place_of(request: Request) -> str:
 
 
 def _list_query(request: Request) -> list[tuple[str, str]]:
-    """Without the token."""
+    """Return the query without the token."""
     return [(name, text) for name, text in request.query_params.multi_items() if name != "token"]
 
 

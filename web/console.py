@@ -69,7 +69,7 @@ class _Depths:
             self._lock.release()
 
     def find(self, source: str) -> tuple[int | None, str]:
-        """How many lie there, or why nobody knows."""
+        """Return how many lie there, or why nobody knows."""
         return self._found.get(source, (None, ""))
 
 
@@ -82,8 +82,8 @@ class _Covering:
         self._lock = threading.Lock()
 
     def ask(self, desk: Desk) -> tuple[Covered, list[str]]:
-        """With what went wrong. All brokers are asked by one at a time, and not again before nine times as
-        long has passed; meanwhile everybody sees what was said last."""
+        """Ask the brokers, one at a time, and return also what went wrong. They are not asked again before
+        nine times as long has passed; meanwhile everybody sees what was said last."""
         last = self._last
         if not self._lock.acquire(blocking=last is None):
             return cast(tuple[Covered, list[str]], last)
@@ -153,7 +153,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ask:
+class PageRequest:
     """One request of somebody who is known."""
 
     console: Console
@@ -170,7 +170,7 @@ class Ask:
     """The form of the page that was sent last, and refused."""
 
     def desk(self, proven: bool = False) -> Desk:
-        """Where an operation works for this person; `proven` under their name."""
+        """Return where an operation works for this person; `proven` under their name."""
         return open_desk(self.console.settings, Notes(), mark_proven(self.person.name) if proven else None)
 
     @property
@@ -179,17 +179,17 @@ class Ask:
         return "unmask" in self.rights
 
     def barrier(self, right: Right) -> str:
-        """Why this person may not; nothing where they may."""
+        """Return why this person may not; nothing where they may."""
         if right in self.rights:
             return ""
         return f"{self.person.name} may not {_NEEDS[right]}: [serve] roles.{right} in dlq.toml says who may"
 
     def masker(self) -> Masker:
-        """What masks the documents of one page."""
+        """Return what masks the documents of one page."""
         return Masker(self.console.settings.mask)
 
     def mask(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """What pages show of a document of the archive."""
+        """Return what pages show of a document of the archive."""
         return self.masker().document(document)
 
     def mask_all(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -197,11 +197,11 @@ class Ask:
         return [self.mask(one) for one in documents]
 
     def page(self, template: str, command: str | list[str], status: int = 200, **values: Any) -> Response:
-        """A page that shows the same as `command` in a shell."""
+        """Return a page that shows the same as `command` in a shell."""
         return render(template, self.values(command, values), status)
 
     def values(self, command: str | list[str], values: Mapping[str, Any]) -> dict[str, Any]:
-        """What a template is given."""
+        """Return what a template is given."""
         common = {
             "person": self.person,
             "rights": self.rights,
@@ -217,12 +217,12 @@ class Ask:
         return common | dict(values)
 
     def list_notes(self, desk: Desk) -> list[str]:
-        """What an operation had to say beside its result."""
+        """Return what an operation had to say beside its result."""
         notes = desk.listener
         return [*notes.said, *notes.problems, *notes.warnings] if isinstance(notes, Notes) else []
 
     def go_on(self, path: str, *news: str, is_changed: bool = True, undo: Undo | None = None) -> Response:
-        """On to a page of ours, which tells the news; mostly after a change of what pages show."""
+        """Go on to a page of ours, which tells the news; mostly after a change of what pages show."""
         told = self.console.news[self.person.session]
         told.extend(news)
         del told[:-_MOST_NEWS]

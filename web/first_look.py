@@ -7,12 +7,12 @@ from threading import Event, Thread
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from dlq.web.console import Ask, Console
+from dlq.web.console import Console, PageRequest
 from dlq.web.forms import Form
 from dlq.web.pages import failures, letters, now, plans
 from dlq.web.people import Person
 
-_PAGES: Sequence[tuple[str, Callable[[Ask], Response]]] = (
+_PAGES: Sequence[tuple[str, Callable[[PageRequest], Response]]] = (
     ("/", now.show_now), ("/letters", letters.list_page), ("/failures", failures.list_page),
     ("/plans", plans.list_page),
 )  # fmt: skip
@@ -37,4 +37,4 @@ def _look(console: Console, is_over: Event) -> None:
     for path, page in _PAGES:
         if not is_over.is_set():
             with suppress(Exception):  # whoever asks is told of it
-                page(Ask(console, _NOBODY, frozenset({"read"}), path, {}, QueryParams(), Form(())))
+                page(PageRequest(console, _NOBODY, frozenset({"read"}), path, {}, QueryParams(), Form(())))

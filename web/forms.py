@@ -26,19 +26,19 @@ class Form:
             self._fields.setdefault(name, []).append(encodable(value))
 
     def text(self, name: str) -> str:
-        """A field without blanks around it; nothing where it is missing."""
+        """Return a field without blanks around it; nothing where it is missing."""
         return self.exact(name).strip()
 
     def exact(self, name: str) -> str:
-        """A field as it was sent, with the line breaks that text has outside of forms."""
+        """Return a field as it was sent, with the line breaks that text has outside of forms."""
         return self._fields.get(name, [""])[-1].replace("\r\n", "\n")
 
     def several(self, name: str) -> list[str]:
-        """All values of a field that may come several times."""
+        """Return all values of a field that may come several times."""
         return self._fields.get(name, [])
 
     def names(self) -> Mapping[str, object]:
-        """Which fields there are."""
+        """Return which fields there are."""
         return self._fields
 
 
@@ -60,7 +60,7 @@ async def read_form(request: Request, sessions: Sessions, person: Person) -> For
 
 
 def check_origin(request: Request) -> None:
-    """Raises Refused for a change that a page of another site has sent.
+    """Raise Refused for a change that a page of another site has sent.
 
     Without a referrer browsers call the origin of a form null; then they say in Sec-Fetch-Site whether it is
     the same.

@@ -64,7 +64,7 @@ class Rates:
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, client: str) -> bool:
-        """Whether one more is let through."""
+        """Return whether one more is let through."""
         now_ = self._clock()
         left, at = self._left.get(client, (float(self._burst), now_))
         left = min(float(self._burst), left + (now_ - at) * self._rate)
@@ -107,7 +107,7 @@ class Guard:
                 _write_log(scope, answered.status, time.monotonic() - begun)
 
     def _check(self, scope: Scope) -> None:
-        """Raises Refused."""
+        """Check a request. Raises Refused."""
         headers, method = Headers(scope=scope), scope["method"]
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
@@ -163,7 +163,7 @@ async def _receive_all(receive: Receive, most: int) -> bytes:
 
 
 def _hand_over(body: bytes, receive: Receive) -> Receive:
-    """What was read, once more; then what comes after it: that the client has gone."""
+    """Return what was read, once more; then what comes after it: that the client has gone."""
     told = False
 
     async def again() -> Message:
@@ -195,7 +195,7 @@ class _Answer:
 
 
 def _write_log(scope: Scope, status: int, seconds: float) -> None:
-    """A line on standard error. No query: a token or what somebody searched for may stand there."""
+    """Write a line on standard error. No query: a token or what somebody searched for may stand there."""
     person = scope.get("state", {}).get("person")
     who = for_terminal(person.name) if person else "-"
     path = for_terminal(scope["path"])[:500]

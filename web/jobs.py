@@ -87,7 +87,7 @@ class Jobs:
         return job
 
     def list_all(self) -> list[Job]:
-        """The newest first; beyond a number those are removed that are over."""
+        """Return the newest first; beyond a number those are removed that are over."""
         self._reap()
         try:
             names = sorted((path.name for path in self.folder.glob("*.json")), reverse=True)
@@ -103,7 +103,7 @@ class Jobs:
         return found
 
     def find(self, name: str) -> Job:
-        """One of them. Raises UsageError."""
+        """Return one of them. Raises UsageError."""
         known = {job.job: job for job in self.list_all()}
         if name not in known:
             raise UsageError(f"no command {name!r} was begun here, or it is long over; start it again")
@@ -114,21 +114,21 @@ class Jobs:
         return [job for job in self.list_all() if about in (None, job.about) and self.is_running(job)]
 
     def is_running(self, job: Job) -> bool:
-        """Whether its process is alive."""
+        """Return whether its process is alive."""
         return self.code(job) is None and bool(job.started) and read_start(job.pid) == job.started
 
     def code(self, job: Job) -> int | None:
-        """Its exit code; None while it runs, and when it was killed."""
+        """Return its exit code; None while it runs, and when it was killed."""
         with suppress(OSError, ValueError):
             return int((self.folder / f"{job.job}.code").read_text())
         return None
 
     def output(self, job: Job) -> tuple[str, str]:
-        """The end of its standard output and of its errors."""
+        """Return the end of its standard output and of its errors."""
         return self._tail(job, "out"), self._tail(job, "err")
 
     def result(self, job: Job) -> Mapping[str, Any]:
-        """What it printed, where that is one JSON object."""
+        """Return what it printed, where that is one JSON object."""
         with suppress(ValueError):
             found = json.loads(self._tail(job, "out"))
             return found if isinstance(found, dict) else {}
@@ -156,7 +156,7 @@ class Jobs:
 
 
 def read_start(pid: int) -> str:
-    """The kernel's time of a process' start (proc(5), field 22); nothing where there is no such."""
+    """Return the kernel's time of a process' start (proc(5), field 22); nothing where there is no such."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]

@@ -24,8 +24,8 @@ listeners = 0
 def send_news(
     template: str, read: Callable[[], Mapping[str, Any]], goes_on: Callable[[], bool], is_once: bool = False
 ) -> Response:
-    """The block `live` of a page whenever it has changed, and `turn` when something begins or ends; of what
-    goes on but once `over` when it has ended. Raises Refused where too many listen already."""
+    """Return the block `live` of a page whenever it has changed, and `turn` when something begins or ends; of
+    what goes on but once `over` when it has ended. Raises Refused where too many listen already."""
     if listeners >= _MOST:
         raise Refused(503, "too many pages are followed at once: look again by hand")
     return StreamingResponse(_news(template, read, goes_on, is_once), media_type="text/event-stream")

@@ -53,7 +53,7 @@ class Kept:
         pass
 
     def close(self) -> None:
-        """The next one looks by it, too."""
+        """Close: the next one looks by it, too."""
 
 
 def _open_views(desk: Desk) -> "duckdb.DuckDBPyConnection":
@@ -76,7 +76,7 @@ class _Long:
         self.until = -math.inf
 
     def is_due(self) -> bool:
-        """Whether it is to be made, for the first time or anew."""
+        """Return whether it is to be made, for the first time or anew."""
         return self.made is None or time.monotonic() >= self.until
 
 
@@ -129,8 +129,8 @@ class Look:
 
     @contextmanager
     def open(self) -> Iterator[Desk]:
-        """A desk on the archive as it is now, with views of its own; a question that takes too long is ended.
-        Not within another: who waits for a second place while they hold one may wait for ever. Raises
+        """Open a desk on the archive as it is now, with views of its own; a question that takes too long is
+        ended. Not within another: who waits for a second place while they hold one may wait for ever. Raises
         TookTooLong."""
         if getattr(self._seated, "yes", False):
             raise RuntimeError("a look within a look")
@@ -157,9 +157,9 @@ class Look:
                 self._give_back(moment, connection)
 
     def keep(self, name: Hashable, make: Callable[[Desk], _T], of_letters: bool = False) -> _T:
-        """What `make` makes of the archive, made once while it stays as it is; whoever asks for the same
-        meanwhile waits for it, and nobody else does. `of_letters`: whatever people say of failures and plans
-        changes nothing of it."""
+        """Return what `make` makes of the archive, made once while it stays as it is; whoever asks for the
+        same meanwhile waits for it, and nobody else does. `of_letters`: whatever people say of failures and
+        plans changes nothing of it."""
         moment = self._look()
         with self._lock:
             making = self.making[moment, name]
@@ -210,7 +210,7 @@ class Look:
         return made
 
     def _put(self, moment: _Moment, name: Hashable, made: Any, of_letters: bool) -> None:
-        """What was made of an archive that has changed since is nobody's any more."""
+        """Keep what was made. Of an archive that has changed since it is nobody's any more."""
         with self._lock:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
@@ -224,7 +224,7 @@ class Look:
         return moment, connection or _open_views(self.desk)
 
     def _give_back(self, moment: _Moment, connection: "duckdb.DuckDBPyConnection") -> None:
-        """One waits for the next who looks; more would only hold memory."""
+        """Give a connection back. One waits for the next who looks; more would only hold memory."""
         with self._lock:
             if self._idle is None and moment.letters == self._letters:
                 self._idle = connection
@@ -232,8 +232,8 @@ class Look:
         connection.close()
 
     def _look(self) -> _Moment:
-        """Which archive it is. While one finds out, which takes a store far away its time, others take it for
-        what it was, unless somebody has changed it by this page."""
+        """Return which archive it is. While one finds out, which takes a store far away its time, others take
+        it for what it was, unless somebody has changed it by this page."""
         with self._lock:
             known, late = self._moment, time.monotonic() - self.looked_at >= patience.FRESH
         if known is not None and not (late and self._looking.acquire(blocking=False)):
@@ -260,7 +260,7 @@ class Look:
                 return self._moment or found
 
     def _forget_all_but(self, found: _Moment) -> None:
-        """What is of letters stays where they are the same."""
+        """Forget all but what is found; what is of letters stays where they are the same."""
         if found.letters != self._letters:
             self._letters, self._idle = found.letters, None
             self._kept.clear()
@@ -282,7 +282,7 @@ class Look:
         return _Moment(tuple(manifests), known[-1] if known else None, *before)
 
     def _read_replays(self) -> Hashable:
-        """None where the ledger is out of reach, which who looks is told."""
+        """Return None where the ledger is out of reach, which who looks is told."""
         with suppress(DlqError):
             return version(self.desk.settings.ledger, self.desk.store)
         return None

@@ -59,7 +59,7 @@ class Sessions:
         self._ends: dict[str, float] = {}
 
     def enter(self, token: str) -> str | None:
-        """A new session for the right token, else None."""
+        """Return a new session for the right token, else None."""
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             return None
         session = secrets.token_urlsafe(32)
@@ -69,7 +69,7 @@ class Sessions:
         return session
 
     def find(self, session: str) -> Person | None:
-        """Whose cookie this is, while it counts."""
+        """Return whose cookie this is, while it counts."""
         known = _digest(session)
         if time.monotonic() > self._ends.get(known, 0.0):
             self._ends.pop(known, None)
@@ -77,22 +77,22 @@ class Sessions:
         return Person(self._owner, frozenset(), known, "token")
 
     def find_agent(self, bearer: str) -> tuple[Person, str] | None:
-        """Whom the agent acts for that brings this bearer, and the agent's name."""
+        """Return whom the agent acts for that brings this bearer, and the agent's name."""
         for name, known in self.agents.items():
             if hmac.compare_digest(bearer.encode(), known.encode()):
                 return Person(self._owner, frozenset(), "agent", "token"), name
         return None
 
     def leave(self, person: Person) -> None:
-        """The cookie counts no more."""
+        """Let the cookie count no more."""
         self._ends.pop(person.session, None)
 
     def form_token(self, person: Person) -> str:
-        """What each form of this person has to bring back; no other page can know it."""
+        """Return what each form of this person has to bring back; no other page can know it."""
         return hmac.digest(self._key, person.session.encode(), "sha256").hex()
 
     def is_form_token(self, person: Person, text: str) -> bool:
-        """Whether a form of ours was sent."""
+        """Return whether a form of ours was sent."""
         return hmac.compare_digest(self.form_token(person).encode(), text.encode())
 
 
@@ -101,7 +101,7 @@ def _digest(session: str) -> str:
 
 
 def read_proxy(request: HTTPConnection, serve: Serve) -> Person | None:
-    """Who a trusted proxy says it is; None where none says so. Raises Forged."""
+    """Return who a trusted proxy says it is; None where none says so. Raises Forged."""
     if not is_trusted(request, serve.proxies):
         return None
     names = request.headers.getlist(USER_HEADER)
@@ -114,7 +114,8 @@ def read_proxy(request: HTTPConnection, serve: Serve) -> Person | None:
 
 
 def _read_groups(request: HTTPConnection, serve: Serve) -> frozenset[str]:
-    """None where no header is named: one that the proxy does not set is the client's. Raises Forged."""
+    """Return None where no header is named: one that the proxy does not set is the client's. Raises
+    Forged."""
     lists = request.headers.getlist(serve.groups_header) if serve.groups_header else []
     if len(lists) > 1:
         raise Forged("the proxy lists groups twice: one of the lists may be the client's own")
@@ -133,7 +134,7 @@ def _read_name(name: str) -> str:
 
 
 def is_trusted(request: HTTPConnection, proxies: Sequence[str]) -> bool:
-    """Whether the connection comes from an address that is listed."""
+    """Return whether the connection comes from an address that is listed."""
     peer = request.client.host if request.client else ""
     try:
         address = ip_address(peer.partition("%")[0])
@@ -144,8 +145,8 @@ def is_trusted(request: HTTPConnection, proxies: Sequence[str]) -> bool:
 
 
 def _decode(text: str) -> str:
-    """A header, which servers hand over as Latin-1, as the UTF-8 that it is: two that are none would be one.
-    Raises Forged."""
+    """Return a header, which servers hand over as Latin-1, as the UTF-8 that it is: two that are none would
+    be one. Raises Forged."""
     try:
         return text.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -153,13 +154,13 @@ def _decode(text: str) -> str:
 
 
 def find_rights(person: Person, roles: Roles) -> frozenset[str]:
-    """What somebody may. Who may anything may read."""
+    """Return what somebody may. Who may anything may read."""
     given = {right for right in RIGHTS if any(_is_meant(person, one) for one in getattr(roles, right))}
     return frozenset(given | ({"read"} if given else set()))
 
 
 def check_groups(serve: Serve) -> None:
-    """Raises ConfigError for roles of groups where nothing says who is in one."""
+    """Raise ConfigError for roles of groups where nothing says who is in one."""
     named = [entry for right in RIGHTS for entry in getattr(serve.roles, right) if entry.startswith(_GROUP)]
     if named and serve.groups_header is None:
         raise ConfigError(

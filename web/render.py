@@ -27,13 +27,13 @@ _STATIC: Mapping[str, tuple[str, str, str]] = {
 
 
 def read_static(name: str) -> tuple[bytes, str] | None:
-    """The bytes and the type of a file that pages load; None where there is no such."""
+    """Return the bytes and the type of a file that pages load; None where there is no such."""
     return _load(name) if name in _STATIC else None
 
 
 @cache
 def _load(name: str) -> tuple[bytes, str]:
-    """Of names of ours alone: one that a stranger thinks of would stay here."""
+    """Load a name of ours alone: one that a stranger thinks of would stay here."""
     package, path, kind = _STATIC[name]
     return files(package).joinpath(path).read_bytes(), kind
 
@@ -58,20 +58,20 @@ def _read_template(name: str) -> str:
 
 
 def _show(value: Any) -> Any:
-    """Every text that a template puts out: control characters and what nobody sees are escapes."""
+    """Return every text that a template puts out: control characters and what nobody sees are escapes."""
     if value is None:
         return ""
     return for_terminal(value) if type(value) is str else value
 
 
 def _lines(value: Any) -> Markup:
-    """A longer text of strangers, which keeps its lines."""
+    """Return a longer text of strangers, which keeps its lines."""
     return escape(block_for_terminal(str(value if value is not None else "")))
 
 
 def _exact(value: Any) -> Markup:
-    """A text that comes back from a form, character for character. The first line break of a text area is
-    no part of it."""
+    """Return a text that comes back from a form, character for character. The first line break of a text area
+    is no part of it."""
     return Markup("\n") + escape(str(value if value is not None else ""))
 
 
@@ -80,7 +80,7 @@ def _moment(value: str | None) -> str:
 
 
 def _age(value: str | None) -> str:
-    """How long ago, in words; nothing where it is not known."""
+    """Return how long ago, in words; nothing where it is not known."""
     at = clock.from_iso(value or "")
     return "" if at is None else human_seconds(max(0, clock.now() - at) / 1_000_000)
 
@@ -109,7 +109,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 
 
 def make_address(path: str, **query: Any) -> str:
-    """An address of ours; empty parts of the query are left out."""
+    """Return an address of ours; empty parts of the query are left out."""
     pairs = [(name, text) for name, value in query.items() for text in _texts(value)]
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
@@ -120,11 +120,11 @@ def _texts(value: Any) -> list[str]:
 
 
 def render(template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    """A page."""
+    """Return a page."""
     return HTMLResponse(_templates().get_template(template).render(values), status)
 
 
 def render_block(template: str, block: str, values: Mapping[str, Any]) -> str:
-    """A part of a page: what a live page puts in the place of the same part."""
+    """Return a part of a page: what a live page puts in the place of the same part."""
     made = _templates().get_template(template)
     return "".join(made.blocks[block](made.new_context(dict(values))))

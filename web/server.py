@@ -51,7 +51,7 @@ class Patient(H11Protocol):
         oldest.transport.abort()
 
     def _knows(self) -> bool:
-        """Whether somebody whose name is proven asks by this connection, or has asked."""
+        """Return whether somebody whose name is proven asks by this connection, or has asked."""
         self._is_known = self._is_known or "person" in (self.scope or {}).get("state", {})
         return self._is_known
 
@@ -130,7 +130,7 @@ def serve(
 
 
 def make_console(settings: Settings, config: str | None, port: int) -> Console:
-    """All that lives as long as the server."""
+    """Return all that lives as long as the server."""
     desk = open_desk(settings, Notes())
     sessions = Sessions(system_user(), read_bearers(settings.serve))
     jobs = Jobs(settings.archive, config)
@@ -138,7 +138,7 @@ def make_console(settings: Settings, config: str | None, port: int) -> Console:
 
 
 def check_host(settings: Settings, host: str) -> None:
-    """Raises ConfigError for an address that others reach while nothing says by which name they may."""
+    """Raise ConfigError for an address that others reach while nothing says by which name they may."""
     if not _is_loopback(host) and not settings.serve.hosts:
         raise ConfigError(
             f"--host {host}: others could reach the page there, and the configuration does not say by which "
@@ -147,7 +147,7 @@ def check_host(settings: Settings, host: str) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this host reaches the address."""
+    """Return whether only this host reaches the address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -155,7 +155,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """The address as it stands in a URL."""
+    """Return the address as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
 
 

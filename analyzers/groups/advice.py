@@ -36,7 +36,7 @@ class Known(NamedTuple):
     """Which decided; it may know that the letter's body remembers its retries."""
 
     def gist(self) -> "Known":
-        """What decides: without the words that are each letter's own, since most letters are alike."""
+        """Return what decides: without the words that are each letter's own, since most letters are alike."""
         duplicate = self.duplicate._replace(duplicate_group=None)
         message_id = self.message_id and "an id"
         return self._replace(
@@ -74,7 +74,7 @@ class Advice(NamedTuple):
 
 
 def advise(known: Known, user_rules: Sequence[UserRule] = ()) -> tuple[str, str]:
-    """What to do with it, and why; the user's rules come first."""
+    """Return what to do with it, and why; the user's rules come first."""
     for rule in user_rules:
         if rule.advice and rule.name == known.user_rule:
             return rule.advice, rule.reason or f"your rule {rule.name} says so"
@@ -134,7 +134,7 @@ def _with_memory(line: Advice, rule: str | None, reason: str) -> str:
 
 
 def _of_discarded(known: Known) -> str:
-    """Where to look a discarded transaction up, and what the two ways back mean."""
+    """Return where to look a discarded transaction up, and what the two ways back mean."""
     if known.user_rule is not None:
         return "the transaction's outcome is unknown: look its key up in the business database"
     return (

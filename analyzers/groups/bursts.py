@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from dlq.analyzers.groups import contract
-from dlq.analyzers.groups.contract import Come, Context, OwnRows, Relation, Said
+from dlq.analyzers.groups.contract import Context, OwnRows, Reduced, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, join_known, lowest, millisecond
 
@@ -79,17 +79,17 @@ def burst_id(broker: str | None, connection_id: str, cut: int | None) -> str:
 
 
 def oldest_known(newest: int) -> int:
-    """The lowest sequence id of a producer that an audit can still know after it has seen `newest`."""
+    """Return the lowest sequence id of a producer that an audit can still know after it has seen `newest`."""
     return max(0, (newest // _AUDIT_BITS - (_AUDIT_ARRAYS - 1)) * _AUDIT_BITS)
 
 
 def _is_beyond_prefetch(letters: int, consumers: int) -> bool:
-    """More letters than so many consumers can have held by default."""
+    """Return whether these are more letters than so many consumers can have held by default."""
     return letters > consumers * DEFAULT_PREFETCH
 
 
 def reason(of: Standing) -> str:
-    """What a letter of a burst shows, and that it proves nothing."""
+    """Return what a letter of a burst shows, and that it proves nothing."""
     return f"{_burst(of)}{_by_log(of)}{_range(of)}; {_shows(of)}. {_LOOK}"
 
 
@@ -141,7 +141,7 @@ _NO_LINE = LogLine(None, None, None)
 
 
 def keys(letter: Sharing) -> Iterator[Key]:
-    """The connection on which a letter was suppressed."""
+    """Yield the connection on which a letter was suppressed."""
     if letter.connection_id is not None:
         yield "connection", letter.broker, letter.connection_id
 
@@ -154,7 +154,7 @@ def _members(letters: Iterable[Judged], _context: Context, said: Said) -> Iterat
 
 
 def key_of_line(letter: Judged) -> Key:
-    """By which lines of clients' logs belong to a letter."""
+    """Return the key by which lines of clients' logs belong to a letter."""
     return "line", letter.message_id or ""
 
 
@@ -162,16 +162,16 @@ def _key_of(letter: Judged) -> Key:
     return "connection", letter.broker, letter.connection_id or ""
 
 
-def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Context) -> Iterator[Come]:
+def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Context) -> Iterator[Reduced]:
     """All letters of a connection are in memory at once."""
     lines = list(told)
     members = find(str(key[1]), str(key[2]), lines)
     rows = [(table, row) for row in map(incident_of, bursts(members)) for table in ("bursts", "incidents")]
-    yield Come({one.letter.identity: (one.burst_id, one.standing) for one in members}, rows)
+    yield Reduced({one.letter.identity: (one.burst_id, one.standing) for one in members}, rows)
 
 
 def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -> list[_Member]:
-    """The suppressed duplicates of a connection, each with its line, and with its burst."""
+    """Return the suppressed duplicates of a connection, each with its line, and with its burst."""
     log = {one.record_id: line for one, line in told}
     return [
         member
@@ -181,7 +181,7 @@ def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -
 
 
 def conclude(letter: Judged, said: Said, _context: Context) -> Judged:
-    """A letter's burst, and what it says of it by where it stands there."""
+    """Return a letter's burst, and what it says of it by where it stands there."""
     found = said.get(_key_of(letter), {}).get(letter.identity) if letter.is_of_burst else None
     if found is None:
         return letter
@@ -192,8 +192,8 @@ def conclude(letter: Judged, said: Said, _context: Context) -> Judged:
 def _by_cut(
     members: Iterable[Judged], log: Mapping[str, LogLine]
 ) -> Iterator[tuple[int | None, list[Judged]]]:
-    """The letters of each reconnect of a connection, which is counted from 1; None for the first, and where
-    no log tells."""
+    """Return the letters of each reconnect of a connection, which is counted from 1; None for the first, and
+    where no log tells."""
     cuts: dict[int, list[Judged]] = defaultdict(list)
     cut, last = 0, None
     for one in sorted(members, key=lambda one: in_order(log.get(one.record_id, _NO_LINE).time)):
@@ -279,7 +279,7 @@ class Burst(NamedTuple):
 
 
 def bursts(members: Iterable[_Member]) -> list[Burst]:
-    """The bursts that letters are of."""
+    """Return the bursts that letters are of."""
     grouped: dict[str, list[_Member]] = defaultdict(list)
     for member in members:
         grouped[member.burst_id].append(member)
@@ -287,7 +287,7 @@ def bursts(members: Iterable[_Member]) -> list[Burst]:
 
 
 def incident_of(burst: Burst) -> dict[str, Any]:
-    """A burst as a row of the incidents, and what it is beside."""
+    """Return a burst as a row of the incidents, and what it is beside."""
     return {**burst._asdict(), "peak": burst.start, "ongoing": False, "new": True}
 
 
@@ -321,7 +321,7 @@ def _come_to(name: str, members: Sequence[_Member]) -> Burst:
 
 
 def _texts(members: Iterable[_Member]) -> Iterator[tuple[str, int, str]]:
-    """Each range as `PRODUCER:40-42`, to be sorted by producer and number."""
+    """Yield each range as `PRODUCER:40-42`, to be sorted by producer and number."""
     for letter, _, (_, _, _, _, _, _, _, first, last, *_) in members:
         if first is not None and letter.producer_id is not None:
             to = f"-{last}" if last is not None and last > first else ""

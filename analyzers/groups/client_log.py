@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dlq.analyzers.groups.bursts import LogLine, key_of_line
-from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
+from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.groups.values import highest, in_order
 
@@ -77,7 +77,7 @@ _TIMES = tuple(map(re.compile, _OUT_TIMES))
 
 
 def read(log: Iterable[str]) -> Iterator[Line]:
-    """The poison acks among the lines of one log, in their order."""
+    """Yield the poison acks among the lines of one log, in their order."""
     failed = reconnected = None
     for text in log:
         if "MessageDispatch" in text and _IS_ACKED.search(text):
@@ -144,7 +144,7 @@ def _joined(letter: Judged | None, line: Line | None) -> Joined:
 
 
 def members(lines: Iterable[Line]) -> Iterator[Member]:
-    """What logs say under the keys of their messages."""
+    """Return what logs say under the keys of their messages."""
     return (Member(("line", line.message_id), (), line) for line in lines)
 
 
@@ -155,7 +155,7 @@ def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterat
                 yield Member(key_of_line(one), (), one)
 
 
-def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> Iterator[Come]:
+def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> Iterator[Reduced]:
     letters: list[Judged] = []
     lines: list[Line] = []
     for one in told:
@@ -164,7 +164,7 @@ def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> It
         else:
             letters.append(one)
     joined = join(letters, lines)
-    yield Come(of_letters(joined), [("client_log", one._asdict()) for one in joined])
+    yield Reduced(of_letters(joined), [("client_log", one._asdict()) for one in joined])
 
 
 def of_letters(joined: Iterable[Joined]) -> dict[str, LogLine]:
@@ -182,7 +182,7 @@ def of_letters(joined: Iterable[Joined]) -> dict[str, LogLine]:
 
 
 def counts(states: Mapping[str | None, int]) -> dict[str, int]:
-    """How many letters and lines have each state."""
+    """Return how many letters and lines have each state."""
     return {state: states.get(state, 0) for state in STATES}
 
 

@@ -31,8 +31,8 @@ class Change(NamedTuple):
 def conclude(
     letter: Judged, said: Said, context: Context, rules: Sequence[Rule], max_laps: int
 ) -> Change | None:
-    """What a letter's verdict becomes by what all rounds have said; None: nothing was found of it, and no
-    rule of the user's speaks."""
+    """Return what a letter's verdict becomes by what all rounds have said; None: nothing was found of it, and
+    no rule of the user's speaks."""
     found = find(letter, said, context)
     if found is letter and letter.user_rule is None:
         return None
@@ -74,7 +74,7 @@ def conclude(
 
 
 def with_rule(letter: Judged, rule: Rule) -> Judged:
-    """A letter of which a rule of the user's speaks; what it says of the cause comes first."""
+    """Return a letter of which a rule of the user's speaks; what it says of the cause comes first."""
     if rule.cause is None:
         return letter._replace(user_rule=rule.name)
     return letter._replace(user_rule=rule.name, rule=rule.name, cause=rule.cause, also_possible=())

@@ -47,7 +47,7 @@ class Member(NamedTuple):
     said: Any
 
 
-class Come(NamedTuple):
+class Reduced(NamedTuple):
     """What the members of a key come to, or some of them."""
 
     said: Any
@@ -60,12 +60,12 @@ class Come(NamedTuple):
 
 Said = Mapping[Key, Any]
 """What was said under keys so far."""
-Together = Callable[[Key, Iterator[Any], Context], Iterator[Come]]
+Together = Callable[[Key, Iterator[Any], Context], Iterator[Reduced]]
 """What members say, in order: a stream, of which no more is kept than needed."""
 
 
 def say_nothing(letter: Judged, _said: Said, _context: Context) -> Judged:
-    """What concerns other relations alone."""
+    """Return what concerns other relations alone."""
     return letter
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
-from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
+from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
 from dlq.analyzers.groups.judged import Duplicate, Judged, Key, Sharing, number_of
 from dlq.core.brokers import kind_of
 from dlq.core.rocketmq_topics import DEAD_LETTERS
@@ -74,8 +74,8 @@ class Shared(NamedTuple):
 def of_letter(
     record_id: str, body_sha256: str | None, coordinated: bool, shared: Iterable[Shared]
 ) -> Duplicate:
-    """A letter that is compared with all of its broker, and its match keys; `coordinated`: its producer has a
-    transactions' coordinator."""
+    """Return a letter that is compared with all of its broker, and its match keys; `coordinated`: its
+    producer has a transactions' coordinator."""
     met = _met(shared)
     kind = next((kind for kind in MATCH_KEYS if kind in met), None)
     group = next((met[kind] for kind in _GROUPS if kind in met), None)
@@ -92,7 +92,8 @@ def of_letter(
 def of_rocketmq_letter(
     record_id: str, body_sha256: str | None, replayed: bool | None, shared: Iterable[Shared]
 ) -> Duplicate | None:
-    """A letter in `%DLQ%<group>`, and its match keys; None when it is alone. `replayed`: it is a replay."""
+    """Return a letter in `%DLQ%<group>`, and its match keys; None when it is alone. `replayed`: it is a
+    replay."""
     met = _met(shared if replayed else (_among_originals(one) for one in shared))
     by_id, by_business = met.get("by_id"), met.get("by_business")
     kind = next((kind for kind, holds in _ROCKETMQ_KINDS if holds(met, replayed is True)), None)
@@ -118,7 +119,7 @@ _Met = Mapping[str, Shared]
 
 
 def _met(shared: Iterable[Shared]) -> _Met:
-    """The match keys that others have too, by kind."""
+    """Return the match keys that others have too, by kind."""
     return {one.kind: one for one in shared if one.size > 1 and _counts(one)}
 
 
@@ -127,7 +128,8 @@ def _counts(shared: Shared) -> bool:
 
 
 def _repeats(oldest: Shared | None, record_id: str, body_sha256: str | None) -> tuple[bool, bool | None]:
-    """Whether a letter repeats the oldest one, and whether the bodies are the same; None: one is unknown."""
+    """Return whether a letter repeats the oldest one, and whether the bodies are the same; None: one is
+    unknown."""
     if oldest is None or oldest.first_record_id == record_id:
         return False, False
     if oldest.first_body_sha256 is None or body_sha256 is None:
@@ -161,15 +163,16 @@ _ROCKETMQ_KINDS: tuple[tuple[str, Callable[[_Met, bool], bool]], ...] = (
 
 
 def keys(letter: Sharing | Judged) -> Iterator[Key]:
-    """What makes letters duplicates. A replayed message that died again is a new lap of its original, not a
-    duplicate of it; a coordinated message is named by its work, whatever its producer calls the message."""
+    """Return what makes letters duplicates. A replayed message that died again is a new lap of its original,
+    not a duplicate of it; a coordinated message is named by its work, whatever its producer calls the
+    message."""
     if kind_of(letter.broker_kind).duplicates == "anywhere":
         return _anywhere(letter)
     return _of_group(letter)
 
 
 def _of_group(letter: Sharing | Judged) -> Iterator[Key]:
-    """Of RocketMQ's consumers."""
+    """Yield the keys of a letter for RocketMQ's consumers."""
     if letter.rocket is not None and letter.dead_letter_queue.startswith(DEAD_LETTERS):
         queue = (letter.broker, letter.dead_letter_queue)
         business = letter.rocket.keys if letter.key in (None, letter.message_id) else letter.key
@@ -237,7 +240,7 @@ def _known(value: _V | None) -> frozenset[_V]:
 
 
 def add(one: Total, other: Total) -> Total:
-    """What the letters of both come to."""
+    """Return what the letters of both come to."""
     return Total(
         one.size + other.size,
         min(one.oldest, other.oldest),
@@ -255,7 +258,7 @@ def _two_of(values: frozenset[_V]) -> frozenset[_V]:
 
 
 def members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterator[Member]:
-    """Of each key that several letters have, what these come to."""
+    """Yield for each key that several letters have what these come to."""
     totals: dict[Key, Total] = {}
     for letter in letters:
         if not context.shared.isdisjoint(letter.keys):
@@ -266,13 +269,13 @@ def members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterato
     return (Member(key, (), total) for key, total in totals.items())
 
 
-def together(_key: Key, totals: Iterator[Total], _context: Context) -> Iterator[Come]:
+def together(_key: Key, totals: Iterator[Total], _context: Context) -> Iterator[Reduced]:
     """Totals of one key as one."""
-    yield Come(reduce(add, totals))
+    yield Reduced(reduce(add, totals))
 
 
 def conclude(letter: Judged, said: Said, context: Context) -> Judged:
-    """What a letter is to others, by the keys that it shares with them."""
+    """Return what a letter is to others, by the keys that it shares with them."""
     if context.shared.isdisjoint(letter.keys):
         return letter
     shared = [_shared(key, said[key]) for key in keys(letter) if key in said]

@@ -19,7 +19,7 @@ from itertools import groupby
 from math import fsum, sqrt
 from typing import Any, NamedTuple, TypeVar
 
-from dlq.analyzers.groups.contract import Alike, Census, Come, Context, Member, Said
+from dlq.analyzers.groups.contract import Alike, Census, Context, Member, Reduced, Said
 from dlq.analyzers.groups.judged import Key
 
 _K = TypeVar("_K", int, str)
@@ -97,19 +97,19 @@ class _Failure(NamedTuple):
 
 
 def kind_of(exception_family: str | None, cause: str) -> str:
-    """The kind of reason for which a letter died."""
+    """Return the kind of reason for which a letter died."""
     if exception_family in DEPENDENCY:
         return "dependency"
     return cause if exception_family is None else exception_family
 
 
 def kind_in(incident_id: str) -> str:
-    """The kind of reason that an incident's name tells."""
+    """Return the kind of reason that an incident's name tells."""
     return incident_id[len(_stamp(0)) + 1 :]
 
 
 def in_parts(slots: Iterable[Slot], most: int = 500_000) -> Iterator[list[Slot]]:
-    """The slots of one kind, sorted by failure and time, in parts of so many that memory holds at once.
+    """Yield the slots of one kind, sorted by failure and time, in parts of so many that memory holds at once.
 
     A failure is never split. Each part is looked through by itself: failures of two parts that rose a little
     together are not seen, and bursts of two parts are incidents of their own unless they began in one slot.
@@ -126,7 +126,7 @@ def in_parts(slots: Iterable[Slot], most: int = 500_000) -> Iterator[list[Slot]]
 
 
 def find(kind: str, slots: Sequence[Slot], span: int) -> list[Found]:
-    """The slots of one kind that are part of an incident, by failure and time.
+    """Return the slots of one kind that are part of an incident, by failure and time.
 
     `span` is what the archive covers, in slots.
     """
@@ -140,7 +140,7 @@ def find(kind: str, slots: Sequence[Slot], span: int) -> list[Found]:
 
 
 def incidents(found: Iterable[Found], looked_at: int) -> Iterator[Incident]:
-    """The incidents that slots are part of. `looked_at`: the time of the last pull."""
+    """Return the incidents that slots are part of. `looked_at`: the time of the last pull."""
     of_incident: dict[str, list[Found]] = {}
     for one in found:
         of_incident.setdefault(one.incident_id, []).append(one)
@@ -170,7 +170,7 @@ def _incident(name: str, parts: Sequence[Found], looked_at: int) -> Incident:
 
 
 def _fullest(slots: Iterable[Slot], key: Callable[[Slot], _K]) -> _K:
-    """The key that most letters have; of several the highest."""
+    """Return the key that most letters have; of several the highest."""
     letters: Counter[_K] = Counter()
     for slot in slots:
         letters[key(slot)] += slot.letters
@@ -178,17 +178,17 @@ def _fullest(slots: Iterable[Slot], key: Callable[[Slot], _K]) -> _K:
 
 
 def _bound(usual: float, spread: float) -> float:
-    """More letters than this stand far out."""
+    """Return how many letters stand far out."""
     return max(UNREMARKABLE + usual + 6 * sqrt(spread), 4 * usual)
 
 
 def history_of(span: int) -> int:
-    """Over how many slots a failure is averaged at least. `span`: what the archive covers."""
+    """Return over how many slots a failure is averaged at least. `span`: what the archive covers."""
     return max(_QUIET, min(span, _WEEK))
 
 
 def is_ongoing(end: int, looked_at: int) -> bool:
-    """Whether an incident whose last letter died then goes on."""
+    """Return whether an incident whose last letter died then goes on."""
     return end >= looked_at - FRESH * _SECOND
 
 
@@ -201,13 +201,13 @@ def _failure(slots: Sequence[Slot], span: int) -> _Failure:
 
 
 def _raised(failure: _Failure) -> list[Slot]:
-    """The slots above what is usual."""
+    """Return the slots above what is usual."""
     above = failure.usual + 3 * sqrt(failure.usual)
     return [one for one in failure.slots if one.letters > above]
 
 
 def _bursts(failure: _Failure) -> set[int]:
-    """The slots of a failure that stand out by themselves."""
+    """Return the slots of a failure that stand out by themselves."""
     letters = {one.slot: one.letters for one in _raised(failure)}
     runs = (run for run in _runs(letters) if _stands_out(failure, run, [letters[slot] for slot in run]))
     return {slot for run in runs for slot in run}
@@ -258,7 +258,8 @@ def _stamp(slot: int) -> str:
 
 
 def _filled(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, str]) -> Iterator[Found]:
-    """A failure's bursts, and what lies between two of its bursts in one incident: that belongs to it too."""
+    """Yield a failure's bursts, and what lies between two of its bursts in one incident: that belongs to it
+    too."""
     times = [one.slot for one in failure.slots]
     for incident_id, of_one in groupby(bursts, key=lambda slot: incident_at[slot]):
         run = list(of_one)
@@ -289,7 +290,7 @@ def merge(slots: Sequence[Slot]) -> Slot:
 
 
 def member_of(kind: str, of: str | None, slot: Slot) -> Member:
-    """Letters that count, under their kind of reason. `of`: the source of transactions."""
+    """Return letters that count, under their kind of reason. `of`: the source of transactions."""
     return Member(("reason", kind), (slot.fingerprint, slot.slot, of is not None, of or ""), (of, slot))
 
 
@@ -310,8 +311,8 @@ def _members(counted: Iterable[Alike]) -> Iterator[Member]:
             yield member_of(kind, source if is_of_transaction else None, slot)
 
 
-def _together(key: Key, counted: Iterator[Counted], context: Context) -> Iterator[Come]:
-    """The slots, and the incidents that they are part of, which are told to each failure."""
+def _together(key: Key, counted: Iterator[Counted], context: Context) -> Iterator[Reduced]:
+    """Yield the slots, and the incidents that they are part of, which are told to each failure."""
     kind = str(key[1])
     apart: dict[tuple[str, int], list[Counted]] = {}
     for part in in_parts(_merged(counted, apart)):
@@ -320,9 +321,9 @@ def _together(key: Key, counted: Iterator[Counted], context: Context) -> Iterato
         for one in found:
             incident_of[one.slot.fingerprint][one.slot.slot] = one.incident_id
         slots = [one for slot in part for one in apart.pop(slot[:2])]
-        yield Come(None, _rows(kind, slots, incident_of, incidents(found, context.looked_at)))
+        yield Reduced(None, _rows(kind, slots, incident_of, incidents(found, context.looked_at)))
         for fingerprint, at in incident_of.items():
-            yield Come(at, key=_key_of_failure(kind, fingerprint))
+            yield Reduced(at, key=_key_of_failure(kind, fingerprint))
 
 
 def _merged(counted: Iterator[Counted], apart: dict[tuple[str, int], list[Counted]]) -> Iterator[Slot]:

@@ -107,5 +107,5 @@ Key = tuple[str | int, ...]
 
 
 def number_of(key: Key) -> int:
-    """A number that no other key has, though letters are made to look alike."""
+    """Return a number that no other key has, though letters are made to look alike."""
     return int.from_bytes(sha256(repr(key).encode()).digest()[:8], signed=True)

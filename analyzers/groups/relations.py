@@ -25,17 +25,17 @@ _CONCLUDE = tuple(relation.conclude for relation in EVERY if relation.conclude i
 
 
 def keys_of(letter: Sharing) -> list[int]:
-    """All that a letter may share with others, as the column `keys` has it."""
+    """Return all that a letter may share with others, as the column `keys` has it."""
     return [number_of(key) for keys in _KEYS for key in keys(letter)]
 
 
 def may_be_any(looked_for: Sequence[Relation], context: Context) -> bool:
-    """Whether something is looked for that any letter may be of."""
+    """Return whether something is looked for that any letter may be of."""
     return any(relation.may_be_any(context) for relation in looked_for)
 
 
 def find(letter: Judged, said: Said, context: Context) -> Judged:
-    """A letter with all that was found of it, by what all rounds have said."""
+    """Return a letter with all that was found of it, by what all rounds have said."""
     for conclude in _CONCLUDE:
         letter = conclude(letter, said, context)
     return letter

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
+from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.groups.values import highest, in_order, join_known, second
 from dlq.core.rocketmq_topics import DEAD_LETTERS
@@ -100,7 +100,7 @@ class Answer(NamedTuple):
 
 
 def _letter_of(one: Judged) -> Letter:
-    """A letter as the stores are asked about it."""
+    """Return a letter as the stores are asked about it."""
     return Letter(
         one.broker_kind,
         one.dead_letter_queue,
@@ -120,7 +120,7 @@ def _key_of(asked: Asked, key: str) -> Key:
 
 
 def members(asked: Asked, facts: Iterable[Fact]) -> Iterator[Member]:
-    """What a store says under keys."""
+    """Return what a store says under keys."""
     return (Member(_key_of(asked, fact.key), (), fact) for fact in facts)
 
 
@@ -131,7 +131,7 @@ def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterat
 
 
 def _questions(one: Judged, context: Context) -> Iterator[tuple[Asked, list[str] | None]]:
-    """Each asking of a store that may know a letter, and by which keys; None: it did not answer."""
+    """Yield each asking of a store that may know a letter, and by which keys; None: it did not answer."""
     if not context.asked:
         return
     letter = _letter_of(one)
@@ -141,12 +141,12 @@ def _questions(one: Judged, context: Context) -> Iterator[tuple[Asked, list[str]
             yield asked, KINDS[settings.kind].keys(letter, asked) if has_answered else None
 
 
-def _together(_key: Key, told: Iterator[Fact | None], _context: Context) -> Iterator[Come]:
-    yield Come([fact for fact in told if fact is not None] or None)
+def _together(_key: Key, told: Iterator[Fact | None], _context: Context) -> Iterator[Reduced]:
+    yield Reduced([fact for fact in told if fact is not None] or None)
 
 
 def conclude(one: Judged, said: Said, context: Context) -> Judged:
-    """What the stores say of a letter that any of them may know."""
+    """Return what the stores say of a letter that any of them may know."""
     answers = []
     for asked, keys in _questions(one, context):
         facts = None if keys is None else [fact for key in keys for fact in said.get(_key_of(asked, key), ())]
@@ -162,7 +162,7 @@ def conclude(one: Judged, said: Said, context: Context) -> Judged:
 
 
 def describe_store(settings: Evidence, taken_at: int) -> Asked:
-    """A store of the configuration, asked at a time."""
+    """Return a store of the configuration, asked at a time."""
     kept = seconds(settings.window)
     return Asked(
         settings.name, settings.application, taken_at, human_seconds(kept), taken_at - int(kept * 1e6)
@@ -170,13 +170,13 @@ def describe_store(settings: Evidence, taken_at: int) -> Asked:
 
 
 def is_asked(settings: Evidence, source: str, letter: Letter) -> bool:
-    """Whether this store may know this letter of this source."""
+    """Return whether this store may know this letter of this source."""
     is_mine = any(fnmatchcase(source, pattern) for pattern in settings.sources)
     return is_mine and letter.cause is not None and KINDS[settings.kind].knows(letter)
 
 
 def fold(facts: Iterable[Fact]) -> Found:
-    """The facts under a letter's keys, in any order."""
+    """Return the facts under a letter's keys, in any order."""
     record: Record | None = None
     seen: set[str] = set()
     failures: int | None = None
@@ -192,7 +192,7 @@ def fold(facts: Iterable[Fact]) -> Found:
 
 
 def answer(kind: str, letter: Letter, asked: Asked, facts: Iterable[Fact] | None) -> Answer:
-    """What a store says of a letter it may know. None instead of facts: it did not answer."""
+    """Return what a store says of a letter it may know. None instead of facts: it did not answer."""
     if facts is None:
         return Answer("unasked", None, f"{asked.name}: did not answer")
     case, means = _Case(letter, fold(facts), asked), KINDS[kind]
@@ -200,7 +200,7 @@ def answer(kind: str, letter: Letter, asked: Asked, facts: Iterable[Fact] | None
 
 
 def together(answers: Sequence[Answer]) -> Answer:
-    """What all the stores say of one letter."""
+    """Return what all the stores say of one letter."""
     return Answer(
         strongest(one.store_state for one in answers),
         max((one.told_transaction for one in answers if one.told_transaction), default=None),
@@ -209,12 +209,12 @@ def together(answers: Sequence[Answer]) -> Answer:
 
 
 def strongest(states: Iterable[str | None]) -> str | None:
-    """Of several stores' states the last in STATES."""
+    """Return the last in STATES of several stores' states."""
     return max((state for state in states if state is not None), key=_STATES.index, default=None)
 
 
 def with_told(evidence: str | None, told: str) -> str | None:
-    """A letter's evidence with what the stores told; neither crowds the other out."""
+    """Return a letter's evidence with what the stores told; neither crowds the other out."""
     return join_known((evidence and evidence[:300], told[:198]), "; ")
 
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dlq.analyzers.groups import contract
-from dlq.analyzers.groups.contract import Come, Context, OwnRows, Relation, Said
+from dlq.analyzers.groups.contract import Context, OwnRows, Reduced, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, is_within, join_known, lowest, second
 from dlq.analyzers.rules import LONGEST_EVIDENCE
@@ -101,7 +101,7 @@ class Conclusion(NamedTuple):
 
 
 def offsets(finished: str | None) -> Iterator[int]:
-    """The offsets that an op record names: `7`, or `7,12,` since 5.1."""
+    """Return the offsets that an op record names: `7`, or `7,12,` since 5.1."""
     return (int(text) for text in (finished or "").split(",") if _OFFSET.fullmatch(text))
 
 
@@ -127,7 +127,7 @@ def ended_copies(
 
 
 def resolve(unique_key: str, members: Iterable[Member], nodes: Mapping[str, Node]) -> list[Transaction]:
-    """The records of one unique key of one source and broker -> a transaction for each node.
+    """Return the records of one unique key of one source and broker -> a transaction for each node.
 
     `members` are sorted by node, dead_at, offset and record_id, what is not known first; they are taken in
     one by one, and only the newest of very many are kept. `nodes`: what the source's pulls know of them.
@@ -144,7 +144,7 @@ def resolve(unique_key: str, members: Iterable[Member], nodes: Mapping[str, Node
 
 
 def conclude(transaction: Transaction | None, record_id: str) -> Conclusion:
-    """What its transaction makes of a record; None: it is an op record, which is of none.
+    """Return what its transaction makes of a record; None: it is an op record, which is of none.
 
     One record stands for a transaction that is open or was given up; the copies beside it, and the op
     records, are not letters: their cause is None.
@@ -447,12 +447,13 @@ _EVIDENCE: tuple[Callable[[_Case], str | None], ...] = (
 
 
 def key_of(source: str) -> Key:
-    """What all records of a source's transactions share: what pulls learn of its nodes decides on them."""
+    """Return what all records of a source's transactions share: what pulls learn of its nodes decides on
+    them."""
     return "transactions", source
 
 
 def keys(letter: Sharing) -> Iterator[Key]:
-    """A record's source."""
+    """Yield a record's source."""
     if letter.role is not None:
         yield key_of(letter.source)
 
@@ -475,7 +476,7 @@ def _place(one: Judged, offset: int | None) -> Key:
 
 def _ended_at_place(
     _key: Key, members: Iterator[tuple[str | None, int | None, int]], _context: Context
-) -> Iterator[Come]:
+) -> Iterator[Reduced]:
     copies: list[tuple[str, int | None]] = []
     ends: list[tuple[int | None, int]] = []
     for record_id, dead_at, captured_at in members:
@@ -484,7 +485,7 @@ def _ended_at_place(
         else:
             copies.append((record_id, dead_at))
     found = {name: (at, seen_at) for name, at, seen_at in ended_copies(copies, ends)}
-    yield Come(found or None)
+    yield Reduced(found or None)
 
 
 def _key_of(one: Judged) -> Key:
@@ -499,15 +500,15 @@ def _members(letters: Iterable[Judged], _context: Context, said: Said) -> Iterat
             yield contract.Member(_key_of(one), _in_time(member), member)
 
 
-def _together(key: Key, members: Iterator[Member], context: Context) -> Iterator[Come]:
+def _together(key: Key, members: Iterator[Member], context: Context) -> Iterator[Reduced]:
     _, source, _, unique_key = key
     resolved = resolve(str(unique_key), members, context.nodes.get(str(source), {}))
     rows = [("transactions", {"source": source, **one._asdict()}) for one in resolved]
-    yield Come({one.broker_node: one for one in resolved}, rows)
+    yield Reduced({one.broker_node: one for one in resolved}, rows)
 
 
 def _conclude(letter: Judged, said: Said, _context: Context) -> Judged:
-    """What its transaction makes of a record. A cause that the user names stays."""
+    """Return what its transaction makes of a record. A cause that the user names stays."""
     if letter.role is None:
         return letter
     of_node = said.get(_key_of(letter), {}) if letter.role != "finished" else {}

@@ -11,26 +11,26 @@ _SECOND, _MILLI = 1_000_000, 1_000
 
 
 def highest(one: _V | None, other: _V | None) -> _V | None:
-    """The higher one, as far as they are known."""
+    """Return the higher one, as far as they are known."""
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)
 
 
 def lowest(one: _V | None, other: _V | None) -> _V | None:
-    """The lower one, as far as they are known."""
+    """Return the lower one, as far as they are known."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
 
 
 def in_order(value: int | None) -> tuple[bool, int]:
-    """A key to sort by: what is not known comes first."""
+    """Return a key to sort by: what is not known comes first."""
     return (value is not None, value or 0)
 
 
 def is_within(later: int | None, earlier: int | None, micros: int) -> bool:
-    """Whether it is known that less time than this lies between the two."""
+    """Return whether it is known that less time than this lies between the two."""
     return later is not None and earlier is not None and later - earlier < micros
 
 
@@ -45,5 +45,5 @@ def millisecond(at: int) -> str:
 
 
 def join_known(parts: Iterable[str | None], between: str) -> str:
-    """Those parts that are there."""
+    """Return those parts that are there."""
     return between.join(part for part in parts if part is not None)

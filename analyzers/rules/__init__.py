@@ -11,7 +11,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple
 
-from dlq.analyzers.rules import by_hand, exceptions, frameworks
+from dlq.analyzers.rules import custom_headers, exceptions, frameworks
+from dlq.analyzers.rules.consumer_identity import name_owner
 from dlq.analyzers.rules.letter import (
     LONGEST_EVIDENCE,
     Facts,
@@ -24,10 +25,9 @@ from dlq.analyzers.rules.letter import (
     producer_of,
     whole,
 )
+from dlq.analyzers.rules.origin_inference import find_by_name, find_way_back
+from dlq.analyzers.rules.recording import RecordingLetter, as_letter
 from dlq.analyzers.rules.shapes import remember, spare
-from dlq.analyzers.rules.watched import Watched, as_letter
-from dlq.analyzers.rules.way_back import find_by_name, find_way_back
-from dlq.analyzers.rules.whose import name_owner
 from dlq.core.brokers import kind_of, kinds
 from dlq.core.causes import proof_of
 from dlq.core.failure_headers import first_published
@@ -92,7 +92,7 @@ def _broken_rule(_letter: Letter, _facts: Facts) -> Finding:
     return _NOTHING
 
 
-OF_ANY_BROKER: tuple[Rule, ...] = (*frameworks.RULES, *by_hand.RULES, *frameworks.REJECTS)
+OF_ANY_BROKER: tuple[Rule, ...] = (*frameworks.RULES, *custom_headers.RULES, *frameworks.REJECTS)
 """Rules for what frameworks and hands leave."""
 _UNKNOWN = Rule(_unknown, "unknown", "none")
 _BROKEN = Rule(_broken_rule, "unknown", "none")
@@ -101,7 +101,8 @@ BROKEN = _BROKEN.name
 
 
 def judge(record: Record, facts: Facts) -> Verdict:
-    """The verdict on one letter. It never raises: a rule that does is named, and the letter is `unknown`."""
+    """Return the verdict on one letter. It never raises: a rule that does is named, and the letter is
+    `unknown`."""
     return judge_letter(Letter._make(record), facts, _all_for)[0]
 
 
@@ -109,7 +110,7 @@ RulesFor = Callable[[Letter], Sequence[Rule]]
 
 
 def rules_for_letters(facts: Facts) -> RulesFor:
-    """Which rules `judged` asks of each of many letters."""
+    """Return which rules `judged` asks of each of many letters."""
     return spare(_asked, facts, _QUESTIONS)
 
 
@@ -118,7 +119,7 @@ def _all_for(letter: Letter) -> Sequence[Rule]:
 
 
 def judge_letters(facts: Facts) -> Callable[[Letter], tuple[Verdict, str | None]]:
-    """What `judge_letter` says of many letters: those that died alike are judged once."""
+    """Return what `judge_letter` says of many letters: those that died alike are judged once."""
     rules_for = rules_for_letters(facts)
     judge_alike = remember(lambda letter: _judge_named(letter, facts, rules_for))
 
@@ -130,13 +131,13 @@ def judge_letters(facts: Facts) -> Callable[[Letter], tuple[Verdict, str | None]
 
 
 def judge_letter(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
-    """The verdict, and the text that the exception was read from, if any."""
+    """Return the verdict, and the text that the exception was read from, if any."""
     named = frameworks.as_named(letter)
     return _with_producer(named, *_judge_named(named, facts, rules_for))
 
 
 def _with_producer(letter: Letter, verdict: Verdict, text: str | None) -> tuple[Verdict, str | None]:
-    """Whose id is on the letter: that is no other letter's, however alike they died."""
+    """Return whose id is on the letter: that is no other letter's, however alike they died."""
     producer, number = _numbered_producer(letter)
     if producer is None:
         return verdict, text
@@ -144,7 +145,7 @@ def _with_producer(letter: Letter, verdict: Verdict, text: str | None) -> tuple[
 
 
 def _judge_named(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
-    """All but the producer that the letter's own id tells."""
+    """Return all but the producer that the letter's own id tells."""
     rule, found = _first_finding(letter, facts, rules_for(letter))
     try:
         return _verdict(letter, rule, found, facts), found.error_text or found.error_message
@@ -195,7 +196,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdic
 
 
 def _outer(found: Finding, failure: exceptions.ReadException) -> str | None:
-    """What its exception is wrapped in, if it is."""
+    """Return what its exception is wrapped in, if it is."""
     outer = failure.outer or exceptions.if_class(found.outer_error)
     if outer is None:
         return None
@@ -204,7 +205,7 @@ def _outer(found: Finding, failure: exceptions.ReadException) -> str | None:
 
 
 def _of_whom(where: str, letter: Letter) -> str:
-    """Where it died, and whose failure it is, as far as the letter says without an exception."""
+    """Return where it died, and whose failure it is, as far as the letter says without an exception."""
     whom = name_owner(letter)
     return where if whom is None else f"{where} {whom}"
 
@@ -217,7 +218,7 @@ def _numbered_producer(letter: Letter) -> tuple[str | None, int | None]:
 
 @once_per_letter
 def _own_name(letter: Letter) -> str | None:
-    """What the producer's client or application calls itself, where no id tells of it."""
+    """Return what the producer's client or application calls itself, where no id tells of it."""
     own = letter.headers.get("__HDR_PRODUCER_ID") or first(letter.properties, "app_id", "user_id")
     is_task = "task" in letter.headers and "id" in letter.headers
     return own or (letter.headers.get("origin") if is_task else None)
@@ -247,7 +248,8 @@ _QUESTIONS = (_own_name, _published_by_headers, _laps, name_owner, frameworks.fi
 
 @lru_cache(64)
 def _asked(kind: str) -> tuple[Rule, ...]:
-    """The rules for letters of a kind of broker, in order: frameworks say more than the broker does."""
+    """Return the rules for letters of a kind of broker, in order: frameworks say more than the broker
+    does."""
     first, last = _rules_of(kind_of(kind).rules)
     return (*first, *OF_ANY_BROKER, *last)
 
@@ -287,10 +289,10 @@ class RuleStep(NamedTuple):
 
 
 def steps(record: Record, facts: Facts) -> Iterator[RuleStep]:
-    """The rules that looked at a letter, in order, up to the one that decided."""
+    """Yield the rules that looked at a letter, in order, up to the one that decided."""
     letter = frameworks.as_named(Letter._make(record))
     for rule in _asked(letter.broker_kind):
-        watched = Watched(letter)
+        watched = RecordingLetter(letter)
         found = rule.find(as_letter(watched), facts)
         yield RuleStep(rule.name, rule.when, watched.saw, found is not None)
         if found is not None:
@@ -303,7 +305,7 @@ COLUMNS = ("rule", "broker", "cause", "mechanism", "proof", "also_possible", "wh
 
 
 def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
-    """The rules in order, for people, by the names COLUMNS. The user's own come first."""
+    """Yield the rules in order, for people, by the names COLUMNS. The user's own come first."""
     for mine in user_rules:
         row = (mine.name, "any", mine.cause or "", "", proof_of(mine.cause, ()) or "", "", mine.where)
         yield dict(zip(COLUMNS, row, strict=True))

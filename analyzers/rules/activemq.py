@@ -29,13 +29,13 @@ _NAME = r"[A-Za-z_$][\w$]*(?:(?:\.|::)[A-Za-z_$][\w$]*)*"
 
 
 def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """What Java's \\w and \\d mean."""
+    """Return what Java's \\w and \\d mean."""
     return re.compile(text, flags | re.ASCII)
 
 
 def _begins(text: str) -> re.Pattern[str]:
-    """A failure's text that begins so. It reaches people wrapped and cut: a blank is any run of white space,
-    and what stands behind the words that nothing else says is optional."""
+    """Return a failure's text that begins so. It reaches people wrapped and cut: a blank is any run of white
+    space, and what stands behind the words that nothing else says is optional."""
     return _pattern("^" + text.replace(" ", r"\s+"), re.DOTALL)
 
 
@@ -121,23 +121,25 @@ _ROUTED = ("_AMQ_ROUTING_TYPE", "destination-type")
 
 
 def is_of_core(letter: Letter) -> bool:
-    """Whether a core or OpenWire client sent it, so that its routing type tells whether it has moved."""
+    """Return whether a core or OpenWire client sent it, so that its routing type tells whether it has
+    moved."""
     return any(name.startswith(_BIRTHMARKS) for name in letter.headers)
 
 
 def has_moved_since(letter: Letter) -> bool:
-    """Whether it certainly was moved, retried or diverted on Artemis: what an earlier death left on it is
-    old."""
+    """Return whether it certainly was moved, retried or diverted on Artemis: what an earlier death left on it
+    is old."""
     return is_of_core(letter) and first(letter.headers, *_ROUTED) is not None
 
 
 def _told(letter: Letter) -> str | None:
-    """The text of client or broker. On Artemis a property of the producer's may be called like Classic's."""
+    """Return the text of client or broker. On Artemis a property of the producer's may be called like
+    Classic's."""
     return letter.headers.get(_OF_OPENWIRE) if letter.broker_kind == "artemis" else letter.failure_text
 
 
 def _bare(text: str) -> str:
-    """A text without quotation marks and brackets around it."""
+    """Return a text without quotation marks and brackets around it."""
     text = text.strip(_AROUND).lstrip(_BEFORE)
     for _ in range(_MOST_WRAPPERS):
         if len(text) > 1 and _PAIRS.get(text[0]) == text[-1]:
@@ -146,8 +148,8 @@ def _bare(text: str) -> str:
 
 
 def _unwrapped(told: str) -> str:
-    """A text as the client or the broker wrote it, without what copying it has added. The exception that it
-    ends in stays as it is."""
+    """Return a text as the client or the broker wrote it, without what copying it has added. The exception
+    that it ends in stays as it is."""
     text = _bare(_LABEL.sub("", _bare(told[:_LONGEST_TEXT]), count=1))
     words, mark, cause = text.partition("cause:")
     return _LINE_ENDS.sub("\n", words.translate(_BLANKS)) + mark + cause
@@ -166,7 +168,8 @@ def _taken_apart(text: str) -> tuple[str | None, str]:
 
 @once_per_letter
 def _failure(letter: Letter) -> _DeliveryFailure:
-    """Its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another time."""
+    """Return its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another
+    time."""
     told = _told(letter)
     text = "" if told is None else _unwrapped(told)
     expired_at, original = part(_EXPIRED_AT, text), letter.headers.get("originalExpiration")
@@ -326,9 +329,9 @@ def _has_no_cause(letter: Letter) -> bool:
 
 
 def _was_carried(letter: Letter) -> bool:
-    """Whether a hand or a virtual topic brought it where it lies. The broker stamps all that it kills with
-    originalExpiration, or gives it the expiration of its dead-letter strategy; of a letter that was shown in
-    part neither need be there."""
+    """Return whether a hand or a virtual topic brought it where it lies. The broker stamps all that it kills
+    with originalExpiration, or gives it the expiration of its dead-letter strategy; of a letter that was
+    shown in part neither need be there."""
     headers = letter.headers
     if "originalExpiration" in headers or (whole(headers.get("expires"), 64) or 0) > 0:
         return False

@@ -27,8 +27,8 @@ from dlq.core.causes import MOVED
 
 
 def _names(of_core: str, of_amqp: str) -> tuple[str, ...]:
-    """What a fact is called: by core and STOMP; as AMQP's annotation, by AMQP and by the other protocols; and
-    in consoles, which put the section of the message before it."""
+    """Return what a fact is called: by core and STOMP; as AMQP's annotation, by AMQP and by the other
+    protocols; and in consoles, which put the section of the message before it."""
     in_consoles = (f"extraProperties.{of_core}", f"messageAnnotations.{of_amqp}")
     return (of_core, of_amqp, f"JMS_AMQP_MA_{of_amqp}", *in_consoles)
 
@@ -58,7 +58,7 @@ def _queue(letter: Letter) -> str | None:
 
 
 def _told(letter: Letter, *names: str) -> str:
-    """The first of these that is there, as `name value`."""
+    """Return the first of these that is there, as `name value`."""
     return next((f"{name} {letter.headers[name]}" for name in names if name in letter.headers), "")
 
 
@@ -106,8 +106,8 @@ def _artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
 
 
 def _is_old_expiry(letter: Letter, facts: Facts) -> bool:
-    """The broker never clears it: it is old where the letter has moved since, and where the dead lie in
-    another queue than the expired."""
+    """Return the broker never clears it: it is old where the letter has moved since, and where the dead lie
+    in another queue than the expired."""
     places = facts.places_of_the_dead.get(facts.place_of(letter), {}).get(_address(letter) or "")
     lies_with_dead = places is not None and places[0] == letter.dead_letter_queue != places[1]
     return has_moved_since(letter) or lies_with_dead

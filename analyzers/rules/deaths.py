@@ -25,7 +25,7 @@ class _History(NamedTuple):
 
 @once_per_letter
 def history(letter: Letter) -> _History:
-    """The death history, with x-last-death-* and x-first-death-*."""
+    """Return the death history, with x-last-death-* and x-first-death-*."""
     of_reason: dict[str | None, Death] = {}
     for death in letter.deaths:
         of_reason.setdefault(death.reason, death)
@@ -65,13 +65,13 @@ def _named_death(letter: Letter, which: str) -> Death | None:
 
 @once_per_letter
 def death_text(letter: Letter) -> str | None:
-    """The last death in words."""
+    """Return the last death in words."""
     last = history(letter).last
     return None if last is None else text_of(last)
 
 
 def text_of(death: Death) -> str | None:
-    """A death in words; None where it has no reason."""
+    """Return a death in words; None where it has no reason."""
     if death.reason is None:
         return None
     queue = "a queue without name" if death.queue is None else death.queue

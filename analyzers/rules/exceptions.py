@@ -65,7 +65,8 @@ def explain(error_class: str | None, error_message: str | None, error_text: str 
 
 
 def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: ReadException) -> str:
-    """What joins failures of one kind: a cause with the exception's class, else its words, and its place.
+    """Return what joins failures of one kind: a cause with the exception's class, else its words, and its
+    place.
 
     Without an exception it says where letters of this cause died: `where` is the origin, else the
     dead-letter queue.
@@ -78,7 +79,7 @@ def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: R
 
 @lru_cache(2048)
 def _hashed(cause: str, *parts: str) -> str:
-    """Without a part there still is the bar that would stand before it."""
+    """Hash a cause; without a part there still is the bar that would stand before it."""
     told = f"{FINGERPRINT_VERSION}|{cause}|{'|'.join(parts)}"
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -87,19 +88,19 @@ _DOTS = " .\u2026\t\r\n"
 
 
 def if_told(text: str | None) -> str | None:
-    """A text that says something: people put dots where they leave one out."""
+    """Return a text that says something: people put dots where they leave one out."""
     return text if text is None or text.strip(_DOTS) else None
 
 
 def if_class(name: str | None) -> str | None:
-    """A name that may be a class': no time, no number, no dots, no bytes that were cut."""
+    """Return a name that may be a class': no time, no number, no dots, no bytes that were cut."""
     if name is None or len(name) < 3 or not (name[0].isalpha() or name[0] in "_$"):
         return None
     return None if "\ufffd" in name or "\n" in name else name
 
 
 def _text_to_read(error_text: str | None, error_message: str | None) -> str | None:
-    """What there is to read, cut and without blanks around; a text of spaces says nothing."""
+    """Return what there is to read, cut and without blanks around; a text of spaces says nothing."""
     text = (error_text and error_text.strip(" ")) or error_message
     return None if text is None else text.strip(" \n\r\t")[:LONGEST_TEXT]
 
@@ -125,7 +126,8 @@ _CHAINS = (*stack.CHAINS, " --->", "nested exception is ")
 
 
 def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
-    """The story in one piece: root cause, head, class and message, place, family, what it is wrapped in."""
+    """Return the story in one piece: root cause, head, class and message, place, family, what it is wrapped
+    in."""
     text = _text_to_read(error_text, error_message)
     text = None if text is None else stack.tidy(text)
     trace = [] if text is None else stack.parts(text)
@@ -157,7 +159,7 @@ _INNER_NUMBER = re.compile(r"\(Inner\ Exception\ \#\d++\)\ ", _VERBOSE)  # of an
 
 
 def _root_of(part: str) -> str:
-    """The text from the root cause on, in the innermost part of a trace."""
+    """Return the text from the root cause on, in the innermost part of a trace."""
     if stack.TRACEBACK in part:
         return _end_of_traceback(part)
     part = part.rpartition("nested exception is ")[2]
@@ -167,7 +169,7 @@ def _root_of(part: str) -> str:
 
 
 def _end_of_traceback(text: str) -> str:
-    """What follows the last indented line: a Python traceback says its exception last."""
+    """Return what follows the last indented line: a Python traceback says its exception last."""
     lines = text.split("\n")
     for number in range(len(lines) - 1, 1, -1):
         line = lines[number]
@@ -203,7 +205,8 @@ _PHP_FILE = re.compile(r"[ ]in[ ] (?: / | [A-Za-z]:\\ ) [^\n]{0,300}? \.php : \d
 
 
 def _head(root: str) -> str:
-    """What stands before the frames: `class: message`, or some words, from an exception's name in them on."""
+    """Return what stands before the frames: `class: message`, or some words, from an exception's name in them
+    on."""
     root = stack.before_frames(root[:_LONGEST_ROOT])[:_LONGEST_HEAD]
     root = _PHP_FILE.sub("", root)
     if ruby := _RUBY_HEAD.match(root):
@@ -218,8 +221,8 @@ def _head(root: str) -> str:
 
 
 def _class_of(first: str, text: str, is_cause: bool) -> str | None:
-    """The class that a head begins with: named like an exception, dotted and with a stack below, or what a
-    chain names as its cause."""
+    """Return the class that a head begins with: named like an exception, dotted and with a stack below, or
+    what a chain names as its cause."""
     found = _HEAD_CLASS.match(first)
     name = found["name"] if found else ""
     has_stack = bool(_STACK.search(text))
@@ -229,8 +232,8 @@ def _class_of(first: str, text: str, is_cause: bool) -> str | None:
 
 
 def _is_thrown(name: str, text: str, has_stack: bool) -> bool:
-    """Whether what follows a chain's `Caused by: ` is a class. One word may also be people's (`Database: it
-    is down`): its line must be the chain's own, and it has a stack, or a name like NoStock."""
+    """Return whether what follows a chain's `Caused by: ` is a class. One word may also be people's
+    (`Database: it is down`): its line must be the chain's own, and it has a stack, or a name like NoStock."""
     packages, dot, simple = name.rpartition(".")
     if not simple[:1].isupper():
         return False
@@ -242,7 +245,7 @@ def _is_thrown(name: str, text: str, has_stack: bool) -> bool:
 
 
 def _message_of(first: str, name: str) -> str | None:
-    """What follows the class."""
+    """Return what follows the class."""
     rest = first[len(name) :]
     return rest.partition(":")[2].lstrip(" ") or None
 
@@ -309,7 +312,7 @@ _PLATFORM = ("java.", "javax.", "jakarta.", "System.", "builtins.")
 
 
 def _classify(name: str | None, hint: str | None) -> str | None:
-    """What kind of trouble it is: by the class, else by the message's beginning.
+    """Return what kind of trouble it is: by the class, else by the message's beginning.
 
     What neither tells is `business` for a class of one's own, else `other`.
     """
@@ -362,7 +365,7 @@ _OF_NETWORKS = re.compile(
 
 
 def _family_that_holds(name: str | None, hint: str, found: str | None) -> str | None:
-    """The family of an exception, as far as advice may rest on it.
+    """Return the family of an exception, as far as advice may rest on it.
 
     What is away or slow is said in the words of networks, not of a business, whose payments are refused and
     whose goods are unavailable, too; a panic is a fault in the code, whatever it says.
@@ -380,7 +383,8 @@ def _family_that_holds(name: str | None, hint: str, found: str | None) -> str | 
 
 
 def _simplify(text: str) -> str:
-    """The text with é for all letters and digits that are not ASCII, and marks on them; ¤ for all the rest.
+    """Return the text with é for all letters and digits that are not ASCII, and marks on them; ¤ for all the
+    rest.
 
     So words end where they did for Java, which takes `²` for no digit and an accent for its letter's part,
     and a Kelvin sign is no k.
@@ -414,7 +418,7 @@ _TELLING = ("ORA-", "AMQ", "SQLSTATE", "status code ", "Status code ", "HTTP ")
 
 
 def template(message: str | None) -> str | None:
-    """The first line of a message without what varies: quoted text, addresses, ids, times, numbers."""
+    """Return the first line of a message without what varies: quoted text, addresses, ids, times, numbers."""
     if message is None:
         return None
     line = message[:_LONGEST_HINT].partition("\n")[0]

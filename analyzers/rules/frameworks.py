@@ -48,7 +48,7 @@ _RABBIT_QUEUE = re.compile(r"^(.+)_dlq$")
 
 
 def as_named(letter: Letter) -> Letter:
-    """The letter with its headers called as they were before Camel sent it over JMS."""
+    """Return the letter with its headers called as they were before Camel sent it over JMS."""
     if _are_as_they_were(tuple(letter.headers)):
         return letter
     named = letter._replace(headers={decode_name(name): value for name, value in letter.headers.items()})
@@ -68,13 +68,13 @@ _TIMES: Mapping[str, Callable[[str], datetime]] = {
 
 
 def counted_deaths(letter: Letter) -> int | None:
-    """A count of attempts of an application's own, which names it after the broker's."""
+    """Return a count of attempts of an application's own, which names it after the broker's."""
     return whole(letter.headers.get("x-death-count"))
 
 
 @once_per_letter
 def _failed_at(letter: Letter) -> int | None:
-    """When the framework gave up, in microseconds, where it says so."""
+    """Return when the framework gave up, in microseconds, where it says so."""
     for name, read in _TIMES.items():
         with suppress(ValueError):
             if text := letter.headers.get(name):
@@ -85,8 +85,8 @@ def _failed_at(letter: Letter) -> int | None:
 
 @once_per_letter
 def is_superseded(letter: Letter) -> bool:
-    """A consumer refused it after the framework had parked it (and someone had sent it back): the framework's
-    headers are then the older evidence. Only the first death of a pair has its time."""
+    """Return a consumer refused it after the framework had parked it (and someone had sent it back): the
+    framework's headers are then the older evidence. Only the first death of a pair has its time."""
     last = history(letter).last
     if last is None or last.time is None or last.count != 1:
         return False
@@ -133,12 +133,12 @@ def _last_count(letter: Letter) -> int | None:
 
 
 def read_count(texts: Mapping[str, str], told: Told) -> int | None:
-    """What these headers, or properties, say there, as a number."""
+    """Return what these headers, or properties, say there, as a number."""
     return plus(whole(told.read(texts)), told.added)
 
 
 def quote_first(texts: Mapping[str, str], names: Sequence[str]) -> str | None:
-    """The first of these that holds something, as `name: value`."""
+    """Return the first of these that holds something, as `name: value`."""
     for name in names:
         if text := texts.get(name):
             return f"{name}: {text}"
@@ -146,21 +146,21 @@ def quote_first(texts: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 
 def outer_class(texts: Mapping[str, str], classes: Told) -> str | None:
-    """What wraps the root cause, where that has a name of its own."""
+    """Return what wraps the root cause, where that has a name of its own."""
     names = classes.names
     is_told = len(names) > 1 and "cause" in names[0] and bool(texts.get(names[0]))
     return texts.get(names[1]) if is_told else None
 
 
 def is_told(texts: Mapping[str, str], row: Framework) -> bool:
-    """Whether what a framework leaves is there."""
+    """Return whether what a framework leaves is there."""
     if first(texts, *row.needs[0]) is None:
         return False
     return len(row.needs) == 1 or all(first(texts, *more) is not None for more in row.needs[1:])
 
 
 def is_unread(texts: Mapping[str, str], row: Framework) -> bool:
-    """Whether it says that the message could not be read."""
+    """Return whether it says that the message could not be read."""
     for name, marks in row.unread:
         text = texts.get(name)
         if text is not None and any(mark in text for mark in marks):
@@ -196,7 +196,7 @@ _Reading = Callable[[Letter, Framework], Finding | None]
 
 
 def rules_of(row: Framework, failed: _Reading = _parked, unread: _Reading | None = None) -> Sequence[Rule]:
-    """The rule of a row, and before it that for what could not be read, where it has one."""
+    """Return the rule of a row, and before it that for what could not be read, where it has one."""
     own = _ask(row, unread or _unread_of(failed), row.unread_rule, row.unread_when)
     return [
         *([Rule(own, "unreadable", "deserialization")] if row.unread_rule else ()),
@@ -226,7 +226,7 @@ def _of_topic(letter: Letter, found: Finding | None) -> Finding | None:
 
 
 def _document(text: str | None) -> Any:
-    """A text of JSON; None for every other one."""
+    """Return a text of JSON; None for every other one."""
     try:
         return json.loads(text or "null")
     except (ValueError, RecursionError):
@@ -247,7 +247,7 @@ _WHOLE_MESSAGE = " for GenericMessage ["
 
 
 def _spring_origin(letter: Letter) -> str | None:
-    """The default exchange routes to the queue of that name; any other routing key names no queue."""
+    """Return the default exchange routes to the queue of that name; any other routing key names no queue."""
     headers = letter.headers
     told = part(_CONSUMED, headers.get("x-exception-stacktrace")) or part(
         _CONSUMED, headers.get("x-exception-message")
@@ -357,7 +357,7 @@ def _last_error(letter: Letter, field: str) -> str | None:
 
 
 def _stamps_in_headers(letter: Letter) -> Stamps | None:
-    """What Symfony's own serializer, or that of JSON, leaves in headers."""
+    """Return what Symfony's own serializer, or that of JSON, leaves in headers."""
     if not any(name.startswith(_STAMP) for name in letter.headers):
         return None
     counts = [stamp.get("retryCount") for stamp in _stamps(letter, "RedeliveryStamp")]
@@ -372,7 +372,7 @@ def _stamps_in_headers(letter: Letter) -> Stamps | None:
 
 @once_per_letter
 def _stamps_in_body(letter: Letter) -> Stamps | None:
-    """What PHP's serializer leaves in the body."""
+    """Return what PHP's serializer leaves in the body."""
     is_asked = _is_of_php(letter) or letter.dead_letter_queue == _SYMFONY_QUEUE
     return read_stamps(body_of(letter)) if is_asked else None
 
@@ -450,8 +450,9 @@ def _rabbit_queue(letter: Letter, _: Facts) -> Finding | None:
 
 @once_per_letter
 def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
-    """What Sneakers' Maxretry says of the newest failure: in `retry_info`, newest first where it failed
-    before, or in a body that wraps the message (to 2018). Empty where nothing says it, or it died later."""
+    """Return what Sneakers' Maxretry says of the newest failure: in `retry_info`, newest first where it
+    failed before, or in a body that wraps the message (to 2018). Empty where nothing says it, or it died
+    later."""
     told = letter.headers.get("retry_info")
     if told is None and part(_SNEAKERS_QUEUE, letter.dead_letter_queue):
         told = body_text(letter)
@@ -643,7 +644,7 @@ def _shine_mq(letter: Letter) -> tuple[str, None] | None:
 
 @once_per_letter
 def find_coordinator(letter: Letter) -> tuple[str | None, str | None] | None:
-    """Of a shine-mq message: its producer's coordinator, and the work (checkBackId) that it told of."""
+    """Find a shine-mq message's coordinator at its producer, and the work (checkBackId) that it told of."""
     if not _is_shine(letter):
         return None
     work = body_field(letter, "data", "checkBackId") or body_field(letter, "msg", "checkBackId")

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from dlq.analyzers.rules.by_hand import READERS, hand_written_error, hand_written_unread, is_of_reader
+from dlq.analyzers.rules.custom_headers import READERS, hand_written_error, hand_written_unread, is_of_reader
 from dlq.analyzers.rules.frameworks import is_told, is_unread, outer_class, quote_first, read_count, rules_of
 from dlq.analyzers.rules.letter import (
     Facts,
@@ -48,7 +48,7 @@ _OF_RETRY_TOPICS = (rows.SPRING_RETRY, rows.SMALLRYE_RETRY, rows.SMALLRYE, rows.
 
 @once_per_letter
 def _origin(letter: Letter) -> Origin | None:
-    """Where its newest headers say that it died."""
+    """Return where its newest headers say that it died."""
     return died_at(letter.headers, letter.dead_letter_queue)
 
 
@@ -89,8 +89,8 @@ _CUT = re.compile(r"[\s.\u2026]*(?:\d{1,9} (?:more|common frames omitted)\s*)?")
 
 
 def _whole_trace(headers: Mapping[str, str], row: Framework) -> str | None:
-    """The trace, unless it was cut where class and message stand, which have headers of their own: then all
-    that it shows is what wraps the root cause."""
+    """Return the trace, unless it was cut where class and message stand, which have headers of their own:
+    then all that it shows is what wraps the root cause."""
     trace, names = row.stacks.read(headers), row.classes.names
     root = headers.get(names[0]) if "-cause-" in names[0] else None
     if trace is None or row.classes.read(headers) is None:

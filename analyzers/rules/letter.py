@@ -32,7 +32,7 @@ class Letter(Record):
     fetch_body: Callable[[], bytes] | None = None
 
     def once(self, ask: "Callable[[Letter], _T]") -> _T:
-        """What `ask` says of this letter; it is asked once."""
+        """Return what `ask` says of this letter; it is asked once."""
         known: dict[Any, Any] = self.__dict__
         if ask not in known:
             known[ask] = ask(self)
@@ -41,7 +41,7 @@ class Letter(Record):
 
 
 def once_per_letter(ask: Callable[[Letter], _T]) -> Callable[[Letter], _T]:
-    """A question to a letter that several rules have."""
+    """Return a question to a letter that several rules have."""
 
     def answer(letter: Letter) -> _T:
         return letter.once(ask)
@@ -79,7 +79,7 @@ class Facts:
     queue stands. It counts for imported letters alone, as anybody may have written it."""
 
     def place_of(self, letter: Record) -> str:
-        """Under which name what is known of a letter's broker stands here."""
+        """Return the name under which what is known of a letter's broker stands here."""
         if letter.mode != "import":
             return letter.source
         return self.imported.get(letter.source, {}).get(letter.dead_letter_queue, letter.source)
@@ -145,13 +145,13 @@ class Rule(NamedTuple):
 
 @once_per_letter
 def body_of(letter: Letter) -> bytes:
-    """The body as it was sent."""
+    """Return the body as it was sent."""
     return letter.body or (letter.fetch_body() if letter.fetch_body else b"")
 
 
 @once_per_letter
 def body_text(letter: Letter) -> str:
-    """The body as text, whatever is in it."""
+    """Return the body as text, whatever is in it."""
     return body_of(letter)[:_LONGEST_BODY].decode(errors="replace")
 
 
@@ -164,7 +164,7 @@ def _body_document(letter: Letter) -> Any:
 
 
 def body_field(letter: Letter, *path: str) -> str | None:
-    """A field of a JSON body as text; None where it is not there, or null."""
+    """Return a field of a JSON body as text; None where it is not there, or null."""
     found = _body_document(letter)
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -175,12 +175,12 @@ def body_field(letter: Letter, *path: str) -> str | None:
 
 
 def whole_characters(text: str) -> str:
-    """A text of JSON, which may hold halves of characters, as one that can be written."""
+    """Return a text of JSON, which may hold halves of characters, as one that can be written."""
     return text.encode(errors="replace").decode()
 
 
 def text_lines(text: str) -> list[str]:
-    """The texts in a list of JSON; empty for every other text."""
+    """Return the texts in a list of JSON; empty for every other text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -189,13 +189,13 @@ def text_lines(text: str) -> list[str]:
 
 
 def is_whole(letter: Letter) -> bool:
-    """Whether a letter of ActiveMQ's shows all of its headers, as a pull reads them; what people hand on are
-    parts."""
+    """Return whether a letter of ActiveMQ's shows all of its headers, as a pull reads them; what people hand
+    on are parts."""
     return "message-id" in letter.headers and "destination" in letter.headers
 
 
 def first(texts: Mapping[str, str], *names: str) -> str | None:
-    """The first of some headers or properties that is there."""
+    """Return the first of some headers or properties that is there."""
     for name in names:
         text = texts.get(name)
         if text is not None:
@@ -204,45 +204,45 @@ def first(texts: Mapping[str, str], *names: str) -> str | None:
 
 
 def whole(text: str | None, bits: int = 32) -> int | None:
-    """A text as a whole number of so many bits; None where it is none."""
+    """Return a text as a whole number of so many bits; None where it is none."""
     if text is None or not _WHOLE.fullmatch(text):
         return None
     return if_fits(int(text), bits)
 
 
 def part(pattern: re.Pattern[str], text: str | None, group: int = 1) -> str | None:
-    """What a group of a pattern finds in a text; None where it finds nothing, or an empty text."""
+    """Return what a group of a pattern finds in a text; None where it finds nothing, or an empty text."""
     found = pattern.search(text) if text else None
     return (found[group] or None) if found else None
 
 
 def if_fits(number: int | None, bits: int = 32) -> int | None:
-    """A number that the archive has room for; None for any other."""
+    """Return a number that the archive has room for; None for any other."""
     return number if number is not None and -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
 def plus(number: int | None, more: int) -> int | None:
-    """The sum; None of nothing is nothing."""
+    """Return the sum; None of nothing is nothing."""
     return None if number is None else number + more
 
 
 def join_all(*parts: object) -> str | None:
-    """The parts in one text; None where one of them is missing."""
+    """Return the parts in one text; None where one of them is missing."""
     return None if None in parts else "".join(map(str, parts))
 
 
 def second_of(micros: int) -> str:
-    """A time in words, to the second."""
+    """Return a time in words, to the second."""
     return _in_words(micros // 1_000_000)
 
 
 @lru_cache(4096)
 def _in_words(second: int) -> str:
-    """Letters die many in a second."""
+    """Return letters die many in a second."""
     return iso(second * 1_000_000)
 
 
 def producer_of(message_id: str | None) -> tuple[str | None, int | None]:
-    """The producer and the sequence number that a message id of OpenWire's form tells."""
+    """Return the producer and the sequence number that a message id of OpenWire's form tells."""
     found = _NUMBERED_ID.search(message_id) if message_id and ":" in message_id else None
     return (found[1], whole(found[2], 64)) if found else (None, None)

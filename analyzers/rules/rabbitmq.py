@@ -42,8 +42,8 @@ def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
 
 
 def _came_by_its_last_death(letter: Letter, facts: Facts) -> bool:
-    """The queue of its last death dead-letters to the exchange that it came by. A letter that an application
-    parks at the end of a retry loop comes by another way than out of the wait queue."""
+    """Return the queue of its last death dead-letters to the exchange that it came by. A letter that an
+    application parks at the end of a retry loop comes by another way than out of the wait queue."""
     last = history(letter).last
     exchanges = facts.dead_letter_exchanges.get(facts.place_of(letter), _NOTHING)
     exchange = exchanges.get(last.queue or "") if last else None
@@ -64,7 +64,7 @@ def _retry_loop(letter: Letter, facts: Facts) -> Finding | None:
 
 
 def _came_back(letter: Letter) -> bool:
-    """What was refused once waited and reached its consumer again."""
+    """Return what was refused once waited and reached its consumer again."""
     last, rejected, expired, _limited, _first = history(letter)
     if last is None or rejected is None or expired is None:
         return False
@@ -74,7 +74,7 @@ def _came_back(letter: Letter) -> bool:
 
 
 def _loop_attempts(letter: Letter) -> int | None:
-    """Each wait but the first of a delayed message came after a delivery, and ended in one; what an
+    """Return each wait but the first of a delayed message came after a delivery, and ended in one; what an
     application does at the last leaves no entry. A history that is shown without its envelope may be that of
     a message which is still under way."""
     last, rejected, _expired, _limited, first_reason = history(letter)

@@ -59,7 +59,7 @@ class Stored(NamedTuple):
 
 
 def read_stored(letter: Letter) -> Stored | None:
-    """None for letters of other brokers."""
+    """Return None for letters of other brokers."""
     if letter.broker_kind != "rocketmq":
         return None
     headers, properties = letter.headers, letter.properties
@@ -93,8 +93,8 @@ def _retry_topic(letter: Letter) -> str | None:
 
 
 def _delivered(letter: Letter, is_pop: bool = False) -> int | None:
-    """How often a consumer had it, where that was counted: the broker adds one to what it had counted before
-    it dead-letters (AbstractSendMessageProcessor). The proxy does so instead of a last delivery
+    """Return how often a consumer had it, where that was counted: the broker adds one to what it had counted
+    before it dead-letters (AbstractSendMessageProcessor). The proxy does so instead of a last delivery
     (PopMessageResultFilterImpl). Clients that consume in order count by themselves, Go's and those of gRPC
     tell nobody, and the letter says 1."""
     count, properties = _reconsumed(letter), letter.properties
@@ -110,7 +110,7 @@ def _reconsumed(letter: Letter) -> int | None:
 
 @once_per_letter
 def _origin_topic(letter: Letter) -> str | None:
-    """The topic that the consumers' group had subscribed to."""
+    """Return the topic that the consumers' group had subscribed to."""
     if not _is_dead(letter):
         return letter.properties.get("REAL_TOPIC")
     return origin_of(_retry_topic(letter), letter.dead_letter_queue.removeprefix(DEAD_LETTERS))
@@ -217,7 +217,8 @@ _ROLES: Mapping[str, str] = {HALF: "half", DISCARDED: "discarded", OP_TOPIC: "fi
 
 
 def role(letter: Letter, facts: Stored) -> str | None:
-    """Its part in a transaction: half, discarded, finished (an op record), real; None: it is of none."""
+    """Return its part in a transaction: half, discarded, finished (an op record), real; None: it is of
+    none."""
     topic = letter.dead_letter_queue
     if topic in _ROLES:
         return _ROLES[topic]
@@ -226,8 +227,8 @@ def role(letter: Letter, facts: Stored) -> str | None:
 
 
 def unique_key(letter: Letter, facts: Stored) -> str:
-    """What names its transaction. A half message without a unique key (very old clients) is known by what all
-    its copies share."""
+    """Return what names its transaction. A half message without a unique key (very old clients) is known by
+    what all its copies share."""
     if letter.message_id is not None:
         return letter.message_id
     born_at = None if letter.published_at is None else iso(letter.published_at)

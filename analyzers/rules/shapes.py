@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dlq.analyzers.rules.letter import Facts, Letter, Rule
-from dlq.analyzers.rules.watched import Read, Watched, as_letter
+from dlq.analyzers.rules.recording import Read, RecordingLetter, as_letter
 
 MOST_SHAPES = 4096
 """Of so many it is remembered; who makes up names all the time is asked everything."""
@@ -64,12 +64,13 @@ def spare(
 def _look_at(
     rules: Sequence[Rule], questions: Sequence[_Question], letter: Letter, facts: Facts
 ) -> tuple[Sequence[Rule], Mapping[Any, Any]]:
-    """The rules that may speak of letters of a shape, and the answers that all of these have in common."""
+    """Return the rules that may speak of letters of a shape, and the answers that all of these have in
+    common."""
     answers: dict[Any, Any] = {}
     spared = [rule for rule in rules if _may_speak(rule, letter, facts, answers)]
     for ask in questions:
         with suppress(Exception):  # it is asked of the letter itself then, and told of
-            ask(as_letter(Watched(letter, answers)))
+            ask(as_letter(RecordingLetter(letter, answers)))
     return spared, {ask: answer for ask, (read, answer) in answers.items() if read <= _OF_SHAPE}
 
 
@@ -79,7 +80,7 @@ def _shape(letter: Letter) -> _Shape:
 
 
 def _may_speak(rule: Rule, letter: Letter, facts: Facts, answers: dict[Any, Any]) -> bool:
-    watched = Watched(letter, answers)
+    watched = RecordingLetter(letter, answers)
     try:
         return rule.find(as_letter(watched), facts) is not None or not watched.read <= _OF_SHAPE
     except Exception:  # noqa: BLE001 - it is asked of the letter itself then, and told of
@@ -99,7 +100,7 @@ class _Way(NamedTuple):
     properties: tuple[str, ...]
 
     def values(self, letter: Letter) -> tuple[Any, ...]:
-        """The same of another letter of the shape."""
+        """Return the same of another letter of the shape."""
         headers, properties = letter.headers, letter.properties
         return (
             *[getattr(letter, name) for name in self.columns],
@@ -124,7 +125,7 @@ class _Told(Generic[_T]):
         self.answers: dict[_Way, dict[tuple[Any, ...], _T]] = {}
 
     def find(self, letter: Letter) -> _T | None:
-        """What one was told that agrees with this."""
+        """Return what one was told that agrees with this."""
         for way, answers in self.answers.items():
             found = answers.get(way.values(letter))
             if found is not None:
@@ -141,7 +142,7 @@ class _Memory(Generic[_T]):
         self._kept = 0
 
     def answer(self, letter: Letter) -> _T:
-        """As another letter got it, or as it is asked now."""
+        """Return the answer that another letter got, or ask now."""
         shape = _shape(letter)
         told = self._told.get(shape)
         if told is None and len(self._told) < MOST_SHAPES:
@@ -157,7 +158,7 @@ class _Memory(Generic[_T]):
         return found
 
     def _watch(self, letter: Letter, told: _Told[_T]) -> _T:
-        watched = Watched(letter)
+        watched = RecordingLetter(letter)
         found = self._ask(as_letter(watched))
         way = _way(watched.read)
         is_few = way in told.answers or len(told.answers) < _MOST_WAYS

@@ -26,7 +26,7 @@ class Frame(NamedTuple):
 
 
 def place(parts: Iterable[str]) -> str | None:
-    """The first own frame of a trace's parts, the root cause's first.
+    """Return the first own frame of a trace's parts, the root cause's first.
 
     A method that only checks or translates for its callers is the place if no other frame is one's own.
     """
@@ -57,7 +57,8 @@ def _is_check(name: str) -> bool:
 
 
 def is_own(frame: str) -> bool:
-    """Whether a frame, a line of a trace without its indentation, is neither a platform's nor a library's."""
+    """Return whether a frame, a line of a trace without its indentation, is neither a platform's nor a
+    library's."""
     return any(found.is_own for found in frames(f"\n  {frame}"))
 
 
@@ -80,8 +81,8 @@ _ANOTHER = "\n\nDuring handling of the above exception, another exception occurr
 
 
 def tidy(text: str) -> str:
-    """A trace whose line breaks are some, without what failed beside it (Java's Suppressed), and of a group
-    of exceptions (Python's) the last one."""
+    """Return a trace whose line breaks are some, without what failed beside it (Java's Suppressed), and of a
+    group of exceptions (Python's) the last one."""
     if "\n" not in text and _ESCAPED.search(text):
         text = text.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t")
     text = text.replace("\r\n", "\n").replace("\xa0", " ")  # web pages indent with these
@@ -99,7 +100,7 @@ CHAINS = (*_CAUSES_FOLLOW, _DIRECT_CAUSE.strip(), *_WRAPPERS_FOLLOW)
 
 
 def parts(text: str) -> list[str]:
-    """A tidied trace's exceptions with their frames, the root cause first, what wraps it after it."""
+    """Return a tidied trace's exceptions with their frames, the root cause first, what wraps it after it."""
     if TRACEBACK in text:
         return text.rpartition(_ANOTHER)[2].split(_DIRECT_CAUSE, _MOST_PARTS)
     for mark in _WRAPPERS_FOLLOW:
@@ -133,7 +134,7 @@ STACK_FOLLOWS = ", stacktrace:"
 
 
 def before_frames(part: str) -> str:
-    """What a part says before its first frame."""
+    """Return what a part says before its first frame."""
     part = part.partition(STACK_FOLLOWS)[0]
     found = _FIRST_FRAME.search(part)
     return part[: found.start()] if found else part
@@ -143,7 +144,7 @@ def before_frames(part: str) -> str:
 
 
 def frames(part: str) -> Iterator[Frame]:
-    """The frames of one part, the innermost first."""
+    """Return the frames of one part, the innermost first."""
     read = next((read for mark, read in _READERS if mark in part), None)
     return iter(()) if read is None else read(part.split("\n"))
 
@@ -359,7 +360,7 @@ _GO_CLUTTER = re.compile(
 
 
 def _go(lines: Sequence[str]) -> Iterator[Frame]:
-    """A line names the function, the one below it where it is."""
+    """Yield a line names the function, the one below it where it is."""
     for line, below in pairwise(lines):
         found = _GO.match(below[:_LONGEST_LINE])
         if found and line and not line[0].isspace():
@@ -375,7 +376,7 @@ _PHP_NAMES = re.compile(r"-> | :: | \\", re.VERBOSE)
 
 
 def _php(lines: Sequence[str]) -> Iterator[Frame]:
-    """A line names where something was called; in which function that is, the next line tells."""
+    """Yield a line names where something was called; in which function that is, the next line tells."""
     calls = [
         (found["path"], found["called"]) for line in lines if (found := _PHP.match(line[:_LONGEST_LINE]))
     ]

@@ -23,8 +23,8 @@ _Told = tuple[tuple[str, int, int], str]
 
 
 def lines(spark: "SparkSession", paths: Sequence[str]) -> "RDD[Line]":
-    """The poison acks of the logs. Only the few lines that tell something are sorted; the logs themselves are
-    read in parallel, piece by piece."""
+    """Return the poison acks of the logs. Only the few lines that tell something are sorted; the logs
+    themselves are read in parallel, piece by piece."""
     from pyspark.sql import functions as F
 
     text, tells = spark.read.text([literal(spark_url(path)) for path in paths]), F.col("value").rlike
@@ -46,7 +46,7 @@ def _lines_of(told: Iterable[_Told]) -> Iterator[Line]:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Inside, a log that breaks off is a UsageError that names it."""
+    """Turn a log that breaks off inside into a UsageError that names it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

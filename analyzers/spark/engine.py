@@ -38,8 +38,8 @@ _FAULT = re.compile(r"(?:ArchiveError|NotOrdinaryError|OSError): (.*)")
 
 
 def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = None) -> Done:
-    """All four steps, and all tables written. Raises UsageError when Spark cannot start, ConfigError for a
-    bad user rule, ArchiveError for a segment that cannot be read."""
+    """Return all four steps, and all tables written. Raises UsageError when Spark cannot start, ConfigError
+    for a bad user rule, ArchiveError for a segment that cannot be read."""
     settings = asked.settings.spark
     with session(settings, master) as spark, _told():
         files = files_of(asked.store)
@@ -51,7 +51,7 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = N
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Inside, what a worker could not read or write is an ArchiveError."""
+    """Turn what a worker could not read or write inside into an ArchiveError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -88,7 +88,7 @@ def _judge_segments(
 
 
 def _look_between(spark: "SparkSession", asked: Asked, files: Files, parts: Sequence[Part]) -> None:
-    """Steps 2 to 4, and all tables written."""
+    """Carry out steps 2 to 4, and write all tables."""
     from pyspark import StorageLevel
 
     context, count = spark.sparkContext, sum(m.rows for m in asked.chosen)
@@ -109,7 +109,7 @@ def _look_between(spark: "SparkSession", asked: Asked, files: Files, parts: Sequ
 
 
 def _grouped(asked: Asked, parts: Sequence[Part]) -> list[list[Part]]:
-    """The files of each share: small ones together."""
+    """Return the files of each share: small ones together."""
     rows = {m.stem: m.rows for m in asked.segments}
     groups: list[list[Part]] = []
     filled = LARGEST_SHARE
@@ -141,14 +141,14 @@ def _each(context: "SparkContext", number: int) -> "RDD[int]":
 
 
 def _by_share(items: "RDD[Any]", number: int, work: Any) -> "RDD[Any]":
-    """What `work` makes of each share's number and the items that are said to it."""
+    """Return what `work` makes of each share's number and the items that are said to it."""
     return items.partitionBy(number, int).mapPartitionsWithIndex(work)
 
 
 def _items(
     spark: "SparkSession", asked: Asked, looked: Shares, groups: Sequence[Sequence[Part]]
 ) -> "RDD[Item]":
-    """All that is said to the letters of each share, after all rounds."""
+    """Return all that is said to the letters of each share, after all rounds."""
     from pyspark import StorageLevel
 
     context = spark.sparkContext
@@ -168,7 +168,7 @@ def _items(
 
 
 def _together(looked: Shares, name: str, sent: "RDD[Sent]") -> "RDD[Item]":
-    """What members of each key come to. `name`: of the files of tables."""
+    """Return what members of each key come to. `name`: of the files of tables."""
     in_order = sent.repartitionAndSortWithinPartitions(partitionFunc=_of_key)
     return in_order.mapPartitionsWithIndex(partial(tasks.together, looked, name))
 
@@ -182,7 +182,7 @@ def _of_key(order: tuple[int, tuple[Any, ...]]) -> int:
 
 
 def _outside(spark: "SparkSession", asked: Asked, looked: Shares) -> "RDD[Sent] | None":
-    """What stores outside and clients' logs say under keys."""
+    """Return what stores outside and clients' logs say under keys."""
     context, found = spark.sparkContext, []
     for snapshot, of_store in asked.asked_stores():
         facts = context.parallelize(snapshot.files, max(1, len(snapshot.files)))

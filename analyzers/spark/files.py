@@ -43,7 +43,7 @@ class Files(NamedTuple):
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes] | Any]:
-        """A stream into `name`, which is durable at the end."""
+        """Open a stream into `name`, which is durable at the end."""
         if self.s3 is None:
             with Folder(self.root).replacing(name, make=True) as file:
                 yield file
@@ -53,7 +53,7 @@ class Files(NamedTuple):
 
 
 def files_of(store: Store) -> Files:
-    """The archive as workers open it. Raises UsageError where an object store has no credentials."""
+    """Return the archive as workers open it. Raises UsageError where an object store has no credentials."""
     if isinstance(store, LocalStore):
         return Files(store.location)
     return Files(store.location.removeprefix("s3://"), _access())
@@ -84,19 +84,19 @@ def _access() -> dict[str, str]:
 
 
 def spark_schema(schema: pa.Schema = SEGMENT) -> "StructType":
-    """The Spark schema of an archive table; a segment unless another is named."""
+    """Return the Spark schema of an archive table; a segment unless another is named."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)
 
 
 def spark_url(location: str) -> str:
-    """How Spark names a file of this machine: a path needs a scheme that Hadoop knows."""
+    """Return how Spark names a file of this machine: a path needs a scheme that Hadoop knows."""
     return location if "://" in location else f"file://{location}"
 
 
 def literal(url: str) -> str:
-    """A place as Spark reads it without taking it for a pattern.
+    """Return a place as Spark reads it without taking it for a pattern.
 
     The option that turns patterns off does not do: of several files whose paths look like patterns Spark 4.0
     reads each as often as there are files.

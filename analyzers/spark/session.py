@@ -75,7 +75,7 @@ _BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spa
 
 
 def configuration(settings: Spark, master: str | None = None) -> dict[str, str]:
-    """All Spark settings of a session; the user's own win."""
+    """Return all Spark settings of a session; the user's own win."""
     chosen = master or settings.master
     here = {**_LOCAL, "spark.driver.memory": _driver_memory()}
     where = here if _is_local(chosen) else _CLUSTER
@@ -93,7 +93,7 @@ def _driver_memory() -> str:
 
 @contextmanager
 def session(settings: Spark, master: str | None = None) -> Iterator["SparkSession"]:
-    """A session that is stopped at the end; one that runs already is used and left running.
+    """Open a session that is stopped at the end; one that runs already is used and left running.
 
     Raises UsageError when PySpark or Java is missing, or the cluster does not answer.
     """
@@ -150,7 +150,8 @@ def _start(conf: dict[str, str]) -> "SparkSession":
 
 
 def _spark_home() -> Path:
-    """This PySpark's Spark; PySpark itself looks above the current folder first (find_spark_home.py)."""
+    """Return the home of this PySpark's Spark; PySpark itself looks above the current folder first
+    (find_spark_home.py)."""
     import pyspark
 
     own = Path(str(pyspark.__file__)).resolve().parent
@@ -164,7 +165,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def _launched(conf: "SparkConf", log: IO[bytes]) -> Any:
-    """A JVM that writes to `log`. When its start is interrupted it is ended: PySpark forgets it, and
+    """Return a JVM that writes to `log`. When its start is interrupted it is ended: PySpark forgets it, and
     without the folder where it should say its port it would wait forever."""
     # Any, for PySpark has no types here, nor a public way to give the JVM other outputs than our own or to
     # learn its pid.
@@ -212,13 +213,14 @@ def _missing_java() -> list[str]:
 
 
 def _require_java() -> None:
-    """Raises UsageError where PySpark would find no Java to start."""
+    """Raise UsageError where PySpark would find no Java to start."""
     for problem in _missing_java():
         raise UsageError(problem)
 
 
 def _fault(log: IO[bytes]) -> str:
-    """The line of the JVM's output that names the fault, else its last one; empty where it wrote nothing."""
+    """Return the line of the JVM's output that names the fault, else its last one; empty where it wrote
+    nothing."""
     log.seek(0)
     said = [line.strip()[:300] for line in log.read().decode(errors="replace").splitlines() if line.strip()]
     lines = [line for line in said if not line.startswith(_WITHOUT_REASON)] or said

@@ -30,7 +30,7 @@ _MISSING = (
 
 @contextmanager
 def shipped(context: "SparkContext") -> Iterator[None]:
-    """Inside, every Python worker of the session can import the rooms."""
+    """Let every Python worker of the session import the rooms inside."""
     before = list(sys.path)
     with TemporaryDirectory(dir=scratch.folder()) as folder:
         context.addPyFile(str(pack(Path(folder, "dlq.zip"))))
@@ -41,7 +41,7 @@ def shipped(context: "SparkContext") -> Iterator[None]:
 
 @contextmanager
 def told(master: str, python: str) -> Iterator[None]:
-    """Inside, a worker whose Python cannot run the rooms becomes a UsageError that says what it lacks."""
+    """Turn a worker whose Python cannot run the rooms into a UsageError that says what it lacks."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -55,7 +55,8 @@ def told(master: str, python: str) -> Iterator[None]:
 
 
 def name_what_lacks(said: str, master: str, python: str) -> str | None:
-    """What a worker lacks, where and how to fix it, by what Spark said; None when it is something else."""
+    """Return what a worker lacks, where and how to fix it, by what Spark said; None when it is something
+    else."""
     matches = ((pattern.search(said), text) for pattern, text in _MISSING)
     found = next((text.format(*match.groups(), python=python) for match, text in matches if match), None)
     if found is None:
@@ -70,8 +71,8 @@ def name_what_lacks(said: str, master: str, python: str) -> str | None:
 
 
 def pack(target: Path) -> Path:
-    """The rooms as a zip that Python imports from. It has an entry for each folder: by the one of `dlq`, a
-    namespace, Python finds what lies below."""
+    """Return the rooms as a zip that Python imports from. It has an entry for each folder: by the one of
+    `dlq`, a namespace, Python finds what lies below."""
     with ZipFile(target, "w", ZIP_DEFLATED) as zipped:
         zipped.mkdir("dlq")
         for room in ROOMS:

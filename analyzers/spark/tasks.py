@@ -66,7 +66,7 @@ class Shares(NamedTuple):
         return table.filter(pc.greater_equal(table["captured_at"], since))
 
     def write(self, name: str, data: pa.Table) -> str:
-        """A file of the analysis; its whole name."""
+        """Return a file of the analysis; its whole name."""
         path = f"{self.folder}/{name}.parquet"
         with self.files.write(path) as stream:
             tables.write(data, stream)
@@ -83,7 +83,7 @@ def _read(files: Files, name: str, schema: pa.Schema, columns: Sequence[str]) ->
 
 
 def find_shared(shares: Shares, buckets: int, bucket: int) -> str:
-    """The keys of one bucket that several letters have, as a file."""
+    """Return the keys of one bucket that several letters have, as a file."""
     found = []
     for number in range(len(shares.parts)):
         keys = pc.list_flatten(shares.read(number, ["keys"])["keys"])
@@ -120,7 +120,7 @@ def _concerned(
 
 
 def _shared(shares: Shares, keys: pa.ChunkedArray) -> dict[int, list[int]]:
-    """The keys that several letters have, and the rows of those that are of this share."""
+    """Return the keys that several letters have, and the rows of those that are of this share."""
     every = pa.concat_tables(pq.read_table(shares.files.parquet(name)) for name in shares.shared)
     flat = pc.list_flatten(keys)
     has = pc.is_in(flat, value_set=every["key"])
@@ -132,7 +132,7 @@ def _shared(shares: Shares, keys: pa.ChunkedArray) -> dict[int, list[int]]:
 
 
 def _letters(shares: Shares, number: int, rows: Sequence[int], said: Mapping[Key, Any]) -> list[Judged]:
-    """With what the user's rules say of them."""
+    """Judge letters, with what the user's rules say of them."""
     letters = tables.read_letters(shares.read(number, tables.FROM_FILES).take(pa.array(rows, pa.int64())))
     held = ((place, said.get(key_of_rule(one.identity))) for place, one in enumerate(letters))
     for place, rule in held:
@@ -145,12 +145,12 @@ RULE = "rule"
 
 
 def key_of_rule(letter: Identity) -> Key:
-    """Under which the number of the user's rule is said that holds of a letter."""
+    """Return the key under which the number of the user's rule is said that holds of a letter."""
     return (RULE, *letter)
 
 
 def say(shares: Shares, round_of: int, number: int, items: Iterable[Item]) -> Iterator[Sent]:
-    """What a share's letters are members of in one round."""
+    """Yield what a share's letters are members of in one round."""
     said = dict(value for _, value in items)
     looked_for = relations.ROUNDS[round_of]
     _, letters, context = _concerned(shares, number, said, looked_for)
@@ -160,8 +160,8 @@ def say(shares: Shares, round_of: int, number: int, items: Iterable[Item]) -> It
 
 
 def together(shares: Shares, name: str, index: int, sent: Iterable[Sent]) -> Iterator[Item]:
-    """What the members of each key come to, who come in order; and rows of tables, which are written to files
-    of this name."""
+    """Yield what the members of each key come to, who come in order; and rows of tables, which are written to
+    files of this name."""
     with ExitStack() as until:
         rows = _Rows(shares, f"{name}-{index:05d}", until)
         for _, group in groupby(sent, key=lambda one: one[0][0]):
@@ -173,7 +173,7 @@ def together(shares: Shares, name: str, index: int, sent: Iterable[Sent]) -> Ite
 def _come(
     group: Iterator[Sent], context: Context, rows: "_Rows"
 ) -> tuple[Sequence[tuple[Key, Any]], Set[int]]:
-    """What the members of one key come to, under which keys; and the shares that they are of."""
+    """Return what the members of one key come to, under which keys; and the shares that they are of."""
     of_shares: set[int] = set()
 
     def told() -> Iterator[Any]:
@@ -209,7 +209,7 @@ class _Rows:
                 self._write(table)
 
     def flush(self) -> None:
-        """All that waits is written."""
+        """Write all that waits."""
         for table in self._waiting:
             self._write(table)
 
@@ -224,7 +224,7 @@ class _Rows:
 
 
 def conclude_share(shares: Shares, number: int, items: Iterable[Item]) -> Iterator[Concluded]:
-    """What was found of a share's letters changes their verdicts; then all of them are counted."""
+    """Yield what was found of a share's letters changes their verdicts; then all of them are counted."""
     said = dict(value for _, value in items)
     rows, letters, context = _concerned(shares, number, said, relations.EVERY)
     changed: dict[int, Change] = {}
@@ -238,7 +238,7 @@ def conclude_share(shares: Shares, number: int, items: Iterable[Item]) -> Iterat
 
 
 def say_counted(number: int, concluded: Iterable[Concluded]) -> Iterator[Sent]:
-    """What each census has to say of a share's letters."""
+    """Yield what each census has to say of a share's letters."""
     for one in concluded:
         for census, alike in zip(relations.CENSUSES, one.counted, strict=True):
             for key, order, value in census.members(alike):
@@ -248,7 +248,7 @@ def say_counted(number: int, concluded: Iterable[Concluded]) -> Iterator[Sent]:
 def write_verdicts(
     shares: Shares, number: int, items: Iterable[tuple[int, Concluded | tuple[Key, Any]]]
 ) -> Iterator[str]:
-    """The verdicts of a share's letters, as a file."""
+    """Yield the verdicts of a share's letters, as a file."""
     said: dict[Key, Any] = {}
     concluded = Concluded((), (), ())
     for _, one in items:
@@ -262,7 +262,7 @@ def write_verdicts(
 
 
 def read_facts(files: Files, name: str) -> Iterator[Fact]:
-    """What a store outside said, of one file."""
+    """Return what a store outside said, of one file."""
     table = _read(files, name, FACTS, FACTS.names)
     columns = (tables.values(table[column]) for column in Fact._fields)
     return map(Fact._make, zip(*columns, strict=True))

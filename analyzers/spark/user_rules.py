@@ -71,7 +71,7 @@ def _checked(asked: "DataFrame", rule: Rule) -> str:
 def find(
     spark: "SparkSession", shares: Shares, segments: Sequence[Sequence[str]], rules: Sequence[Rule]
 ) -> "RDD[Item]":
-    """Which of the rules holds of a letter, said to it. `segments`: of each share, in the order of its
+    """Return which of the rules holds of a letter, said to it. `segments`: of each share, in the order of its
     letters."""
     words = {word.lower() for rule in rules for word in re.findall(r"\w+", rule.where)}
     wanted = {*_ALWAYS, *words, *(("body",) if "body_text" in words else ())}
@@ -89,7 +89,7 @@ def find(
 def _records(
     shares: Shares, number: int, segments: Sequence[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a share beside their verdicts, row group by row group."""
+    """Yield the records of a share beside their verdicts, row group by row group."""
     of_record = [name for name in SEGMENT.names if name in schema.names]
     of_verdict = [name for name in schema.names if name in JUDGED.names and name not in SEGMENT.names]
     judged = shares._replace(since=None).read(number, [*of_verdict, *_BETTER.values()])

@@ -73,7 +73,7 @@ def _cell(context: Context, value: object) -> object:
 
 
 def _say_fixes(context: Context, fixes: Sequence[str]) -> None:
-    """Below the table, whose cells would cut them."""
+    """Say the fixes below the table, whose cells would cut them."""
     for fix in fixes[:_MOST_FIXES]:
         context.say(f"  {fix}")
     if len(fixes) > _MOST_FIXES:

@@ -29,7 +29,7 @@ class _Format(NamedTuple):
     heading: str
 
     def text(self, call: Call, headed: bool) -> str:
-        """As it is read; several files have their names above them in any case."""
+        """Return the text as it is read; several files have their names above them in any case."""
         made = self.make(call)
         if isinstance(made, dict):
             return "\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items())
@@ -111,7 +111,7 @@ def _call(context: Context, name: str, every: str) -> Call:
 
 
 def _program() -> str:
-    """This dlq, by its absolute path: that of the environment that runs it, not of a shell's PATH."""
+    """Return the absolute path of this dlq: that of the environment that runs it, not of a shell's PATH."""
     beside = Path(sys.executable).with_name("dlq")
     return str(beside) if beside.exists() else os.path.abspath(sys.argv[0])
 

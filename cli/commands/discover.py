@@ -68,12 +68,12 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def _write(context: Context, found: "Discovered") -> None:
-    from dlq.connectors.local import given
+    from dlq.connectors.local import user_files
     from dlq.operations.discovering import write_sources
 
     path = Path(context.config or DEFAULT_CONFIG)
     try:
-        text = given.text(path)
+        text = user_files.text(path)
         tables = write_sources(context.settings, found.places)
         if tables:
             with replacing(str(path)) as file:

@@ -13,7 +13,7 @@ from dlq.cli.context import Context
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlq.operations.interchange import Content
+    from dlq.operations.jsonl import Content
 
 _BUNDLE = ".zip"
 _FILE = "JSONL file to write, gzip if it ends in .gz, - for stdout; .zip: a bundle for the post-mortem."
@@ -39,7 +39,7 @@ def export(
 
     Example: dlq export --incident 3f9c12ab --mask incident.zip
     """
-    from dlq.operations.interchange import export_bundle, export_letters
+    from dlq.operations.jsonl import export_bundle, export_letters
     from dlq.operations.selecting import Selection
     from dlq.reports.masking import Masker
 

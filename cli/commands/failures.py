@@ -245,7 +245,7 @@ def _cell(value: object) -> str:
 
 
 def _next_step(document: dict[str, Any]) -> str | None:
-    """What one does with a failure that stands so."""
+    """Return what one does with a failure that stands so."""
     if document["state"] in ("resolved", "snoozed"):
         return None
     if document["owner"] is None:

@@ -7,10 +7,10 @@ import typer
 from dlq.cli import completion
 from dlq.cli.commands.pull import NoAnalyze
 from dlq.cli.context import Context
-from dlq.cli.died import show_died
+from dlq.cli.triage import show_died
 
 if TYPE_CHECKING:
-    from dlq.operations.interchange import Imported
+    from dlq.operations.jsonl import Imported
 
 PRINTERS = (
     "The program that printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin, "
@@ -49,7 +49,7 @@ def import_(
 
     Example: zcat letters.jsonl.gz | dlq import - --source orders
     """
-    from dlq.operations.interchange import import_file
+    from dlq.operations.jsonl import import_file
 
     context: Context = ctx.obj
     done = import_file(context.desk, file, source, printed_by, not no_analyze, broker)

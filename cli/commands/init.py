@@ -82,7 +82,7 @@ def _checked(url: str) -> str:
 
 
 def _readable(name: str) -> str:
-    """The absolute path of a file that can be read; nothing for nothing."""
+    """Return the absolute path of a file that can be read; nothing for nothing."""
     path = os.path.abspath(os.path.expanduser(name)) if name else ""
     if path and not (os.path.isfile(path) and os.access(path, os.R_OK)):
         raise typer.BadParameter(f"{path} is no file that you can read; name another one")

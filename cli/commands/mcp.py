@@ -44,8 +44,8 @@ def mcp(ctx: typer.Context) -> None:
 
 
 def _end(_signal: int, _frame: "FrameType | None") -> NoReturn:
-    """At once: a thread waits for standard input, and would be waited for until something comes there. What
-    a tool writes is there whole or not at all."""
+    """End at once: a thread waits for standard input, and would be waited for until something comes there.
+    What a tool writes is there whole or not at all."""
     from dlq.archive import scratch
 
     scratch.remove()

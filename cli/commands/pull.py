@@ -6,8 +6,8 @@ import typer
 
 from dlq.cli import completion
 from dlq.cli.context import Context
-from dlq.cli.died import show_died
 from dlq.cli.exit import ExitCode
+from dlq.cli.triage import show_died
 from dlq.core import units
 from dlq.core.errors import UsageError
 
@@ -91,7 +91,7 @@ def _show(context: Context, done: "Pulled") -> None:
 
 
 def _cells(result: "PullResult | None") -> list[Any]:
-    """Of a source that was not read all is left empty but a word."""
+    """Return the cells of a result; of a source that was not read all is left empty but a word."""
     from dlq.operations.pulling import KEYS
 
     if result is None:

@@ -204,7 +204,7 @@ def plan(
 
 
 def _asks(context: Context, apply_now: bool, yes: bool) -> bool:
-    """Whether somebody is asked before letters are sent. Raises UsageError where nobody can be."""
+    """Return whether somebody is asked before letters are sent. Raises UsageError where nobody can be."""
     asks = apply_now and not yes
     if asks and not context.can_ask:
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")

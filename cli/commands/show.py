@@ -59,7 +59,7 @@ def _draw(context: Context, letter: Document, full: bool) -> None:
 
 
 def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: int) -> None:
-    """The whole body, piece by piece, however much it unpacks to. Raises UsageError."""
+    """Write the whole body, piece by piece, however much it unpacks to. Raises UsageError."""
     from dlq.archive.files import replacing
     from dlq.connectors.file import open_binary
     from dlq.operations.letters import unpack_body

@@ -57,7 +57,7 @@ def watch(
 
 @contextmanager
 def _screen(context: Context) -> Iterator[None]:
-    """A screen of its own, so that the terminal is afterwards as it was."""
+    """Open a screen of its own, so that the terminal is afterwards as it was."""
     if not _is_screen(context):
         yield
         return

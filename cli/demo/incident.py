@@ -55,7 +55,7 @@ def _at(number: int) -> datetime:
 
 
 def _parked(number: int, exception: str, message: str, frame: str) -> dict[str, Any]:
-    """A letter that Spring's RepublishMessageRecoverer parked."""
+    """Return a letter that Spring's RepublishMessageRecoverer parked."""
     wrapped = f"{_SPRING}\n\tat o.s.amqp.Adapter.invoke(Adapter.java:1)\n"
     trace = f"{wrapped}Caused by: {exception}: {message}\n\tat {frame}\n"
     return _order(number) | {

@@ -31,7 +31,7 @@ def records() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _checked_to_the_end(number: int, key: str, order: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each check puts a copy back behind the others."""
+    """Yield each check puts a copy back behind the others."""
     for check in range(_CHECKS + 1):
         at, offset = _SENT + check * _EVERY_MS + number, 2 * check + number
         yield _HALF, _stored(_message(number, key, order, check), at, offset, commitLogOffset=100 * offset)

@@ -29,7 +29,7 @@ _LIST_8, _LIST_32 = 0xC0, 0xD0
 
 
 def without_expiry(message: bytes) -> bytes:
-    """An AMQP 1.0 message without its ttl and absolute-expiry-time; unchanged where it is none.
+    """Return an AMQP 1.0 message without its ttl and absolute-expiry-time; unchanged where it is none.
 
     Classic stores it encoded as it came. Replayed with its old expiry, an AMQP client refuses it at once
     (seen with Qpid JMS on 5.18.6 and 6.3.1: it dies again, and its consumer never sees it).
@@ -41,7 +41,7 @@ def without_expiry(message: bytes) -> bytes:
 
 
 def _sections(message: bytes) -> Iterator[bytes]:
-    """The sections up to the properties, changed where that is needed, and the rest."""
+    """Yield the sections up to the properties, changed where that is needed, and the rest."""
     at = code = 0
     while at < len(message) and code < max(_EXPIRY):
         code, begin = _descriptor(message, at)
@@ -53,7 +53,7 @@ def _sections(message: bytes) -> Iterator[bytes]:
 
 
 def _descriptor(message: bytes, at: int) -> tuple[int, int]:
-    """A section's code, and where its value begins. The code is a small ulong, or a long one."""
+    """Return a section's code, and where its value begins. The code is a small ulong, or a long one."""
     if message[at : at + 2] == b"\x00\x53":
         return message[at + 2], at + 3
     if message[at : at + 2] == b"\x00\x80":
@@ -62,7 +62,7 @@ def _descriptor(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _end(data: bytes, at: int) -> int:
-    """Where the value at this place ends, behind its descriptors, if any."""
+    """Return where the value at this place ends, behind its descriptors, if any."""
     while data[at] == 0:
         at = _end_of_body(data, at + 1)
     return _end_of_body(data, at)
@@ -83,7 +83,7 @@ def _end_of_body(data: bytes, at: int) -> int:
 
 
 def _nulled(fields: bytes, place: int) -> bytes:
-    """A list with null at one place; unchanged where it ends before."""
+    """Return a list with null at one place; unchanged where it ends before."""
     kind, size = fields[0], 4 if fields[0] == _LIST_32 else 1
     first = 1 + 2 * size
     count = int.from_bytes(fields[1 + size : first])
@@ -143,7 +143,7 @@ _BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 
 
 def target_of(record: Record, to: str) -> Target | None:
-    """Where a letter goes; see `Connector.target_of`."""
+    """Return where a letter goes; see `Connector.target_of`."""
     kind, colon, name = to.partition(":")
     if colon and kind in _KINDS and name:
         return Target(kind, name)
@@ -166,14 +166,14 @@ def _failed_queue(record: Record) -> Target | None:
 
 @lru_cache(4096)
 def _parted(names: tuple[str, ...], artemis: bool) -> tuple[Sequence[str], Sequence[str]]:
-    """Those that are never sent again, and the others; letters of one kind all have the same names."""
+    """Return those that are never sent again, and the others; letters of one kind all have the same names."""
     gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
     owned = dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
     return [*owned], [name for name in names if name not in owned]
 
 
 def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
-    """The letter's headers as they are sent again, and what is taken away of them."""
+    """Return the letter's headers as they are sent again, and what is taken away of them."""
     headers = record.headers
     owned, own = _parted(tuple(headers), record.broker_kind == "artemis")
     kept, taken = strip_failure({name: headers[name] for name in own}, keep_headers)
@@ -215,22 +215,24 @@ def preview_whole(letter: Outgoing, typed: bool) -> SendPreview:
 
 
 def preview_by_amqp(letter: Outgoing) -> SendPreview:
-    """The same of a message that goes back by AMQP 1.0."""
+    """Return the same of a message that goes back by AMQP 1.0."""
     others = _fans_out(letter.target)
     stripped = amqp10.stripped_names(letter.record, letter.keep_headers)
     return SendPreview(stripped, None, [others] if others else [], {"target": others} if others else {})
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
-    """The same where nobody knows by what the broker can be spoken to: what STOMP would change is told."""
+    """Return the same where nobody knows by what the broker can be spoken to: what STOMP would change is
+    told."""
     if amqp10.is_of_amqp(letter.record):
         return preview_by_amqp(letter)
     return preview_whole(letter, typed=False)
 
 
 def _fans_out(target: Target) -> str | None:
-    """Why a letter would go to others than the one that failed: it died for a subscription, in a queue of a
-    virtual topic whose name the broker did not keep (setOriginalDestination=false), or in a composite."""
+    """Return why a letter would go to others than the one that failed: it died for a subscription, in a queue
+    of a virtual topic whose name the broker did not keep (setOriginalDestination=false), or in a
+    composite."""
     if target.kind == "topic" and "::" not in target.name:
         return f"{target.name} is {_TOPIC}"
     return f"{target.name} is {_COMPOSITE}" if "," in target.name else None
@@ -245,7 +247,7 @@ def _problem(record: Record, headers: Mapping[str, str], number: int, body: byte
 
 
 def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
-    """What an edit has made of a property that its type cannot hold."""
+    """Return what an edit has made of a property that its type cannot hold."""
     values = {**headers, **user_properties(record)}
     wrong = (
         f"its property {name!r} is of the type {kind}, which cannot hold {values[name][:60]!r}"
@@ -279,7 +281,7 @@ def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -
 
 
 def _line_bytes(name: str, value: str) -> int:
-    """The length of an encoded line; encoding doubles a byte at most."""
+    """Return the length of an encoded line; encoding doubles a byte at most."""
     if 2 * (len(name) + 4 * len(value)) < _MAX_HEADER_BYTES:
         return 0
     return len(encode("", {name: value}))
@@ -322,8 +324,8 @@ def _hold_properties(names: tuple[str, ...]) -> bool:
 
 
 def _carried_away(record: Record, target: Target) -> str | None:
-    """Why the place that a letter names is not where it failed: somebody moved it out of a dead-letter queue,
-    and Classic then names that."""
+    """Return why the place that a letter names is not where it failed: somebody moved it out of a dead-letter
+    queue, and Classic then names that."""
     if _was_carried(record) and target.name == record.origin and is_dead_letter_name(target.name):
         return (
             f"{target.name} is the dead-letter queue out of which it was moved: where it failed is not known"
@@ -332,7 +334,7 @@ def _carried_away(record: Record, target: Target) -> str | None:
 
 
 def _was_carried(record: Record) -> bool:
-    """Whether somebody moved or copied it on Classic, which stamps what it kills."""
+    """Return whether somebody moved or copied it on Classic, which stamps what it kills."""
     headers = record.headers
     is_named = record.broker_kind == "activemq" and "original-destination" in headers
     return is_named and "originalExpiration" not in headers and headers.get("expires", "0") == "0"
@@ -347,7 +349,7 @@ def _type_warnings(record: Record, typed: bool) -> Sequence[str]:
 
 
 def user_properties(record: Record) -> dict[str, str]:
-    """Those with names of STOMP's headers, which OpenWire alone tells apart."""
+    """Return those with names of STOMP's headers, which OpenWire alone tells apart."""
     return {
         name.removeprefix(PROPERTY): str(text)
         for name, text in record.properties.items()
@@ -356,7 +358,7 @@ def user_properties(record: Record) -> dict[str, str]:
 
 
 def types_of(record: Record) -> dict[str, str]:
-    """The types of the user properties that are not text, where Jolokia has told them."""
+    """Return the types of the user properties that are not text, where Jolokia has told them."""
     return {
         name.removeprefix(TYPE_OF): str(kind)
         for name, kind in record.properties.items()
@@ -371,7 +373,7 @@ def content(
     keep_headers: Keep,
     to_artemis: bool | None = None,
 ) -> tuple[dict[str, str], bytes, bool]:
-    """The headers (without content-length) and the body of the SEND, and whether it needs its length.
+    """Return the headers (without content-length) and the body of the SEND, and whether it needs its length.
 
     `to_artemis`: what is connected (None: the kind that the letter comes from); a broker may have been
     replaced by the other kind since.
@@ -406,12 +408,13 @@ def _content(
 
 
 def _is_amqp(record: Record) -> bool:
-    """Whether the body is a whole AMQP message, as only Classic has it."""
+    """Return whether the body is a whole AMQP message, as only Classic has it."""
     return record.broker_kind == "activemq" and record.headers.get(NATIVE) == "true"
 
 
 def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:
-    """Whether it was a BytesMessage. Classic gives only those a length; Artemis gives them theirs first."""
+    """Return whether it was a BytesMessage. Classic gives only those a length; Artemis gives them theirs
+    first."""
     if not artemis or "content-length" not in headers:
         return "content-length" in headers and headers.get("amq-msg-type") != "text"
     names = list(headers)
@@ -419,7 +422,7 @@ def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:
 
 
 def wire(letter: Outgoing, transaction: str, to_artemis: bool | None = None) -> bytes:
-    """The SEND frame inside a transaction (none: empty); `to_artemis` as for `content`."""
+    """Return the SEND frame inside a transaction (none: empty); `to_artemis` as for `content`."""
     _, record, target, provenance, keep_headers = letter
     headers, body, measured = content(record, target, provenance, keep_headers, to_artemis)
     if transaction:
@@ -429,7 +432,7 @@ def wire(letter: Outgoing, transaction: str, to_artemis: bool | None = None) -> 
 
 @lru_cache(1024)
 def destination(target: Target, artemis: bool) -> Mapping[str, str]:
-    """The headers that name a target."""
+    """Return the headers that name a target."""
     if artemis:
         return {
             "destination": target.name,

@@ -33,23 +33,23 @@ class Sender(Protocol):
         BrokerError, ConfigError."""
 
     def new_receipt(self) -> str:
-        """An id for a command's receipt."""
+        """Return an id for a command's receipt."""
 
     def begin(self, transaction: str) -> bytes:
-        """The command that begins a transaction; its name is a number."""
+        """Return the command that begins a transaction; its name is a number."""
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """The command that sends a letter. Raises ValueError, with the reason, before anything of it is
-        written: it is refused then."""
+        """Return the command that sends a letter. Raises ValueError, with the reason, before anything of it
+        is written: it is refused then."""
 
     def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
-        """The commands that send a transaction's marker and its link (see `prove`), with a receipt."""
+        """Return the commands that send a transaction's marker and its link (see `prove`), with a receipt."""
 
     def commit(self, transaction: str, receipt: str) -> bytes:
-        """The command that commits."""
+        """Return the command that commits."""
 
     def trail(self, plan: str) -> Trail:
-        """What the plan's markers say, while no transaction is open. Raises BrokerError."""
+        """Return what the plan's markers say, while no transaction is open. Raises BrokerError."""
 
     def forget(self, plan: str) -> None:
         """Take the plan's markers away. Raises BrokerError."""
@@ -61,10 +61,10 @@ class Sender(Protocol):
         """Write commands."""
 
     def wait_for(self, receipt: str) -> None:
-        """Until this receipt is here, or anything was refused."""
+        """Wait until this receipt is here, or anything was refused."""
 
     def was_refused(self, receipt: str) -> bool:
-        """Whether it was the command with this receipt that was refused."""
+        """Return whether it was the command with this receipt that was refused."""
 
     def close(self) -> None:
         """Let go of the connection; never raises."""
@@ -78,7 +78,7 @@ class StompSender(Link):
         leave_anchor(self, plan, anchor)
 
     def trail(self, plan: str) -> Trail:
-        """Over this connection."""
+        """Open the trail over this connection."""
         return trail(self, plan)
 
     def forget(self, plan: str) -> None:
@@ -86,11 +86,11 @@ class StompSender(Link):
         remove(self, plan)
 
     def begin(self, transaction: str) -> bytes:
-        """A BEGIN frame."""
+        """Return a BEGIN frame."""
         return encode("BEGIN", {"transaction": transaction})
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """A SEND frame with the headers as they were archived, but for what must not be sent again."""
+        """Return a SEND frame with the headers as they were archived, but for what must not be sent again."""
         return wire(letter, transaction, self.artemis)
 
     def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
@@ -100,5 +100,5 @@ class StompSender(Link):
         return b"".join([*first, marker(plan, last, transaction, receipt, self.artemis)])
 
     def commit(self, transaction: str, receipt: str) -> bytes:
-        """A COMMIT frame with a receipt."""
+        """Return a COMMIT frame with a receipt."""
         return encode("COMMIT", {"transaction": transaction, "receipt": receipt})

@@ -89,7 +89,7 @@ class SessionReading(QueueReading[Delivery, Record]):
         return self._is_reached()
 
     def size_of(self, arrived: Delivery) -> int:
-        """Of the message."""
+        """Return the bytes of the message."""
         return len(arrived.message)
 
     def count(self, delivery: Delivery) -> None:

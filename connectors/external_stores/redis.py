@@ -34,7 +34,7 @@ _HASHES: Mapping[str, tuple[str, str]] = {
 
 
 def dedup(settings: Evidence) -> Iterator[Fact]:
-    """The consumption records of RocketMQDedupListener."""
+    """Yield the consumption records of RocketMQDedupListener."""
     prefix = f"{settings.prefix or 'MSGDEDUP'}:"
     application = f"{settings.application}:" if settings.application else ""
     pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix + application) + "*"
@@ -46,7 +46,7 @@ def dedup(settings: Evidence) -> Iterator[Fact]:
 
 
 def _steps(place: str, scan: Callable[[int], Any]) -> Iterator[Any]:
-    """What each step of a SCAN finds. A server says itself when it is the last one."""
+    """Yield what each step of a SCAN finds. A server says itself when it is the last one."""
     cursor, found = scan(0)
     yield found
     while cursor:
@@ -69,7 +69,7 @@ def _records(client: "Redis", keys: list[bytes], cut: int) -> Iterator[Fact]:
 
 
 def shine(settings: Evidence) -> Iterator[Fact]:
-    """The hashes of shine-mq's coordinator, and its counters of failed deliveries."""
+    """Yield the hashes of shine-mq's coordinator, and its counters of failed deliveries."""
     with _connected(settings) as client:
         for name, (kind, state) in _HASHES.items():
             text = f"{settings.prefix or ''}{name}".encode()
@@ -84,7 +84,7 @@ def _fields(client: "Redis", key: bytes, cursor: int) -> Any:
 
 
 def _text(stored: bytes) -> str:
-    """A string, however Spring has written it."""
+    """Return a string, however Spring has written it."""
     if stored.startswith(_JAVA_STRING):
         stored = stored[len(_JAVA_STRING) + 2 :]
     elif len(stored) > 1 and stored[:1] == stored[-1:] == b'"':
@@ -93,7 +93,7 @@ def _text(stored: bytes) -> str:
 
 
 def _number(stored: bytes) -> int | None:
-    """A counter (HINCRBYFLOAT writes 3 or 3.0); None for anything else, such as a message."""
+    """Return a counter (HINCRBYFLOAT writes 3 or 3.0); None for anything else, such as a message."""
     return int(float(stored)) if re.fullmatch(rb"\d{1,9}(\.\d{1,9})?", stored) else None
 
 
@@ -105,7 +105,7 @@ class _Login(NamedTuple):
     settings: Evidence
 
     def get_credentials(self) -> tuple[str, ...]:
-        """The user, if there is one, and the password."""
+        """Return the user, if there is one, and the password."""
         secret = password_of(self.place, self.settings) or ""
         return (secret,) if self.user is None else (self.user, secret)
 

@@ -22,7 +22,7 @@ _ROWS = 5000
 
 
 def dedup(settings: Evidence) -> Iterator[Fact]:
-    """The consumption records of RocketMQDedupListener."""
+    """Yield the consumption records of RocketMQDedupListener."""
     engine = _engine(settings)
     try:
         with engine.connect().execution_options(stream_results=True, yield_per=_ROWS) as connection:

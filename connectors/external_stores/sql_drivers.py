@@ -24,6 +24,6 @@ logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 
 def reason_of(error: Exception) -> str:
-    """What a server or its driver says, in a line."""
+    """Return what a server or its driver says, in a line."""
     said = str(getattr(error, "orig", None) or error).strip()
     return said.splitlines()[0][:_LONGEST_REASON] if said else type(error).__name__

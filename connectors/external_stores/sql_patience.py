@@ -24,7 +24,7 @@ _LOST = 2013
 
 
 def bound_answers(engine: sa.Engine, seconds: float) -> None:
-    """An answer by this engine comes within so many seconds, or the connection is lost."""
+    """Bound answers of this engine: one comes within so many seconds, or the connection is lost."""
     sa.event.listen(engine, "do_connect", _CONNECT[engine.dialect.name](seconds))
 
 
@@ -37,7 +37,7 @@ class _Answer:
         self._pieces = 0
 
     def fault(self) -> str:
-        """To be asked at each piece: why no more of it is taken; nothing where it may go on."""
+        """Say at each piece why no more is taken; nothing where it may go on."""
         self._pieces += 1
         if time.monotonic() > self._until:
             return f"no whole answer came within {self._seconds:.0f} s"
@@ -47,7 +47,7 @@ class _Answer:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has."""
+    """Return bytes of memory that this process has."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
@@ -70,7 +70,7 @@ def _to_postgresql(seconds: float) -> Callable[..., Any]:
 def _watched(
     steps: Generator[Any, Any, Any], answer: _Answer, give_up: Callable[[str], None]
 ) -> Generator[Any, Any, Any]:
-    """The driver's steps of one answer; between them it waits, a tenth of a second at most."""
+    """Yield the driver's steps of one answer; between them it waits, a tenth of a second at most."""
     told = None
     try:
         while True:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dlq.connectors import looks
 from dlq.connectors.external_stores import redis, sql
 from dlq.connectors.external_stores.sql_drivers import ODD
-from dlq.connectors.local import given
+from dlq.connectors.local import user_files
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
@@ -27,11 +27,11 @@ _MOST_MOMENT = 2**62
 
 
 def read(settings: Evidence) -> Iterator[Fact]:
-    """Everything that a store knows now.
+    """Read everything that a store knows now.
 
     Raises ConfigError, UsageError (a driver is missing), Unreachable, AccessDenied, BrokerError.
     """
-    given.check_files_of(f"evidence.{settings.name}", settings)
+    user_files.check_files_of(f"evidence.{settings.name}", settings)
     is_redis = settings.url.startswith("redis")
     return _understood(f"evidence.{settings.name}", _READERS[settings.kind, is_redis](settings))
 

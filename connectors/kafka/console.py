@@ -7,7 +7,7 @@ true makes an empty body a tombstone.
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.connectors.interchange.values import Texts, count_of, from_millis, integer
+from dlq.connectors.jsonl.values import Texts, count_of, from_millis, integer
 from dlq.connectors.kafka.records.header_texts import bytes_of
 from dlq.connectors.kafka.records.messages import coordinates
 from dlq.connectors.kafka.records.raw import VALUE_WAS_NULL, RawRecord, encode
@@ -16,7 +16,7 @@ from dlq.core.kafka_headers import died_at
 
 
 def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
-    """The columns of a record; None where the line does not say. Raises UsageError."""
+    """Return the columns of a record; None where the line does not say. Raises UsageError."""
     topic = str(document.get("topic") or document.get("queue") or "")
     died = died_at(headers, topic)
     is_null = properties.get("null_value") == "true"

@@ -19,8 +19,8 @@ from dlq.connectors.kafka.records.raw import VALUE_WAS_NULL, Headers, RawRecord,
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import (
     Answers,
+    HeaderScrub,
     Keep,
-    Restart,
     ask_values,
     mend_text,
     restart,
@@ -63,7 +63,7 @@ class Message(NamedTuple):
 
 
 def target_of(record: Record, to: str) -> Target | None:
-    """Where a letter goes for `--to`; None when nothing says where. Raises UsageError."""
+    """Return where a letter goes for `--to`; None when nothing says where. Raises UsageError."""
     kind, _, name = to.partition(":")
     if kind == "topic" and name:
         if name.startswith("__"):
@@ -75,7 +75,7 @@ def target_of(record: Record, to: str) -> Target | None:
 
 
 def raw_of_record(record: Record) -> RawRecord:
-    """The record beside its value, as it lies or was edited."""
+    """Return the record beside its value, as it lies or was edited."""
     if record.raw_properties is not None:
         return decode(record.raw_properties)
     headers = [(name, bytes_of(text)) for name, text in record.headers.items()]
@@ -100,7 +100,7 @@ class _Taken(NamedTuple):
 
 
 def _taken(headers: Headers, keep_headers: Keep) -> _Taken:
-    """Letters of one kind all have the same names, and what their values decide is mostly the same."""
+    """Return letters of one kind all have the same names, and what their values decide is mostly the same."""
     names = tuple([name for name, _ in headers])
     keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
     own = _own_names(names) if len(names) <= _MOST_NAMES else None
@@ -115,7 +115,7 @@ def _taken(headers: Headers, keep_headers: Keep) -> _Taken:
 
 @lru_cache(maxsize=256)
 def _own_names(names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """None where a name comes twice, or is shown as another."""
+    """Return None where a name comes twice, or is shown as another."""
     is_plain = len(set(names)) == len(names) and all(shown_name(name) == name for name in names)
     return tuple(name for name in names if not name.startswith(_NEVER_SENT)) if is_plain else None
 
@@ -124,19 +124,19 @@ def _own_names(names: tuple[str, ...]) -> tuple[str, ...] | None:
 def _taken_by_names(
     names: tuple[str, ...], own: tuple[str, ...], answers: Answers, keep: Keep
 ) -> _Taken | None:
-    """None where what is mended counts, too."""
+    """Return None where what is mended counts, too."""
     taken = restart_told(own, answers, keep)
     return None if taken.mended else _all_taken(names, dict.fromkeys(own, ""), taken)
 
 
-def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: Restart) -> _Taken:
+def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: HeaderScrub) -> _Taken:
     never = {name for name in names if name.startswith(_NEVER_SENT)}
     stripped = sorted({*never, *taken_away(own, taken)})
     return _Taken(own, taken.mended, never | taken.gone, stripped)
 
 
 def _kept(headers: Headers, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
-    """The headers as they are sent again, in their order."""
+    """Return the headers as they are sent again, in their order."""
     own, gone = taken.own, taken.gone
     mended = {name: mend_text(own[name], inside) for name, inside in taken.mended.items()}
     changed = {name: bytes_of(text) for name, text in mended.items() if text != own[name]}
@@ -144,7 +144,7 @@ def _kept(headers: Headers, taken: _Taken) -> list[tuple[str, str | bytes | None
 
 
 def message_of(outgoing: Outgoing) -> Message:
-    """The letter as it is sent. Raises ValueError where its block is damaged, or cannot be said."""
+    """Return the letter as it is sent. Raises ValueError where its block is damaged, or cannot be said."""
     record, target = outgoing.record, outgoing.target
     raw = raw_of_record(record)
     sent = raw.original or raw  # what a share group's letter pointed to
@@ -163,7 +163,7 @@ def message_of(outgoing: Outgoing) -> Message:
 
 
 def _published(record: Record) -> int | None:
-    """When it was published, in milliseconds; None is not known."""
+    """Return when a letter was published, in milliseconds; None is not known."""
     at = record.published_at
     return None if at is None or at <= 0 else at // 1000
 
@@ -183,12 +183,12 @@ def _is_unsayable(name: str) -> bool:
 
 
 def _is_null(record: Record) -> bool:
-    """Whether it has no value: what is empty and was null. An edit may have given it one."""
+    """Return whether it has no value: what is empty and was null. An edit may have given it one."""
     return bool((record.flags or 0) & VALUE_WAS_NULL) and record.body_size == 0
 
 
 def _partition(record: Record, raw: RawRecord) -> int | None:
-    """The partition of its origin in which it died."""
+    """Return the partition of its origin in which it died."""
     headers = raw.headers if raw.original is None else [*raw.original.headers, *raw.headers]
     told = tuple([header for header in headers if header[0] in TELL_THE_PARTITION])
     return _told_partition(told, record.dead_letter_queue)
@@ -211,13 +211,13 @@ def retry_topics(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def mirrored_clusters(names: Iterable[str]) -> set[str]:
-    """The clusters of which MirrorMaker mirrors topics into this one, by its own topics (MirrorMaker's
+    """Return the clusters of which MirrorMaker mirrors topics into this one, by its own topics (MirrorMaker's
     DefaultReplicationPolicy)."""
     return {match[1] for name in names if (match := _OF_MIRRORS.fullmatch(name))}
 
 
 def _why_not_there(record: Record, target: Target, mirrored: Collection[str]) -> str | None:
-    """Why the topic in which a letter died is no place for it."""
+    """Return why the topic in which a letter died is no place for it."""
     if target.name != record.origin:
         return None
     if LOOKS_DEAD.search(target.name):
@@ -254,7 +254,7 @@ class Told:
 
 
 def preview(letter: Outgoing, told: Told) -> SendPreview:
-    """What sending it would strip, warn of, or fail on."""
+    """Return what sending it would strip, warn of, or fail on."""
     record, target, keep_headers = letter.record, letter.target, letter.keep_headers
     try:
         raw = raw_of_record(record)
@@ -279,7 +279,7 @@ def preview(letter: Outgoing, told: Told) -> SendPreview:
 
 
 def _harm(topic: str, told: Told) -> str | None:
-    """What a topic does with what is sent there that is no place for it."""
+    """Return what a topic does with what is sent there that is no place for it."""
     if told.settings is None:
         return (
             f"it is not known whether {topic} is compacted, where an old value would replace a newer one "
@@ -300,7 +300,7 @@ _UNASKED = Told({
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
-    """The same where nobody knows what kind of topic the target is."""
+    """Return the same where nobody knows what kind of topic the target is."""
     found = preview(letter, _UNASKED)
     unknown = f"whether {letter.target.name} is compacted, and keeps the times of letters, is not known"
     return found._replace(warnings=[*found.warnings, unknown])
@@ -319,6 +319,7 @@ def _warnings(record: Record, target: Target, told: Told) -> Iterator[str]:
 
 
 def _has_retried(record: Record, target: Target) -> bool:
-    """Whether it died in the target, of a group with retry topics: those of another group are not its."""
+    """Return whether it died in the target, of a group with retry topics: those of another group are not
+    its."""
     died = died_at(record.headers, record.dead_letter_queue)
     return died is not None and died.told_by is SPRING_RETRY and died.topic == target.name

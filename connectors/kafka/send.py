@@ -84,7 +84,7 @@ class KafkaPublisher(WindowedPublisher):
             "message.max.bytes": _LARGEST,  # the broker's and the topic's limits count
             "queue.buffering.max.messages": window + 1000,
         })  # fmt: skip
-        self._switch = outbound.DeadMansSwitch(unsent_seconds)
+        self._switch = outbound.Watchdog(unsent_seconds)
         self._targets: dict[str, Taken] = {}
         self._unseen: dict[str, str] = {}
         """Topics that the user may not even see -> what the broker says."""
@@ -113,7 +113,7 @@ class KafkaPublisher(WindowedPublisher):
                 raise ConnectionLost(f"{self._cluster.name}: {error.args[0]}") from error
 
     def poll(self, wait: float) -> None:
-        """Without the right to write the library never begins to send."""
+        """Poll the library. Without the right to write it never begins to send."""
         if time.monotonic() - self._guarded > _GUARD_SECONDS:
             self._guard()
         try:
@@ -128,11 +128,11 @@ class KafkaPublisher(WindowedPublisher):
             raise self._lost
 
     def has_room(self) -> bool:
-        """While the broker makes us wait there is none."""
+        """Return whether another letter may be put; while the broker makes us wait, none may."""
         return self._bytes < self._room and time.monotonic() >= self._quiet_until
 
     def cut(self) -> None:
-        """Nothing more leaves this process."""
+        """Cut the connection: nothing more leaves this process."""
         self._guard()
         self._producer.purge()
         with contextlib.suppress(KafkaException):
@@ -149,7 +149,7 @@ class KafkaPublisher(WindowedPublisher):
         self._guarded = time.monotonic()
 
     def _wait(self, event: Any) -> None:
-        """The broker makes us wait: the library gets nothing meanwhile, and less at once from now on."""
+        """Wait as the broker asks: the library gets nothing meanwhile, and less at once from now on."""
         self._cluster.note_throttling(event)
         if event.throttle_time > 0:
             self._quiet_until = time.monotonic() + event.throttle_time
@@ -190,7 +190,8 @@ class KafkaPublisher(WindowedPublisher):
             )
 
     def _target(self, name: str) -> Taken:
-        """Raises BrokerError, and ValueError for the first letter to a topic that the user may not see."""
+        """Return what a target takes. Raises BrokerError, and ValueError for the first letter to a topic that
+        the user may not see."""
         if name not in self._targets:
             try:
                 self._targets[name] = taken_by(self._cluster, name)

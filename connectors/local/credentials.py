@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dlq.connectors.local import given, whose
+from dlq.connectors.local import ownership, user_files
 from dlq.core import patience
 from dlq.core.brokers import Holder
 from dlq.core.errors import AccessDenied, ConfigError
@@ -27,7 +27,7 @@ _asking = threading.Lock()
 
 
 def password(broker: Broker) -> str | None:
-    """The password of `broker` from its file, command or variable; None when none is configured.
+    """Return the password of `broker` from its file, command or variable; None when none is configured.
 
     Raises ConfigError, which names the place and never the content.
     """
@@ -35,7 +35,7 @@ def password(broker: Broker) -> str | None:
 
 
 def password_of(place: str, holder: Holder) -> str | None:
-    """The same for any table of the configuration, at `place`."""
+    """Return the same for any table of the configuration, at `place`."""
     if holder.password_file is not None:
         return from_file(f"{place}.password_file", holder.password_file)
     if holder.password_command is not None:
@@ -60,7 +60,7 @@ def log_in(holder: Holder, connect: Callable[[], _T]) -> _T:
 
 
 def forget(holder: Holder) -> None:
-    """What its command printed was refused."""
+    """Forget a secret that its command printed and a broker refused."""
     with _asking:
         _printed.pop(holder.password_command or (), None)
 
@@ -73,7 +73,7 @@ def _is_of_this_moment(command: tuple[str, ...] | None) -> bool:
 def _just_printed(place: str, command: tuple[str, ...]) -> str:
     if not command:
         raise ConfigError(f'{place} is empty; write it like ["pass", "show", "rabbit"]')
-    whose.check_program(command[0], f"{place}: ")
+    ownership.check_program(command[0], f"{place}: ")
     if _is_of_this_moment(command):
         return _printed[command][1]
     printed = _from_command(place, command)
@@ -82,8 +82,8 @@ def _just_printed(place: str, command: tuple[str, ...]) -> str:
 
 
 def blanks(broker: Broker) -> str:
-    """Where a broker refused a login: what may be wrong with the password, as the end of a sentence, or
-    nothing."""
+    """Return where a broker refused a login: what may be wrong with the password, as the end of a sentence,
+    or nothing."""
     found = next((name for name in _SETTINGS if getattr(broker, name) is not None), None)
     secret = password(broker)
     if found is None or secret is None or secret == secret.strip():
@@ -97,9 +97,10 @@ def _without_line_break(text: str) -> str:
 
 
 def from_file(place: str, path: str) -> str:
-    """The content of a file without its last line break; `place` is the setting that names the file."""
+    """Return the content of a file without its last line break; `place` is the setting that names the
+    file."""
     try:
-        return _without_line_break(given.text(Path(path).expanduser()))
+        return _without_line_break(user_files.text(Path(path).expanduser()))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{place}: {path} is not UTF-8 text; write it anew") from error
     except OSError as error:
@@ -109,7 +110,8 @@ def from_file(place: str, path: str) -> str:
 
 
 def from_environment(place: str, variable: str) -> str:
-    """The value of an environment variable without its last line break; an empty one counts as missing."""
+    """Return the value of an environment variable without its last line break; an empty one counts as
+    missing."""
     value = _without_line_break(os.environ.get(variable, ""))
     if not value:
         raise ConfigError(f"{place}: the environment variable {variable} is not set; set it")
@@ -117,7 +119,7 @@ def from_environment(place: str, variable: str) -> str:
 
 
 def _from_command(place: str, command: tuple[str, ...]) -> str:
-    """What a command prints, without its last line break. No shell; its stderr goes to ours."""
+    """Return what a command prints, without its last line break. No shell; its stderr goes to ours."""
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own command, from the operator's own file
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=patience.ENDED, check=True

@@ -26,7 +26,7 @@ class SilentLinkError(LinkLostError):
 
 @contextmanager
 def name_losses(place: str, connection: str = "the connection") -> Iterator[None]:
-    """A link that is lost meanwhile becomes a ConnectionLost that says where."""
+    """Turn a link that is lost meanwhile into a ConnectionLost that says where."""
     try:
         yield
     except LinkLostError as error:

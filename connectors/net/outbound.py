@@ -34,8 +34,8 @@ _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def guard(sending: socket.socket, unsent_seconds: float = UNSENT_SECONDS) -> None:
-    """From now on the kernel drops what is unsent when this socket is closed, or its process dies, and ends
-    the connection when something stays unacknowledged for so long."""
+    """Make the kernel drop what is unsent when this socket is closed, or its process dies, and end the
+    connection when something stays unacknowledged for so long."""
     sending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(unsent_seconds * 1000)))
@@ -51,13 +51,13 @@ def close(sending: socket.socket) -> None:
 
 
 def _unacknowledged(sending: socket.socket) -> int:
-    """Bytes that the kernel has to send, or to send again."""
+    """Return bytes that the kernel has to send, or to send again."""
     answer = fcntl.ioctl(sending.fileno(), termios.TIOCOUTQ, bytes(4))
     return int.from_bytes(answer, "little")
 
 
 def latest(seconds: float, size: int) -> float:
-    """Until when so many bytes are to be sent: who takes a few now and then would hold us for ever."""
+    """Return until when so many bytes are to be sent: who takes a few now and then would hold us for ever."""
     return time.monotonic() + seconds + size / SLOWEST
 
 
@@ -84,7 +84,7 @@ def send_all(
 
 
 def take(sending: socket.socket, part: memoryview, seconds: float) -> int:
-    """How many bytes the socket takes without waiting; TLS may wait so long for what comes before."""
+    """Return how many bytes the socket takes without waiting; TLS may wait so long for what comes before."""
     if not isinstance(sending, ssl.SSLSocket):
         with contextlib.suppress(BlockingIOError):
             return sending.send(part, socket.MSG_DONTWAIT)
@@ -114,7 +114,7 @@ def guard_those_to(ports: Collection[int], unsent_seconds: float) -> None:
                         guard(found, unsent_seconds)
 
 
-class DeadMansSwitch:
+class Watchdog:
     """While it is armed the kernel kills this process, as `kill -9` would, once it has not run for so many
     seconds: it was stopped, or its host slept.
 
@@ -131,7 +131,7 @@ class DeadMansSwitch:
         self._beats.start()
 
     def disarm(self) -> None:
-        """From now on this process may be stopped for as long as anybody likes. May be called again."""
+        """Let this process be stopped for as long as anybody likes from now on. May be called again."""
         self._disarmed.set()
         self._beats.join()
         if self._timer is not None:
@@ -143,7 +143,7 @@ class DeadMansSwitch:
             self._beat()
 
     def _beat(self) -> None:
-        """So many seconds from now."""
+        """Set the next beat so many seconds from now."""
         if self._timer is not None:
             whole = int(self._seconds)
             times = _Times(0, 0, whole, int((self._seconds - whole) * 1e9))
@@ -178,7 +178,7 @@ def _libc() -> Any:
 
 
 def _create_killing_timer() -> ctypes.c_void_p | None:
-    """None where there are no such timers."""
+    """Return None where there are no such timers."""
     timer, event = ctypes.c_void_p(), _Event(signal=signal.SIGKILL)
     create = getattr(_libc(), "timer_create", None)
     made = create is not None and create(_BOOTTIME, ctypes.byref(event), ctypes.byref(timer)) == 0

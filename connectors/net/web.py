@@ -80,7 +80,8 @@ class Site:
         body: bytes | None = None,
         slow: bool = False,
     ) -> Page:
-        """Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to begin."""
+        """Ask for a page. Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to
+        begin."""
         looks.check_time(self._name)
         until = time.monotonic() + patience.WHOLE_ANSWER * self._timeout
         try:
@@ -124,8 +125,8 @@ class Site:
 
 
 def document(content: bytes) -> Any:
-    """The JSON of an answer. Raises NoAnswerError where it is none, or has numbers that nothing can count, or
-    more values than would be true."""
+    """Return the JSON of an answer. Raises NoAnswerError where it is none, or has numbers that nothing can
+    count, or more values than would be true."""
     if _values(content) > MOST_VALUES and _values(content) - _values_in_texts(content) > MOST_VALUES:
         raise NoAnswerError(f"more than {MOST_VALUES:,} values")
     try:
@@ -135,12 +136,12 @@ def document(content: bytes) -> Any:
 
 
 def whole(value: Any) -> int | None:
-    """A count in an answer, which has 64 bits; None where there is none, or something else."""
+    """Return a count in an answer, which has 64 bits; None where there is none, or something else."""
     return value if type(value) is int and 0 <= value < _MOST_COUNT else None
 
 
 def _values(content: bytes) -> int:
-    """What begins a list, an object or a further value; more where texts hold such signs."""
+    """Return what begins a list, an object or a further value; more where texts hold such signs."""
     return sum(map(content.count, (b"[", b"{", b",")))
 
 

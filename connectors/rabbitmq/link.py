@@ -39,7 +39,8 @@ _STACK = 2
 
 
 def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
-    """Where and how to connect, one for each host of `url`, to be tried in order. Raises ConfigError."""
+    """Return where and how to connect, one for each host of `url`, to be tried in order. Raises
+    ConfigError."""
     place = f"brokers.{broker.name}.url"
     url = urlsplit(broker.url)
     if url.scheme not in _PORTS or not url.netloc:
@@ -55,7 +56,7 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
 
 
 def login_of(broker: RabbitBroker) -> pika.PlainCredentials:
-    """Who connects next. Asked for once, however many hosts there are. Raises ConfigError."""
+    """Return who connects next. Asked for once, however many hosts there are. Raises ConfigError."""
     user = unquote(urlsplit(broker.url).netloc.rpartition("@")[0])
     secret = secrets.password(broker)
     if secret is None and user not in ("", "guest"):
@@ -64,7 +65,7 @@ def login_of(broker: RabbitBroker) -> pika.PlainCredentials:
 
 
 def named_parameters(broker: RabbitBroker, name: str) -> list[pika.ConnectionParameters]:
-    """The same for a connection that the broker's lists are to show by a name."""
+    """Return the same for a connection that the broker's lists are to show by a name."""
     choices = parameters(broker)
     for choice in choices:
         choice.client_properties = {**choice.client_properties, "connection_name": name}
@@ -102,13 +103,13 @@ def _one(
 
 
 def _shown(url: str) -> str:
-    """A URL without what stands before its @."""
+    """Return a URL without what stands before its @."""
     scheme, separator, rest = url.partition("://")
     return scheme + separator + rest.rpartition("@")[2]
 
 
 def place_of(broker: RabbitBroker) -> str:
-    """The broker as error texts name it: shop (rabbit.example:5672, virtual host /)."""
+    """Return the broker as error texts name it: shop (rabbit.example:5672, virtual host /)."""
     url = urlsplit(broker.url)
     vhost = unquote(url.path[1:]) or "/"
     return f"{broker.name} ({url.netloc.rpartition('@')[2]}, virtual host {for_terminal(vhost)})"
@@ -150,14 +151,14 @@ _LOGIN_REFUSED = "Login was refused"
 
 
 def _hint(code: int, text: str, broker: RabbitBroker) -> str:
-    """What to do about a refusal, as the end of its sentence."""
+    """Return what to do about a refusal, as the end of its sentence."""
     remedy = next((remedy for said, remedy in _LIMITS.items() if said in text), None)
     remedy = remedy or _HINTS.get(405 if _IN_USE in text else code)
     return (f"; {remedy}" if remedy else "") + (secrets.blanks(broker) if _LOGIN_REFUSED in text else "")
 
 
 def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
-    """The reply code and text of a connection.close or channel.close as one of our errors."""
+    """Return the reply code and text of a connection.close or channel.close as one of our errors."""
     said = for_terminal(text).strip()
     where = place_of(broker)
     if code == 530 and "not found" in text:
@@ -188,7 +189,7 @@ _BY_CONDITION: Mapping[str, type[BrokerError]] = {
 
 
 def refusal_10(condition: str, text: str, broker: RabbitBroker) -> DlqError:
-    """The same of AMQP 1.0's name and text of an error."""
+    """Return the same of AMQP 1.0's name and text of an error."""
     first = text.strip().partition("\n")[0]  # Erlang's traces follow
     said = " ".join(for_terminal(part) for part in (first, f"({condition})") if part)
     limited = any(limit in text for limit in _LIMITS)
@@ -199,11 +200,11 @@ def refusal_10(condition: str, text: str, broker: RabbitBroker) -> DlqError:
 
 
 def no_connection(error: OSError | LinkLostError, broker: RabbitBroker) -> Unreachable:
-    """Why there is none; raise it `from error`."""
+    """Return why there is none; raise it `from error`."""
     why = why_unreachable(error) if isinstance(error, OSError) else error
     return Unreachable(f"{place_of(broker)}: no connection: {why}")
 
 
 def connection_lost(error: LinkLostError, broker: RabbitBroker) -> ConnectionLost:
-    """How it ended; raise it `from error`."""
+    """Return how it ended; raise it `from error`."""
     return ConnectionLost(f"{place_of(broker)}: the connection ended: {error}")

@@ -22,8 +22,8 @@ from dlq.connectors.rabbitmq.records.envelope import Way, decoded, first_deliver
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import (
     Answers,
+    HeaderScrub,
     Keep,
-    Restart,
     ask_values,
     restart,
     restart_told,
@@ -73,12 +73,13 @@ def _is_broker_owned_10(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _dropper(is_broker_owned: Callable[[str], bool], gone: frozenset[str]) -> Callable[[str], bool]:
-    """Whether a header is not sent again: one function for all letters of a kind, whose answers are kept."""
+    """Return whether a header is not sent again: one function for all letters of a kind, whose answers are
+    kept."""
     return lambda name: name in gone or is_broker_owned(name)
 
 
 def target_of(record: Record, to: str) -> Target | None:
-    """Where `record` goes for `--to`; None when nothing says where it came from.
+    """Return where `record` goes for `--to`; None when nothing says where it came from.
 
     `origin` is the queue where it died, by the default exchange, so that no other queue gets it; an
     unroutable letter has none and goes to its exchange again. `exchange:NAME` without a key takes
@@ -108,7 +109,7 @@ def _origin(record: Record) -> Target | None:
 
 
 def _first_key(record: Record) -> str | None:
-    """An alternate exchange keeps the key; a dead-letter exchange does not, but x-death has it."""
+    """Return an alternate exchange keeps the key; a dead-letter exchange does not, but x-death has it."""
     return record.routing_key if record.origin_routing_key is None else record.origin_routing_key
 
 
@@ -120,8 +121,8 @@ def address_of(target: Target) -> tuple[str, str]:
 def block_to_send(
     record: Record, provenance: Mapping[str, str], keep_headers: Keep, copies: Sequence[str] = ()
 ) -> bytes:
-    """The property block of a replay: what is not stripped stays byte for byte as it was stored. `copies` are
-    the keys of its header CC.
+    """Return the property block of a replay: what is not stripped stays byte for byte as it was stored.
+    `copies` are the keys of its header CC.
 
     Raises ValueError when it cannot be encoded.
     """
@@ -141,7 +142,7 @@ def block_to_send(
 def message_to_send(
     record: Record, provenance: Mapping[str, str], keep_headers: Keep, copies: Sequence[str] = ()
 ) -> bytes:
-    """The whole message of a replay by AMQP 1.0, of a record that has its block. Raises ValueError."""
+    """Return the whole message of a replay by AMQP 1.0, of a record that has its block. Raises ValueError."""
     return message.join_message(_block_10(record, provenance, keep_headers, copies), record.body)
 
 
@@ -160,8 +161,8 @@ def _block_10(
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
-    """The block with other headers, in the types that they had (`dlq.core.brokers.Kind.edit_headers`). Raises
-    UsageError that names the header, ValueError for a damaged block."""
+    """Return the block with other headers, in the types that they had (`dlq.core.brokers.Kind.edit_headers`).
+    Raises UsageError that names the header, ValueError for a damaged block."""
     if message.is_block(block):
         return message.edit_typed(block, drop, changed)
     before = dict(reversed(list(typed.named_fields(edits.header_table(block)))))
@@ -176,7 +177,7 @@ def _typed(name: str, value: object, before: Mapping[str, bytes]) -> bytes:
 
 
 def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
-    """The block with these properties and no others, its headers as they are. Raises UsageError."""
+    """Return the block with these properties and no others, its headers as they are. Raises UsageError."""
     if message.is_block(block):
         shown = properties_of(message.parts(block), is_encoded=properties.get("type") == ENCODED_BODY)
         return message.edit_properties(block, shown, properties)
@@ -211,7 +212,7 @@ def _replies_directly(record: Record) -> bool:
 
 
 def _encoded(record: Record) -> bytes:
-    """A block for a letter that came without one (imported, or edited): all headers as text."""
+    """Return a block for a letter that came without one (imported, or edited): all headers as text."""
     fields = {name: getattr(record, name) for name in ("correlation_id", "content_type")}
     if record.message_id != logged_id(None, record.headers, record.body):  # a framework's is no property
         fields["message_id"] = record.message_id
@@ -244,7 +245,7 @@ def preview(letter: Outgoing) -> SendPreview:
 class _Taken(NamedTuple):
     """What is taken away of a letter's headers."""
 
-    restart: Restart
+    restart: HeaderScrub
     names: Collection[str]
     """All its headers."""
     stripped: Sequence[str]
@@ -252,8 +253,8 @@ class _Taken(NamedTuple):
 
 
 def _taken(record: Record, keep_headers: Keep) -> _Taken:
-    """Letters of one kind all have the same names, and what their values decide is mostly the same. Raises
-    ValueError."""
+    """Return letters of one kind all have the same names, and what their values decide is mostly the same.
+    Raises ValueError."""
     block = record.raw_properties
     names = None if block is None else edits.header_names(block)
     if names is not None and len(names) <= _MOST_NAMES:
@@ -268,7 +269,7 @@ def _taken(record: Record, keep_headers: Keep) -> _Taken:
 
 @lru_cache(maxsize=256)
 def _taken_by_names(names: tuple[str, ...], answers: Answers, keep_headers: Keep) -> _Taken | None:
-    """None where a name comes twice, or what is mended counts, too."""
+    """Return None where a name comes twice, or what is mended counts, too."""
     taken, each = restart_told(names, answers, keep_headers), dict.fromkeys(names, "")
     if taken.mended or len(each) < len(names):
         return None
@@ -279,8 +280,10 @@ def _short_texts(record: Record) -> Mapping[str, str]:
     return record.properties if record.raw_properties is None else edits.short_texts(record.raw_properties)
 
 
-def _size_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep, taken: Restart) -> int:
-    """The bytes of the block of a replay, or of one that is small anyway. Raises ValueError."""
+def _size_to_send(
+    record: Record, provenance: Mapping[str, str], keep_headers: Keep, taken: HeaderScrub
+) -> int:
+    """Return the bytes of the block of a replay, or of one that is small anyway. Raises ValueError."""
     block = record.raw_properties
     if block is not None and len(block) <= _SMALL and not taken.mended:
         return len(block)  # it could be read, and nothing of it is encoded anew
@@ -288,7 +291,7 @@ def _size_to_send(record: Record, provenance: Mapping[str, str], keep_headers: K
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
-    """The same, of a plan that has no way of its own, as nobody was asked for one."""
+    """Return the same, of a plan that has no way of its own, as nobody was asked for one."""
     found, target = preview(letter), letter.target
     if found.problem is not None or target.kind != "queue":
         return found

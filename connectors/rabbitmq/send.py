@@ -25,12 +25,12 @@ _DENIED, _NOT_FOUND, _LOCKED = 403, 404, 405
 
 
 def exchange_of(plan: str) -> str:
-    """The exchange of a plan with a witness, which tells what the broker was when it was made."""
+    """Return the exchange of a plan with a witness, which tells what the broker was when it was made."""
     return f"dlq.replay.{plan}"
 
 
 def exchange_to(plan: str, queue: str) -> str:
-    """The plan's exchange that leads to this queue alone."""
+    """Return the plan's exchange that leads to this queue alone."""
     digest = sha256(queue.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{exchange_of(plan)}.{digest[:32]}"
 
@@ -51,11 +51,11 @@ class Ways:
         """(queue, what a letter came with, where that is kept): its way."""
 
     def bar(self, exchange: str, key: str | None, why: str) -> None:
-        """Nothing more is sent to an exchange, with this key or with any (None)."""
+        """Send nothing more to an exchange, with this key or with any (None)."""
         self._barred[exchange, key] = why
 
     def why_barred(self, way: Way) -> str | None:
-        """None where nothing is known against it."""
+        """Return None where nothing is known against it."""
         if not self._barred:
             return None
         return self._barred.get((way.exchange, None)) or self._barred.get((way.exchange, way.key))
@@ -101,12 +101,12 @@ class Ways:
     hint = "the plan counts on an exchange of its own there: grant it, or make a new plan"
 
     def bind(self, queue: str, exchange: str) -> None:
-        """Of a queue that is not there the broker returns the letters, as nothing is bound then."""
+        """Bind a queue. Where it is not there the broker returns the letters, as nothing is bound then."""
         with suppress(NotFound), questions(self.broker) as asking:
             asking.ask(spec.Queue.Bind(queue=queue, exchange=exchange, routing_key=queue))
 
     def remove(self) -> None:
-        """Nothing is in flight: remove what was made. What cannot be removed now `forget` removes."""
+        """Remove what was made, as nothing is in flight. What cannot be removed now `forget` removes."""
         if self.made:
             with suppress(BrokerError):
                 forget(self.broker, self.plan, self.made)
@@ -145,7 +145,7 @@ def missing_rights(broker: RabbitBroker, queues: Iterable[str]) -> Mapping[str, 
 
 
 def try_to_publish(exchange: str, asking: Questions) -> None:
-    """The answer to the next question tells what became of it."""
+    """Try to publish; the answer to the next question tells what became of it."""
     asking.publish(exchange)
     asking.ask(spec.Basic.Qos(prefetch_count=1))
 
@@ -163,7 +163,7 @@ _OF_A_QUEUE: Mapping[str, Callable[[str, str, Questions], object]] = {
 
 
 def is_there(broker: RabbitBroker, exchange: str) -> bool:
-    """Whether there is such an exchange. Raises BrokerError."""
+    """Return whether there is such an exchange. Raises BrokerError."""
     try:
         with questions(broker) as asking:
             asking.exchange(exchange)

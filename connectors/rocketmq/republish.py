@@ -61,14 +61,14 @@ class Message(NamedTuple):
 
 
 def topic_of(target: Target) -> str:
-    """Where a target's letters are stored: a group's lie in its retry topic, a resumed check begins with a
-    new half message."""
+    """Return where a target's letters are stored: a group's lie in its retry topic, a resumed check begins
+    with a new half message."""
     topics = {"group": f"{RETRY}{target.name}", RESUME: HALF}
     return topics.get(target.kind, target.name)
 
 
 def target_of(record: Record, to: str) -> Target | None:
-    """Where a letter goes for `--to`; None when nothing says where. Raises UsageError."""
+    """Return where a letter goes for `--to`; None when nothing says where. Raises UsageError."""
     kind, _, name = to.partition(":")
     if kind == "topic" and name:
         return Target("topic", _allowed(name))
@@ -101,7 +101,7 @@ def _allowed(topic: str) -> str:
 
 
 def _properties_of(record: Record) -> dict[str, str]:
-    """All properties as they lie, or as an edit has left them."""
+    """Return all properties as they lie, or as an edit has left them."""
     return (
         parse_properties(record.raw_properties)
         if record.raw_properties is not None
@@ -111,20 +111,20 @@ def _properties_of(record: Record) -> dict[str, str]:
 
 @lru_cache(maxsize=4096)
 def _is_brokers_own(name: str) -> bool:
-    """Whether a property describes an earlier trip and must not go along on the next one."""
+    """Return whether a property describes an earlier trip and must not go along on the next one."""
     return name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
 
 
 def _own(properties: Mapping[str, str], keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
-    """A letter's properties as they are sent again, and what is taken away of them."""
+    """Return a letter's properties as they are sent again, and what is taken away of them."""
     own = {name: value for name, value in properties.items() if not _is_brokers_own(name)}
     kept, taken = strip_failure(own, keep_headers)
     return kept, sorted([*(name for name in properties if _is_brokers_own(name)), *taken])
 
 
 def message_of(outgoing: Outgoing) -> Message:
-    """The letter as it is sent. The body goes as stored, with its compression bits and no other flag. Raises
-    ValueError for a flag that is no number."""
+    """Return the letter as it is sent. The body goes as stored, with its compression bits and no other flag.
+    Raises ValueError for a flag that is no number."""
     record, target = outgoing.record, outgoing.target
     kept = _own(_properties_of(record), outgoing.keep_headers)[0]
     kept.setdefault(UNIQUE_KEY, outgoing.provenance[REPLAY_ID].upper())
@@ -149,13 +149,13 @@ def _born(record: Record) -> str | None:
 
 
 def _has_flag(record: Record) -> bool:
-    """Whether its flag is a number of 32 bits: what was imported, or edited, may say anything."""
+    """Return whether its flag is a number of 32 bits: what was imported, or edited, may say anything."""
     flag = str(record.headers.get("flag", 0))
     return _FLAG.fullmatch(flag) is not None and -(2**31) <= int(flag) < 2**31
 
 
 def _compression(record: Record) -> int:
-    """The compression bits, unless an edit has put a plain body in the place of the compressed one."""
+    """Return the compression bits, unless an edit has put a plain body in the place of the compressed one."""
     flags = (record.flags or 0) & COMPRESSION
     if not flags & COMPRESSED:
         return 0
@@ -164,12 +164,12 @@ def _compression(record: Record) -> int:
 
 
 def unique_key_of(outgoing: Outgoing) -> str:
-    """The UNIQ_KEY that `message_of` gives it."""
+    """Return the UNIQ_KEY that `message_of` gives it."""
     return _properties_of(outgoing.record).get(UNIQUE_KEY) or outgoing.provenance[REPLAY_ID].upper()
 
 
 def preview(letter: Outgoing, attributes: Attributes = NONE) -> SendPreview:
-    """What sending it would strip, warn of, or fail on; `attributes` are those of its topic."""
+    """Return what sending it would strip, warn of, or fail on; `attributes` are those of its topic."""
     _, record, target, provenance, keep_headers = letter
     if target.kind == RESUME:
         return SendPreview(problem=_why_no_resume(record))
@@ -192,7 +192,7 @@ def preview(letter: Outgoing, attributes: Attributes = NONE) -> SendPreview:
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
-    """The same where nobody knows the topic's attributes."""
+    """Return the same where nobody knows the topic's attributes."""
     found = preview(letter)
     unknown = f"whether {topic_of(letter.target)} is compacted is not known"
     return found._replace(warnings=[*found.warnings, unknown])
@@ -202,7 +202,7 @@ _ODD_PROPERTIES = "a property holds what separates properties (U+0001 in a name,
 
 
 def _are_separable(properties: Mapping[str, str]) -> bool:
-    """Whether a broker reads these properties and no others: texts that came without a block may hold
+    """Return whether a broker reads these properties and no others: texts that came without a block may hold
     anything, such as a property that would hold the letter back."""
     return not any("\x02" in name or "\x01" in name or "\x02" in value for name, value in properties.items())
 
@@ -241,7 +241,7 @@ def _why_no_resume(record: Record) -> str | None:
 
 
 def why_too_many(properties: Mapping[str, str]) -> str | None:
-    """Why no broker takes so many properties; None where one may."""
+    """Return why no broker takes so many properties; None where one may."""
     size = len(encode_properties(properties))
     if size <= _MOST_PROPERTIES:
         return None
@@ -249,7 +249,7 @@ def why_too_many(properties: Mapping[str, str]) -> str | None:
 
 
 def queue_by_hash(sharding_key: str, queues: int) -> int:
-    """The queue that Java's SelectMessageQueueByHash takes: String.hashCode modulo, made positive."""
+    """Return the queue that Java's SelectMessageQueueByHash takes: String.hashCode modulo, made positive."""
     value = 0
     for unit in sharding_key.encode("utf-16-be", "surrogatepass").hex(" ", 2).split():
         value = (31 * value + int(unit, 16)) & 0xFFFFFFFF
@@ -258,7 +258,7 @@ def queue_by_hash(sharding_key: str, queues: int) -> int:
 
 
 def transaction_of(record: Record) -> str | None:
-    """The transaction that a half message belongs to; all its copies have the same."""
+    """Return the transaction that a half message belongs to; all its copies have the same."""
     if record.dead_letter_queue not in (HALF, DISCARDED):
         return None
     return record.properties.get(UNIQUE_KEY) or record.message_id

@@ -18,7 +18,7 @@ from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode, encode_fields
 from dlq.connectors.rocketmq.look.routes import Route, WritableQueue, route_to
-from dlq.connectors.rocketmq.prove.bounds import masters
+from dlq.connectors.rocketmq.prove.start_offsets import masters
 from dlq.connectors.rocketmq.records.bodies import COMPRESSED
 from dlq.connectors.rocketmq.republish import (
     RESUME,
@@ -62,7 +62,7 @@ class _SendBatch:
         self.since, self.tries = 0.0, 0
 
     def add(self, number: int, message: Message) -> None:
-        """One more letter."""
+        """Add one more letter."""
         self.numbers.append(number)
         self.messages.append(message)
         self.room -= len(message.body)
@@ -74,8 +74,8 @@ class _SendBatch:
 
 
 def _may_share(message: Message) -> bool:
-    """Whether a message may go with others. Ordered ones go one at a time, and what a broker may refuse for
-    itself goes alone."""
+    """Return whether a message may go with others. Ordered ones go one at a time, and what a broker may
+    refuse for itself goes alone."""
     properties = message.properties
     return (
         message.reconsume_limit is None
@@ -86,7 +86,7 @@ def _may_share(message: Message) -> bool:
 
 
 def _framed(link: Link, batch: _SendBatch) -> tuple[int, bytes]:
-    """The request, not sent yet, and its opaque number."""
+    """Return the request, not sent yet, and its opaque number."""
     first, is_batch = batch.messages[0], len(batch.messages) > 1
     own = {
         "g": first.born or str(time.time_ns() // 1_000_000),
@@ -184,7 +184,7 @@ class _Resume:
 
 
 def _node_of(cluster: Cluster, store_host: str) -> str:
-    """The broker that registered the address a message was stored at. Raises Unreachable."""
+    """Return the broker that registered the address a message was stored at. Raises Unreachable."""
     for node, address in cluster.masters(refresh=True).items():
         if address == store_host:
             return node
@@ -230,7 +230,7 @@ class _Outbox(NamedTuple):
     numbers: list[int]
 
     def clear(self) -> None:
-        """It is sent."""
+        """Forget what is sent."""
         self.requests.clear()
         self.numbers.clear()
 
@@ -258,7 +258,7 @@ class RocketPublisher(WindowedPublisher):
         self.anchor = masters(cluster, cluster.masters(refresh=True))
 
     def put(self, letter: Outgoing) -> None:
-        """Into a batch, where it may share one, which is sent when it is full."""
+        """Put a letter into a batch, where it may share one, which is sent when it is full."""
         if letter.target.kind == RESUME:
             self.answers.append(self._resume.send(letter, self.announce))
             return
@@ -279,8 +279,7 @@ class RocketPublisher(WindowedPublisher):
             self._open[kind] = batch
 
     def poll(self, wait: float) -> None:
-        """All that was taken is on its way then. After what is stored less safely than asked for nothing more
-        is sent."""
+        """Send all that was taken. After what is stored less safely than asked for nothing more is sent."""
         while self._open:
             self._send(self._open.popitem()[1])
         self._write()
@@ -290,12 +289,12 @@ class RocketPublisher(WindowedPublisher):
             raise ConnectionLost(self._unsafe)
 
     def has_room(self) -> bool:
-        """A broker refuses what has waited 200 ms (waitTimeMillsInSendQueue) as too busy: a slow one must
-        keep up."""
+        """Return a broker refuses what has waited 200 ms (waitTimeMillsInSendQueue) as too busy: a slow one
+        must keep up."""
         return len(self._waiting) < _MOST_REQUESTS and self._unsafe is None
 
     def cut(self) -> None:
-        """What the kernel holds is dropped."""
+        """Cut the connection: what the kernel holds is dropped."""
         self.end()
 
     def end(self) -> None:
@@ -304,21 +303,21 @@ class RocketPublisher(WindowedPublisher):
             link.close()
 
     def _why_too_large(self, message: Message, may_share: bool) -> str | None:
-        """What no broker of the route takes, where they tell what they take."""
+        """Return what no broker of the route takes, where they tell what they take."""
         size, limit = len(message.body), self._largest[message.topic]
         if size > limit:
             return f"its body of {size} bytes is more than {_LIMIT} = {limit} there; raise it in broker.conf"
         return None if may_share else why_too_many(message.properties)
 
     def _limit_of(self, node: str) -> int:
-        """How long a body this broker takes, as far as it tells."""
+        """Return how long a body this broker takes, as far as it tells."""
         if node not in self._limits:
             told = self._cluster.configuration(node).get(_LIMIT, "")
             self._limits[node] = int(told) if told.isdecimal() and len(told) < _DIGITS else _UNLIMITED
         return self._limits[node]
 
     def _place_for(self, message: Message, route: Route, node: str | None) -> WritableQueue:
-        """The next queue in turn; for a sharding key its own, when nothing is on its way there."""
+        """Return the next queue in turn; for a sharding key its own, when nothing is on its way there."""
         key = message.properties.get(SHARDING_KEY)
         if not key:
             near = route.queues_near(node)
@@ -355,8 +354,8 @@ class RocketPublisher(WindowedPublisher):
             self._write()
 
     def _connect(self, node: str, brief: bool = False) -> Link:
-        """Raises ConnectionLost where the broker has another master than the anchor names: what proves that a
-        letter was not sent must know where it could be."""
+        """Connect to a node. Raises ConnectionLost where the broker has another master than the anchor names:
+        what proves that a letter was not sent must know where it could be."""
         link = self._cluster.new_link(node, brief)
         if not masters(self._cluster, [node]).keys() <= self.anchor.keys():
             link.close()
@@ -372,7 +371,8 @@ class RocketPublisher(WindowedPublisher):
                 outbox.clear()
 
     def _patience(self) -> float:
-        """How long the oldest request in flight may still wait; raises ConnectionLost when that is over."""
+        """Return how long the oldest request in flight may still wait; raises ConnectionLost when that is
+        over."""
         oldest = next(iter(self._waiting.values()))
         left = oldest.since + self._cluster.timeout - time.monotonic()
         if left <= 0:
@@ -380,7 +380,7 @@ class RocketPublisher(WindowedPublisher):
         return left
 
     def _answers(self, wait: float) -> None:
-        """What has been answered; waits up to `wait` seconds for the first."""
+        """Take what has been answered, waiting up to `wait` seconds for the first."""
         waiting = {node for node, _ in self._waiting}
         ready = {node for node in waiting if self._links[node].has_answer()}
         by_socket = {self._links[node].fileno(): node for node in waiting}
@@ -393,7 +393,7 @@ class RocketPublisher(WindowedPublisher):
             self._send_again()
 
     def _send_again(self) -> None:
-        """What a broker was too busy to look at, a little later."""
+        """Send again, a little later, what a broker was too busy to look at."""
         time.sleep(_BUSY_WAIT)
         busy, self._busy = self._busy, []
         for batch in busy:
@@ -414,8 +414,8 @@ class RocketPublisher(WindowedPublisher):
 
 
 def outcome_of(answer: Frame, is_empty: bool = False) -> tuple[Outcome, str | None]:
-    """What a result code says. What is stored less safely than asked for may not stay; an unexplained error
-    may mean that it is stored.
+    """Return what a result code says. What is stored less safely than asked for may not stay; an unexplained
+    error may mean that it is stored.
 
     A batch that is too large fails while it is encoded, before anything is stored (MessageExtEncoder).
     """

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
-from dlq.connectors.local import given
+from dlq.connectors.local import user_files
 from dlq.core.errors import Busy, UsageError
 from dlq.core.failures import Event
 from dlq.core.interpreter import rare_garbage_collection
@@ -24,7 +24,7 @@ as it takes more than a second for a million."""
 
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
-    """The ledger that `[ledger]` names, to be written. Raises UsageError, ArchiveError.
+    """Return the ledger that `[ledger]` names, to be written. Raises UsageError, ArchiveError.
 
     Another ledger is refused while the archive has one of its own: what that one knows would be sent twice.
     """
@@ -43,14 +43,14 @@ def _connected(settings: LedgerSettings, store: Store) -> Ledger:
         path = file_of(settings, store)
         file.make(path, lambda template: _in_file(template, settings).close())
         return _written(path, settings)
-    given.check_files_of("ledger", settings)
+    user_files.check_files_of("ledger", settings)
     from dlq.replay.ledger.sql import SqlLedger, server_url
 
     return SqlLedger(server_url(settings), seconds(settings.lease), holder=settings)
 
 
 def _written(path: Path, settings: LedgerSettings) -> Ledger:
-    """The ledger in a file, to be written."""
+    """Return the ledger in a file, to be written."""
     with ExitStack() as held:
         held.enter_context(file.written(path))
         return _in_file(path, settings, held.pop_all().close)
@@ -68,7 +68,8 @@ def _in_file(
 
 
 def _exists(settings: LedgerSettings, store: Store) -> bool:
-    """Whether anything was ever replayed from this archive. Raises UsageError when its ledger moved away."""
+    """Return whether anything was ever replayed from this archive. Raises UsageError when its ledger moved
+    away."""
     if is_server(settings):
         return True
     try:
@@ -80,7 +81,7 @@ def _exists(settings: LedgerSettings, store: Store) -> bool:
 
 
 def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> tuple[int, int]:
-    """The archive's SQLite ledger into the one that `[ledger]` names; returns (replays, new there).
+    """Move the archive's SQLite ledger into the one that `[ledger]` names; returns (replays, new there).
 
     `outside`: the ledger's file, where it does not lie in the archive; what that says of itself is not enough
     to write there. Afterwards the file is kept under another name: two ledgers of one archive would send
@@ -110,7 +111,7 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
 
 @contextmanager
 def opened(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
-    """The ledger of this archive, closed at the end. Raises as `open_ledger`."""
+    """Open the ledger of this archive, closed at the end. Raises as `open_ledger`."""
     ledger = open_ledger(settings, store)
     try:
         yield ledger
@@ -120,7 +121,7 @@ def opened(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
 
 @contextmanager
 def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | None]:
-    """The ledger, or None when nothing was ever replayed: looking must not make one.
+    """Open the ledger, or give None when nothing was ever replayed: looking must not make one.
 
     Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
     count as waiting.
@@ -149,7 +150,7 @@ def _looked_at(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
 
 
 def events(settings: LedgerSettings, store: Store) -> list[Event]:
-    """What people said of failures; nothing when there is no ledger. Raises as `opened_if_any`."""
+    """Return what people said of failures; nothing when there is no ledger. Raises as `opened_if_any`."""
     with opened_if_any(settings, store) as ledger:
         return [] if ledger is None else ledger.events()
 
@@ -161,7 +162,7 @@ def version(settings: LedgerSettings, store: Store) -> tuple[int, ...]:
 
 
 def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
-    """The ledger as a table with the schema REPLAYS; None when nothing was ever replayed. Raises as
+    """Return the ledger as a table with the schema REPLAYS; None when nothing was ever replayed. Raises as
     `opened_if_any`."""
     with opened_if_any(settings, store) as ledger:
         if ledger is None:

@@ -69,7 +69,7 @@ class Claims:
         self._asked = _Asked(letters, results, since, ours)
 
     def _claim(self, letters: Sequence[Letter], results: Sequence[Result]) -> set[str]:
-        """What was dismissed since the plan was made stays unsent."""
+        """Return what was dismissed since the plan was made stays unsent."""
         closed = dismissals.find_dismissed(self._ledger, [letter.record_id for letter in letters])
         open_ = [letter for letter in letters if letter.record_id not in closed]
         return self._ledger.claim(self._plan, open_, results)
@@ -95,7 +95,7 @@ class Claims:
         return len(asked.letters), claimed
 
     def take(self, letter: Letter) -> bool:
-        """It is given to a publisher now, unless it is no longer ours; from then on it is in flight."""
+        """Take a letter for a publisher, unless it is no longer ours; from then on it is in flight."""
         self._renew_in_time()
         if self._unsent.pop(letter.number, None) is None:
             return False
@@ -103,8 +103,8 @@ class Claims:
         return True
 
     def note_writing(self, numbers: Sequence[int]) -> None:
-        """These letters in flight may reach the broker from now on, and those before them may go on to.
-        Raises SendingEnded when that must not be, from then on for ever, and as the ledger."""
+        """Note that these letters in flight may reach the broker from now on, and those before them may go on
+        to. Raises SendingEnded when that must not be, from then on for ever, and as the ledger."""
         is_late = self._renew_in_time()
         if self.is_over or (is_late and self._has_passed(_WRITING_SHARE)):
             self.is_over = True
@@ -113,7 +113,7 @@ class Claims:
         self.written.update(numbers)
 
     def take_answer(self, sent: Sent) -> tuple[Letter, State]:
-        """A letter in flight, and what became of it; written with the next claim."""
+        """Return a letter in flight, and what became of it; written with the next claim."""
         letter = self.in_flight.pop(sent.number)
         if sent.outcome == "confirmed":
             self._mark.confirm(sent.number)
@@ -123,7 +123,7 @@ class Claims:
         return letter, state
 
     def _state_of(self, letter: Letter, outcome: Outcome) -> State:
-        """What was never written is in no doubt."""
+        """Return what was never written is in no doubt."""
         if outcome == "unsent" or (outcome == "in_doubt" and letter.number not in self.written):
             self.given_back.append(letter)
             return "planned"
@@ -149,7 +149,7 @@ class Claims:
             raise failure
 
     def _renew_in_time(self) -> bool:
-        """Whether it was time, so that the clock has to be looked at again."""
+        """Return whether it was time, so that the clock has to be looked at again."""
         if not self._has_passed(FRESH_SHARE):
             return False
         held = [letter.key for letter in (*self._unsent.values(), *self.in_flight.values())]

@@ -77,11 +77,12 @@ class Ledger(Protocol):
         ...
 
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
-        """The state of each of these keys that the ledger knows."""
+        """Return the state of each of these keys that the ledger knows."""
         ...
 
     def counts(self, plan: str) -> Mapping[State, int]:
-        """How many replays of `plan` are in each state; those that another plan sent are not among them."""
+        """Return how many replays of `plan` are in each state; those that another plan sent are not among
+        them."""
         ...
 
     def counts_of_all(self) -> Mapping[str, Mapping[State, int]]:
@@ -89,7 +90,7 @@ class Ledger(Protocol):
         ...
 
     def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
-        """A plan's replays in one state, in the order of the plan; or the last so many of them."""
+        """Return a plan's replays in one state, in the order of the plan; or the last so many of them."""
         ...
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
@@ -97,7 +98,7 @@ class Ledger(Protocol):
         ...
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
-        """Every replay, in chunks: a sequence of values for each column of REPLAYS, in that order."""
+        """Return every replay, in chunks: a sequence of values for each column of REPLAYS, in that order."""
         ...
 
     def sent_since(self, moment: int, plan: str) -> Iterator[Sequence[tuple[str, ...]]]:
@@ -106,7 +107,7 @@ class Ledger(Protocol):
         ...
 
     def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """All replays with all they hold, in chunks that `adopt` of another ledger takes."""
+        """Return all replays with all they hold, in chunks that `adopt` of another ledger takes."""
         ...
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
@@ -118,11 +119,11 @@ class Ledger(Protocol):
         ...
 
     def version(self) -> tuple[int, ...]:
-        """Another one after each change of a replay's state; what people say changes nothing of it."""
+        """Return another one after each change of a replay's state; what people say changes nothing of it."""
         ...
 
     def events(self) -> list[Event]:
-        """What people said of failures, in the order in which it was written."""
+        """Return what people said of failures, in the order in which it was written."""
         ...
 
     def append(self, events: Sequence[Event]) -> None:
@@ -135,7 +136,7 @@ class Ledger(Protocol):
 
 
 def event_of(text: str | bytes) -> Event:
-    """An event as ledgers keep it. Raises ArchiveError."""
+    """Return an event as ledgers keep it. Raises ArchiveError."""
     try:
         kinds = tuple[str, int, str, str, str, str, str]
         return Event._make(value(kinds, bounded_json.loads(text.encode() if isinstance(text, str) else text)))
@@ -144,11 +145,13 @@ def event_of(text: str | bytes) -> Event:
 
 
 def new_owner() -> str:
-    """Who holds a claim: `host/pid/random`, host, process, and a word of its own for each ledger opened."""
+    """Return who holds a claim: `host/pid/random`, host, process, and a word of its own for each ledger
+    opened."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the owner was a process of this host and is no more; what other hosts do is not known here."""
+    """Return whether the owner was a process of this host and is no more; what other hosts do is not known
+    here."""
     found = _OWNER.fullmatch(owner)
     return found is not None and found[1] == socket.gethostname() and not is_running(int(found[2]))

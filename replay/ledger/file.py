@@ -44,7 +44,7 @@ class _State(NamedTuple):
 
 
 def make(path: Path, fill: Callable[[Path], None]) -> None:
-    """The ledger at `path`, whole from its first moment, where there is none; `fill` makes an empty one.
+    """Make the ledger at `path`, whole from its first moment, where there is none; `fill` makes an empty one.
 
     Raises ArchiveError.
     """
@@ -59,7 +59,7 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """While SQLite may write the ledger at `path`. Raises ArchiveError for what is none of ours."""
+    """Hold the ledger at `path` while SQLite may write it. Raises ArchiveError for what is none of ours."""
     with _opening:
         if not _written[str(path)]:
             with _told(path):
@@ -74,8 +74,8 @@ def written(path: Path) -> Iterator[None]:
 
 @contextmanager
 def looked_at(path: Path) -> Iterator[tuple[Path, bytes]]:
-    """Where the ledger at `path` can be looked at, as it is at this moment: a copy, which goes at the end,
-    with a mark that another copy has only where the same lies in it; empty where there is none.
+    """Give a place where the ledger at `path` can be looked at, as it is at this moment: a copy, which goes
+    at the end, with a mark that another copy has only where the same lies in it; empty where there is none.
 
     Another process may be writing it meanwhile. Raises ArchiveError, and Busy where it never stands still.
     """
@@ -89,7 +89,7 @@ def looked_at(path: Path) -> Iterator[tuple[Path, bytes]]:
 
 @contextmanager
 def _place() -> Iterator[Path]:
-    """For a copy, which goes at the end, or when it cannot be made."""
+    """Give a place for a copy, which goes at the end, or when it cannot be made."""
     place = scratch.folder("ledger")
     try:
         yield place
@@ -147,7 +147,7 @@ def _copy(file: IO[bytes], to: Path) -> None:
 
 
 def _data(descriptor: int) -> Iterator[tuple[int, int]]:
-    """From where to where bytes lie. A hole costs who makes one nothing, however large it is."""
+    """Yield from where to where bytes lie. A hole costs who makes one nothing, however large it is."""
     end = 0
     while True:
         try:
@@ -161,7 +161,7 @@ def _data(descriptor: int) -> Iterator[tuple[int, int]]:
 
 
 def check_opened(opened: Path, path: Path) -> None:
-    """What SQLite has `opened` for `path`, all links resolved, before it reads anything of it.
+    """Check what SQLite has `opened` for `path`, all links resolved, before it reads anything of it.
 
     Raises ArchiveError where somebody has put a link there since `_check`, or a journal beside it."""
     if opened != Path(os.path.realpath(path.parent), path.name):
@@ -187,7 +187,7 @@ def _check_alone(folder: Folder, path: Path) -> None:
 
 
 def _check(folder: Folder, path: Path, alone: bool = False) -> None:
-    """Raises ArchiveError where this is no ledger of ours, or a file lies beside it that ours never has."""
+    """Raise ArchiveError where this is no ledger of ours, or a file lies beside it that ours never has."""
     _check_journal(folder, path)
     with folder.open(path.name, alone) as file:
         header = file.read(_HEADER)

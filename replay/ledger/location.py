@@ -37,12 +37,13 @@ class _Note(NamedTuple):
 
 
 def is_server(settings: Ledger) -> bool:
-    """Whether `[ledger] url` names a server."""
+    """Return whether `[ledger] url` names a server."""
     return settings.url != _IN_ARCHIVE and not settings.url.startswith(_ELSEWHERE)
 
 
 def file_of(settings: Ledger, store: Store) -> Path:
-    """The SQLite file that `[ledger] url` means. Raises UsageError, ConfigError where there can be none."""
+    """Return the SQLite file that `[ledger] url` means. Raises UsageError, ConfigError where there can be
+    none."""
     if settings.url.startswith(_ELSEWHERE):
         path = Path(settings.url.removeprefix(_ELSEWHERE))
         if not path.is_absolute():
@@ -57,7 +58,7 @@ def file_of(settings: Ledger, store: Store) -> Path:
 
 
 def own_file(store: Store) -> Path | None:
-    """The file that remembers this archive's replays; None when there is none.
+    """Return the file that remembers this archive's replays; None when there is none.
 
     Raises UsageError when it lies on another host. A container has another name each time; next to an archive
     in a folder, what lies at the noted path is the ledger on every host.
@@ -83,7 +84,7 @@ def _own_file(store: Store, noted: _Note | None) -> Path | None:
 
 
 def _in_folder(store: Store) -> Path | None:
-    """Where an archive in a folder has its own ledger, if it has one."""
+    """Return where an archive in a folder has its own ledger, if it has one."""
     return Path(store.location, FILE) if store.filesystem is None else None
 
 
@@ -100,7 +101,7 @@ def _note_of(document: Mapping[str, Any]) -> _Note:
 
 
 def check(settings: Ledger, store: Store) -> None:
-    """Raises UsageError when `[ledger] url` is not the ledger that this archive has, or that is gone.
+    """Raise UsageError when `[ledger] url` is not the ledger that this archive has, or that is gone.
 
     What the other one knows would be sent twice.
     """
@@ -120,7 +121,7 @@ def check(settings: Ledger, store: Store) -> None:
 
 
 def check_named(store: Store, path: Path, outside: str | None) -> None:
-    """Raises UsageError for a ledger outside of the archive that the user has not named."""
+    """Raise UsageError for a ledger outside of the archive that the user has not named."""
     if path != _in_folder(store) and (outside is None or Path(outside) != path):
         raise UsageError(
             f"{_NOTE} in the archive {store.location} says that its ledger is {path}, outside of it: "
@@ -129,7 +130,7 @@ def check_named(store: Store, path: Path, outside: str | None) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything lies there, be it a link, which is not followed."""
+    """Return whether anything lies there, be it a link, which is not followed."""
     try:
         return Folder(path.parent).has(path.name)
     except (OSError, ValueError):
@@ -137,7 +138,7 @@ def is_there(path: Path) -> bool:
 
 
 def check_none(store: Store) -> None:
-    """Raises UsageError when the archive has a ledger at all."""
+    """Raise UsageError when the archive has a ledger at all."""
     noted = _noted(store)
     if noted is not None:
         raise _out_of_reach(store, noted)
@@ -154,7 +155,7 @@ def _out_of_reach(store: Store, noted: _Note) -> UsageError:
 
 
 def check_stays(path: Path) -> None:
-    """Raises UsageError when the ledger has moved away from here: a new one would send all again."""
+    """Raise UsageError when the ledger has moved away from here: a new one would send all again."""
     moved = Path(f"{path}{_MOVED}")
     if is_there(moved):
         raise UsageError(
@@ -180,7 +181,7 @@ def note(settings: Ledger, store: Store) -> None:
 
 
 def retire(store: Store, path: Path) -> None:
-    """The file is no longer the ledger: it is kept under another name."""
+    """Retire the file, which is no longer the ledger: it is kept under another name."""
     folder = Folder(path.parent)
     for end in ("", "-wal", "-shm"):
         if folder.has(f"{path.name}{end}"):

@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 
 
 def server_url(settings: Ledger) -> sa.URL:
-    """The URL of a ledger on a server, with driver and password. Raises ConfigError."""
+    """Return the URL of a ledger on a server, with driver and password. Raises ConfigError."""
     try:
         url = sa.make_url(settings.url)
     except (sa.exc.ArgumentError, ValueError) as error:  # the second: of a port
@@ -80,7 +80,7 @@ def server_url(settings: Ledger) -> sa.URL:
 
 
 def file_url(path: Path) -> sa.URL:
-    """The URL of an SQLite database, whatever characters are in its path."""
+    """Return the URL of an SQLite database, whatever characters are in its path."""
     return sa.URL.create("sqlite", database=str(path))
 
 
@@ -150,14 +150,15 @@ def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int, holder: Ledger 
 def _give_password(
     holder: Ledger, _dialect: Any, _record: object, _words: object, options: dict[str, Any]
 ) -> None:
-    """A token may have run out since the connection before."""
+    """Give the password anew: a token may have run out since the connection before."""
     if (secret := password_of("ledger", holder)) is not None:
         options["password"] = secret
 
 
 def _speak_simply(dialect: Any, _record: object, _words: object, options: dict[str, Any]) -> None:
-    """Each statement is one message. PostgreSQL takes a host that is suspended between those of the extended
-    protocol, or of a pipeline (`executemany`), for busy, not for idle, and keeps its locks for ever."""
+    """Speak simply: each statement is one message. PostgreSQL takes a host that is suspended between those of
+    the extended protocol, or of a pipeline (`executemany`), for busy, not for idle, and keeps its locks for
+    ever."""
     options["cursor_factory"] = dialect.dbapi.ClientCursor
 
 
@@ -346,7 +347,7 @@ class SqlLedger:
         self._make_table(is_known)
 
     def _now(self, connection: sa.Connection) -> int:
-        """By the server's clock: leases are compared between hosts, whose clocks differ."""
+        """Return the time by the server's clock: leases are compared between hosts, whose clocks differ."""
         if self._clock_question is None:
             return (self._clock or now)()
         moment = int(connection.execute(self._clock_question).scalar_one())
@@ -366,7 +367,7 @@ class SqlLedger:
                 self.database.run(_first_of(table), patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
-        """One transaction. In a file all letters are inserted as if none were known; only where one
+        """Return one transaction. In a file all letters are inserted as if none were known; only where one
         is, they are looked up first."""
         if self.database.is_file:  # whose answers don't get lost on the way
             with suppress(_SomeAreKnownError):
@@ -416,7 +417,7 @@ class SqlLedger:
         return self.database.run(work) if keys else set()
 
     def record_results(self, results: Sequence[Result]) -> None:
-        """In one transaction; only from states that the sender itself may leave."""
+        """Record results in one transaction; only from states that the sender itself may leave."""
         self.database.run(lambda connection: self._record_results(connection, results))
 
     def expire(self) -> int:
@@ -437,7 +438,7 @@ class SqlLedger:
         return self.database.run(work)
 
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
-        """In chunks, so that no statement has too many parameters."""
+        """Return the states of keys, asked in chunks, so that no statement has too many parameters."""
 
         def work(connection: sa.Connection) -> Mapping[str, State]:
             found: dict[str, State] = {}
@@ -454,7 +455,7 @@ class SqlLedger:
         return {row[0]: row[1] for row in rows}
 
     def counts_of_all(self) -> Mapping[str, Mapping[State, int]]:
-        """All in one query: none for each plan, which would look at all rows."""
+        """Return all in one query: none for each plan, which would look at all rows."""
         wanted = sa.select(_C.plan, _C.state, sa.func.count()).group_by(_C.plan, _C.state)
         found: dict[str, dict[State, int]] = {}
         for row in self.database.run(lambda connection: _rows(connection, wanted), reading=True):
@@ -462,7 +463,7 @@ class SqlLedger:
         return found
 
     def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
-        """All in memory: as many as are in that state, or `last`."""
+        """Return all in memory: as many as are in that state, or `last`."""
         columns = [TABLE.c[name] for name in Entry._fields]
         wanted = sa.select(*columns).where(_C.plan == plan, _C.state == state)
         wanted = wanted.order_by(_C.number.desc(), _C.key.desc()).limit(last)
@@ -470,7 +471,7 @@ class SqlLedger:
         return [Entry(*row) for row in reversed(rows)]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
-        """One transaction, in chunks; from states that reconcile may leave."""
+        """Return one transaction, in chunks; from states that reconcile may leave."""
         return self.database.run(lambda connection: self._resolve(connection, keys, state, detail))
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
@@ -502,20 +503,20 @@ class SqlLedger:
         return self.database.run(work)
 
     def version(self) -> tuple[int, ...]:
-        """How many rows there are, and when they changed."""
+        """Return how many rows there are, and when they changed."""
         times = sa.cast(sa.func.sum(_C.updated_at % _MANY), sa.BigInteger)
         wanted: Any = sa.select(sa.func.count(_C.key), sa.func.max(_C.updated_at), times)
         (row,) = self.database.run(lambda connection: _rows(connection, wanted), reading=True)
         return tuple(int(part or 0) for part in row)
 
     def events(self) -> list[Event]:
-        """One query, by number."""
+        """Return one query, by number."""
         wanted = sa.select(_EVENTS.c.event).order_by(_EVENTS.c.number)
         rows = self.database.run(lambda connection: _rows(connection, wanted), reading=True)
         return [event_of(row.event) for row in rows]
 
     def append(self, events: Sequence[Event]) -> None:
-        """One transaction of inserts that leave known events alone."""
+        """Append events in one transaction of inserts that leave known events alone."""
         insert = _INSERT_IF_NEW[self.database.engine.dialect.name](_EVENTS)
 
         def work(connection: sa.Connection) -> None:
@@ -553,7 +554,7 @@ class SqlLedger:
         return self._ours(connection, keys)
 
     def _insert(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> int:
-        """How many of these nobody had claimed before."""
+        """Return how many of these nobody had claimed before."""
         if not letters:
             return 0
         moment = self._now(connection)
@@ -564,7 +565,8 @@ class SqlLedger:
         return sum(_insert_together(connection, str(self._new), some) for some in _chunks(rows))
 
     def _reclaim(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
-        """They are this plan's now, under its numbers: by these reconcile asks the broker for them."""
+        """Reclaim letters: they are this plan's now, under its numbers, by which reconcile asks the broker
+        for them."""
         if not letters:
             return set()
         moment = self._now(connection)
@@ -594,7 +596,7 @@ class SqlLedger:
 
 
 def _check_schema(connection: sa.Connection) -> None:
-    """Raises ArchiveError for tables, views or triggers that are not ours: they could do anything."""
+    """Raise ArchiveError for tables, views or triggers that are not ours: they could do anything."""
     from sqlalchemy.schema import CreateTable
 
     ours = {_plain(str(CreateTable(table).compile(connection))) for table in TABLE.metadata.sorted_tables}
@@ -607,7 +609,7 @@ def _check_schema(connection: sa.Connection) -> None:
 
 
 def _check_cells(connection: sa.Connection) -> None:
-    """Raises ArchiveError for a value that we would not have written: SQLite takes any into any column."""
+    """Raise ArchiveError for a value that we would not have written: SQLite takes any into any column."""
     known = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
     for table in TABLE.metadata.sorted_tables:
         odd = " OR ".join(map(_oddity, table.c))
@@ -620,7 +622,7 @@ def _check_cells(connection: sa.Connection) -> None:
 
 
 def _oddity(column: sa.Column[Any]) -> str:
-    """The SQL condition that a cell is none of ours."""
+    """Return the SQL condition that a cell is none of ours."""
     name = f'"{column.name}"'
     if isinstance(column.type, sa.String):
         odd = f"typeof({name}) <> 'text' OR length({name}) > {_LONGEST}"
@@ -633,7 +635,7 @@ def _oddity(column: sa.Column[Any]) -> str:
 
 
 def _plain(sql: str) -> str:
-    """Without what versions of SQLAlchemy write differently."""
+    """Remove what versions of SQLAlchemy write differently."""
     return "".join(sql.replace('"', "").split())
 
 
@@ -642,8 +644,8 @@ def _first_of(table: sa.Table) -> Callable[[sa.Connection], object]:
 
 
 def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[Any, ...]]) -> int:
-    """One statement for all rows: it gives up the interpreter's lock once, not at each of them, which would
-    wait every time for the thread that sends. `text` inserts one row.
+    """Return one statement for all rows: it gives up the interpreter's lock once, not at each of them, which
+    would wait every time for the thread that sends. `text` inserts one row.
 
     And a server hears of them at once, see `_speak_simply`.
     """
@@ -652,15 +654,15 @@ def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[
 
 
 def _changed(done: sa.CursorResult[Any], most: int) -> int:
-    """How many rows a statement has changed, by what the database says. Raises ValueError where that cannot
-    be."""
+    """Return how many rows a statement has changed, by what the database says. Raises ValueError where that
+    cannot be."""
     if not 0 <= done.rowcount <= most:
         raise ValueError("a count of rows that cannot be")
     return done.rowcount
 
 
 def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple[Any, ...]]]:
-    """The driver's own rows: a Row object for each replay costs as much as reading it."""
+    """Return the driver's own rows: a Row object for each replay costs as much as reading it."""
 
     def fetch(connection: sa.Connection) -> list[tuple[Any, ...]]:
         cursor = connection.execute(wanted).cursor
@@ -680,7 +682,7 @@ _Rows = TypeVar("_Rows", bound=Sequence[Any])
 
 
 def _checked(connection: sa.Connection, wanted: sa.Select[Any], found: _Rows) -> _Rows:
-    """Rows of a server as they must be; those of a file are looked through when it is opened. Raises
+    """Return rows of a server as they must be; those of a file are looked through when it is opened. Raises
     ValueError."""
     if connection.dialect.name != "sqlite" and found:
         for column, cells in zip(wanted.selected_columns, zip(*found, strict=True), strict=True):
@@ -690,7 +692,7 @@ def _checked(connection: sa.Connection, wanted: sa.Select[Any], found: _Rows) ->
 
 
 def _is_ours(column: sa.ColumnElement[Any], cell: object) -> bool:
-    """As `_oddity`, for a cell that a server sends."""
+    """Return whether a cell that a server sends is ours, as `_oddity` does."""
     if cell is None:
         return bool(getattr(column, "nullable", False))
     if column is _C.state:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlq.analyzers.rules import Facts, Verdict, judge
-from dlq.connectors.interchange.format import parse_line, record_of
+from dlq.connectors.jsonl.format import parse_line, record_of
 from dlq.core.record import Record
 
 FOLDER = Path(__file__).parent

@@ -19,7 +19,7 @@ from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Batch, Mode, Reading, ReadRequest
 from dlq.connectors.file import FileConnector
-from dlq.connectors.interchange.format import line_of
+from dlq.connectors.jsonl.format import line_of
 from dlq.core.brokers import REGISTRY
 from dlq.core.record import Record
 from dlq.core.settings import Source

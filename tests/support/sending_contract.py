@@ -205,7 +205,7 @@ def shifted_clock(monkeypatch: pytest.MonkeyPatch, hours: int) -> Iterator[None]
         yield
 
 
-class Died(Exception):
+class Triage(Exception):
     """The process ends here."""
 
 
@@ -288,11 +288,11 @@ class SendingContract:
             ids = ids_of([place.outgoing(number, plan) for number in numbers])
             if told:
                 assert not ids & set(place.arrived())
-                raise Died
+                raise Triage
             told.update(ids)
 
         publisher = place.publisher(plan)
-        with pytest.raises(Died):
+        with pytest.raises(Triage):
             list(publisher.publish((place.outgoing(number, plan) for number in range(3 * WINDOW)), dying))
         publisher.close()
         later = [place.outgoing(9999, plan)]
@@ -370,11 +370,11 @@ class SendingContract:
                         break
                     yield letter
                 time.sleep(0.3)  # for a library that writes by itself
-                raise Died
+                raise Triage
 
             def sending() -> None:
                 publisher = place.publisher(plan, window=1000)
-                with pytest.raises(Died):
+                with pytest.raises(Triage):
                     list(publisher.publish(given(), writing))
                 publisher.close()
 

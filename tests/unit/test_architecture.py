@@ -38,11 +38,11 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 3910, "connectors": 32390, "archive": 4315, "capture": 1000, "replay": 7315, "analyzers":
-    9995, "reports": 3730, "operations": 4632, "web": 3950, "cli": 4550, "connectors/activemq": 9010,
-    "connectors/amqp10": 1660, "connectors/kafka": 4490, "connectors/rabbitmq": 7965,
-    "connectors/rocketmq": 5010, "analyzers/groups": 2880, "analyzers/rules": 4100, "analyzers/spark":
-    1050, "replay/ledger": 1620,
+    "core": 4000, "connectors": 32695, "archive": 4325, "capture": 1000, "replay": 7325, "analyzers": 10020,
+    "reports": 3735, "operations": 4680, "web": 3965, "cli": 4560, "connectors/activemq": 9230,
+    "connectors/amqp10": 1655, "connectors/kafka": 4500, "connectors/rabbitmq": 8005,
+    "connectors/rocketmq": 5025, "analyzers/groups": 2880, "analyzers/rules": 4110, "analyzers/spark": 1055,
+    "replay/ledger": 1610,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 

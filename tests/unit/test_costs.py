@@ -35,8 +35,8 @@ from dlq.connectors.activemq.records import openwire as openwire_records
 from dlq.connectors.activemq.stomp import codec as stomp
 from dlq.connectors.amqp10.codec import frames as amqp10_frames
 from dlq.connectors.amqp10.codec import message, values
-from dlq.connectors.interchange import format as interchange
-from dlq.connectors.interchange.prints import printers
+from dlq.connectors.jsonl import format as interchange
+from dlq.connectors.jsonl.console_formats import printers
 from dlq.connectors.kafka.link.fetch import headers_in
 from dlq.connectors.kafka.records import header_texts, raw
 from dlq.connectors.rabbitmq.amqp091.codec import table

@@ -83,3 +83,23 @@ def test_words_that_say_nothing_are_known(name: str) -> None:
 )
 def test_verbs_and_nouns_are_names(name: str) -> None:
     assert not says_nothing(name)
+
+
+NO_VERBS = 114
+"""Functions whose description begins with an article, a pronoun or a preposition, and not with a verb: this
+number only falls. Of a value that is called as a property, or of a rule, a noun is as good."""
+
+
+def begins_with_no_verb(function: ast.FunctionDef) -> bool:
+    """Return whether its description begins with an article, a pronoun, a preposition or a question."""
+    first = (ast.get_docstring(function) or "Nothing said").split()[0].strip("`.,:()'").lower()
+    decorators = {getattr(one, "id", getattr(one, "attr", "")) for one in function.decorator_list}
+    return first in {"a", "an", "the", *OTHER_WORDS.split()} and not decorators & VALUES
+
+
+def test_ever_more_descriptions_begin_with_a_verb() -> None:
+    trees = [
+        ast.parse(path.read_text("utf-8")) for room in ROOMS.split() for path in (ROOT / room).rglob("*.py")
+    ]
+    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert sum(begins_with_no_verb(one) for one in functions) <= NO_VERBS

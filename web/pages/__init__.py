@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.pages import books, commands, coverage, failures, incidents, letters, now, plans, replays
 from dlq.web.people import Right
 
@@ -16,7 +16,7 @@ class Route(NamedTuple):
     method: str
     path: str
     right: Right
-    page: Callable[[Ask], Response]
+    page: Callable[[PageRequest], Response]
     on: tuple[str, ...] = ()
     """Of a change: the pages that offer it."""
     commands: tuple[str, ...] = ()

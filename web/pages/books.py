@@ -8,7 +8,7 @@ from starlette.responses import Response
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.clock import iso, now
 from dlq.operations.books import list_audit, list_transactions, verify_books
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.pages.paging import show_part
 
 _COLUMNS = ("captured", "replayed", "held", "dismissed", "purged", "waiting", "in_doubt", "lost")
@@ -16,8 +16,8 @@ _PLACES = {"failure": "/failures", "plan": "/plans", "letter": "/letters"}
 _MOST = 10_000
 
 
-def list_transactions_page(ask: Ask) -> Response:
-    """Those that were checked most on top."""
+def list_transactions_page(ask: PageRequest) -> Response:
+    """Return those that were checked most on top."""
     rows = ask.console.look.keep("transactions", list_transactions)
     shown = show_part(ask, rows, _place_of, "/transactions")
     command = 'dlq query "select * from transactions order by checks desc, unique_key"'
@@ -25,20 +25,20 @@ def list_transactions_page(ask: Ask) -> Response:
 
 
 def _place_of(row: Mapping[str, Any]) -> str:
-    """By one of its letters: its own key is a producer's word, which the address of a page would show
-    unmasked, and confirm to who guesses it."""
+    """Name a place by one of its letters: its own key is a producer's word, which the address of a page would
+    show unmasked, and confirm to who guesses it."""
     return str(min(row["record_ids"] or [""]))
 
 
-def show_books(ask: Ask) -> Response:
-    """Whether all that was captured is accounted for, once."""
+def show_books(ask: PageRequest) -> Response:
+    """Return whether all that was captured is accounted for, once."""
     look = ask.console.look
     document, proven = look.keep_long("books", lambda desk: (verify_books(desk), iso(now())))
     return ask.page("books", "dlq verify", document=document, columns=_COLUMNS, proven=proven)
 
 
-def list_audit_page(ask: Ask) -> Response:
-    """Who did what, the last first."""
+def list_audit_page(ask: PageRequest) -> Response:
+    """Return who did what, the last first."""
     rows = ask.console.look.keep("audit", lambda desk: list_audit(desk, limit=_MOST))
     shown = show_part(ask, rows, lambda row: f"{row['done_at']}~{row['subject']}", "/audit")
     return ask.page("audit", 'dlq query "select * from audit order by done_at desc"', **shown, places=_PLACES)

@@ -12,7 +12,7 @@ from dlq.core.errors import UsageError
 from dlq.core.text import sql_literal
 from dlq.operations.agent_query import check_condition
 from dlq.operations.selecting import Selection
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 
 _OF_SELECTION = ("source", "since", "incident", "failure", "where")
 """Filters with an option of their own."""
@@ -26,9 +26,9 @@ _SHOWN_IN_PARTS = ("exception_class", "exception_message")
 _FILTERS = (*_OF_SELECTION, *EQUAL, "text")
 
 
-def read_filters(ask: Ask, read: Callable[[str], str]) -> dict[str, str]:
-    """The filters that are given; `read` gives the text of one, or none. Raises UsageError for what this
-    person may not ask."""
+def read_filters(ask: PageRequest, read: Callable[[str], str]) -> dict[str, str]:
+    """Return the filters that are given; `read` gives the text of one, or none. Raises UsageError for what
+    this person may not ask."""
     found = {name: text for name in _FILTERS if (text := read(name).strip())}
     for name in () if ask.sees_all else found.keys() & {*EQUAL}:
         if ask.mask({name: found[name]}) != {name: found[name]}:
@@ -39,7 +39,7 @@ def read_filters(ask: Ask, read: Callable[[str], str]) -> dict[str, str]:
 
 
 def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = True) -> Selection:
-    """The letters that fulfil all of these filters, and the condition `also`, as who sees all may ask
+    """Return the letters that fulfil all of these filters, and the condition `also`, as who sees all may ask
     it, or not. Nobody may use every function of SQL: some make gigabytes in one step, which nothing ends.
     Raises UsageError."""
     parts = [_equals(name, chosen[name]) for name in EQUAL if name in chosen]
@@ -58,9 +58,9 @@ def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = 
     )
 
 
-def select_to_change(ask: Ask, chosen: Mapping[str, str]) -> Selection:
-    """The same for what is done to them by others than the page, who know no text as it is shown. Raises
-    UsageError."""
+def select_to_change(ask: PageRequest, chosen: Mapping[str, str]) -> Selection:
+    """Return the same for what is done to them by others than the page, who know no text as it is shown.
+    Raises UsageError."""
     if "text" in chosen and not ask.sees_all:
         raise UsageError(
             "text: masked letters are not chosen by it; choose a failure, or tick those that are meant"
@@ -73,8 +73,8 @@ def _equals(name: str, value: str) -> str:
 
 
 def _shows(text: str) -> str:
-    """Letters that have a text in what is shown of them masked, or whose id begins so. Only
-    texts that have it are masked, which takes time."""
+    """Return letters that have a text in what is shown of them masked, or whose id begins so. Only texts that
+    have it are masked, which takes time."""
     wanted = sql_literal(text.lower())
     parts = [
         f"case when contains(lower({name}), {wanted}) then contains(lower(masked({name})), {wanted}) end"

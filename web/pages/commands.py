@@ -8,13 +8,13 @@ from starlette.responses import Response
 from dlq.operations.outcome import MEANS, ExitCode
 from dlq.operations.pulling import KEYS
 from dlq.replay.actor import mark_proven
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.jobs import Job, Jobs
 from dlq.web.live import send_news
 
 
-def show_pull(ask: Ask) -> Response:
-    """What a pull would do to each source, and how many letters its broker says lie there now."""
+def show_pull(ask: PageRequest) -> Response:
+    """Return what a pull would do to each source, and how many letters its broker says lie there now."""
     depths, desk = ask.console.depths, ask.desk()
     sources = desk.settings.sources.values()
     why_not = depths.read(desk) if sources else "no source is configured"
@@ -23,29 +23,29 @@ def show_pull(ask: Ask) -> Response:
     return ask.page("pull", "dlq doctor", rows=ask.mask_all(rows), why_not=why_not, asked=depths.asked_at)
 
 
-def pull(ask: Ask) -> Response:
+def pull(ask: PageRequest) -> Response:
     """Capture what lies in the sources, in their configured mode."""
     return start(ask, ["pull"], "pull")
 
 
-def analyze(ask: Ask) -> Response:
+def analyze(ask: PageRequest) -> Response:
     """Judge what the archive holds."""
     return start(ask, ["analyze"], "analyze")
 
 
-def start(ask: Ask, words: list[str], about: str) -> Response:
+def start(ask: PageRequest, words: list[str], about: str) -> Response:
     """Begin a command under this person's name, and go to where it can be followed."""
     job = ask.console.jobs.start(words, about, mark_proven(ask.person.name))
     return ask.go_on(f"/commands/{job.job}")
 
 
-def show_page(ask: Ask) -> Response:
-    """One command."""
+def show_page(ask: PageRequest) -> Response:
+    """Return one command."""
     job = ask.console.jobs.find(ask.names["job"])
     return ask.page("command", f"dlq {' '.join(job.words)}", job=job, **_describe(ask, job))
 
 
-def follow(ask: Ask) -> Response:
+def follow(ask: PageRequest) -> Response:
     """News of a command, until it is over."""
     job = ask.console.jobs.find(ask.names["job"])
     jobs = ask.console.jobs
@@ -54,7 +54,7 @@ def follow(ask: Ask) -> Response:
     )
 
 
-def _describe(ask: Ask, job: Job) -> Mapping[str, Any]:
+def _describe(ask: PageRequest, job: Job) -> Mapping[str, Any]:
     output, errors = ask.console.jobs.output(job)
     masker = ask.masker()
     pulled = ask.console.jobs.result(job).get("sources", ()) if job.about == "pull" else ()
@@ -68,7 +68,7 @@ def _describe(ask: Ask, job: Job) -> Mapping[str, Any]:
 
 
 def _tell_outcome(jobs: Jobs, job: Job) -> str:
-    """How a command stands, in words."""
+    """Return how a command stands, in words."""
     if jobs.is_running(job):
         return "It goes on."
     code = jobs.code(job)

@@ -2,13 +2,13 @@
 
 from starlette.responses import Response
 
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 
 _MOST_ROWS = 500
 
 
-def show_coverage(ask: Ask) -> Response:
-    """The rows of `dlq coverage`, lost ones first, as the brokers said them last."""
+def show_coverage(ask: PageRequest) -> Response:
+    """Return the rows of `dlq coverage`, lost ones first, as the brokers said them last."""
     found, problems = ask.console.coverage.ask(ask.desk())
     rows = found.rows[:_MOST_ROWS]
     return ask.page(

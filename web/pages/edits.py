@@ -14,7 +14,7 @@ _LARGEST = 2**20
 
 
 def read_text(letter: Mapping[str, Any]) -> str | None:
-    """The body as a text that a form brings back unchanged; None where it is none."""
+    """Return the body as a text that a form brings back unchanged; None where it is none."""
     body = base64.b64decode(letter["body_base64"] or "")
     try:
         text = body.decode("utf-8")
@@ -27,7 +27,7 @@ def read_text(letter: Mapping[str, Any]) -> str | None:
 
 
 def read_edit(letter: Mapping[str, Any], form: Form) -> Edits:
-    """What the form changes of the letter. Raises UsageError where it changes nothing."""
+    """Return what the form changes of the letter. Raises UsageError where it changes nothing."""
     line: dict[str, Any] = {
         "broker_kind": letter["broker_kind"],
         "record": {"record_id": letter["record_id"]},
@@ -57,6 +57,6 @@ def _read_body(letter: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
 
 
 def _as_before(before: str, value: str) -> str:
-    """A form brings every line break as two characters: they become what they were."""
+    """Return a form brings every line break as two characters: they become what they were."""
     text = value.replace("\r\n", "\n")
     return text.replace("\n", "\r\n") if "\r\n" in before else text

@@ -20,7 +20,7 @@ from dlq.operations.proposals import Proposal, carry_out, list_proposals
 from dlq.operations.views import open_views
 from dlq.reports import common, owners, stack, timeline
 from dlq.reports import failures as words
-from dlq.web.console import Ask, Undo
+from dlq.web.console import PageRequest, Undo
 from dlq.web.forms import Form
 from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import show_part
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def list_page(ask: Ask) -> Response:
+def list_page(ask: PageRequest) -> Response:
     """Failures, what needs a person first."""
     chosen = {name: ask.query[name] for name in ("state", "owner") if ask.query.get(name)}
     states, owner = [chosen["state"]] if "state" in chosen else [], chosen.get("owner")
@@ -50,15 +50,15 @@ def list_page(ask: Ask) -> Response:
     )
 
 
-def list_every(ask: Ask) -> list[words.Row]:
-    """All failures, what needs a person first."""
+def list_every(ask: PageRequest) -> list[words.Row]:
+    """Return all failures, what needs a person first."""
     look = ask.console.look
     found = look.keep("found failures", operations.find_failures, of_letters=True)
     return look.keep("failures", lambda desk: operations.tell_failures(desk, found))
 
 
-def count_each(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[int]]:
-    """When the letters of these failures died, for a small chart of each."""
+def count_each(ask: PageRequest, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[int]]:
+    """Count when the letters of these failures died, for a small chart of each."""
     names = tuple(str(row["fingerprint"]) for row in rows)
     count = partial(timeline.count_each, fingerprints=names)
     return ask.console.look.keep(("each", names), lambda desk: count(open_views(desk)), of_letters=True)
@@ -85,7 +85,7 @@ _PLANS = """
     WHERE fingerprint = ? AND state <> 'dismissed' ORDER BY 1 DESC"""
 
 
-def _look_at(ask: Ask, desk: Desk, row: Mapping[str, Any]) -> _Seen:
+def _look_at(ask: PageRequest, desk: Desk, row: Mapping[str, Any]) -> _Seen:
     name = row["fingerprint"]
     found = show_letter(desk, row["example"], ask.masker()) if row["example"] else None
     views = open_views(desk)
@@ -104,8 +104,8 @@ def _list_ids(views: "duckdb.DuckDBPyConnection", sql: str, fingerprint: str) ->
     return [one for (one,) in run(views, sql, [fingerprint]).rows]
 
 
-def _is_shown(ask: Ask, trait: common.Trait) -> bool:
-    """What is masked has one value in all letters: nothing is learned of it."""
+def _is_shown(ask: PageRequest, trait: common.Trait) -> bool:
+    """Return what is masked has one value in all letters: nothing is learned of it."""
     values = [
         {"headers": {trait.name: value}} if trait.is_header else {trait.name: value}
         for value, _share in trait.values
@@ -113,13 +113,13 @@ def _is_shown(ask: Ask, trait: common.Trait) -> bool:
     return ask.mask_all(values) == values
 
 
-def _list_planned(ask: Ask, fingerprint: str) -> list[str]:
+def _list_planned(ask: PageRequest, fingerprint: str) -> list[str]:
     """Plans that were made of this failure, of which nothing need have been sent."""
     return [row["plan"] for row in read_plans(ask).plans if f"'{fingerprint}'" in (row["where"] or "")]
 
 
-def show_page(ask: Ask) -> Response:
-    """One failure, with an example and all that was said of it."""
+def show_page(ask: PageRequest) -> Response:
+    """Return one failure, with an example and all that was said of it."""
     rows = list_every(ask)
     found, keep = words.find(rows, ask.names["fingerprint"]), ask.console.look.keep
     name, kinds = found["fingerprint"], found["broker_kinds"]
@@ -145,8 +145,8 @@ def show_page(ask: Ask) -> Response:
     )
 
 
-def _tell_proposal(ask: Ask, told: Proposal, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A proposal that waits, and why it cannot be carried out here."""
+def _tell_proposal(ask: PageRequest, told: Proposal, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a proposal that waits, and why it cannot be carried out here."""
     deed, why = told.deed, ""
     if deed is None:
         why = "this page does only what the tools of agents propose: run it in a shell, or leave it"
@@ -191,8 +191,10 @@ def _reopen(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
     return operations.reopen_failure(desk, one, form.text("reason"))
 
 
-def _make_page(action: str, say: Callable[[Desk, str, Form], Mapping[str, Any]]) -> Callable[[Ask], Response]:
-    def page(ask: Ask) -> Response:
+def _make_page(
+    action: str, say: Callable[[Desk, str, Form], Mapping[str, Any]]
+) -> Callable[[PageRequest], Response]:
+    def page(ask: PageRequest) -> Response:
         desk, before = ask.desk(proven=True), _stands(ask)
         row = say(desk, ask.names["fingerprint"], ask.form)
         owner = f", {row['owner']}" if row["owner"] else ""
@@ -203,20 +205,20 @@ def _make_page(action: str, say: Callable[[Desk, str, Form], Mapping[str, Any]])
     return page
 
 
-def _stands(ask: Ask) -> Mapping[str, Any]:
-    """The failure before something is done to it."""
+def _stands(ask: PageRequest) -> Mapping[str, Any]:
+    """Return the failure before something is done to it."""
     return operations.tell_failure(list_every(ask), ask.names["fingerprint"])
 
 
 def _undo(path: str, action: str, before: Mapping[str, Any]) -> Undo | None:
-    """What was said stays in its history, so a note stays, too."""
+    """Return what was said stays in its history, so a note stays, too."""
     if action == "assign":
         return Undo(f"{path}/assign", [("owner", before["owner"] or ""), ("reason", "undone")])
     is_back = action in ("snooze", "resolve") and before["state"] in ("new", "open")
     return Undo(f"{path}/reopen", [("reason", "undone")]) if is_back else None
 
 
-def carry_out_page(ask: Ask) -> Response:
+def carry_out_page(ask: PageRequest) -> Response:
     """Do what an agent has proposed, as this person."""
     failure, desk = ask.names["fingerprint"], ask.desk(proven=True)
     told = carry_out(desk, failure, ask.names["proposal"])

@@ -5,23 +5,23 @@ from starlette.responses import Response
 from dlq.core.documents import Document
 from dlq.operations.incidents import list_incidents, show_incident
 from dlq.reports import incidents as words
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.pages.paging import show_part
 
 
-def list_page(ask: Ask) -> Response:
-    """What to look at first on top."""
+def list_page(ask: PageRequest) -> Response:
+    """Return what to look at first on top."""
     rows = _list_every(ask)
     shown = show_part(ask, rows, lambda row: str(row["incident_id"]), "/incidents")
     return ask.page("incidents", "dlq incidents", **shown, words=words)
 
 
-def _list_every(ask: Ask) -> list[Document]:
+def _list_every(ask: PageRequest) -> list[Document]:
     return ask.console.look.keep("incidents", list_incidents)
 
 
-def show_page(ask: Ask) -> Response:
-    """One incident, with its failures."""
+def show_page(ask: PageRequest) -> Response:
+    """Return one incident, with its failures."""
     prefix = ask.names["incident_id"]
     row = ask.console.look.keep(("incident", prefix), lambda desk: show_incident(desk, prefix))
     whole = ask.mask(next(one for one in _list_every(ask) if one["incident_id"] == row["incident_id"]))

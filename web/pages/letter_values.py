@@ -14,14 +14,14 @@ _NAMES = {"json": "JSON", "text": "Text", "hex": "Bytes", "empty": "Empty"}
 
 
 def add_trace(letter: Mapping[str, Any]) -> dict[str, Any]:
-    """The letter with the lines of its stack trace, each with its kind."""
+    """Return the letter with the lines of its stack trace, each with its kind."""
     text = stack.trace_of(letter)
     lines = stack.read(text)[:_LINES] if text else []
     return {**letter, "trace": [(line.kind, line.text) for line in lines]}
 
 
 def list_bodies(letter: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """How a body can be seen, the most readable first: name, kind, text."""
+    """Return how a body can be seen, the most readable first: name, kind, text."""
     body = base64.b64decode(letter["body_base64"] or "")
     shown = preview_body(letter)
     if letter.get("masked"):

@@ -38,7 +38,7 @@ from dlq.reports import failures as words
 from dlq.reports import letter as letters
 from dlq.reports import stack
 from dlq.reports.masking import Masker
-from dlq.web.console import Ask, Refused, Undo
+from dlq.web.console import PageRequest, Refused, Undo
 from dlq.web.pages import choosing, edits
 from dlq.web.pages.failures import list_every
 from dlq.web.pages.letter_values import add_trace, list_bodies
@@ -52,7 +52,7 @@ _COLUMNS = (
     "rule", "transaction_state", "key",
 )  # fmt: skip
 _TITLES = {
-    "dead_at": "Died", "source": "Source", "cause": "Cause", "failure": "Failure", "key": "Key",
+    "dead_at": "Triage", "source": "Source", "cause": "Cause", "failure": "Failure", "key": "Key",
     "advice": "Advice", "attempts": "Attempts", "replay_state": "Replay",
 }  # fmt: skip
 """Columns that are shown beside the id. One that says the same in each row is folded into a line."""
@@ -77,7 +77,7 @@ class _Page(NamedTuple):
     """The key of its last letter; nothing where no page follows."""
 
 
-def list_page(ask: Ask) -> Response:
+def list_page(ask: PageRequest) -> Response:
     """Fifty letters, the newest dead first, unless another order is asked for. `part`: those that a search
     for a text finds at once, uncounted."""
     chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
@@ -102,8 +102,8 @@ def list_page(ask: Ask) -> Response:
     )
 
 
-def _describe_filters(ask: Ask, chosen: Mapping[str, str], here: Mapping[str, Any]) -> dict[str, Any]:
-    """What is chosen, and what could be."""
+def _describe_filters(ask: PageRequest, chosen: Mapping[str, str], here: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is chosen, and what could be."""
     return {
         "chosen": _Chosen(chosen),
         "selection": chosen,
@@ -119,7 +119,7 @@ def _describe_filters(ask: Ask, chosen: Mapping[str, str], here: Mapping[str, An
 def _describe_table(
     rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, str], here: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The rows, and which columns they need."""
+    """Return the rows, and which columns they need."""
     same, columns = _fold(rows)
     return {
         "rows": rows,
@@ -135,8 +135,8 @@ def _label(name: str) -> str:
     return {"text": "holds", "where": "condition", "replay_state": "replay"}.get(name, name.replace("_", " "))
 
 
-def _name_of(ask: Ask, name: str, value: str) -> str:
-    """What a filter asks for, in words."""
+def _name_of(ask: PageRequest, name: str, value: str) -> str:
+    """Return what a filter asks for, in words."""
     if name != "failure":
         return value
     found = [row for row in list_every(ask) if row["fingerprint"].startswith(value)]
@@ -148,7 +148,8 @@ def _without(here: Mapping[str, Any], name: str) -> str:
 
 
 def _order_by(here: Mapping[str, Any], column: str) -> Mapping[str, str]:
-    """How the list is sorted by a column now, and the address where it is sorted by it, or the other way."""
+    """Return how the list is sorted by a column now, and the address where it is sorted by it, or the other
+    way."""
     now = {column: "ascending", f"-{column}": "descending"}.get(here["sort"] or "-dead_at", "none")
     falls = now == "ascending" or (now == "none" and column in _FALL_FIRST)
     return {"now": now, "address": make_address("/letters", **{**here, "sort": "-" * falls + column})}
@@ -162,7 +163,8 @@ class _Orders(dict[str, Mapping[str, str]]):
 
 
 def _fold(rows: Sequence[Mapping[str, Any]]) -> tuple[Sequence[tuple[str, Any]], Sequence[str]]:
-    """What is the same in each row, and the columns of what is not. What is empty everywhere is neither."""
+    """Return what is the same in each row, and the columns of what is not. What is empty everywhere is
+    neither."""
     values = {name: {row[name] for row in rows} for name in _TITLES}
     is_same = {name for name, found in values.items() if len(rows) > 1 and len(found) == 1}
     queued = {"replay_state"} if any(row["still_queued"] for row in rows) else set()
@@ -170,7 +172,7 @@ def _fold(rows: Sequence[Mapping[str, Any]]) -> tuple[Sequence[tuple[str, Any]],
     return same, [name for name in _TITLES if name not in is_same or name in queued]
 
 
-def _read_page(ask: Ask, desk: Desk, wanted: LettersWanted) -> _Page:
+def _read_page(ask: PageRequest, desk: Desk, wanted: LettersWanted) -> _Page:
     found = list_letters(desk, wanted)
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in found.rows]
     last = found.last if found.is_more and found.last else ""
@@ -185,7 +187,7 @@ class _Chosen(dict[str, str]):
 
 
 def _with_page(chosen: Mapping[str, str], after: str | None, order: Order | None) -> Selection:
-    """The selection of the command that lists the same page."""
+    """Return the selection of the command that lists the same page."""
     if after is None:
         return choosing.select(chosen)
     return choosing.select(chosen, " ".join(condition_behind(after, order).split()))
@@ -200,8 +202,8 @@ def _with_failure(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "cause": cause or missing, "failure": said + where if row["cause"] else ""}
 
 
-def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
-    """What there is of the filters that are chosen from a list."""
+def _list_options(ask: PageRequest) -> Mapping[str, Sequence[str]]:
+    """Return what there is of the filters that are chosen from a list."""
     try:
         found = ask.console.look.keep(
             "choices", lambda desk: list_values(desk, _SHOWN, _MOST_CHOICES), of_letters=True
@@ -214,15 +216,15 @@ def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
     }
 
 
-def show_page(ask: Ask) -> Response:
-    """One letter, masked."""
+def show_page(ask: PageRequest) -> Response:
+    """Return one letter, masked."""
     masker = ask.masker()
     with ask.console.look.open() as desk:
         found = show_letter(desk, ask.names["record_id"], masker, explained=True)
     return _show(ask, found, masker)
 
 
-def _show(ask: Ask, found: dict[str, Any], masker: Masker | None) -> Response:
+def _show(ask: PageRequest, found: dict[str, Any], masker: Masker | None) -> Response:
     missing = "No dead letter, but evidence" if letters.is_analysed(found) else "Not analysed yet"
     plain = "" if masker is None else " --mask"
     no_plan = {"confirmed": "it went back already", "dismissed": "it is dismissed: open it again first"}
@@ -244,14 +246,14 @@ def _show(ask: Ask, found: dict[str, Any], masker: Masker | None) -> Response:
     )
 
 
-def show_plain(ask: Ask) -> Response:
-    """One letter as it is, once the audit says who looked."""
+def show_plain(ask: PageRequest) -> Response:
+    """Return one letter as it is, once the audit says who looked."""
     record_id = _note_look(ask, ask.form.text("reason"))
     with ask.console.look.open() as desk:
         return _show(ask, show_letter(desk, record_id, None, explained=True), None)
 
 
-def _note_look(ask: Ask, reason: str) -> str:
+def _note_look(ask: PageRequest, reason: str) -> str:
     """Write down that this person sees the letter as it is, once while they load the page again; its whole
     id."""
     with ask.console.look.open() as desk:
@@ -269,7 +271,7 @@ def _note_look(ask: Ask, reason: str) -> str:
     return record_id
 
 
-def act_on_chosen(ask: Ask) -> Response:
+def act_on_chosen(ask: PageRequest) -> Response:
     """Plan, dismiss or open again the letters that are ticked, or all that the filters choose."""
     ids = ask.form.several("id")
     chosen = choosing.read_filters(ask, ask.form.text)
@@ -282,13 +284,15 @@ def act_on_chosen(ask: Ask) -> Response:
     return _close(ask, ids, {} if ids else chosen, act == "undo", back)
 
 
-def dismiss_failure(ask: Ask) -> Response:
+def dismiss_failure(ask: PageRequest) -> Response:
     """Close all letters of a failure."""
     chosen = {"failure": ask.names["fingerprint"]}
     return _close(ask, [], chosen, False, make_address("/letters", **chosen))
 
 
-def _close(ask: Ask, ids: Sequence[str], chosen: Mapping[str, str], undo: bool, back: str) -> Response:
+def _close(
+    ask: PageRequest, ids: Sequence[str], chosen: Mapping[str, str], undo: bool, back: str
+) -> Response:
     desk, selection = ask.desk(proven=True), choosing.select_to_change(ask, chosen)
     if undo:
         done = reopen_letters(desk, ids, selection)
@@ -311,8 +315,8 @@ def _undo(ids: Sequence[str], chosen: Mapping[str, str], done: Mapping[str, int]
     return Undo("/letters/chosen", [("act", "undo"), *letters])
 
 
-def show_draft(ask: Ask) -> Response:
-    """A form with the letter as it is, to be changed before its replay."""
+def show_draft(ask: PageRequest) -> Response:
+    """Return a form with the letter as it is, to be changed before its replay."""
     record_id = _note_look(ask, "to edit it")
     with ask.console.look.open() as desk:
         found = show_letter(desk, record_id)
@@ -320,7 +324,9 @@ def show_draft(ask: Ask) -> Response:
     return _show_edit(ask, record_id, headers, edits.read_text(found))
 
 
-def _show_edit(ask: Ask, record_id: str, headers: Sequence[tuple[str, str]], body: str | None) -> Response:
+def _show_edit(
+    ask: PageRequest, record_id: str, headers: Sequence[tuple[str, str]], body: str | None
+) -> Response:
     only = f"record_id = {sql_literal(record_id[:12])}"
     return ask.page(
         "edit",
@@ -332,9 +338,9 @@ def _show_edit(ask: Ask, record_id: str, headers: Sequence[tuple[str, str]], bod
     )
 
 
-def plan_edit(ask: Ask) -> Response:
-    """A plan of the letter as the form has it. Raises UsageError for who may not see it: whether anything is
-    changed tells what it holds."""
+def plan_edit(ask: PageRequest) -> Response:
+    """Return a plan of the letter as the form has it. Raises UsageError for who may not see it: whether
+    anything is changed tells what it holds."""
     if barrier := ask.barrier("unmask"):
         raise UsageError(barrier)
     record_id = ask.names["record_id"]

@@ -20,7 +20,7 @@ _EQUALS = re.compile(r"(\w+) = '(\w+)'")
 
 
 def find_page(command: str) -> str:
-    """An address of ours; nothing where no page does the same."""
+    """Return an address of ours; nothing where no page does the same."""
     words = shlex.split(command)[1:]
     for begin, page in _PAGES.items():
         if tuple(words[: len(begin)]) == begin:
@@ -33,8 +33,8 @@ _COMMAND = re.compile(r"[:;] dlq .*")
 
 
 def list_steps(next_: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:
-    """What is left to do by `next` of a report: why, its page, its command. The incident to look at first is
-    the answer itself."""
+    """Return what is left to do by `next` of a report: why, its page, its command. The incident to look at
+    first is the answer itself."""
     return [
         (_COMMAND.sub("", step["why"]), find_page(step["command"]), step["command"])
         for step in next_

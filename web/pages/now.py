@@ -15,7 +15,7 @@ from dlq.operations.views import open_views
 from dlq.replay.states import STATES
 from dlq.reports import failures as words
 from dlq.reports import headline, incidents, timeline
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.pages.failures import count_each, list_every
 from dlq.web.pages.links import list_steps
 from dlq.web.pages.plans import list_waiting, read_plans
@@ -27,8 +27,8 @@ _OPEN = ("planned", "sending", "in_doubt")
 _NEED_SOMEBODY = ("new", "open", "regressed")
 
 
-def show_now(ask: Ask) -> Response:
-    """The first page."""
+def show_now(ask: PageRequest) -> Response:
+    """Return the first page."""
     try:
         document = read_report(ask)
     except NoLetters as error:
@@ -57,8 +57,8 @@ def show_now(ask: Ask) -> Response:
     )
 
 
-def read_report(ask: Ask) -> Mapping[str, Any]:
-    """The report without letters, masked. Raises NoLetters where there are none."""
+def read_report(ask: PageRequest) -> Mapping[str, Any]:
+    """Return the report without letters, masked. Raises NoLetters where there are none."""
     return ask.console.look.keep("now", lambda desk: ask.mask(describe_now(desk)))
 
 
@@ -69,16 +69,16 @@ def _list_open_replays(plans: Sequence[Document]) -> list[Document]:
     return [*begun, *(row for row in reversed(rows) if row not in begun)]
 
 
-def _count_day(ask: Ask) -> list[dict[str, Any]]:
-    """What died in the last 24 hours, by half hours; nothing where none did."""
+def _count_day(ask: PageRequest) -> list[dict[str, Any]]:
+    """Return what died in the last 24 hours, by half hours; nothing where none did."""
     hour = clock.now() // 3_600_000_000
     count = partial(timeline.count_last_day, now=clock.now() / 1_000_000)
     found = ask.console.look.keep(("last day", hour), lambda desk: count(open_views(desk)), of_letters=True)
     return found if any(one["letters"] for one in found) else []
 
 
-def _list_sources(ask: Ask, document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every source that is configured or has letters, with what the brokers said last."""
+def _list_sources(ask: PageRequest, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every source that is configured or has letters, with what the brokers said last."""
     told = {row["source"]: row for row in document["sources"]}
     rows = []
     for row in ask.console.look.keep("sources", list_sources):
@@ -91,7 +91,7 @@ def _list_sources(ask: Ask, document: Mapping[str, Any]) -> list[dict[str, Any]]
     return rows
 
 
-def ask_depths(ask: Ask) -> Response:
+def ask_depths(ask: PageRequest) -> Response:
     """Ask the brokers how much lies there; changes nothing there."""
     why_not = ask.console.depths.read(ask.desk())
     return ask.go_on("/", *filter(None, [why_not]), is_changed=False)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.render import make_address
 
 PAGE = 50
@@ -21,15 +21,15 @@ class _Part(NamedTuple):
 
 
 def show_part(
-    ask: Ask, rows: Sequence[_Row], key: Callable[[_Row], str], path: str, **query: Any
+    ask: PageRequest, rows: Sequence[_Row], key: Callable[[_Row], str], path: str, **query: Any
 ) -> dict[str, Any]:
-    """What the page of a long list shows that the address asks for, its rows masked."""
+    """Return what the page of a long list shows that the address asks for, its rows masked."""
     part = _cut(rows, key, ask.query.get("after", ""), path, **query)
     return {**part._asdict(), "rows": ask.mask_all(part.rows)}
 
 
 def _cut(rows: Sequence[_T], key: Callable[[_T], str], after: str, path: str, **query: Any) -> _Part:
-    """The page behind the row with the key `after`; the first where no row has it."""
+    """Return the page behind the row with the key `after`; the first where no row has it."""
     place = next((number for number, row in enumerate(rows, 1) if key(row) == after), 0) if after else 0
     shown = rows[place : place + PAGE]
     more = place + len(shown) < len(rows)

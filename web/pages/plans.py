@@ -32,7 +32,7 @@ from dlq.replay.plan import DEFAULT_TARGET, Wanted
 from dlq.replay.states import STATES
 from dlq.reports import failures as words
 from dlq.reports import stack
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.forms import Form
 from dlq.web.pages import choosing
 from dlq.web.pages.letter_values import add_trace
@@ -42,8 +42,8 @@ from dlq.web.render import make_address
 NOTHING_SENT = "Nothing is sent yet: this is what would go."
 
 
-def list_page(ask: Ask) -> Response:
-    """All plans that hold letters, the newest first."""
+def list_page(ask: PageRequest) -> Response:
+    """Return all plans that hold letters, the newest first."""
     found = read_plans(ask)
     shown = show_part(ask, [*reversed(found.plans)], lambda row: str(row["plan"]), "/plans")
     damaged = [str(error) for error in found.damaged]
@@ -51,14 +51,15 @@ def list_page(ask: Ask) -> Response:
     return ask.page("plans", "dlq replay status", **shown, **more)
 
 
-def read_plans(ask: Ask) -> Plans:
-    """All plans, and how far each is: what people say changes nothing of it, and a plan never changes."""
+def read_plans(ask: PageRequest) -> Plans:
+    """Return all plans, and how far each is: what people say changes nothing of it, and a plan never
+    changes."""
     named = ("plans", *planfile.ids(ask.desk().store))
     return ask.console.look.keep(named, list_plans, of_letters=True)
 
 
-def show_page(ask: Ask) -> Response:
-    """One plan: which letters, where to, what is left out and why, and who may carry it out."""
+def show_page(ask: PageRequest) -> Response:
+    """Return one plan: which letters, where to, what is left out and why, and who may carry it out."""
     desk = ask.desk(proven=True)
     document = show_plan(desk, ask.names["plan"], ask.masker())
     plan, after = document["plan"], _read_number(ask.query.get("after", ""))
@@ -107,7 +108,7 @@ class _Deaths(NamedTuple):
     """A letter of the first of these."""
 
 
-def _look_at_deaths(ask: Ask, desk: Desk, plan: str) -> _Deaths:
+def _look_at_deaths(ask: PageRequest, desk: Desk, plan: str) -> _Deaths:
     found = consent.list_deaths(desk, plan)
     sample = show_letter(desk, found[0]["example"], ask.masker()) if found else None
     return _Deaths(ask.mask_all(map(_with_words, found)), add_trace(sample) if sample else None)
@@ -117,8 +118,8 @@ def _with_words(row: dict[str, Any]) -> Mapping[str, Any]:
     return {**row, "what": words.describe(row) if row["cause"] else "no verdict"}
 
 
-def list_waiting(ask: Ask) -> list[dict[str, Any]]:
-    """The plans that wait for this person's consent."""
+def list_waiting(ask: PageRequest) -> list[dict[str, Any]]:
+    """Return the plans that wait for this person's consent."""
     if "approve" not in ask.rights:
         return []
     actor = mark_proven(ask.person.name)
@@ -129,7 +130,7 @@ def list_waiting(ask: Ask) -> list[dict[str, Any]]:
 
 
 def _read_number(text: str) -> int:
-    """After which letter of the plan a page begins."""
+    """Read after which letter of the plan a page begins."""
     if not text:
         return -1
     if not (text.isascii() and text.isdigit()):
@@ -137,8 +138,8 @@ def _read_number(text: str) -> int:
     return int(text[:12])
 
 
-def show_form(ask: Ask) -> Response:
-    """How the letters that an address chooses would go back."""
+def show_form(ask: PageRequest) -> Response:
+    """Return how the letters that an address chooses would go back."""
     ids = ask.query.getlist("id")
     chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
     selection, typed = choosing.select_to_change(ask, chosen), choosing.select(chosen)
@@ -157,14 +158,14 @@ def show_form(ask: Ask) -> Response:
     )
 
 
-def make(ask: Ask) -> Response:
+def make(ask: PageRequest) -> Response:
     """Make the plan that a form asks for; nothing is sent."""
     desk = ask.desk(proven=True)
     made = make_plan(desk, _read_wanted(ask))
     return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))
 
 
-def _read_wanted(ask: Ask) -> PlanWanted:
+def _read_wanted(ask: PageRequest) -> PlanWanted:
     form = ask.form
     ids, limit = form.several("id"), _read_figure(form, "limit", 1, MOST)
     chosen = {} if ids else choosing.read_filters(ask, form.text)
@@ -182,7 +183,7 @@ def _read_wanted(ask: Ask) -> PlanWanted:
 
 
 def _read_figure(form: Form, name: str, least: float, most: float = sys.float_info.max) -> float | None:
-    """A number of the form; None where it is empty. Raises UsageError."""
+    """Return a number of the form; None where it is empty. Raises UsageError."""
     text = form.text(name)
     if not text:
         return None
@@ -199,7 +200,7 @@ def _command(ids: Sequence[str], selection: Selection) -> str:
     return " ".join(filter(None, ["dlq replay plan", *(one[:12] for one in ids), selection.options()]))
 
 
-def approve(ask: Ask) -> Response:
+def approve(ask: PageRequest) -> Response:
     """Consent to a plan that somebody else made, as it was shown."""
     desk = ask.desk(proven=True)
     plan = approve_plan(desk, ask.names["plan"], ask.form.text("reason"), ask.form.text("digest"))["plan"]
@@ -207,7 +208,7 @@ def approve(ask: Ask) -> Response:
 
 
 def check_digest(desk: Desk, prefix: str, form: Form) -> str:
-    """The plan, whole and as the form's page showed it. Raises UsageError."""
+    """Return the plan, whole and as the form's page showed it. Raises UsageError."""
     header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
     if header.digest != form.text("digest"):
         raise UsageError(f"plan {header.plan} is not the one that was shown: look at it again")

@@ -21,7 +21,7 @@ from dlq.operations.plans import (
 from dlq.replay import planfile
 from dlq.replay.consumed import IN_WORDS
 from dlq.replay.planfile import Header
-from dlq.web.console import Ask
+from dlq.web.console import PageRequest
 from dlq.web.jobs import Job
 from dlq.web.live import send_news
 from dlq.web.pages import commands, plans
@@ -38,8 +38,8 @@ _DECISIONS = {"sent": "sent", "not_sent": "not-sent", "hold": "hold"}
 _STOPPING = "It was asked to stop: what is in flight is still answered."
 
 
-def show_page(ask: Ask) -> Response:
-    """How far a plan is, and what came back."""
+def show_page(ask: PageRequest) -> Response:
+    """Return how far a plan is, and what came back."""
     name = ask.names["plan"]
     document = ask.console.look.keep(
         ("replay", name), lambda desk: read_replay_status(desk, name, judge=False)
@@ -57,14 +57,14 @@ def show_page(ask: Ask) -> Response:
     return ask.page("replay", f"dlq replay status {plan}", **values)
 
 
-def _tell_doubt(ask: Ask, doubt: Document, jobs: Sequence[Job]) -> Mapping[str, Any]:
-    """Why letters are in doubt, and what the brokers said when they were asked of them last."""
+def _tell_doubt(ask: PageRequest, doubt: Document, jobs: Sequence[Job]) -> Mapping[str, Any]:
+    """Return why letters are in doubt, and what the brokers said when they were asked of them last."""
     asked = next((job for job in jobs if job.words[:2] == _ASKED), None)
     said = ask.masker().sentence(ask.console.jobs.output(asked)[1]) if asked and doubt["letters"] else ""
     return {"doubt": ask.masker().document(doubt), "said": said}
 
 
-def follow(ask: Ask) -> Response:
+def follow(ask: PageRequest) -> Response:
     """News of a replay, also of what begins later."""
     desk = ask.desk()
     header = planfile.load(desk.store, planfile.find(desk.store, ask.names["plan"]))
@@ -85,20 +85,20 @@ def _count_own(desk: Desk, header: Header) -> Mapping[str, int]:
 
 
 def _count_elsewhere(desk: Desk, header: Header) -> Mapping[str, int]:
-    """What letters that other plans have sent add to each state: found by a look at each letter, so not with
-    all the news."""
+    """Return what letters that other plans have sent add to each state: found by a look at each letter, so
+    not with all the news."""
     own = _count_own(desk, header)
     return {state: count - own[state] for state, count in count_states(desk, header).items()}
 
 
 def _measure_rate(sent: list[tuple[float, int]]) -> float:
-    """Letters a second, over the last of these moments."""
+    """Return letters a second, over the last of these moments."""
     del sent[:-_MOMENTS]
     (since, before), (now, after) = sent[0], sent[-1]
     return (after - before) / (now - since) if after > before else 0.0
 
 
-def _describe(ask: Ask, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
+def _describe(ask: PageRequest, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
     jobs = [job for job in ask.console.jobs.list_all() if job.about == plan]
     ramp = planfile.ramp_of(ask.desk().store, plan)
     why = ramp.get("stopped_by")
@@ -116,13 +116,13 @@ def _describe(ask: Ask, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
     }
 
 
-def _tell_who(ask: Ask, plan: str) -> str:
-    """Who applies a plan now; nothing where nobody does."""
+def _tell_who(ask: PageRequest, plan: str) -> str:
+    """Return who applies a plan now; nothing where nobody does."""
     jobs = ask.console.jobs.list_running(plan)
     return f"dlq {' '.join(jobs[0].words)}, begun by {jobs[0].by}" if jobs else ""
 
 
-def apply(ask: Ask) -> Response:
+def apply(ask: PageRequest) -> Response:
     """Begin to send what of a plan was never sent, in a process of its own."""
     desk, form = ask.desk(proven=True), ask.form
     plan = plans.check_digest(desk, ask.names["plan"], form)
@@ -143,7 +143,7 @@ def _read_harm(text: str) -> str:
     return f"{harm:g}"
 
 
-def stop(ask: Ask) -> Response:
+def stop(ask: PageRequest) -> Response:
     """Ask whoever applies a plan to stop; one that has just been begun may not hear it yet, and is asked
     again."""
     plan, desk, jobs = ask.names["plan"], ask.desk(proven=True), ask.console.jobs
@@ -156,7 +156,7 @@ def stop(ask: Ask) -> Response:
     return ask.go_on(f"/replays/{plan}", told)
 
 
-def change(ask: Ask) -> Response:
+def change(ask: PageRequest) -> Response:
     """Ask whoever applies a plan to send faster, or slower."""
     desk, text = ask.desk(proven=True), ask.form.text("rate")
     try:
@@ -167,7 +167,7 @@ def change(ask: Ask) -> Response:
     return ask.go_on(f"/replays/{told['plan']}", news)
 
 
-def decide(ask: Ask) -> Response:
+def decide(ask: PageRequest) -> Response:
     """Write down what somebody knows of letters in doubt, in a process of its own that asks the brokers
     first."""
     option = _DECISIONS.get(ask.form.text("act"))
@@ -180,7 +180,7 @@ def decide(ask: Ask) -> Response:
     return RedirectResponse(f"/replays/{plan}", 303)
 
 
-def reconcile(ask: Ask) -> Response:
+def reconcile(ask: PageRequest) -> Response:
     """Ask the brokers what became of letters in doubt, in a process of its own."""
     plan = planfile.find(ask.desk().store, ask.names["plan"])
     commands.start(ask, [*_ASKED, plan], plan)

@@ -29,7 +29,7 @@ class Shown(NamedTuple):
 
 
 def decode_stored(stored: bytes, properties: Mapping[str, str]) -> Shown:
-    """The message; as it is stored where it cannot be read, or put together again."""
+    """Return the message; as it is stored where it cannot be read, or put together again."""
     try:
         block, body, _ = message.split(stored, values=True)
         if message.join_message(block, body) != stored:
@@ -43,6 +43,6 @@ def decode_stored(stored: bytes, properties: Mapping[str, str]) -> Shown:
 
 
 def stored_body(record: Record) -> bytes:
-    """The body as Classic has it. Raises ValueError where an edited one makes no message."""
+    """Return the body as Classic has it. Raises ValueError where an edited one makes no message."""
     block = record.properties.get(BLOCK)
     return record.body if block is None else message.join_message(bytes.fromhex(block), record.body)

@@ -37,12 +37,12 @@ _MEANS: dict[str, type[BrokerError]] = {
 
 
 def open_session(broker: ActiveMQBroker) -> Session:
-    """A session with the first address that answers. Raises BrokerError, ConfigError."""
+    """Return a session with the first address that answers. Raises BrokerError, ConfigError."""
     return opened_at(broker)[0]
 
 
 def opened_at(broker: ActiveMQBroker) -> tuple[Session, str]:
-    """The same, and its host and port."""
+    """Return the same, and its host and port."""
     address = amqp_address_of(broker)
     if address is None:
         raise ConfigError(f"brokers.{broker.name} has no amqp_url; add it")
@@ -119,7 +119,7 @@ _CHANGED = (
 
 
 def with_amqp(found: Inspection, amqp: Amqp10) -> Inspection:
-    """What `dlq doctor` says, and how messages that came by AMQP 1.0 are read and sent."""
+    """Return what `dlq doctor` says, and how messages that came by AMQP 1.0 are read and sent."""
     try:
         if amqp.is_spoken:
             told = f"by AMQP 1.0, to {amqp.node}"

@@ -69,7 +69,7 @@ class Amqp10Sender:
         self._session.guard(unsent_seconds)
 
     def begin_run(self, plan: str, anchor: str) -> None:
-        """The anchor is left here, and must be found by STOMP. Raises ConfigError."""
+        """Leave the anchor by AMQP; STOMP must find it. Raises ConfigError."""
         done = self.new_receipt()
         self.begin(_ANCHORING)
         self.marker(plan, [marker_body(anchor)], _ANCHORING, self.new_receipt())
@@ -91,7 +91,7 @@ class Amqp10Sender:
         return str(self._receipts)
 
     def begin(self, transaction: str) -> bytes:
-        """A transaction of the broker's, whose id it gives."""
+        """Return a transaction of the broker's, whose id it gives."""
         self._ids[transaction] = self._within(self._transactions.begin)
         self._sent[transaction] = []
         return b""
@@ -129,7 +129,7 @@ class Amqp10Sender:
         self._sent[transaction].append(self._within(lambda: self._session.send(link, encoded, state)))
 
     def _link_to(self, target: Target) -> Link:
-        """With credit."""
+        """Return the link to a target, with credit."""
         if target not in self._links:
             there = frames.terminus(frames.SENDER, target.name, _CAPABILITIES[target.kind])
             self._links[target] = self._session.attach_to(frames.SENDER, there)
@@ -141,10 +141,11 @@ class Amqp10Sender:
         return link
 
     def send(self, data: bytes) -> None:
-        """Everything was sent when it was made."""
+        """Send nothing: everything was sent when it was made."""
 
     def wait_for(self, receipt: str) -> None:
-        """Until all that the receipt stands for is answered. Raises what the broker refused, each time."""
+        """Wait until all that the receipt stands for is answered. Raises what the broker refused, each
+        time."""
         if receipt in self._refused:
             raise self._refused[receipt]
         numbers = self._awaited.pop(receipt)
@@ -165,7 +166,7 @@ class Amqp10Sender:
         return meaning(str(error))
 
     def was_refused(self, receipt: str) -> bool:
-        """Whether it was the command with this receipt that was refused."""
+        """Return whether it was the command with this receipt that was refused."""
         return receipt in self._refused
 
     def _within(self, step: Callable[[], _Told]) -> _Told:
@@ -178,7 +179,7 @@ class Amqp10Sender:
             raise
 
     def trail(self, plan: str) -> Trail:
-        """Over a connection by STOMP."""
+        """Open the trail over a connection by STOMP."""
         with closing(StompLink(self._broker)) as link:
             return trail(link, plan)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlq.connectors.activemq.records.frames import artemis_origin
-from dlq.connectors.interchange.values import Texts, count_of, from_millis
+from dlq.connectors.jsonl.values import Texts, count_of, from_millis
 from dlq.core.message_ids import client_id
 
 
@@ -32,13 +32,13 @@ def _stomp(_document: Mapping[str, Any], headers: Texts, _properties: Texts) -> 
 
 
 def classic_columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
-    """The columns of a record of Classic; None where the line does not say."""
+    """Return the columns of a record of Classic; None where the line does not say."""
     kind, name = bare(headers.get("original-destination"))
     return {**_stomp(document, headers, properties), "origin_kind": kind, "origin": name}
 
 
 def artemis_columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
-    """The columns of a record of Artemis; None where the line does not say."""
+    """Return the columns of a record of Artemis; None where the line does not say."""
     names = ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
     kind, name = artemis_origin(*map(headers.get, names))
     columns = {

@@ -69,14 +69,15 @@ UNSAID = (
 
 
 def login_hint(said: str, broker: Broker) -> str:
-    """What to do where a broker refused a login."""
+    """Return what to do where a broker refused a login."""
     lower = said.lower()
     limit = next((remedy for text, remedy in _LIMITS.items() if text in lower), None)
     return limit or f"check user and password{credentials.blanks(broker)}"
 
 
 def refusal(place: str, said: str, thrown: str | None = None) -> BrokerError:
-    """What a broker says against a command, as one of our errors. `thrown`: the Java class, if known."""
+    """Return what a broker says against a command, as one of our errors. `thrown`: the Java class, if
+    known."""
     remedy = next((f"; {remedy}" for text, remedy in _LIMITS.items() if text in said.lower()), "")
     kind = AccessDenied if remedy else _meaning(said, thrown)
     return kind(f"{place}: {shorten(for_terminal(said), _SHOWN)}{remedy}")
@@ -93,7 +94,7 @@ def _meaning(said: str, thrown: str | None) -> type[BrokerError]:
 
 
 def thrown_by(body: bytes) -> str | None:
-    """The Java class at the beginning of an ERROR frame's body, which is a stack trace on Classic
+    """Return the Java class at the beginning of an ERROR frame's body, which is a stack trace on Classic
     (ProtocolConverter#handleException)."""
     told = _THROWN.match(body[:_LONGEST_CLASS])
     return told[1].decode() if told else None

@@ -32,12 +32,12 @@ class Address(NamedTuple):
 
 
 def is_openwire(broker: ActiveMQBroker) -> bool:
-    """Whether its `url` is one of OpenWire: STOMP is not spoken at all."""
+    """Return whether its `url` is one of OpenWire: STOMP is not spoken at all."""
     return urlsplit(broker.url).scheme in _OPENWIRE
 
 
 def by_openwire(broker: ActiveMQBroker) -> bool:
-    """Whether letters come and go by OpenWire."""
+    """Return whether letters come and go by OpenWire."""
     return broker.openwire_url is not None or is_openwire(broker)
 
 
@@ -65,9 +65,9 @@ def openwire_address_of(broker: ActiveMQBroker) -> Address:
 
 
 def amqp_address_of(broker: ActiveMQBroker) -> Address | None:
-    """Where AMQP 1.0 may be spoken: `amqp_url`, like `amqp://host:5672,host:5672` (or amqps), or the address
-    of `openwire_url`, as an acceptor of Artemis speaks all protocols unless it is told which. The user is
-    that of `url`. Raises ConfigError."""
+    """Return where AMQP 1.0 may be spoken: `amqp_url`, like `amqp://host:5672,host:5672` (or amqps), or the
+    address of `openwire_url`, as an acceptor of Artemis speaks all protocols unless it is told which. The
+    user is that of `url`. Raises ConfigError."""
     if not broker.amqp_url:
         return openwire_address_of(broker) if broker.openwire_url else None
     place, example = f"brokers.{broker.name}.amqp_url", "amqp://host:5672 or amqps://host1:5671,host2:5671"
@@ -89,7 +89,7 @@ def _address(place: str, text: str, ports: Mapping[str, int], example: str) -> A
 
 
 def password_for(broker: ActiveMQBroker, user: str) -> str | None:
-    """The broker's password. Raises ConfigError where there is a user and none."""
+    """Return the broker's password. Raises ConfigError where there is a user and none."""
     secret = credentials.password(broker)
     if secret is None and user:
         raise ConfigError(f"brokers.{broker.name} has no password; set password_file, _command or _env")
@@ -121,7 +121,8 @@ def first_that_answers(broker: ActiveMQBroker, address: Address, connect: Callab
 
 
 def open_socket(broker: ActiveMQBroker, address: Address) -> tuple[socket.socket, str]:
-    """A connected socket, and which host:port it is; `address` has one. Raises ConfigError, Unreachable."""
+    """Return a connected socket, and which host:port it is; `address` has one. Raises ConfigError,
+    Unreachable."""
     [(host, port)] = address.hosts
     node = f"{host}:{port}"
     tls = client_context(broker) if address.tls else None

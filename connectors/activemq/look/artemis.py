@@ -56,12 +56,12 @@ class Management:
         """Questions that were not answered: None tells as much of them as of what is not there."""
 
     def attribute(self, resource: str, name: str) -> Any:
-        """The value of an attribute; None when there is no such resource or right."""
+        """Return the value of an attribute; None when there is no such resource or right."""
         return self.ask(_attribute(resource, name))
 
     def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[Any]:
-        """The same for several, by resource and name, which are asked for together: to wait for each of them
-        would hold up a replay longer than the broker's disk."""
+        """Return the same for several, by resource and name, which are asked for together: to wait for each
+        of them would hold up a replay longer than the broker's disk."""
         return self._ask_parts([(_attribute(resource, name), "") for resource, name in wanted])
 
     def _ask_parts(self, questions: Sequence[_Question]) -> list[Any]:
@@ -69,7 +69,7 @@ class Management:
         return [told for part in parts for told in self._ask_all(part)]
 
     def facts(self, queue: str) -> QueueFacts | None:
-        """What is known of a queue; None when it is not there, or the user may not ask."""
+        """Return what is known of a queue; None when it is not there, or the user may not ask."""
         resource = f"queue.{queue}"
         depth = self.attribute(resource, "messageCount")
         if (depth := whole(depth)) is None:
@@ -81,7 +81,7 @@ class Management:
         )
 
     def queues(self) -> list[str] | None:
-        """The names of all queues; None when the user may not ask."""
+        """Return the names of all queues; None when the user may not ask."""
         names = self.attribute("broker", "queueNames")
         return [str(name) for name in names] if isinstance(names, list) else None
 
@@ -105,9 +105,9 @@ class Management:
         return {"places_of_the_dead": places, "max_delivery_attempts": attempts}
 
     def killed_none(self, queues: Iterable[str]) -> dict[str, int]:
-        """Those of these queues, made by hand, that have killed nothing since the broker started -> when that
-        was, in microseconds by our clock. Those that the broker makes by itself go, and begin to count
-        anew."""
+        """Return those of these queues, made by hand, that have killed nothing since the broker started ->
+        when that was, in microseconds by our clock. Those that the broker makes by itself go, and begin to
+        count anew."""
         up = self.attribute("broker", "uptimeMillis")
         if not isinstance(up, int):
             return {}
@@ -117,8 +117,8 @@ class Management:
         return dict.fromkeys(quiet, now() - up * 1000)
 
     def messages(self, queue: str, selector: str) -> list[dict[str, Any]] | None:
-        """What is listed of the messages that a selector means, without bodies: of those among the first 200
-        of the queue that are not in flight. None where the user may not ask."""
+        """Return what is listed of the messages that a selector means, without bodies: of those among the
+        first 200 of the queue that are not in flight. None where the user may not ask."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listMessagesAsJSON"}
         told = _in_text(self.ask(asked, json.dumps([selector])))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
@@ -140,26 +140,28 @@ class Management:
         self.ask(asked, json.dumps([""]))
 
     def address_settings(self, address: str) -> Mapping[str, Any]:
-        """The settings that hold for an address, by Artemis' names; empty when the user may not ask."""
+        """Return the settings that hold for an address, by Artemis' names; empty when the user may not
+        ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
         told = _in_text(self.ask(asked, json.dumps([address])))
         return told if isinstance(told, dict) else {}
 
     def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
-        """A queue's properties, and the settings of its address; None when it is not there, or the user may
-        not ask."""
+        """Return a queue's properties, and the settings of its address; None when it is not there, or the
+        user may not ask."""
         properties = self._listed(queue)
         if properties is None:
             return None
         return properties, self.address_settings(properties.get("address", queue))
 
     def _listed(self, queue: str) -> Mapping[str, str] | None:
-        """What the list of queues says of one; None when it is not there, or the user may not ask."""
+        """Return what the list of queues says of one; None when it is not there, or the user may not ask."""
         found = self.list_queues("NAME", queue)
         return found[0] if len(found) == 1 else None
 
     def list_queues(self, field: str, value: str) -> list[Mapping[str, str]]:
-        """The properties of the queues of which NAME or ADDRESS is so; none when the user may not ask."""
+        """Return the properties of the queues of which NAME or ADDRESS is so; none when the user may not
+        ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
         wanted = json.dumps(
             {"field": field, "operation": "EQUALS", "value": value, "sortField": "", "sortOrder": ""}
@@ -173,8 +175,8 @@ class Management:
     def definitions(
         self,
     ) -> "tuple[list[Mapping[str, str]], dict[str, Any], dict[str, list[dict[str, Any]]]] | None":
-        """All queues, the settings of all addresses, and diverts by address; None where the user may not
-        ask."""
+        """Return all queues, the settings of all addresses, and diverts by address; None where the user may
+        not ask."""
         names = self.attribute("broker", "addressNames")
         if not isinstance(names, list):
             return None
@@ -196,7 +198,7 @@ class Management:
         return found
 
     def why_dropped(self, address: str) -> str | None:
-        """Why a message to this address may be dropped with a receipt; None where it is never."""
+        """Return why a message to this address may be dropped with a receipt; None where it is never."""
         policy = self.address_settings(address).get("addressFullMessagePolicy")
         if policy is None:
             return f"what becomes of messages to {address} when it is full is not known: {NO_MANAGEMENT}"
@@ -220,7 +222,7 @@ class Management:
         found: dict[int, Any] = {}
 
         def keep(pairs: list[tuple[str, Any]]) -> None:
-            """Nothing but this of each letter, as there may be many thousands."""
+            """Keep nothing but this of each letter, as there may be many thousands."""
             shown = dict(pairs)
             if "messageID" in shown:
                 found[shown["messageID"]] = shown.get("type")
@@ -237,7 +239,7 @@ class Management:
         return self._ask_all([(headers, parameters)])[0]
 
     def _ask_all(self, questions: Sequence[_Question]) -> list[Any]:
-        """The answers, in the order of the questions; None to each where one is not answered."""
+        """Return the answers, in the order of the questions; None to each where one is not answered."""
         looks.check_time(self._broker.name)
         try:
             link = self._connected()
@@ -250,7 +252,7 @@ class Management:
             return [None] * len(questions)
 
     def _send(self, link: Link, questions: Sequence[_Question]) -> None:
-        """Each bears its number, by which its answer is known."""
+        """Send each question with its number, by which its answer is known."""
         receipt = link.new_receipt()
         frames = [
             _question({**headers, "correlation-id": str(number)}, parameters)
@@ -270,7 +272,7 @@ class Management:
         return self._link
 
     def _answers(self, link: Link, count: int) -> list[Any]:
-        """Those to questions 0 to `count`. Raises Unanswered."""
+        """Return those to questions 0 to `count`. Raises Unanswered."""
         told: dict[str, Any] = {}
         deadline = time.monotonic() + patience.REPLY
         while len(told) < count and time.monotonic() < deadline:
@@ -303,7 +305,8 @@ def _attribute(resource: str, name: str) -> dict[str, str]:
 
 
 def _question(headers: Mapping[str, str], parameters: str) -> bytes:
-    """As a text message, so without a length: Artemis reads no parameters from a BytesMessage."""
+    """Encode a question as a text message, so without a length: Artemis reads no parameters from a
+    BytesMessage."""
     frame = encode("SEND", {"destination": "activemq.management", **headers})
     return frame[:-1] + parameters.encode() + b"\0"
 
@@ -315,7 +318,7 @@ def first_of(body: bytes) -> Any:
 
 
 def _in_text(told: Any) -> Any:
-    """What an answer holds that is JSON in a text; None where it is none."""
+    """Return what an answer holds that is JSON in a text; None where it is none."""
     return _read(told.encode(errors="replace")) if isinstance(told, str) else None
 
 

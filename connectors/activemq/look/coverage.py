@@ -64,7 +64,7 @@ class _End(NamedTuple):
 
 
 def predict(known: Definitions) -> list[Fate]:
-    """The fate of every kind of death in every queue, and of what an address without a queue gets."""
+    """Return the fate of every kind of death in every queue, and of what an address without a queue gets."""
     return list(_Broker(known).fates())
 
 
@@ -106,8 +106,8 @@ class _Broker:
         return Fate("address", address, "unroutable", *end)
 
     def _unrouted(self, address: str, before: tuple[str, ...]) -> _End:
-        """A message that no queue of an address takes, be it the address of its dead letters. Its producer is
-        the first of those before where it was not in a queue yet."""
+        """Return a message that no queue of an address takes, be it the address of its dead letters. Its
+        producer is the first of those before where it was not in a queue yet."""
         settings = self._settings(address)
         if address in before:
             why = "the broker fails over it, as it goes in a circle"
@@ -121,7 +121,7 @@ class _Broker:
         return self._unrouted(to, (*before, address))
 
     def _leave(self, address: str, way: Way, before: tuple[str, ...], creates: bool = True) -> _End:
-        """A message that dies at an address, after it died at others."""
+        """Return a message that dies at an address, after it died at others."""
         settings = self._settings(address)
         to = settings.get(way.address)
         if not to:
@@ -142,8 +142,8 @@ class _Broker:
         is_routed: bool = False,
         lives: float | None = None,
     ) -> _End:
-        """A message that comes to an address, by itself or by a divert, with so many seconds to live: those
-        that an address gives it go along to where its diverts lead."""
+        """Return a message that comes to an address, by itself or by a divert, with so many seconds to live:
+        those that an address gives it go along to where its diverts lead."""
         lives = _expires_after(self._settings(address)) if lives is None else lives
         diverts = self._known.diverts.get(address, ())
         if any(one.get("filter") for one in diverts):
@@ -199,12 +199,12 @@ class _Broker:
 
 
 def _takes(selector: str, origin: str) -> bool:
-    """Of the filters that the broker makes by itself; of others nobody knows."""
+    """Return whether a selector that the broker made by itself takes a letter; of others nobody knows."""
     return not selector or selector.replace(" ", "") == f"{_OWN_FILTER}='{origin}'"
 
 
 def _expires_after(settings: Mapping[str, Any]) -> float | None:
-    """Seconds that an address gives a message that has no end of its own."""
+    """Return seconds that an address gives a message that has no end of its own."""
     for name in ("expiryDelay", "maxExpiryDelay"):
         if (value := settings.get(name)) is not None and value > 0:
             return float(value) / 1000
@@ -249,7 +249,7 @@ def _discards(of: Traits) -> str:
 
 
 def _merged(ends: Sequence[_End]) -> _End:
-    """Of copies: one is enough."""
+    """Merge the ends of copies: one that arrives is enough."""
     order = {"kept": 0, "unknown": 1, "lost": 2}
     if not ends:
         return _End("kept", (), _CIRCLE)

@@ -82,7 +82,7 @@ def _against(queues: Queues, names: Sequence[str]) -> Mapping[Mode, list[str]]:
 
 
 def _harm(against: Mapping[Mode, list[str]], artemis: bool, queues: int) -> dict[str, str]:
-    """A mode is refused where no queue is left to be read."""
+    """Return a mode is refused where no queue is left to be read."""
     found = {mode: said if len(said) == queues else [] for mode, said in against.items()}
     if artemis:
         found["copy"] = [ARTEMIS_COPY, *against["copy"]]
@@ -90,26 +90,26 @@ def _harm(against: Mapping[Mode, list[str]], artemis: bool, queues: int) -> dict
 
 
 def _left_out(against: Mapping[Mode, list[str]], artemis: bool, queues: int) -> dict[str, str]:
-    """What is read in a mode without some of the queues."""
+    """Return what is read in a mode without some of the queues."""
     refused = _harm(against, artemis, queues)
     return {mode: "; ".join(said) for mode, said in against.items() if said and mode not in refused}
 
 
 def _effects(queues: Queues, names: Sequence[str]) -> list[str]:
-    """What both modes do that takes no insisting."""
+    """Return what both modes do that takes no insisting."""
     found = [f"{name}: {why}." for name in names for why in effects(queues, name, "drain", harms=False)]
     return list(dict.fromkeys(found))
 
 
 def bridge_facts(queues: Queues) -> list[str]:
-    """What a network of brokers, or a cluster, does to a drain."""
+    """Return what a network of brokers, or a cluster, does to a drain."""
     bridges = queues.bridges()
     said = _CLUSTERED.format(len(bridges)) if queues.artemis else _BRIDGED.format(", ".join(bridges))
     return [said] if bridges else []
 
 
 def prepared_facts(queues: Queues) -> list[str]:
-    """What transactions hold back that are neither committed nor rolled back."""
+    """Return what transactions hold back that are neither committed nor rolled back."""
     found = queues.count_prepared()
     return [_PREPARED.format(found)] if found else []
 
@@ -132,7 +132,7 @@ def _facts(found: Mapping[str, QueueFacts | None], known: Sequence[QueueFacts]) 
 
 
 def _why_unknown(queues: Queues) -> str:
-    """Why nothing tells a queue's size, or what would."""
+    """Return why nothing tells a queue's size, or what would."""
     if queues.trouble is not None:
         return str(queues.trouble)
     if queues.artemis:

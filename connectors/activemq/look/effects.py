@@ -19,11 +19,11 @@ class Traits(NamedTuple):
     settings: Mapping[str, Any]
 
     def has(self, name: str) -> bool:
-        """Whether a property is true."""
+        """Return whether a property is true."""
         return self.queue.get(name) == "true"
 
     def number(self, name: str) -> int:
-        """A number among the properties; -1 is the broker's for none."""
+        """Return a number among the properties; -1 is the broker's for none."""
         text = self.queue.get(name, "")
         return int(text) if _NUMBER.fullmatch(text) else -1
 
@@ -92,7 +92,7 @@ _EFFECTS: tuple[Effect[Traits], ...] = (
 
 
 def effects(queues: Queues, queue: str, mode: Mode, harms: bool) -> list[str]:
-    """What a pull in this mode would do there, those that take `--force`, or the others; nothing where
+    """Return what a pull in this mode would do there, those that take `--force`, or the others; nothing where
     management does not tell."""
     told = queues.traits(queue)
     if told is None:
@@ -101,6 +101,6 @@ def effects(queues: Queues, queue: str, mode: Mode, harms: bool) -> list[str]:
 
 
 def harm(queues: Queues, queue: str, mode: Mode) -> str | None:
-    """Why a pull in this mode is refused without `--force`; None where it is not."""
+    """Return why a pull in this mode is refused without `--force`; None where it is not."""
     said = effects(queues, queue, mode, harms=True)
     return f"{queue}: {'; '.join(said)}" if said else None

@@ -82,14 +82,15 @@ _DEAD_LETTERS = re.compile(r"(?i:ActiveMQ\.DLQ|ExpiryQueue|(?:.*\.)?DLQ(?:\..*)?
 
 
 def why_dead_letters(name: str, facts: QueueFacts) -> str:
-    """Why a queue looks like one of dead letters; "" for one that does not (DestinationViewMBean.isDLQ)."""
+    """Return why a queue looks like one of dead letters; "" for one that does not
+    (DestinationViewMBean.isDLQ)."""
     if facts.facts.get("DLQ") is True:
         return "the broker dead-lettered there"
     return "its name says so" if is_dead_letter_name(name) else ""
 
 
 def is_dead_letter_name(name: str) -> bool:
-    """Whether a queue is called like those of dead letters."""
+    """Return whether a queue is called like those of dead letters."""
     return _DEAD_LETTERS.fullmatch(name) is not None
 
 
@@ -105,7 +106,7 @@ class Jolokia:
         self._mbeans: dict[str, str] = {}
 
     def queues(self) -> dict[str, QueueFacts]:
-        """All queues by name. Raises Unreachable, AccessDenied."""
+        """Return all queues by name. Raises Unreachable, AccessDenied."""
         mbean, attributes = (_ARTEMIS, _ARTEMIS_READ) if self._artemis else (_CLASSIC, _CLASSIC_READ)
         found = self._read(mbean, attributes)
         if not found and not self._has_none():
@@ -126,13 +127,14 @@ class Jolokia:
             raise self._no_jolokia() from error
 
     def _has_none(self) -> bool:
-        """Whether a broker says that it has none; the agent of another JVM, and one that fails, do not."""
+        """Return whether a broker says that it has none; the agent of another JVM, and one that fails, do
+        not."""
         brokers, names = _BROKERS[self._artemis]
         told = [values.get(names) for values in self._read(brokers, (names,)).values()]
         return bool(told) and all(one == [] for one in told)
 
     def bridges(self) -> list[str]:
-        """The bridges to and from other brokers that a Classic broker has now, by their names."""
+        """Return the bridges to and from other brokers that a Classic broker has now, by their names."""
         clients = [str(one.get("ClientId")) for one in self._read(_CLIENTS, ("ClientId",)).values()]
         own = [str(one.get("Name")) for one in self._read(_BRIDGES, ("Name",)).values()]
         return sorted({*own, *(name for name in clients if _BRIDGED.fullmatch(name))})
@@ -142,7 +144,7 @@ class Jolokia:
         return len(self._read(_PREPARED, ("FormatId",)))
 
     def exclusive_consumers(self, queue: str) -> int:
-        """How many consumers of a Classic queue are exclusive: one of them gets all."""
+        """Return how many consumers of a Classic queue are exclusive: one of them gets all."""
         mbean = self.mbean_of(queue)
         if mbean is None:
             return 0
@@ -150,7 +152,8 @@ class Jolokia:
         return sum(one.get("Exclusive") is True for one in consumers.values())
 
     def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
-        """One message of a Classic queue as JMX shows it; None when it may not or cannot be looked up."""
+        """Return one message of a Classic queue as JMX shows it; None when it may not or cannot be looked
+        up."""
         mbean = self.mbean_of(queue)
         if mbean is None:
             return None
@@ -174,22 +177,22 @@ class Jolokia:
             self.ask({"type": "exec", "mbean": owner, "operation": "removeQueue", "arguments": [queue]})
 
     def mbean_of(self, queue: str) -> str | None:
-        """The object name of a Classic queue, in which some characters of the queue's own name are replaced;
-        it stays while the broker lives."""
+        """Return the object name of a Classic queue, in which some characters of the queue's own name are
+        replaced; it stays while the broker lives."""
         if queue not in self._mbeans:
             found = self._read(_CLASSIC, ("Name",))
             self._mbeans = {str(values.get("Name")): mbean for mbean, values in found.items()}
         return self._mbeans.get(queue)
 
     def _read(self, mbeans: str, attributes: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        """The attributes of all objects that a pattern names, by object name."""
+        """Return the attributes of all objects that a pattern names, by object name."""
         found = self.ask({"type": "read", "mbean": mbeans, "attribute": list(attributes)}) or {}
         if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
             raise self._no_jolokia()
         return found
 
     def ask(self, question: Mapping[str, Any]) -> Any:
-        """The value of an answer; None when the agent refuses this question."""
+        """Return the value of an answer; None when the agent refuses this question."""
         return credentials.log_in(self._broker, lambda: self._answer(question))
 
     def _answer(self, question: Mapping[str, Any]) -> Any:
@@ -237,7 +240,7 @@ class Jolokia:
 
 
 def _count(told: Any) -> int:
-    """Of letters or consumers, which Classic may count a few too few of. Raises ValueError."""
+    """Read a count of letters or consumers, of which Classic may count a few too few. Raises ValueError."""
     counted = web.whole(max(0, told) if type(told) is int else None)
     if counted is None:
         raise ValueError("no count")
@@ -275,8 +278,8 @@ PROPERTY = "property "
 
 
 def details(shown: Mapping[str, Any]) -> dict[str, str]:
-    """What STOMP hides of a message: its class, its group, the types of properties that are not text, and the
-    ids of the brokers it came through over network bridges."""
+    """Return what STOMP hides of a message: its class, its group, the types of properties that are not text,
+    and the ids of the brokers it came through over network bridges."""
     found = {"class": body_class(shown)}
     path = str(shown.get("BrokerPath") or "").strip("[]")
     if path.startswith("ID:"):

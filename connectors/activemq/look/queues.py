@@ -35,7 +35,7 @@ class Queues:
         self.asks_plugin = broker.statistics_plugin and not self.artemis
 
     def resolve_names(self, queue: str) -> list[str]:
-        """The queues that a name or pattern means; a pattern needs a list of queues.
+        """Return the queues that a name or pattern means; a pattern needs a list of queues.
 
         Raises NotFound when the broker says that there is no such queue, UsageError or Jolokia's error when a
         pattern cannot be resolved.
@@ -57,18 +57,18 @@ class Queues:
         return found or [queue]
 
     def names(self) -> list[str] | None:
-        """All queues; None when the broker cannot be asked."""
+        """Return all queues; None when the broker cannot be asked."""
         told = self._by_jolokia(Jolokia.queues)
         if told is not None:
             return list(told)
         return self.management.queues() if self.management else None
 
     def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
-        """One message of a Classic queue as JMX shows it; None when it cannot be looked up."""
+        """Return one message of a Classic queue as JMX shows it; None when it cannot be looked up."""
         return None if self.artemis else self._by_jolokia(lambda jolokia: jolokia.message(queue, message_id))
 
     def _by_jolokia(self, question: Callable[[Jolokia], _Told]) -> _Told | None:
-        """Its answer; None when there is none to be had."""
+        """Return its answer; None when there is none to be had."""
         if self._jolokia is None:
             return None
         try:
@@ -80,7 +80,7 @@ class Queues:
             return None
 
     def facts(self, queue: str) -> QueueFacts | None:
-        """What is known of one queue; None when nothing is."""
+        """Return what is known of one queue; None when nothing is."""
         name = queue.rpartition("::")[2]
         told = self._by_jolokia(Jolokia.queues)
         if told is not None:
@@ -90,19 +90,20 @@ class Queues:
         return activemq_statistics.facts(self._broker, name) if self.asks_plugin else None
 
     def count_taken(self, queue: str) -> int | None:
-        """Letters acknowledged there since the broker's start; None where nothing tells."""
+        """Return letters acknowledged there since the broker's start; None where nothing tells."""
         if self._jolokia is None and self.management is not None:
             return whole(self.attribute(f"queue.{queue.rpartition('::')[2]}", "messagesAcknowledged"))
         facts = self.facts(queue)
         return facts.acknowledged if facts else None
 
     def ways_of_the_dead(self) -> Mapping[str, Any]:
-        """What Artemis tells of how letters get where they lie (`artemis.Management`); empty of others."""
+        """Return what Artemis tells of how letters get where they lie (`artemis.Management`); empty of
+        others."""
         return self.management.ways_of_the_dead() if self.management else {}
 
     def bridges(self) -> list[str]:
-        """A Classic broker's bridges to and from others, and of Artemis the other nodes of its cluster; empty
-        where nothing tells."""
+        """Return a Classic broker's bridges to and from others, and of Artemis the other nodes of its
+        cluster; empty where nothing tells."""
         if not self.artemis:
             return self._by_jolokia(Jolokia.bridges) or []
         return [name.rpartition(".")[2] for name in self.names() or () if name.startswith(TO_OTHER_NODES)]
@@ -116,20 +117,20 @@ class Queues:
         )
 
     def exclusive_consumers(self, queue: str) -> int:
-        """Of a Classic queue; 0 where nothing tells."""
+        """Count the exclusive consumers of a Classic queue; 0 where nothing tells."""
         return 0 if self.artemis else self._by_jolokia(lambda one: one.exclusive_consumers(queue)) or 0
 
     def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
-        """An Artemis queue's properties and its address' settings; None where nothing tells."""
+        """Return an Artemis queue's properties and its address' settings; None where nothing tells."""
         return self.management.traits(queue.rpartition("::")[2]) if self.management else None
 
     def attribute(self, resource: str, name: str) -> Any:
-        """Of Artemis' management; None where nobody tells."""
+        """Ask Artemis' management for an attribute; None where nobody tells."""
         return self.management.attribute(resource, name) if self.management else None
 
     def why_dropped(self, queue: str) -> str | None:
-        """Why the broker may have dropped a message to this queue, and said that it took it; None where it
-        does not. Classic drops none of a queue's."""
+        """Return why the broker may have dropped a message to this queue, and said that it took it; None
+        where it does not. Classic drops none of a queue's."""
         return self.management.why_dropped(queue) if self.management else None
 
     def remove_empty(self, queue: str) -> None:
@@ -150,7 +151,7 @@ class Queues:
 
 
 def is_pattern(queue: str) -> bool:
-    """Whether it means more than the queue of that name."""
+    """Return whether it means more than the queue of that name."""
     return _WILD.search(queue) is not None
 
 
@@ -161,8 +162,8 @@ def pattern_of(queue: str) -> re.Pattern[str]:
 
 
 def subscription(queue: str, artemis: bool, facts: QueueFacts | None) -> Mapping[str, str]:
-    """The destination headers of a SUBSCRIBE to `queue`. A MULTICAST one is named in full: a subscription to
-    its address alone would be a new one."""
+    """Return the destination headers of a SUBSCRIBE to `queue`. A MULTICAST one is named in full: a
+    subscription to its address alone would be a new one."""
     if not artemis:
         return {"destination": f"/queue/{queue}"}
     known: Mapping[str, Any] = facts.facts if facts else {}

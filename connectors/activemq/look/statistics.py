@@ -28,7 +28,7 @@ _SHOWN = {
 
 
 def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
-    """What the plugin says of one queue; None when it does not answer: no such queue, or no plugin."""
+    """Return what the plugin says of one queue; None when it does not answer: no such queue, or no plugin."""
     try:
         link = Link(broker)
     except BrokerError:
@@ -65,7 +65,7 @@ def _asked(link: Link, queue: str) -> Mapping[str, Any]:
 
 
 def _answer(link: Link) -> Frame | None:
-    """What comes to our temporary queue."""
+    """Return what comes to our temporary queue."""
     for _ in patience.tries(patience.REPLY, 0.0):
         for frame in link.receive(0.02):
             return frame
@@ -73,7 +73,7 @@ def _answer(link: Link) -> Frame | None:
 
 
 def values_of(body: bytes) -> dict[str, Any]:
-    """A map as XStream writes it in JSON: {"map": {"entry": [{"string": "size", "long": 3}, …]}}."""
+    """Return a map as XStream writes it in JSON: {"map": {"entry": [{"string": "size", "long": 3}, …]}}."""
     try:
         entries = [*document(body)["map"]["entry"]]
     except (NoAnswerError, KeyError, TypeError):

@@ -32,11 +32,11 @@ class Strategy:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def is_on(self, name: str, otherwise: str) -> bool:
-        """Whether a switch is on."""
+        """Return whether a switch is on."""
         return self.settings.get(name, otherwise).strip().lower() == "true"
 
     def target(self, queue: str) -> str:
-        """Where the dead of a queue go, as `queue://NAME` or `topic://NAME`."""
+        """Return where the dead of a queue go, as `queue://NAME` or `topic://NAME`."""
         if self.kind == _SHARED:
             told = self.settings.get("deadLetterQueue", "ActiveMQ.DLQ")
             return told if "://" in told else f"queue://{told}"
@@ -45,7 +45,7 @@ class Strategy:
         return f"{kind}://{prefix}{queue}{self.settings.get('queueSuffix', '')}"
 
     def with_settings(self, queue: str, **settings: str) -> str:
-        """What to write into activemq.xml."""
+        """Return what to write into activemq.xml."""
         kind, kept = (_SHARED, {}) if self.kind == _DISCARDING else (self.kind, self.settings)
         said = [f"{name}={quoteattr(text)}" for name, text in {**kept, **settings}.items()]
         return _FIX.format(" ".join([kind, *said]), queue)
@@ -119,7 +119,7 @@ def _strategy(entry: Element) -> Strategy:
 
 
 def predict(known: Policies, queues: Mapping[str, QueueFacts]) -> list[Fate]:
-    """The fate of every kind of death in every queue."""
+    """Return the fate of every kind of death in every queue."""
     return list(_Broker(known, queues).fates())
 
 
@@ -145,7 +145,7 @@ class _Broker:
         return best[0][1] if best else self._known.otherwise
 
     def _die(self, found: Fate, queue: str, expired: bool, before: tuple[object, ...]) -> Fate:
-        """A message that dies in a queue, after it has passed these strategies."""
+        """Return a message that dies in a queue, after it has passed these strategies."""
         known, strategy = self._known, self._strategy(queue)
         why = known.unknown or (known.not_expired if not expired else "")
         if strategy.kind not in (_SHARED, _INDIVIDUAL, _DISCARDING):
@@ -174,7 +174,7 @@ class _Broker:
         return self._come(found, queue, to, (*before, had))
 
     def _come(self, found: Fate, queue: str, to: str, before: tuple[object, ...]) -> Fate:
-        """A message that comes from one queue to its dead-letter queue, where it may expire again."""
+        """Return a message that comes from one queue to its dead-letter queue, where it may expire again."""
         kept, strategy = found._replace(verdict="kept", leads_to=(to,)), self._strategy(queue)
         told = strategy.settings.get("expiration", "0").strip()
         seconds = int(told) / 1000 if told.isdecimal() else 0.0

@@ -99,7 +99,7 @@ class OpenWireConnection(BrokerWire):
         return _UUID.fullmatch(self._reader.broker) is not None
 
     def new_receipt(self) -> str:
-        """The next number: OpenWire's answers name the number of their command."""
+        """Return the next number: OpenWire's answers name the number of their command."""
         self._issued += 1
         return str(self._issued)
 
@@ -120,8 +120,8 @@ class OpenWireConnection(BrokerWire):
         return self._reader.unfinished_bytes
 
     def browse(self, queue: str, limit: int | None, pause: float) -> Iterator[Dispatch]:
-        """The first `limit` messages of a queue (None: all), which changes nothing. It ends earlier when the
-        broker says so, or nothing for `pause` seconds. Raises BrokerError."""
+        """Yield the first `limit` messages of a queue (None: all), which changes nothing. It ends earlier
+        when the broker says so, or nothing for `pause` seconds. Raises BrokerError."""
         started, ended, rest = self.new_receipt(), self.new_receipt(), limit or _ALL
         self.send(self.writer.consume(_BROWSER, queue, rest, True, None, int(started)))
         self.wait_for(started)
@@ -159,7 +159,7 @@ class OpenWireConnection(BrokerWire):
         self._answered.discard(number)
 
     def was_refused(self, receipt: str) -> bool:
-        """Whether the broker answered that number with an exception."""
+        """Return whether the broker answered that number with an exception."""
         return int(receipt) in self._refused
 
     def feed(self, data: bytes) -> None:
@@ -178,7 +178,7 @@ class OpenWireConnection(BrokerWire):
             raise self._explained(next(iter(refused.values())))
 
     def _explained(self, refused: BrokerError) -> BrokerError:
-        """Which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
+        """Return which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
         if not isinstance(refused, RolledBack):
             return refused
         until = time.monotonic() + _REASON_SECONDS

@@ -18,7 +18,7 @@ from dlq.connectors.activemq.records.openwire import frame_of, message_id, recor
 from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.activemq.stomp.read import PAGE
 from dlq.connectors.base import ReadRequest, Skipped
-from dlq.connectors.queue import Owed, QueueReading
+from dlq.connectors.queue import QueueReading, Unsettled
 from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.record import Record
 
@@ -55,14 +55,14 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
         super().__init__(scan.request, scan.depth, limit, scan.browse)
         self._queue, self._modified = scan.queue, scan.modified
         self._connection, self._window, self._make = scan.start(self._goal)
-        self._owed = Owed[bytes | None]()
+        self._owed = Unsettled[bytes | None]()
         """By their ids; none where a letter between them stays."""
         self._awaited: str | None = None
         """The receipt of the last acknowledgement."""
         self._of_others = 0
 
     def consume(self) -> None:
-        """By one consumer with a window."""
+        """Consume by one consumer with a window."""
         receipt, writer = self._connection.new_receipt(), self._connection.writer
         self._connection.send(
             writer.consume(CONSUMER, self._queue, self._window, self._browse, None, int(receipt))
@@ -74,19 +74,19 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
         return self._connection.receive(wait)
 
     def unfinished_bytes(self) -> int:
-        """Of a command."""
+        """Count the bytes that have come of an unfinished command."""
         return self._connection.unfinished_bytes
 
     def size_of(self, arrived: Dispatch) -> int:
-        """Of the message, and what its content is more."""
+        """Return the bytes of a message, and those that its content is more."""
         return len(arrived.marshalled) + len((arrived.message and arrived.message.content) or b"")
 
     def make(self, taken: list[tuple[Dispatch, Frame]]) -> Sequence[Record]:
-        """As the STOMP frames that they would be."""
+        """Make records of the STOMP frames that these messages would be."""
         return records_of(self._make, taken)
 
     def wake(self) -> None:
-        """A consumer comes and goes: that changes nothing, and the broker pages in (see PAGE)."""
+        """Make a consumer come and go: that changes nothing, and the broker pages in (see PAGE)."""
         if self._browse:
             return
         writer = self._connection.writer
@@ -94,7 +94,7 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
         self._connection.send(come + writer.stop(_NUDGE))
 
     def sort(self, letter: Dispatch, taken: list[tuple[Dispatch, Frame]], skipped: list[Skipped]) -> None:
-        """What cannot be read stays."""
+        """Leave what cannot be read in its queue."""
         if letter.consumer != CONSUMER or not letter.name:
             self._ended = self._ended or (self._browse and letter.consumer == CONSUMER)
             self._of_others += 1
@@ -111,8 +111,8 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
             self._owed.add(self.position, None)
 
     def remove(self, names: Sequence[bytes | None]) -> None:
-        """The last letter's goes alone and is answered: Classic syncs the disk for every letter that an
-        answered acknowledgement covers (KahaDBStore#removeMessage)."""
+        """Acknowledge these letters; the last one alone, and answered: Classic syncs the disk for every
+        letter that an answered acknowledgement covers (KahaDBStore#removeMessage)."""
         if not any(names):
             return
         writer, receipt = self._connection.writer, self._connection.new_receipt()
@@ -125,7 +125,7 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
         self._connection.send(b"".join(commands))
 
     def await_removal(self) -> None:
-        """The answer to the last acknowledgement."""
+        """Wait for the answer to the last acknowledgement."""
         if self._awaited is not None:
             self._connection.wait_for(self._awaited)
             self._awaited = None
@@ -138,8 +138,8 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
 
 
 def ranges(names: Sequence[bytes | None]) -> Iterator[list[bytes]]:
-    """The ids in rows of at most a page; a new one begins after a letter that stays (None), and at an id that
-    the row holds already."""
+    """Yield the ids in rows of at most a page; a new one begins after a letter that stays (None), and at an
+    id that the row holds already."""
     row: list[bytes] = []
     held: set[bytes] = set()
     for name in names:

@@ -64,8 +64,8 @@ class OpenWireSender(OpenWireConnection):
             raise
 
     def begin_run(self, plan: str, anchor: str) -> None:
-        """Where the broker has an address for STOMP, too, it must be of the same broker: the anchor is left
-        by OpenWire, and looked for by STOMP."""
+        """Check that the broker's address for STOMP, where it has one, is of the same broker: the anchor is
+        left by OpenWire, and looked for by STOMP."""
         openwire_markers.leave_anchor(self, plan, anchor)
         if is_openwire(self.broker):
             return
@@ -80,14 +80,14 @@ class OpenWireSender(OpenWireConnection):
                 )
 
     def _is_mirror(self) -> bool:
-        """Whether Artemis says by STOMP that it is another node than here."""
+        """Return whether Artemis says by STOMP that it is another node than here."""
         if not self.artemis:
             return False
         with closing(Management(self.broker)) as management:
             return management.attribute("broker", "nodeID") not in (None, self.broker_id)
 
     def trail(self, plan: str) -> Trail:
-        """Over this connection; of Artemis over one by STOMP."""
+        """Open the trail over this connection; of Artemis over one by STOMP."""
         if not self.artemis:
             return openwire_markers.trail(self, plan)
         with closing(Link(self.broker)) as link:
@@ -111,7 +111,7 @@ class OpenWireSender(OpenWireConnection):
         return self.writer.transaction("commit", int(transaction), int(receipt))
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """The message with its types; the broker does not answer it, only the commit."""
+        """Return the message with its types; the broker does not answer it, only the commit."""
         command = self.writer.message(_message_of(letter, self.artemis), int(transaction))
         size, most = len(command), self.max_frame_of_broker
         if most is not None and size > most:
@@ -127,7 +127,7 @@ class OpenWireSender(OpenWireConnection):
 
 
 def with_openwire(found: Inspection, broker: ActiveMQBroker) -> Inspection:
-    """What `dlq doctor` says, and whether letters could come and go by OpenWire."""
+    """Return what `dlq doctor` says, and whether letters could come and go by OpenWire."""
     try:
         sender = OpenWireSender(broker)
     except DlqError as error:
@@ -142,7 +142,8 @@ def _now() -> int:
 
 
 def _message_of(letter: Outgoing, to_artemis: bool) -> commands.Letter:
-    """A letter as a message: what STOMP calls headers goes into its fields, the rest are properties."""
+    """Return a letter as a message: what STOMP calls headers goes into its fields, the rest are
+    properties."""
     _, record, target, provenance, keep_headers = letter
     headers, body, measured = content(record, target, provenance, keep_headers, to_artemis)
     field = {name: headers.pop(name) for name in _FIELDS if name in headers}
@@ -180,7 +181,7 @@ def _body(record: Record, kind: int, body: bytes, to_artemis: bool) -> bytes | N
 
 
 def _group_sequence(text: str) -> int:
-    """Below zero it closes the group."""
+    """Read the sequence in a group; one below zero closes the group."""
     number = _number(text.removeprefix("-"), 0, 2**31 - 1)
     return -number if text.startswith("-") else number
 
@@ -190,7 +191,7 @@ def _blob(known: Mapping[str, str]) -> tuple[str | None, str | None, bool]:
 
 
 def _raw_values(known: Mapping[str, str]) -> dict[str, bytes]:
-    """Properties that no text holds: maps, lists, bytes and null."""
+    """Return properties that no text holds: maps, lists, bytes and null."""
     found = {
         name.removeprefix(RAW_OF): bytes.fromhex(value)
         for name, value in known.items()
@@ -214,7 +215,7 @@ def _number(text: str | None, otherwise: int, most: int) -> int:
 
 @lru_cache(1024)
 def _reply_to(text: str) -> bytes:
-    """None for anything else than a destination."""
+    """Return None for anything else than a destination."""
     for prefix, kind in _REPLY_TO.items():
         if text.startswith(prefix):
             return commands.destination(kind, text.removeprefix(prefix))

@@ -105,7 +105,8 @@ class ActiveMQConnector(Connector):
 
     @bound_look
     def gauge(self, source: Source) -> Gauge:
-        """From management. What the broker does not tell of one queue is not known of a pattern."""
+        """Ask management for the depth. What the broker does not tell of one queue is not known of a
+        pattern."""
         names = self.queues.resolve_names(_queue_of(source))
         facts = [self.queues.facts(name) for name in names]
         known = [
@@ -117,7 +118,7 @@ class ActiveMQConnector(Connector):
 
     @bound_look
     def members(self, source: Source) -> dict[str, int | None]:
-        """Of a pattern, from management."""
+        """Return the depth of each queue of a pattern, from management."""
         queue = _queue_of(source)
         names = self.queues.resolve_names(queue) if is_pattern(queue) else []
         return {name: facts.depth if (facts := self.queues.facts(name)) else None for name in names}
@@ -156,7 +157,7 @@ class ActiveMQConnector(Connector):
 
     @bound_look
     def read(self, request: ReadRequest) -> Reading:
-        """The source's queue, or those of a pattern in turn, each on a connection of its own."""
+        """Return the source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self.queues.resolve_names(_queue_of(request.source))
         scans: dict[str, Scan] = {}
         kept: list[str] = []
@@ -193,15 +194,17 @@ class ActiveMQConnector(Connector):
         return lambda queue, held: why_silent(self.queues, queue, held)
 
     def target_of(self, record: Record, to: str) -> Target | None:
-        """Where the letter died; on Artemis the queue of its subscription alone, where it names one. A divert
-        that it names is no queue, and what it diverted may have gone on to its own: nothing says where."""
+        """Return where the letter died; on Artemis the queue of its subscription alone, where it names one. A
+        divert that it names is no queue, and what it diverted may have gone on to its own: nothing says
+        where."""
         target = republish.target_of(record, to)
         named = record.headers.get("_AMQ_ORIG_QUEUE") if to == "origin" else None
         return None if named and self._routing and self._routing.is_divert(named) else target
 
     @bound_together
     def preview(self, letter: Outgoing) -> SendPreview:
-        """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
+        """Preview a replay. With `openwire_url` properties keep the types that they had; by STOMP all become
+        strings."""
         known = self._preview(letter)
         if self._routing is None:
             return known._replace(warnings=[*known.warnings, f"confirmed means: {_COMMITTED}"])
@@ -220,15 +223,15 @@ class ActiveMQConnector(Connector):
 
     @staticmethod
     def _against(routing: Routing, target: Target, record: Record) -> str | None:
-        """Why Artemis might not keep what is sent there."""
+        """Return why Artemis might not keep what is sent there."""
         if routing.is_unknown(target, record):
             return UNKNOWN_TYPE.format(target.name)
         return routing.risk(target)
 
     @bound_look
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """A queue that exists is its own consumer, one that does not has none; of topics Artemis tells the
-        queues of the subscriptions, Classic nothing."""
+        """Return a queue that exists is its own consumer, one that does not has none; of topics Artemis tells
+        the queues of the subscriptions, Classic nothing."""
         if self._routing is not None:
             return {t: self._routing.receivers(t) for t in targets if self._routing.tells}
         names = self.queues.names()
@@ -246,20 +249,20 @@ class ActiveMQConnector(Connector):
 
     @bound_look
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
-        """Of Artemis, as far as the user may ask; Classic tells of none."""
+        """Return the limits of Artemis, as far as the user may ask; Classic tells of none."""
         found = {t: limits(self._routing, self.queues, t) for t in targets} if self._routing else {}
         return {target: known for target, known in found.items() if known is not None}
 
     @bound_look
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """How much waits in each queue. Of the consumers of a topic nothing is known."""
+        """Return how much waits in each queue. Of the consumers of a topic nothing is known."""
         names = self.queues.names()
         asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" or "::" in t.name}
         found = {target: self._consumption(name, names) for target, name in asked.items()}
         return {target: [known] for target, known in found.items() if known is not None}
 
     def _consumption(self, queue: str, names: Sequence[str] | None) -> Consumption | None:
-        """A queue that is not there is made by its first letter."""
+        """Return a queue that is not there is made by its first letter."""
         if names is not None and queue not in names:
             return Consumption(queue, 0, 0, 0)
         known = self.queues.facts(queue)
@@ -280,7 +283,8 @@ class ActiveMQConnector(Connector):
 
     @bound_look
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """What Artemis has counted at the targets: a marker proves a commit, and not that a queue got it."""
+        """Return what Artemis has counted at the targets: a marker proves a commit, and not that a queue got
+        it."""
         return self._routing.counts(targets) if self._routing else NO_CHECKPOINT
 
     @bound_look
@@ -328,7 +332,8 @@ class ActiveMQConnector(Connector):
         return _ELSEWHERE.format(here, others) if others else None
 
     def _why_taken(self, queue: str) -> str | None:
-        """By the broker's count, where it tells one; it begins anew with the broker."""
+        """Say why letters were taken, by the broker's count, where it tells one; it begins anew with the
+        broker."""
         for _ in patience.tries(patience.COUNTED):
             facts = self.queues.facts(queue)
             if not (taken := facts.acknowledged if facts else None) or taken % PROBES == 0:
@@ -342,8 +347,8 @@ class ActiveMQConnector(Connector):
         self.queues.remove_empty(marker_queue(request.plan))
 
     def private(self, name: str) -> Private:
-        """Two queues. Raises ConfigError for Classic without Jolokia, which alone can take what died out of
-        the queue for all dead letters."""
+        """Return two queues. Raises ConfigError for Classic without Jolokia, which alone can take what died
+        out of the queue for all dead letters."""
         if self.queues.management is not None:
             return ArtemisPrivate(self.queues.management, self._broker.name, name)
         if not self._broker.jolokia_url:
@@ -364,7 +369,7 @@ def _by_stomp(broker: ActiveMQBroker) -> tuple[str, str]:
 
 
 def _by_greeting(broker: ActiveMQBroker) -> tuple[str, str]:
-    """The same by OpenWire, which does not show Artemis' letters whole."""
+    """Return the same by OpenWire, which does not show Artemis' letters whole."""
     if broker.statistics_plugin:
         raise ConfigError(
             f"brokers.{broker.name}.statistics_plugin asks by STOMP, and url is of OpenWire; take it out"
@@ -379,5 +384,5 @@ def _by_greeting(broker: ActiveMQBroker) -> tuple[str, str]:
 
 
 def _queue_of(source: Source) -> str:
-    """The source's queue by its bare name."""
+    """Return the source's queue by its bare name."""
     return bare_destination(source.queue)[1] or ""

@@ -42,7 +42,7 @@ CLASSIC = Kind(
         r"|transformation|_AMQ_.*|dlq_replay_.*"
     ),
     line="dlq.connectors.activemq.console.lines:classic_columns",
-    prints={"activemq-console": "dlq.connectors.activemq.console.prints:classic"},
+    prints={"activemq-console": "dlq.connectors.activemq.console.formats:classic"},
     readable="dlq.connectors.activemq.records.bodies:readable",
     told="dlq.connectors.activemq.records.recognition:tell",
     republishing="dlq.connectors.activemq.republish",
@@ -57,6 +57,6 @@ ARTEMIS = replace(
     line="dlq.connectors.activemq.console.lines:artemis_columns",
     edit_headers="dlq.connectors.activemq.records.amqp10:edit_headers",
     edit_properties="dlq.connectors.activemq.records.amqp10:edit_properties",
-    prints={"artemis-console": "dlq.connectors.activemq.console.prints:artemis"},
+    prints={"artemis-console": "dlq.connectors.activemq.console.formats:artemis"},
     tells_more=lambda _broker: "",
 )

@@ -87,7 +87,7 @@ class Trail(NamedTuple):
     """Somebody else was given what was sent meanwhile."""
 
     def why_unproven(self, anchors: Collection[str], queue: str) -> str | None:
-        """Why what is not `sent` may have been sent after all; None where it was not."""
+        """Return why what is not `sent` may have been sent after all; None where it was not."""
         there = self.lasting | self.mortal
         if self.shared:
             return _SHARED.format(queue)
@@ -109,29 +109,29 @@ class Marked(NamedTuple):
 
 
 def marker_queue(plan: str) -> str:
-    """The name of a plan's marker queue."""
+    """Return the name of a plan's marker queue."""
     return f"dlq.replay.{plan}"
 
 
 def new_run() -> str:
-    """The name of a run's anchor."""
+    """Return the name of a run's anchor."""
     return f"{secrets.token_hex(8)}/0"
 
 
 def marker_body(name: str, before: str = "", replay_ids: Sequence[str] = ()) -> bytes:
-    """What a marker says: its name, those that must be there, too (apart by blanks), and what its transaction
-    sent. An anchor has but a name."""
+    """Return what a marker says: its name, those that must be there, too (apart by blanks), and what its
+    transaction sent. An anchor has but a name."""
     return "\n".join([f"{_HEAD}{name} {before}", *replay_ids]).encode()
 
 
 def marker_bodies(name: str, before: str, replay_ids: Sequence[str]) -> list[bytes]:
-    """A link and a marker, in the order in which they are sent."""
+    """Return a link and a marker, in the order in which they are sent."""
     link = f"{name}+"
     return [marker_body(link, name), marker_body(name, f"{before} {link}", replay_ids)]
 
 
 def trail_of(found: Iterable[Marked]) -> Trail:
-    """What these messages say together."""
+    """Return what these messages say together."""
     sent: set[str] = set()
     names: dict[bool, set[str]] = {True: set(), False: set()}
     named: set[str] = set()
@@ -162,8 +162,8 @@ class Scanning(NamedTuple):
 
 
 def scan_markers(scanning: Scanning, queue: str) -> tuple[Trail, list[Marked]]:
-    """What the queue's messages say, and those that are still there. Raises ConnectionLost when the broker
-    does not show all of them, BrokerError."""
+    """Return what the queue's messages say, and those that are still there. Raises ConnectionLost when the
+    broker does not show all of them, BrokerError."""
     token = f"{_PROBE}{secrets.token_hex(8)}".encode()
     awaited = {b"%b %d" % (token, n) for n in range(PROBES)}
     scanning.send(sorted(awaited))
@@ -209,8 +209,8 @@ def _is_anchor(body: bytes) -> bool:
 
 
 def marker(plan: str, body: bytes, transaction: str, receipt: str, artemis: bool) -> bytes:
-    """The SEND frame of a marker, a link or an anchor, which is in no transaction. Without `receipt` none is
-    asked for."""
+    """Return the SEND frame of a marker, a link or an anchor, which is in no transaction. Without `receipt`
+    none is asked for."""
     asked = (("receipt", receipt), ("transaction", transaction))
     headers = {
         **destination(Target("queue", marker_queue(plan)), artemis),
@@ -221,7 +221,7 @@ def marker(plan: str, body: bytes, transaction: str, receipt: str, artemis: bool
 
 
 def leave_anchor(link: Link, plan: str, name: str) -> None:
-    """Before the first letter. Raises AccessDenied, which names the right that is missing."""
+    """Leave an anchor before the first letter. Raises AccessDenied, which names the right that is missing."""
     receipt = link.new_receipt()
     link.send(marker(plan, marker_body(name), "", receipt, link.artemis))
     try:
@@ -238,7 +238,7 @@ def without_right(error: AccessDenied, artemis: bool) -> AccessDenied:
 
 
 def trail(link: Link, plan: str) -> Trail:
-    """What the markers of a plan say; changes nothing. Raises BrokerError."""
+    """Return what the markers of a plan say; changes nothing. Raises BrokerError."""
     queue = marker_queue(plan)
     for _ in range(_SCANS):
         with _scanning(link, plan) as scanning:
@@ -249,8 +249,8 @@ def trail(link: Link, plan: str) -> Trail:
 
 
 def _holds_more(link: Link, queue: str, kept: int) -> bool:
-    """Whether Artemis counts more messages than we have been given: a consumer that goes gives back what it
-    held one by one, behind our back. Where management may not be asked, `find` proves nothing."""
+    """Return whether Artemis counts more messages than we have been given: a consumer that goes gives back
+    what it held one by one, behind our back. Where management may not be asked, `find` proves nothing."""
     link.ping()
     with contextlib.closing(Management(link.broker)) as management:
         return all(

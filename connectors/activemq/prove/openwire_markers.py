@@ -25,13 +25,13 @@ _ALL = 2**31 - 1
 
 
 def marker_of(plan: str, body: bytes) -> commands.Letter:
-    """A persistent message into the plan's queue."""
+    """Return a persistent message into the plan's queue."""
     place = commands.destination("queue", marker_queue(plan))
     return commands.Letter(place, BYTES, body, commands.properties({}, {}), time.time_ns() // 1_000_000)
 
 
 def leave_anchor(connection: OpenWireConnection, plan: str, name: str) -> None:
-    """Before the first letter. Raises AccessDenied, which names the right that is missing."""
+    """Leave an anchor before the first letter. Raises AccessDenied, which names the right that is missing."""
     receipt = connection.new_receipt()
     anchor = marker_of(plan, marker_body(name))
     connection.send(connection.writer.message(anchor, None, int(receipt)))
@@ -42,7 +42,7 @@ def leave_anchor(connection: OpenWireConnection, plan: str, name: str) -> None:
 
 
 def trail(connection: OpenWireConnection, plan: str) -> Trail:
-    """What the markers of a plan say; changes nothing. Raises BrokerError."""
+    """Return what the markers of a plan say; changes nothing. Raises BrokerError."""
     with _scanning(connection, plan) as scanning:
         return scan_markers(scanning, marker_queue(plan))[0]
 

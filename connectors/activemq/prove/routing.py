@@ -87,7 +87,7 @@ UNPROVEN = (
 
 
 def _own_kind(record: Record, target: Target) -> str | None:
-    """The kind of the queue where the letter died, by the letter; None for another target."""
+    """Return the kind of the queue where the letter died, by the letter; None for another target."""
     died = f"{record.headers.get('_AMQ_ORIG_ADDRESS')}::{record.headers.get('_AMQ_ORIG_QUEUE')}"
     return _KINDS.get(record.headers.get("_AMQ_ORIG_ROUTING_TYPE", "")) if target.name == died else None
 
@@ -131,13 +131,14 @@ class Routing:
         return told
 
     def resolve_target(self, target: Target, record: Record) -> Target:
-        """The target with the kind, and where its name alone would lead elsewhere the full name, of the queue
-        that it means. Where the broker does not tell, the letter does, and then the user's word counts."""
+        """Return the target with the kind, and where its name alone would lead elsewhere the full name, of
+        the queue that it means. Where the broker does not tell, the letter does, and then the user's word
+        counts."""
         known = self._queue_meant(target)
         return known or target._replace(kind=_own_kind(record, target) or target.kind)
 
     def _queue_meant(self, target: Target) -> Target | None:
-        """None where the broker does not tell, or no queue is meant or there."""
+        """Return None where the broker does not tell, or no queue is meant or there."""
         if target not in self._means:
             self._means[target] = self._looked_up(target) if self.tells else None
         return self._means[target]
@@ -153,7 +154,7 @@ class Routing:
         return Target(kind, queue if is_plain else f"{own}::{queue}")
 
     def is_divert(self, name: str) -> bool:
-        """Whether the broker has a divert of that name, which letters name as a queue."""
+        """Return whether the broker has a divert of that name, which letters name as a queue."""
         return name in self._divert_names()
 
     def _divert_names(self) -> frozenset[str]:
@@ -163,7 +164,8 @@ class Routing:
         return self._diverts
 
     def diversions(self, target: Target) -> list[str]:
-        """Where diverts take what comes to a target's address, in words; of the first diverts alone."""
+        """Return where diverts take what comes to a target's address, in words; of the first diverts
+        alone."""
         if self._diversions is None:
             self._diversions = {}
             for name in sorted(self._divert_names())[:MOST_ASKED]:
@@ -176,11 +178,11 @@ class Routing:
         return str(self._ask(self._management.attribute, f"divert.{divert}", name))
 
     def is_unknown(self, target: Target, record: Record) -> bool:
-        """Whether nobody tells the routing type of a queue that is named in full."""
+        """Return whether nobody tells the routing type of a queue that is named in full."""
         return "::" in target.name and not self.tells and _own_kind(record, target) is None
 
     def why_missing(self, target: Target) -> str | None:
-        """Why nothing that is sent there arrives; None where it does, or nobody tells."""
+        """Return why nothing that is sent there arrives; None where it does, or nobody tells."""
         if not self.tells or self._queue_meant(target):
             return None
         address, full, queue = target.name.rpartition("::")
@@ -193,7 +195,7 @@ class Routing:
         return f"{queue!r} is an address of {_FOR[other]} alone (as {other}:{queue} it has a receiver)"
 
     def receivers(self, target: Target) -> list[str]:
-        """The queues that get what is sent there. The broker must tell (`tells`)."""
+        """Return the queues that get what is sent there. The broker must tell (`tells`)."""
         known = self._queue_meant(target)
         if known is not None:
             return [known.name.rpartition("::")[2]]
@@ -202,7 +204,7 @@ class Routing:
         return [name for name in found if self._kind_of(name) == target.kind]
 
     def risk(self, target: Target) -> str | None:
-        """What the target does to what comes, beside keeping it; None where it keeps it."""
+        """Return what the target does to what comes, beside keeping it; None where it keeps it."""
         if target not in self._risks:
             found = self.traits(target)
             said = [why for is_so, why in _RISKS if any(map(is_so, found))]
@@ -211,15 +213,16 @@ class Routing:
         return self._risks[target]
 
     def _drops_the_dead(self, settings: Mapping[str, Any]) -> bool:
-        """As QueueImpl#sendToDeadLetterAddress does; nothing is known where no settings are told."""
+        """Return whether an address drops its dead, as QueueImpl#sendToDeadLetterAddress does; nothing is
+        known where no settings are told."""
         place = settings.get("deadLetterAddress")
         if not place or settings.get("autoCreateDeadLetterResources"):
             return bool(settings) and not place
         return bool(self._of_address(str(place), "queueNames") == [])
 
     def traits(self, target: Target) -> list[Traits]:
-        """Those of the queues that get what is sent there; where none does yet, of the one that it makes.
-        Empty where the broker does not tell."""
+        """Return those of the queues that get what is sent there; where none does yet, of the one that it
+        makes. Empty where the broker does not tell."""
         if not self.tells:
             return []
         address, names = self._address(target), self.receivers(target)
@@ -252,7 +255,8 @@ class Routing:
         return self._ask(self._management.attribute, f"address.{address}", name)
 
     def counts(self, targets: Iterable[Target]) -> dict[str, int]:
-        """What the broker has counted by now at the places of these targets: a checkpoint for `unproven`."""
+        """Return what the broker has counted by now at the places of these targets: a checkpoint for
+        `unproven`."""
         if not self.tells:
             return {}
         wanted = {_STARTED: ("broker", "uptimeMillis")}
@@ -297,7 +301,7 @@ class Routing:
         return why
 
     def answers(self, letters: Sequence[tuple[int, Target]]) -> list[Sent]:
-        """What became of letters that were committed, by their numbers and where they were sent."""
+        """Return what became of letters that were committed, by their numbers and where they were sent."""
         if not self.tells:
             return [Sent(number, "confirmed") for number, _ in letters]
         numbers: dict[Target, list[int]] = {}
@@ -335,8 +339,8 @@ class Routing:
     def unproven(
         self, letters: Mapping[Target, int], before: Mapping[str, int], committed: int | None
     ) -> dict[Target, str]:
-        """Of the targets that so many letters in doubt were committed for since `before`, those of which some
-        may not have arrived, and why. Counts that a restart has set back prove nothing.
+        """Return the targets for which so many letters in doubt were committed since `before`, and of which
+        some may not have arrived, with the reason. Counts that a restart has set back prove nothing.
 
         `committed`: all letters of the plan that were, to whatever target; their queues must have got these,
         too, or what others of the plan got would stand for one that was dropped. None: nobody can tell how
@@ -361,16 +365,16 @@ class Routing:
         return _CLUSTERED.format(why) if self.to_other_nodes else why
 
     def ids_in_queues(self, letters: Sequence[Outgoing]) -> set[str]:
-        """The replay ids of those that lie in a queue of their target: they arrived, whatever is counted. The
-        first 200 of a queue are listed, whatever a selector says (`management-browse-page-size`), and no
-        selector finds what came by AMQP 1.0 (2.56.0)."""
+        """Return the replay ids of those that lie in a queue of their target: they arrived, whatever is
+        counted. The first 200 of a queue are listed, whatever a selector says
+        (`management-browse-page-size`), and no selector finds what came by AMQP 1.0 (2.56.0)."""
         wanted = {letter.provenance[REPLAY_ID] for letter in letters}
         queues = {queue for letter in letters for queue in self.receivers(letter.target)}
         listed = (one for queue in queues for one in self._ask(self._management.messages, queue, "") or ())
         return wanted & {str(one.get(REPLAY_ID)) for one in listed}
 
     def _why_fewer(self, committed: int, before: Mapping[str, int]) -> str | None:
-        """By the counts of all places that letters of the plan went to."""
+        """Say why fewer arrived, by the counts of all places that letters of the plan went to."""
         counted = {name: count for name, count in before.items() if name.startswith(_COUNTS)}
         for _ in patience.tries(patience.COUNTED, patience.BLINK):
             after = {name: self._count_now(*name.split(" ", 1)) for name in counted}
@@ -385,7 +389,8 @@ class Routing:
 
 
 def _began_anew(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    """Whether one of these counts, which only grow, is smaller now, or the broker started at another time."""
+    """Return whether one of these counts, which only grow, is smaller now, or the broker started at another
+    time."""
     known = before.keys() & after.keys()
     return any(after[name] < before[name] for name in known - {_STARTED}) or (
         _STARTED in known and abs(after[_STARTED] - before[_STARTED]) > _APART
@@ -420,12 +425,12 @@ def _place(target: Target) -> str:
 
 
 def _number(told: Any) -> int:
-    """A place that is not there yet has counted nothing."""
+    """Return a place that is not there yet has counted nothing."""
     return told if isinstance(told, int) else 0
 
 
 def letters_by_target(outgoing: Iterable[Outgoing]) -> dict[Target, int]:
-    """How many letters go to each target."""
+    """Return how many letters go to each target."""
     found: dict[Target, int] = {}
     for letter in outgoing:
         found[letter.target] = found.get(letter.target, 0) + 1

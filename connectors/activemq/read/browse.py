@@ -59,7 +59,7 @@ class Browsed:
         self._held = 0
 
     def keep(self, letter: Dispatch) -> None:
-        """A letter as OpenWire shows it. One that it does not show in full is left to STOMP alone."""
+        """Keep a letter as OpenWire shows it. One that it does not show in full is left to STOMP alone."""
         message = letter.message
         if message is None:
             return
@@ -80,7 +80,7 @@ class Browsed:
         self._found[key] = found if self._found.get(key, found) == found else None
 
     def why_lossy(self, frame: Frame, unknown: Callable[[Frame], str | None]) -> str | None:
-        """Why this letter must stay, or None; `unknown` is asked of one that was not seen."""
+        """Return why this letter must stay, or None; `unknown` is asked of one that was not seen."""
         found = self._of(frame)
         if found is None:
             return unknown(frame)
@@ -88,7 +88,7 @@ class Browsed:
         return None if is_there else _BEYOND.format(found.kind)
 
     def complete(self, frame: Frame) -> Frame:
-        """The letter with what STOMP hides of it."""
+        """Return the letter with what STOMP hides of it."""
         found = self._of(frame)
         if found is None:
             return frame._replace(properties=NOTHING)
@@ -101,7 +101,7 @@ class Browsed:
         return self._found.get((self._name_of(frame.head), int(sent_at[1]) if sent_at else 0))
 
     def _name_of(self, head: bytes) -> str:
-        """The id that OpenWire's clients see: that of their own, or one made of the broker's."""
+        """Return the id that OpenWire's clients see: that of their own, or one made of the broker's."""
         if told := _OPENWIRE_ID.search(head):
             return unescape(told[1].decode("utf-8", "replace"))
         found = _CORE_ID.search(head)

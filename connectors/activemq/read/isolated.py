@@ -25,7 +25,7 @@ from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import Scan, StompReading
 from dlq.connectors.base import Batch, Skipped
 from dlq.connectors.net.web import whole
-from dlq.connectors.queue import POLL, Silence
+from dlq.connectors.queue import POLL, IdleTimer
 from dlq.core.errors import AccessDenied, BrokerError
 
 _AT_ONCE = 100
@@ -48,7 +48,7 @@ class _Listed(NamedTuple):
 
 
 def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[_Listed]:
-    """Where it died Artemis gave it a number of its own; elsewhere its producer's id must do."""
+    """Return where it died Artemis gave it a number of its own; elsewhere its producer's id must do."""
     found: list[_Listed] = []
     ids = [str(one.get("userID", "")) for one in messages]
     for one, user_id in zip(messages, ids, strict=True):
@@ -78,7 +78,7 @@ class _Probe:
         self._is_there = False
 
     def is_shown(self, core_id: int) -> bool | None:
-        """Whether STOMP shows this message; None where it could not be tried."""
+        """Return whether STOMP shows this message; None where it could not be tried."""
         try:
             link = self._connected()
         except AccessDenied:
@@ -153,7 +153,7 @@ class IsolatedReading(StompReading):
         yield Batch((), self.position, skipped=skipped)
 
     def _why_not(self, letter: _Listed) -> str | None:
-        """Why it cannot be had by STOMP; else it arrives."""
+        """Return why it cannot be had by STOMP; else it arrives."""
         if letter.selector is None:
             return _NAMELESS
         is_shown = self._probe.is_shown(letter.core_id)
@@ -163,7 +163,7 @@ class IsolatedReading(StompReading):
         self._opened += 1
         self._consumers.append(name := f"{self._link.token}-{self._opened}")
         self._link.request("SUBSCRIBE", {**self._subscribe, "id": name, "selector": letter.selector})
-        frames, silence = list[Frame](), Silence()
+        frames, silence = list[Frame](), IdleTimer()
         while not frames and silence.seconds < _QUIET_SECONDS:
             came = self._link.receive(POLL)
             silence.wait(POLL, self._link.unfinished_bytes)

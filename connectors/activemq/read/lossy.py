@@ -41,7 +41,7 @@ def _is_bytes_of_artemis(frame: Frame) -> bool:
 
 
 def lossy_on_classic(frame: Frame, include_empty: bool, look_up: _LookUp | None) -> str | None:
-    """Why this letter must stay where it is, or None."""
+    """Return why this letter must stay where it is, or None."""
     if not _is_empty_of_unknown_class(frame):
         return None
     shown = look_up(frame) if look_up else None
@@ -52,7 +52,7 @@ def lossy_on_classic(frame: Frame, include_empty: bool, look_up: _LookUp | None)
 
 
 def lossy_on_artemis(frame: Frame, class_of: _Classes) -> str | None:
-    """Why this letter must stay where it is, or None."""
+    """Return why this letter must stay where it is, or None."""
     if _is_bytes_of_artemis(frame):
         return None
     found = class_of(frame)
@@ -86,7 +86,7 @@ class ArtemisClasses:
         self._told: dict[int, Any] | None = {}
 
     def __call__(self, frame: Frame) -> str | None:
-        """The class of a letter that is not acknowledged yet; None when the user may not ask."""
+        """Return the class of a letter that is not acknowledged yet; None when the user may not ask."""
         amqp = _AMQP.search(frame.head)
         if amqp:
             return _class_of_amqp(frame, amqp[1])
@@ -100,7 +100,8 @@ class ArtemisClasses:
 
 
 def _class_of_amqp(frame: Frame, encoding: bytes) -> str:
-    """By what a JMS producer declared, else by how the body is encoded; data that is shown is a text."""
+    """Return the class by what a JMS producer declared, else by how the body is encoded; data that is shown
+    is a text."""
     declared = _AMQP_TYPE.search(frame.head)
     if declared:
         return _AMQP_NAMES.get(declared[1], _UNKNOWN)

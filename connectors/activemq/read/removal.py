@@ -26,9 +26,9 @@ _SHOWN_AGAIN = (
 
 
 def count_removals(scan: Scan, count: _Count, looks_again: bool, notes: list[str]) -> QueueScan:
-    """The same queue, settled as far as `count` has grown: letters taken since some moment, by the broker.
-    Where that does not tell, None, a second look does if `looks_again`. What speaks against the drain goes to
-    `notes`."""
+    """Return the same queue, settled as far as `count` has grown: letters taken since some moment, by the
+    broker. Where that does not tell, None, a second look does if `looks_again`. What speaks against the drain
+    goes to `notes`."""
     before = count()
 
     def begin(limit: int | None) -> _Counted:
@@ -84,7 +84,7 @@ class _Counted:
         return self._removed
 
     def _gone(self, answered: int) -> int:
-        """How many of so many letters are. A count may come late, and begins anew with the broker."""
+        """Return how many of so many letters are. A count may come late, and begins anew with the broker."""
         for _ in patience.tries(patience.COUNTED):
             now = self._count()
             if now is None or self._before is None:
@@ -111,5 +111,5 @@ class _Counted:
 
 
 def _identities(batch: Batch) -> set[tuple[str, str]]:
-    """Of the letters, with what the broker names them by."""
+    """Return the letters' ids, with what the broker names them by."""
     return set(zip(column(batch.records, "record_id"), column(batch.records, "physical_id"), strict=True))

@@ -79,8 +79,8 @@ _UNASKED = "Jolokia was not asked: {}."
 def scan_of(
     broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, amqp: Amqp10 | None = None
 ) -> Scan | OpenWireScan | QueueScan:
-    """How to read one queue; no connection is made yet, but its size is asked for. `amqp`: Artemis', to be
-    asked whether it is spoken. Raises HarmRefused."""
+    """Return how to read one queue; no connection is made yet, but its size is asked for. `amqp`: Artemis',
+    to be asked whether it is spoken. Raises HarmRefused."""
     if by_openwire(broker) and not queues.artemis:
         return _by_openwire(broker, queues, request, queue)
     if amqp is None or queues.management is None:
@@ -123,7 +123,7 @@ def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, q
 def _isolated(
     broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, management: Management
 ) -> Scan | QueueScan:
-    """Where what came by AMQP 1.0 cannot be listed, it stays."""
+    """Return where what came by AMQP 1.0 cannot be listed, it stays."""
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
     if management.messages(queue, OF_AMQP) is None:
         return replace(others, notes=[*others.notes, _UNLISTED])
@@ -150,7 +150,7 @@ def _letters(mean_size: int) -> int:
 
 
 def _mean_of_messages(connection: OpenWireConnection, queue: str) -> int:
-    """As `_mean_size`, by OpenWire."""
+    """Return the mean size of messages as `_mean_size` does, by OpenWire."""
     letters = connection.browse(queue, _FEW, _PAUSE)
     found = [len(one.marshalled) + len((one.message and one.message.content) or b"") for one in letters]
     return max(1, sum(found) // len(found)) if found else 1024
@@ -208,13 +208,13 @@ def _by_stomp(
 
 
 def _forgets(version: str) -> bool:
-    """Whether a Classic broker forgets the ack ids that a cumulative acknowledgement covers. Earlier ones
-    (StompSubscription) may keep each of them until the connection ends."""
+    """Return whether a Classic broker forgets the ack ids that a cumulative acknowledgement covers. Earlier
+    ones (StompSubscription) may keep each of them until the connection ends."""
     return _is_mended(version)
 
 
 def _is_mended(version: str) -> bool:
-    """Whether this is a Classic whose STOMP has got its corrections, UTF-8 among them (AMQ-8398)."""
+    """Return whether this is a Classic whose STOMP has got its corrections, UTF-8 among them (AMQ-8398)."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     return (5, 18, 6) <= numbers < (6,) or numbers >= (6, 1, 4)
 
@@ -222,7 +222,8 @@ def _is_mended(version: str) -> bool:
 def _window(
     link: Link, request: ReadRequest, destination: Mapping[str, str], browse: bool, limit: int | None
 ) -> Mapping[str, str]:
-    """How far the broker may run ahead of the acknowledgements. Classic counts letters, Artemis bytes."""
+    """Return how far the broker may run ahead of the acknowledgements. Classic counts letters, Artemis
+    bytes."""
     if browse:
         return {"ack": "auto", "browser": "true"}
     if link.artemis:
@@ -251,14 +252,14 @@ def _mean_size(link: Link, destination: Mapping[str, str]) -> int:
 
 
 def _spread(window: Mapping[str, str]) -> tuple[Mapping[str, str], int]:
-    """The window shared among several consumers, and how many they are."""
+    """Return the window shared among several consumers, and how many they are."""
     letters = int(window[_PREFETCH])
     consumers = max(1, letters // _CONSUMER_LETTERS)
     return {**window, _PREFETCH: str(letters // consumers)}, consumers
 
 
 def with_details(make: Maker, queues: Queues, queue: str) -> Maker:
-    """Records with what Jolokia knows of each letter beside what STOMP carries (Classic)."""
+    """Return records with what Jolokia knows of each letter beside what STOMP carries (Classic)."""
 
     def detailed(record: Record) -> Record:
         shown = queues.message(queue, record.physical_id or "")
@@ -275,7 +276,7 @@ _Lossy = Callable[[Frame], str | None]
 def _with_hidden(
     broker: ActiveMQBroker, queue: str, limit: int | None, make: Maker, lossy: _Lossy
 ) -> tuple[Maker, _Lossy]:
-    """The same with what Artemis tells by OpenWire alone."""
+    """Return the same with what Artemis tells by OpenWire alone."""
     with closing(OpenWireConnection(broker, MAX_FRAME)) as connection:
         found = browse_queue(connection, queue, limit)
     return (

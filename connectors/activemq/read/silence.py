@@ -10,7 +10,7 @@ _FULL = 100
 
 
 def why_silent(queues: Queues, queue: str, held: int) -> list[str]:
-    """The causes that are known, in sentences. `held`: letters that this reading itself keeps."""
+    """Return the causes that are known, in sentences. `held`: letters that this reading itself keeps."""
     facts = queues.facts(queue)
     if facts is None or facts.depth <= held:
         return []
@@ -20,7 +20,7 @@ def why_silent(queues: Queues, queue: str, held: int) -> list[str]:
 
 
 def obstacles_of(told: Mapping[str, Any]) -> list[str]:
-    """What keeps a queue from giving anything, by its own attributes."""
+    """Return what keeps a queue from giving anything, by its own attributes."""
     return [cause.format(told[name]) for name, is_so, cause in _TOLD if name in told and is_so(told[name])]
 
 

@@ -20,11 +20,11 @@ class _Ways(Protocol):
     """What `artemis.Management` tells of some addresses and queues."""
 
     def settings_of(self, addresses: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Names of facts -> address -> what holds there."""
+        """Return names of facts -> address -> what holds there."""
         ...
 
     def killed_none(self, queues: Iterable[str]) -> Mapping[str, int]:
-        """Those that have killed nothing -> since when."""
+        """Return those that have killed nothing -> since when."""
         ...
 
 
@@ -48,7 +48,7 @@ class WaysReading(ChainReading):
         self._ways = ways
 
     def batches(self) -> Iterator[Batch]:
-        """As those of the chain."""
+        """Yield the batches of the chain."""
         addresses, queues = set[str](), set[str]()
         for batch in super().batches():
             known = addresses | self.topology.get("places_of_the_dead", {}).keys()
@@ -66,6 +66,6 @@ class WaysReading(ChainReading):
 
 
 def _named(records: Iterable[Record], header: str, known: Iterable[str], most: int) -> Iterable[str]:
-    """What letters name in a header and is not known yet."""
+    """Return what letters name in a header and is not known yet."""
     named = {record.headers.get(header) or "" for record in records}
     return sorted(named - {""} - set(known))[:most]

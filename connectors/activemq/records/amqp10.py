@@ -20,7 +20,7 @@ from dlq.connectors.amqp10.codec.values import NOTHING, NULL, Value, as_text, pl
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.records import make_record
 from dlq.core.clock import datable
-from dlq.core.failure_headers import Keep, Restart, restart, taken_away
+from dlq.core.failure_headers import HeaderScrub, Keep, restart, taken_away
 from dlq.core.identity import content_id, frame
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import FLAG_AMQP10_BODY, Record
@@ -39,7 +39,7 @@ _JMS_DESTINATION = "x-opt-jms-dest"
 
 
 def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record]:
-    """A function that makes the record of a whole message. It raises ValueError."""
+    """Return a function that makes the record of a whole message. It raises ValueError."""
     first = frame(request.source.name.encode(), place.queue.encode())
 
     def make(encoded: bytes) -> Record:
@@ -104,7 +104,7 @@ def _named(written: str) -> str:
 
 
 def properties_of(parts: Parts) -> dict[str, str]:
-    """Properties as text by their AMQP names, and the class."""
+    """Return properties as text by their AMQP names, and the class."""
     return {"class": _CLASS, **parts.texts()}
 
 
@@ -122,20 +122,20 @@ def _micros(milliseconds: str | None) -> int | None:
 
 
 def is_of_amqp(record: Record) -> bool:
-    """Whether it goes back by AMQP 1.0."""
+    """Return whether it goes back by AMQP 1.0."""
     return record.broker_kind == "artemis" and message.is_block(record.raw_properties)
 
 
 def why_lost(record: Record) -> str | None:
-    """Why a message that came by AMQP 1.0 cannot go back: it has lost its block."""
+    """Return why a message that came by AMQP 1.0 cannot go back: it has lost its block."""
     if record.properties.get("class") != _CLASS or message.is_block(record.raw_properties):
         return None
     return "it came by AMQP 1.0, and its sections, which would go back as they came, are damaged or not there"
 
 
 def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
-    """The whole message of a replay: its bare message as it was, but for what is taken away, an expiry, and
-    where the broker had sent it to. Raises ValueError."""
+    """Return the whole message of a replay: its bare message as it was, but for what is taken away, an
+    expiry, and where the broker had sent it to. Raises ValueError."""
     block = record.raw_properties or b""
     parts = message.parts(block)
     headers = _own_headers(parts)
@@ -153,7 +153,7 @@ def _own_headers(parts: Parts) -> dict[str, str]:
     return {name: text for name, text in headers_of(parts).items() if not name.startswith("_AMQ_")}
 
 
-def _is_gone(name: str, taken: Restart) -> bool:
+def _is_gone(name: str, taken: HeaderScrub) -> bool:
     return bool(_NOT_SENT.fullmatch(name)) or name in taken.gone
 
 
@@ -166,7 +166,7 @@ def _to(record: Record, parts: Parts) -> bytes:
 
 
 def stripped_names(record: Record, keep_headers: Keep) -> list[str]:
-    """What is not sent again, in words."""
+    """Return what is not sent again, in words."""
     parts = message.parts(record.raw_properties or b"")
     headers = _own_headers(parts)
     named = [as_text(key) for key, _ in (*parts.annotations, *parts.application)]
@@ -193,8 +193,7 @@ _PARTS = {
 
 
 def what_would_change(record: Record) -> str | None:
-    """Of a message of AMQP 1.0 that STOMP has shown: what a replay makes another of it. None for any
-    other."""
+    """Say what a replay would change in a message of AMQP 1.0 that STOMP has shown; None for any other."""
     if record.broker_kind != "artemis" or message.is_block(record.raw_properties):
         return None
     headers = record.headers
@@ -209,15 +208,15 @@ def what_would_change(record: Record) -> str | None:
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
-    """The block with other headers (`dlq.core.brokers.Kind.edit_headers`). Raises ValueError where it is none
-    of AMQP, UsageError for what cannot be said."""
+    """Return the block with other headers (`dlq.core.brokers.Kind.edit_headers`). Raises ValueError where it
+    is none of AMQP, UsageError for what cannot be said."""
     if not message.is_block(block):
         raise ValueError("no message of AMQP 1.0")
     return message.edit_typed(block, lambda name: drop(_named(name)), changed)
 
 
 def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
-    """The block with these properties and no others (`dlq.core.brokers.Kind.edit_properties`). Raises
+    """Return the block with these properties and no others (`dlq.core.brokers.Kind.edit_properties`). Raises
     ValueError where it is none of AMQP, UsageError for what cannot be said."""
     if not message.is_block(block):
         raise ValueError("no message of AMQP 1.0")
@@ -225,7 +224,7 @@ def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
 
 
 def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | None:
-    """The value or values of a body that is encoded; None for any other."""
+    """Return the value or values of a body that is encoded; None for any other."""
     if properties.get("class") != _CLASS and BLOCK not in properties:
         return None
     try:

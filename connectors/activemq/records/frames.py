@@ -31,14 +31,14 @@ class Heads(NamedTuple):
     stable: Column
 
     def column(self, name: str) -> Column:
-        """One header; None where there is none."""
+        """Return one header; None where there is none."""
         if isinstance(self.headers, Maps):
             return self.headers.columns.get(name, Constant(None, len(self.places)))
         return [headers.get(name) for headers in self.headers]
 
 
 def by_kind(heads: Sequence[bytes]) -> Iterator[Heads]:
-    """The heads, those of one kind together."""
+    """Yield the heads, those of one kind together."""
     lines = [head.split(b"\n") for head in heads]
     if (found := _alike(range(len(heads)), lines)) is not None:
         yield found
@@ -56,7 +56,7 @@ def _one_by_one(places: Sequence[int], heads: Sequence[bytes]) -> Heads:
 
 
 def _alike(places: Sequence[int], heads: Sequence[list[bytes]]) -> Heads | None:
-    """None where headers differ, come twice, or are no headers."""
+    """Return None where headers differ, come twice, or are no headers."""
     if len(set(map(len, heads))) != 1:
         return None
     columns: dict[bytes, Column] = {}
@@ -90,7 +90,7 @@ def _stable(columns: Mapping[bytes, Column], rows: int) -> Column:
 
 
 def stable_lines(head: bytes) -> bytes:
-    """The header lines that a message keeps for life, sorted: Classic's order is a hash map's."""
+    """Return the header lines that a message keeps for life, sorted: Classic's order is a hash map's."""
     return b"\n".join(sorted([line for line in head.split(b"\n") if not line.startswith(PER_DELIVERY)]))
 
 
@@ -130,7 +130,7 @@ def _classic_ids(heads: Heads) -> Column:
 
 
 def _artemis_ids(heads: Heads) -> Column:
-    """The core id that the message had where it died, else the one it has here."""
+    """Return the core id that the message had where it died, else the one it has here."""
     return [*map(_artemis_id, heads.column("_AMQ_ORIG_MESSAGE_ID"), heads.column("message-id"))]
 
 
@@ -139,7 +139,7 @@ def _artemis_id(original: str | None, message_id: str | None) -> str:
 
 
 def _logged_ids(heads: Heads, ids: Column) -> Column:
-    """The ids that applications know: their client's own, whichever the broker has given."""
+    """Return the ids that applications know: their client's own, whichever the broker has given."""
     openwire, amqp = heads.column("__HDR_MESSAGE_ID"), heads.column("NATIVE_MESSAGE_ID")
     return [*map(of_client, openwire, amqp, ids)]
 
@@ -175,7 +175,7 @@ def _millis(text: str | None) -> int | None:
 
 
 def record_maker(request: ReadRequest, place: Place) -> Maker:
-    """The function that turns this reading's frames into records."""
+    """Return the function that turns this reading's frames into records."""
     artemis = place.kind == "artemis"
     ids_of, origins_of = (_artemis_ids, _artemis_origins) if artemis else (_classic_ids, _classic_origins)
     first_parts = frame(request.source.name.encode(), place.queue.encode())
@@ -252,7 +252,7 @@ def _shown_natives(
 
 
 def _of_heads(heads: Heads, died_at: Column) -> dict[str, Column]:
-    """What single headers tell."""
+    """Return what single headers tell."""
     of = heads.column
     return {
         "correlation_id": of("correlation-id"),
@@ -278,7 +278,7 @@ _ANNOTATED = f"JMS_AMQP_MA_{REPLAY_PREFIX}"
 
 
 def _with_provenance(headers: Column) -> Column:
-    """The headers with what a replay has left by its own names."""
+    """Return the headers with what a replay has left by its own names."""
     if isinstance(headers, Maps):
         return Maps({_renamed(name): column for name, column in headers.columns.items()}, len(headers))
     return [{_renamed(name): value for name, value in one.items()} for one in headers]

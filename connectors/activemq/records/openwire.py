@@ -64,7 +64,7 @@ _short_line = lru_cache(4096)(_line)
 
 
 def records_of(make: Maker, letters: Sequence[tuple[Dispatch, Frame]]) -> Sequence[Record]:
-    """Records of letters, with what `frame_of` has made of each."""
+    """Return records of letters, with what `frame_of` has made of each."""
     records = make([frame for _, frame in letters])
     untrue = [_is_untrue(letter.message) for letter, _ in letters]
     if not any(untrue):
@@ -76,14 +76,14 @@ def records_of(make: Maker, letters: Sequence[tuple[Dispatch, Frame]]) -> Sequen
 
 
 def _is_untrue(message: Message | None) -> bool:
-    """Whether STOMP shows something else than the letter's headers."""
+    """Return whether STOMP shows something else than the letter's headers."""
     if message is None or not message.properties:
         return False
     return _PAIR in message.properties or bool(properties_of(message).shadowing)
 
 
 def _with_true_headers(make: Maker, record: Record, letter: Dispatch, frame: Frame) -> Record:
-    """The record as the letter's own fields say, with the id that STOMP's headers make."""
+    """Return the record as the letter's own fields say, with the id that STOMP's headers make."""
     message = letter.message
     if message is None:
         return record
@@ -98,8 +98,8 @@ def _with_true_headers(make: Maker, record: Record, letter: Dispatch, frame: Fra
 
 
 def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
-    """As STOMP would show it, a text in `modified` UTF-8 where it would be. Raises UnreadableError: why the
-    letter must stay in its queue."""
+    """Return a letter as STOMP would show it, a text in `modified` UTF-8 where it would be. Raises
+    UnreadableError: why the letter must stay in its queue."""
     message = letter.message
     if message is None:
         raise UnreadableError(letter.unreadable or NOT_UNDERSTOOD)
@@ -123,12 +123,12 @@ def _head(headers: Mapping[str, str | None]) -> bytes:
 
 
 def _length(kind: int, body: bytes) -> dict[str, str]:
-    """The one header that a property of its name does not replace."""
+    """Return the one header that a property of its name does not replace."""
     return {"content-length": str(len(body))} if kind == BYTES else {}
 
 
 def _body(kind: int, message: Message, modified: bool) -> tuple[bytes, bool]:
-    """The body, and whether it is the content as it came: damaged, or what unpacks to too much."""
+    """Return the body, and whether it is the content as it came: damaged, or what unpacks to too much."""
     try:
         return body_of(kind, message, modified), False
     except UnreadableError:
@@ -153,7 +153,7 @@ def _standard(message: Message) -> dict[str, str | None]:
 
 
 def _stomp_destination(destination: Structure | None) -> str | None:
-    """A destination as the broker shows it to STOMP clients."""
+    """Return a destination as the broker shows it to STOMP clients."""
     if destination is None:
         return None
     return f"{_PREFIXES.get(destination.kind, '')}{destination.fields[0] or ''}"
@@ -180,7 +180,7 @@ class _Properties(NamedTuple):
 
 
 def properties_of(message: Message) -> _Properties:
-    """They are read once where messages in a row have the same. Raises UnreadableError."""
+    """Read the properties, once where messages in a row have the same. Raises UnreadableError."""
     marshalled = message.properties or b""
     return (_few if len(marshalled) < _FEW_BYTES else _properties)(marshalled)
 
@@ -202,14 +202,14 @@ def _shown(value: Value) -> str:
 
 
 def _died_at(message: Message, told: _Properties) -> str | None:
-    """When the broker dead-lettered it: it takes a letter in again then, and writes the property that a later
-    move takes away (BrokerSupport#doResend, RegionBroker#sendToDeadLetterQueue)."""
+    """Return when the broker dead-lettered a message: it takes a letter in again then, and writes the
+    property that a later move takes away (BrokerSupport#doResend, RegionBroker#sendToDeadLetterQueue)."""
     dead_lettered = message.original_destination is not None and "originalExpiration" in told.shown
     return str(message.broker_in) if dead_lettered else None
 
 
 def hidden_properties(kind: int, message: Message, properties: _Properties) -> dict[str, str]:
-    """What STOMP does not show of a message, as a record's `properties`."""
+    """Return what STOMP does not show of a message, as a record's `properties`."""
     found: dict[str, str] = {CLASS: CLASSES[kind]}
     if message.group is not None:
         found |= {"JMSXGroupID": message.group, "JMSXGroupSeq": str(message.group_sequence)}

@@ -27,7 +27,7 @@ _COUNTED = ("redelivery counter",)
 
 
 def tell(record: Record) -> Told:
-    """What is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
+    """Return what is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
     block, properties = record.raw_properties or b"", record.properties
     if message.is_block(block):
         try:
@@ -39,7 +39,7 @@ def tell(record: Record) -> Told:
 
 
 def _as_stomp_shows(record: Record) -> Mapping[str, str]:
-    """A property with the name of one of STOMP's headers takes that one's place."""
+    """Return a property with the name of one of STOMP's headers takes that one's place."""
     begin = len(PROPERTY)
     shadows = {name[begin:]: text for name, text in record.properties.items() if name.startswith(PROPERTY)}
     headers = take_out({**record.headers, **shadows}, _NOT_SHOWN_ALIKE)
@@ -47,12 +47,12 @@ def _as_stomp_shows(record: Record) -> Mapping[str, str]:
 
 
 def _native(properties: Mapping[str, str]) -> bytes:
-    """What is around the body of a message that Classic got by AMQP 1.0."""
+    """Return what is around the body of a message that Classic got by AMQP 1.0."""
     return properties.get(BLOCK, "").encode()
 
 
 def _depth(block: bytes, properties: Mapping[str, str]) -> int:
-    """A marshalled message begins with a number and a truth value, header lines with a name."""
+    """Return a marshalled message begins with a number and a truth value, header lines with a name."""
     if CLASS not in properties:
         return 0
     return 2 if block[4:5] in (b"\0", b"\1") else 1

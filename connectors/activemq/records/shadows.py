@@ -24,7 +24,7 @@ _LENGTH = b"\ncontent-length:"
 
 
 def _told_apart(head: bytes) -> tuple[bytes, Mapping[str, str]]:
-    """The header lines without the properties that have names of headers, and those, as a record's
+    """Return the header lines without the properties that have names of headers, and those, as a record's
     `properties`."""
     if not is_of_a_client(head):
         return head, {}
@@ -38,12 +38,12 @@ def _told_apart(head: bytes) -> tuple[bytes, Mapping[str, str]]:
 
 
 def _last(names: Sequence[bytes], wanted: bytes) -> int:
-    """Where a name comes last; behind all where it does not come."""
+    """Return where a name comes last; behind all where it does not come."""
     return max((at for at, name in enumerate(names) if name == wanted), default=len(names))
 
 
 def _first_property(names: Sequence[bytes]) -> int:
-    """Where the headers end: a name that comes again, or out of order, is a property's."""
+    """Return where the headers end: a name that comes again, or out of order, is a property's."""
     place = -1
     for at, name in enumerate(names):
         found = _IN_ORDER.index(name) if name in _IN_ORDER else -1
@@ -54,13 +54,13 @@ def _first_property(names: Sequence[bytes]) -> int:
 
 
 def is_of_a_client(head: bytes) -> bool:
-    """Whether a client of Core or OpenWire has sent it, so that its properties are its own."""
+    """Return whether a client of Core or OpenWire has sent it, so that its properties are its own."""
     return _OF_A_CLIENT in head
 
 
 def _text_of(frame: Frame) -> bytes | None:
-    """A text that is shown as Artemis stores it, because it has a property `content-length`: whether it is
-    there, its length, UTF-16. None of any other letter."""
+    """Return a text that is shown as Artemis stores it, because it has a property `content-length`: whether
+    it is there, its length, UTF-16. None of any other letter."""
     body, kind = frame.body, (frame.properties or {}).get(CLASS, "text")
     is_stored = body[:1] == b"\x01" and int.from_bytes(body[1:5]) == len(body) - 5
     if not (is_stored and kind == "text" and is_of_a_client(frame.head) and _LENGTH in frame.head):
@@ -69,7 +69,8 @@ def _text_of(frame: Frame) -> bytes | None:
 
 
 def with_shadows(make: Maker) -> Maker:
-    """Records whose headers and properties are two maps; their ids stay those of the lines as they came."""
+    """Return records whose headers and properties are two maps; their ids stay those of the lines as they
+    came."""
 
     def made(frames: Sequence[Frame]) -> Sequence[Record]:
         records = make(frames)

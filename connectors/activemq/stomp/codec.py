@@ -60,18 +60,18 @@ class Frame(NamedTuple):
 
 
 def escape(text: str) -> str:
-    """A header value as STOMP 1.2 wants it."""
+    """Return a header value as STOMP 1.2 wants it."""
     return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n").replace(":", "\\c")
 
 
 def _all_escaped(values: Collection[str]) -> Sequence[str]:
-    """All at once, which costs a fraction of one by one."""
+    """Return all at once, which costs a fraction of one by one."""
     found = escape("\0".join(values)).split("\0")
     return found if len(found) == len(values) else [*map(escape, values)]
 
 
 def _lines(names: tuple[str, ...]) -> str:
-    """The header lines of a message, with a place for each value."""
+    """Return the header lines of a message, with a place for each value."""
     return "".join([f"{escape(name).replace('%', '%%')}:%s\n" for name in names])
 
 
@@ -81,7 +81,7 @@ _known_lines = lru_cache(256)(_lines)
 
 
 def unescape(text: str) -> str:
-    """The value behind a STOMP 1.2 header; unknown escapes stay as they are."""
+    """Return the value behind a STOMP 1.2 header; unknown escapes stay as they are."""
     if "\\\\" in text:
         return _ESCAPED.sub(lambda m: _UNESCAPES[m[0]], text)
     plain = text.replace("\\c", ":")
@@ -89,7 +89,7 @@ def unescape(text: str) -> str:
 
 
 def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
-    """A frame to send; `body` gets a content-length."""
+    """Return a frame to send; `body` gets a content-length."""
     values = tuple(_all_escaped(headers.values()))
     lines = (_known_lines if len(headers) <= _MOST_NAMES else _lines)(tuple(headers)) % values
     if body is not None:
@@ -98,7 +98,8 @@ def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) 
 
 
 def headers_of(head: bytes) -> dict[str, str]:
-    """The header lines as a map, unescaped, the first of several; bad UTF-8 is replaced (`head` keeps it)."""
+    """Return the header lines as a map, unescaped, the first of several; bad UTF-8 is replaced (`head` keeps
+    it)."""
     lines = head.decode("utf-8", "replace").split("\n")
     parts = [line.partition(":") for line in lines]
     found = {name: unescape(value) if "\\" in value else value for name, _, value in parts}
@@ -114,7 +115,8 @@ def _first_of_each(parts: list[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def text_of(body: bytes) -> str | None:
-    """The text of a body, also in Java's modified UTF-8 (brokers before 5.18.6 and 6.1.4); None: no text."""
+    """Return the text of a body, also in Java's modified UTF-8 (brokers before 5.18.6 and 6.1.4); None: no
+    text."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -139,7 +141,7 @@ class FrameReader:
         self._receipts = 0
 
     def receipt(self) -> str:
-        """A new receipt id that this reader recognises in the answer."""
+        """Return a new receipt id that this reader recognises in the answer."""
         self._receipts += 1
         return f"{self.token}-{self._receipts}"
 
@@ -172,7 +174,7 @@ class FrameReader:
         return frames
 
     def last_error(self) -> str | None:
-        """After the end of the stream: what an ERROR frame among the pending bytes says."""
+        """Return what an ERROR frame says among the bytes that are pending at the end of the stream."""
         at = self._buffer.rfind(b"ERROR\n")
         head = bytes(self._buffer[at + 6 :]).partition(b"\n\n")[0] if at >= 0 else b""
         return headers_of(head).get("message")
@@ -216,7 +218,8 @@ class FrameReader:
         return self._text(head, begin)
 
     def _is_false_length(self, begin: int) -> bool:
-        """Whether another frame came before a body has reached its length: that of a text is a property."""
+        """Return whether another frame came before a body has reached its length: that of a text is a
+        property."""
         if self._buffer.find(self._proof, max(begin, self._scanned - len(self._proof))) < 0:
             self._scanned = len(self._buffer)
             return False
@@ -224,7 +227,8 @@ class FrameReader:
         return True
 
     def _text(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
-        """A message that says no length, or a false one: a JMS property can be named content-length."""
+        """Return a message that says no length, or a false one: a JMS property can be named
+        content-length."""
         nul = self._buffer.find(0, max(begin, self._scanned))
         while nul >= 0:
             self._scanned = nul
@@ -239,7 +243,7 @@ class FrameReader:
         return None
 
     def _frame_follows(self, at: int) -> bool | None:
-        """Whether a frame with our token begins here; None: more bytes will tell."""
+        """Return whether a frame with our token begins here; None: more bytes will tell."""
         buffer = self._buffer
         at = _skip_newlines(buffer, at)
         if not buffer.startswith(_COMMANDS, at):
@@ -269,7 +273,7 @@ class FrameReader:
 
 
 def _too_large(frame: bytearray, what: str) -> FrameError | PoisonMessage:
-    """One letter that STOMP does not bring out: it is named, and what lies before it can be taken."""
+    """Return one letter that STOMP does not bring out: it is named, and what lies before it can be taken."""
     if not frame.startswith(b"MESSAGE\n"):
         return FrameError(f"the broker sent {what}")
     found = _NAME.search(frame)

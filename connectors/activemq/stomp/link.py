@@ -127,7 +127,7 @@ class Link(BrokerWire):
         return frame
 
     def last_words(self) -> str | None:
-        """An ERROR that has not come wholly."""
+        """Return an ERROR that has not come wholly."""
         return self._reader.last_error()
 
     def read(self, wait: float) -> bool:
@@ -138,7 +138,7 @@ class Link(BrokerWire):
         return came
 
     def receive(self, wait: float) -> list[Frame]:
-        """Messages that are certain; none when nothing came for `wait` seconds. ERROR raises."""
+        """Return messages that are certain; none when nothing came for `wait` seconds. ERROR raises."""
         until = time.monotonic() + _IN_PIECES
         while not self._inbox:
             heard = self.heard
@@ -168,7 +168,7 @@ class Link(BrokerWire):
         return begin + encode("ABORT", {"transaction": receipt})
 
     def refusal(self, frame: Frame) -> BrokerError:
-        """An ERROR frame as one of our errors."""
+        """Return an ERROR frame as one of our errors."""
         return refusal(self.place, _said(headers_of(frame.head)), thrown_by(frame.body))
 
     def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
@@ -185,12 +185,12 @@ class Link(BrokerWire):
         self.wait_for(receipt)
 
     def new_receipt(self) -> str:
-        """A receipt id for a frame that the caller writes itself."""
+        """Return a receipt id for a frame that the caller writes itself."""
         return self._reader.receipt()
 
     def wait_for(self, receipt: str) -> None:
-        """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time, and
-        BrokerError on an ERROR, whatever it answers (see `was_refused`)."""
+        """Wait until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time,
+        and BrokerError on an ERROR, whatever it answers (see `was_refused`)."""
         line = f"receipt-id:{receipt}".encode()
 
         def is_there() -> bool:
@@ -202,7 +202,7 @@ class Link(BrokerWire):
         self._receipts.discard(line)
 
     def was_refused(self, receipt: str) -> bool:
-        """Whether the command with this receipt was answered by an ERROR."""
+        """Return whether the command with this receipt was answered by an ERROR."""
         return receipt in self._refused
 
     def say_goodbye(self) -> None:

@@ -20,7 +20,7 @@ from dlq.connectors.activemq.records.frames import Maker
 from dlq.connectors.activemq.stomp.codec import Frame, encode, escape, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Batch, ReadRequest, Skipped
-from dlq.connectors.queue import Owed, QueueReading, until_acknowledged
+from dlq.connectors.queue import QueueReading, Unsettled, until_acknowledged
 from dlq.core import patience
 from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.record import Record
@@ -41,7 +41,7 @@ class Acks:
 
     def __init__(self, link: Link, cumulative: bool) -> None:
         self._link, self.cumulative = link, cumulative
-        self.owed = Owed[bytes]()
+        self.owed = Unsettled[bytes]()
         """By their heads."""
         self._unnamed: list[tuple[int, bytes]] = []
         """Those of them that are durable, but that no acknowledgement names nor covers yet."""
@@ -84,7 +84,7 @@ class Acks:
         return self._settled
 
     def has_unnamed(self) -> bool:
-        """Whether some are owed that no acknowledgement can name."""
+        """Return whether some are owed that no acknowledgement can name."""
         return bool(self._unnamed) or any(_is_unnamed(head, self._link.artemis) for head in self.owed)
 
     def take_unnamed(self, destination: str) -> None:
@@ -96,8 +96,8 @@ class Acks:
 
 
 def ack_id(head: bytes) -> bytes:
-    """The `ack` header as it came: it goes back escaped as it is. It is the last of several: a property may
-    have its name (Artemis 2.56.0); on Classic there is one."""
+    """Return the `ack` header as it came: it goes back escaped as it is. It is the last of several: a
+    property may have its name (Artemis 2.56.0); on Classic there is one."""
     begin = head.rfind(b"\nack:") + 5 if b"\nack:" in head else 4
     end = head.find(b"\n", begin)
     return head[begin:] if end < 0 else head[begin:end]
@@ -109,7 +109,7 @@ _SELECTOR_BYTES = 9000
 
 
 def _is_unnamed(head: bytes, artemis: bool) -> bool:
-    """Whether no STOMP acknowledgement can name this letter: one of an AMQP producer on Classic.
+    """Return whether no STOMP acknowledgement can name this letter: one of an AMQP producer on Classic.
 
     Classic (5.18.6, 6.3.1) reads the id of an ACK as one that it has made itself, session, producer and
     number at its end, and an ACK of another id ends the connection. A cumulative ACK of a later letter covers
@@ -226,13 +226,13 @@ class StompReading(QueueReading[Frame, Frame]):
         """Those of them that are archived."""
 
     def prepare(self) -> Iterator[Batch]:
-        """With a new window, where nothing more comes by the one that there is."""
+        """Open a new window, where nothing more comes by the one that there is."""
         if self._must_switch or self._is_full_of_unnamed():
             yield from self._begin_again()
 
     def finish(self) -> Iterator[Batch]:
-        """What no acknowledgement names is taken now. Letters with an inner NUL come last and in a segment of
-        their own, because it is never settled."""
+        """Yield what no acknowledgement names is taken now. Letters with an inner NUL come last and in a
+        segment of their own, because it is never settled."""
         if self._acks.has_unnamed():
             yield from self._release()
         if self._held:
@@ -242,7 +242,7 @@ class StompReading(QueueReading[Frame, Frame]):
             yield Batch(self.make(self._held), self.position, skipped=skipped)
 
     def consume(self) -> None:
-        """Over one or several consumers."""
+        """Consume over one or several consumers."""
         self._consumers = [f"{self._link.token}-{self._opened + n}" for n in range(self._number)]
         self._opened += self._number
         for consumer in self._consumers:
@@ -254,7 +254,7 @@ class StompReading(QueueReading[Frame, Frame]):
         self._consumers = []
 
     def _is_full_of_unnamed(self) -> bool:
-        """Letters that stay would come a second time, so with them it ends here."""
+        """Return letters that stay would come a second time, so with them it ends here."""
         return self._silence.seconds > _FULL and self._acks.has_unnamed() and not (self._owed or self._stays)
 
     def _release(self) -> Iterator[Batch]:
@@ -270,7 +270,7 @@ class StompReading(QueueReading[Frame, Frame]):
         self._acks.take_unnamed(self._subscribe["destination"])
 
     def _begin_again(self) -> Iterator[Batch]:
-        """With a new window; after a letter that must stay, each is acknowledged by itself."""
+        """Begin again with a new window; after a letter that must stay, each is acknowledged by itself."""
         yield from self._release()
         if self._must_switch:
             self._subscribe = {**self._subscribe, "ack": "client-individual"}
@@ -284,28 +284,28 @@ class StompReading(QueueReading[Frame, Frame]):
         return self._link.receive(wait)
 
     def unfinished_bytes(self) -> int:
-        """Of a frame."""
+        """Count the bytes that have come of an unfinished frame."""
         return self._link.unfinished_bytes
 
     def size_of(self, arrived: Frame) -> int:
-        """Of its body."""
+        """Return the bytes of a frame's body."""
         return len(arrived.body)
 
     def make(self, taken: list[Frame]) -> Sequence[Record]:
-        """As `Started` says."""
+        """Make records as `Started` says."""
         return self._make(taken)
 
     def wake(self) -> None:
-        """A consumer comes and goes (see PAGE)."""
+        """Make a consumer come and go (see PAGE)."""
         if self._nudge:
             self._link.send(self._nudge)
 
     def is_paused(self) -> bool:
-        """Also while all has to be given back."""
+        """Return whether reading pauses, also while all has to be given back."""
         return self._must_switch or super().is_paused()
 
     def sort(self, frame: Frame, taken: list[Frame], skipped: list[Skipped]) -> None:
-        """What STOMP cannot carry stays."""
+        """Leave what STOMP cannot carry in its queue."""
         if self._browse and b"browser:end" in frame.head.split(b"\n"):
             self._ended = True
             return
@@ -346,6 +346,6 @@ class StompReading(QueueReading[Frame, Frame]):
 
 
 def nudge(destination: Mapping[str, str], token: str) -> bytes:
-    """An event that changes nothing: a consumer comes, takes nothing, and goes."""
+    """Return an event that changes nothing: a consumer comes, takes nothing, and goes."""
     headers = {**destination, "id": f"{token}-nudge", "ack": "client", "selector": "1=0"}
     return encode("SUBSCRIBE", headers) + encode("UNSUBSCRIBE", {"id": headers["id"]})

@@ -89,7 +89,8 @@ class TransactionPublisher:
         """Since when connections end, and nothing was committed."""
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
-        """In transactions of about a hundred; what is in one is answered together, when it has committed."""
+        """Publish in transactions of about a hundred; what is in one is answered together, when it has
+        committed."""
         self._writing = writing
         for sender in self._senders:
             sender.writing = writing
@@ -138,7 +139,8 @@ class TransactionPublisher:
         return bool(newest.letters)
 
     def _new(self) -> _Transaction:
-        """On the connection that was not used last; the second is made when it is of use."""
+        """Begin a transaction on the connection that was not used last; the second is made when it is of
+        use."""
         if self._open and len(self._senders) < self._connections:
             self._connect_once_more()
         self._senders.rotate()
@@ -225,13 +227,14 @@ class TransactionPublisher:
         return of_another
 
     def _answers(self, letters: Sequence[Outgoing]) -> list[Sent]:
-        """Of letters that are committed."""
+        """Return the answers for letters that are committed."""
         if self._routing is None:
             return [Sent(letter.number, "confirmed") for letter in letters]
         return self._routing.answers([(letter.number, letter.target) for letter in letters])
 
     def _give_up_and_resend(self, done: list[Sent]) -> None:
-        """After an ERROR, or the end of a connection: what is not being committed must not be committed."""
+        """Give up what is not being committed after an ERROR or the end of a connection, and send it
+        again."""
         try:
             self._confirm_first(done)
         except ConnectionLost:
@@ -245,8 +248,9 @@ class TransactionPublisher:
             self._open.popleft()
 
     def _resend(self, letters: Sequence[Outgoing], done: list[Sent], tries: int = 2) -> None:
-        """In transactions that are waited for; when one is refused, each of its letters alone. One with which
-        the connection ends is tried once more, as that may have been the network's doing."""
+        """Send letters again in transactions that are waited for; when one is refused, each of its letters
+        alone. One with which the connection ends is tried once more, as that may have been the network's
+        doing."""
         rest = iter(letters)
         while True:
             transaction = self._new()
@@ -271,15 +275,16 @@ class TransactionPublisher:
                     self._resend([letter], done)
 
     def _endure(self, error: BrokerError) -> None:
-        """Raises it where it is the end of a connection, and connections have gone on ending for too long."""
+        """Raise the error where it is the end of a connection, and connections have gone on ending for too
+        long."""
         if isinstance(error, ConnectionLost):
             self._ending = self._ending or time.monotonic()
             if time.monotonic() - self._ending > patience.ENDLESS:
                 raise error
 
     def _alone(self, letter: Outgoing, error: BrokerError) -> Sent:
-        """What an error means for the only letter of a transaction. Artemis answers a COMMIT of an id that
-        was used before as it answers any other failure, so a marker must show that it was."""
+        """Return what an error means for the only letter of a transaction. Artemis answers a COMMIT of an id
+        that was used before as it answers any other failure, so a marker must show that it was."""
         if isinstance(error, ConnectionLost):
             return Sent(letter.number, "refused", f"{_DEADLY}: {error}")
         if not isinstance(error, CommitFailed):
@@ -293,14 +298,14 @@ class TransactionPublisher:
         return Sent(letter.number, "in_doubt", f"{error}; no marker says that it was taken before")
 
     def _first(self) -> Sender:
-        """A broker that allows few connections counts one that has just ended a moment longer."""
+        """Return a broker that allows few connections counts one that has just ended a moment longer."""
         for _ in patience.tries(patience.REPLY, longest=patience.YIELD):
             with contextlib.suppress(ConnectionLost):
                 return self._connected()
         return self._connected()
 
     def _connected(self) -> Sender:
-        """Another broker than that of the anchor is for another run."""
+        """Return another broker than that of the anchor is for another run."""
         sender = self._connect()
         try:
             if not self._node:
@@ -324,7 +329,7 @@ class TransactionPublisher:
             raise ConnectionLost(str(error)) from error
 
     def _connect_once_more(self) -> None:
-        """A broker that allows no second connection gets everything over the first."""
+        """Connect once more. A broker that allows no second connection gets everything over the first."""
         try:
             self._senders.append(self._connected())
         except DlqError:
@@ -337,7 +342,7 @@ class TransactionPublisher:
 
 
 def _placed(outgoing: Iterator[Outgoing], routing: Routing, done: list[Sent]) -> Iterator[Outgoing]:
-    """The letters with the places that their targets mean; what no queue would get is not sent."""
+    """Yield the letters with the places that their targets mean; what no queue would get is not sent."""
     for letter in outgoing:
         target = routing.resolve_target(letter.target, letter.record)
         if (nowhere := routing.begin(letter.target)) is None:

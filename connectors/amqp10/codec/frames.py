@@ -58,12 +58,12 @@ class Frame(NamedTuple):
     payload: bytes
 
     def field(self, place: int, default: Any = None) -> Any:
-        """A field, or `default` where it is absent or null."""
+        """Return a field, or `default` where it is absent or null."""
         found = self.fields[place] if place < len(self.fields) else None
         return default if found is None else found
 
     def number(self, place: int, default: int = 0, most: int = 2**32 - 1) -> int:
-        """The same where AMQP has a number without a sign: an uint, or one up to `most`. Raises
+        """Return the same where AMQP has a number without a sign: an uint, or one up to `most`. Raises
         FrameError."""
         found = self.field(place, default)
         if type(found) is not int or not 0 <= found <= most:
@@ -79,11 +79,11 @@ class FrameReader:
         self._header = SASL_HEADER
 
     def expect(self, header: bytes) -> None:
-        """What begins the next layer: it comes before its first frame."""
+        """Expect the header of the next layer, which comes before its first frame."""
         self._header = header
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now. Raises FrameError."""
+        """Return the frames that are whole now. Raises FrameError."""
         data = self._rest + data if self._rest else data
         at, frames = 0, []
         while True:
@@ -132,31 +132,31 @@ def _parsed(data: bytes, at: int, end: int) -> Frame:
 
 
 def frame(code: int, fields: Iterable[bytes], payload: bytes = b"", kind: int = _AMQP) -> bytes:
-    """The frame of a performative, on channel 0."""
+    """Return the frame of a performative, on channel 0."""
     body = described_value(code, sequence(fields))
     return _frame.pack(8 + len(body) + len(payload), 2, kind, 0) + body + payload
 
 
 def sasl_plain(user: str, password: str) -> bytes:
-    """Who asks."""
+    """Return who asks."""
     return frame(SASL_INIT, [symbol("PLAIN"), binary(f"\0{user}\0{password}".encode())], kind=_SASL)
 
 
 def open_connection(host: str, idle_milliseconds: int, properties: Mapping[str, str]) -> bytes:
-    """A connection to a host. The broker's lists show the `properties`."""
+    """Return a connection to a host. The broker's lists show the `properties`."""
     place = [string("dlq"), string(host), uint(MAX_FRAME), ushort(0), uint(idle_milliseconds)]
     shown = mapping([symbol(name) + string(text) for name, text in properties.items()])
     return frame(OPEN, [*place, NULL, NULL, NULL, NULL, shown])
 
 
 def begin_session(most_links: int) -> bytes:
-    """The one session of a connection."""
+    """Return the one session of a connection."""
     return frame(BEGIN, [NULL, uint(_FIRST), uint(_UNLIMITED), uint(_UNLIMITED), uint(most_links)])
 
 
 def terminus(role: bool, address: str, wanted: bytes = NULL) -> bytes:
-    """What a link leads to: the source that we receive from, where `wanted` are its filters, or the target
-    that we send to, where they are its capabilities."""
+    """Return what a link leads to: the source that we receive from, where `wanted` are its filters, or the
+    target that we send to, where they are its capabilities."""
     before = _FIELDS_BEFORE_FILTER if role is RECEIVER else _FIELDS_BEFORE_CAPABILITIES
     fields = sequence([string(address), *[NULL] * before, wanted])
     return described_value(_SOURCE if role is RECEIVER else _TARGET, fields)
@@ -167,30 +167,30 @@ COORDINATOR = described_value(_COORDINATOR, sequence([]))
 
 
 def declare() -> bytes:
-    """A message to the coordinator that begins a transaction; its outcome, DECLARED, holds the id."""
+    """Return a message to the coordinator that begins a transaction; its outcome, DECLARED, holds the id."""
     return described_value(_VALUE, described_value(_DECLARE, sequence([])))
 
 
 def discharge(transaction: bytes, fail: bool) -> bytes:
-    """A message to the coordinator that commits a transaction, or rolls it back."""
+    """Return a message to the coordinator that commits a transaction, or rolls it back."""
     return described_value(
         _VALUE, described_value(_DISCHARGE, sequence([binary(transaction), boolean(fail)]))
     )
 
 
 def state(outcome: int) -> bytes:
-    """What became of a letter."""
+    """Return what became of a letter."""
     return described_value(outcome, sequence([]))
 
 
 def in_transaction(transaction: bytes, outcome: int | None = None) -> bytes:
-    """The state of a transfer that belongs to a transaction, or of a letter whose outcome does."""
+    """Return the state of a transfer that belongs to a transaction, or of a letter whose outcome does."""
     became = NULL if outcome is None else state(outcome)
     return described_value(TRANSACTIONAL, sequence([binary(transaction), became]))
 
 
 def attach(name: str, handle: int, role: bool, there: bytes) -> bytes:
-    """A link by which we receive from, or send to, what is there; each letter is settled by itself."""
+    """Return a link by which we receive from, or send to, what is there; each letter is settled by itself."""
     source = there if role is RECEIVER else described_value(_SOURCE, sequence([]))
     target = there if role is SENDER else described_value(_TARGET, sequence([]))
     first_settle_mode = ubyte(0)
@@ -199,36 +199,37 @@ def attach(name: str, handle: int, role: bool, there: bytes) -> bytes:
 
 
 def from_offset(offset: int | str) -> bytes:
-    """The filter of a stream that is read from an offset on, or from its `first` or `last` chunk."""
+    """Return the filter of a stream that is read from an offset on, or from its `first` or `last` chunk."""
     value = string(offset) if isinstance(offset, str) else long(offset)
     return mapping([symbol(_OFFSET) + b"\0" + symbol(_OFFSET) + value])
 
 
 def flow(next_incoming: int, next_outgoing: int, link: Iterable[bytes] = ()) -> bytes:
-    """The state of the session, and of one link (`credit`)."""
+    """Return the state of the session, and of one link (`credit`)."""
     window = uint(_UNLIMITED)
     return frame(FLOW, [uint(next_incoming), window, uint(next_outgoing), window, *link])
 
 
 def credit(handle: int, delivery_count: int, letters: int) -> list[bytes]:
-    """So many letters may come; the sender answers when they have, or when it has no more (drain)."""
+    """Grant credit for so many letters; the sender answers when they have come, or when it has no more
+    (drain)."""
     return [uint(handle), uint(delivery_count), uint(letters), NULL, boolean(True)]
 
 
 def transfer(handle: int, number: int, payload: bytes, more: bool, first: bool, state: bytes = NULL) -> bytes:
-    """A part of a message, unsettled; `state`: see `in_transaction`."""
+    """Return a part of a message, unsettled; `state`: see `in_transaction`."""
     tag = binary(number.to_bytes(4, "big"))
     known = [uint(number), tag, uint(0), boolean(False)] if first else [NULL, NULL, NULL, NULL]
     return frame(TRANSFER, [uint(handle), *known, boolean(more), NULL, state], payload)
 
 
 def disposition(first: int, last: int, became: bytes, settled: bool) -> bytes:
-    """What became of letters that we received (`state`); one that is not settled is answered."""
+    """Return what became of letters that we received (`state`); one that is not settled is answered."""
     return frame(DISPOSITION, [boolean(RECEIVER), uint(first), uint(last), boolean(settled), became])
 
 
 def detach(handle: int) -> bytes:
-    """The end of a link."""
+    """Return the end of a link."""
     return frame(DETACH, [uint(handle), boolean(True)])
 
 

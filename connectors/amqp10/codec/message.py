@@ -99,7 +99,7 @@ class Parts(NamedTuple):
 
 
 def is_block(block: bytes | None) -> bool:
-    """Whether these are sections of AMQP 1.0, and no property block of AMQP 0-9-1."""
+    """Return whether these are sections of AMQP 1.0, and no property block of AMQP 0-9-1."""
     return block is not None and block.startswith(_MARK)
 
 
@@ -118,7 +118,7 @@ def split(message: bytes, values: bool = False) -> tuple[bytes, bytes, bool]:
 
 
 def join_message(block: bytes, body: bytes) -> bytes:
-    """The whole message again; a body that was edited has another size. Raises ValueError."""
+    """Return the whole message again; a body that was edited has another size. Raises ValueError."""
     place = len(block)
     for section in _sections(block, whole=False):
         if section.code in (DATA, VALUE):
@@ -149,7 +149,7 @@ def _sections(data: bytes, whole: bool) -> Iterator[_Section]:
 
 
 def _content(data: bytes, at: int) -> int:
-    """Where the octets of the binary at `at` begin."""
+    """Return where the octets of the binary at `at` begin."""
     if data[at] not in _OCTETS:
         raise ValueError("a data section that holds no binary")
     return at + 1 + (4 if data[at] & 0x10 else 1)
@@ -160,7 +160,7 @@ def _size(data: bytes, at: int) -> int:
 
 
 def parts(block: bytes) -> Parts:
-    """What a block says; a value of it that cannot be shown is opaque. Raises ValueError."""
+    """Return what a block says; a value of it that cannot be shown is opaque. Raises ValueError."""
     found = {section.code: block[section.value : section.end] for section in _sections(block, whole=False)}
     budget = Budget(len(block))
     return Parts(
@@ -189,14 +189,14 @@ def _pairs(value: bytes | None, budget: Budget) -> list[tuple[Value, Value]]:
 
 
 def body_of(encoded: bytes) -> list[Value]:
-    """The values of encoded body sections. Raises ValueError."""
+    """Return the values of encoded body sections. Raises ValueError."""
     budget = Budget(len(encoded))
     return [read(encoded, section.value, budget)[0] for section in _sections(encoded, whole=True)]
 
 
 def stable(block: bytes, changes: Callable[[str], bool]) -> list[bytes]:
-    """What stays the same at each delivery, for a letter's identity: the bare message, and its annotations in
-    the order of their names, but for those that change. Raises ValueError."""
+    """Return what stays the same at each delivery, for a letter's identity: the bare message, and its
+    annotations in the order of their names, but for those that change. Raises ValueError."""
     kept: list[bytes] = []
     for section in _sections(block, whole=False):
         if section.code == ANNOTATIONS:
@@ -220,7 +220,7 @@ def _raw_pairs(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _raw_items(data: bytes) -> Iterator[bytes]:
-    """The encoded elements of an encoded list."""
+    """Yield the encoded elements of an encoded list."""
     at = _LISTS.get(data[0], 1)
     while at < len(data):
         start, at = at, span(data, at)
@@ -236,8 +236,8 @@ def edit(
     drop_headers: Callable[[str], bool] = lambda _name: False,
     set_headers: Mapping[str, _Scalar] = MappingProxyType({}),
 ) -> bytes:
-    """The block with some annotations and application properties taken out or set; all others byte for byte.
-    What is set (bytes: encoded already) replaces an annotation of its name, else it is an application
+    """Return the block with some annotations and application properties taken out or set; all others byte for
+    byte. What is set (bytes: encoded already) replaces an annotation of its name, else it is an application
     property. Raises ValueError."""
     known = parts(block)
     annotations = {as_text(key) for key, _ in known.annotations} - {
@@ -255,8 +255,8 @@ def edit(
 
 
 def edit_typed(block: bytes, drop_headers: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
-    """The same with values of JSON, each in the type that it had. Raises ValueError for a damaged block,
-    UsageError for what cannot be said."""
+    """Return the same with values of JSON, each in the type that it had. Raises ValueError for a damaged
+    block, UsageError for what cannot be said."""
     known = {as_text(key): value for key, value in (*parts(block).annotations, *parts(block).application)}
     encoded = {
         name: _typed(f"header {name!r}", value, known.get(name, NOTHING)) for name, value in changed.items()
@@ -279,8 +279,8 @@ _TYPES = {
 
 
 def edit_properties(block: bytes, before: Mapping[str, str], wanted: Mapping[str, str]) -> bytes:
-    """The block with other properties, by the names of PROPERTY_NAMES and each in the type that it had;
-    `before` is how they are shown. Raises ValueError for a damaged block, UsageError for what cannot be
+    """Return the block with other properties, by the names of PROPERTY_NAMES and each in the type that it
+    had; `before` is how they are shown. Raises ValueError for a damaged block, UsageError for what cannot be
     said."""
     known = parts(block).properties
     changed = {
@@ -319,7 +319,7 @@ def to_send(
     annotated: Mapping[str, _Scalar] = MappingProxyType({}),
     instead: Mapping[str, bytes] = MappingProxyType(dict.fromkeys(NOT_SENT, NULL)),
 ) -> bytes:
-    """The block of a replay: durable, without expiry, user and what a hop left on it; `provenance` and
+    """Return the block of a replay: durable, without expiry, user and what a hop left on it; `provenance` and
     `annotated` are set as application properties and as annotations, `instead` are encoded values of
     properties that the letter has. Raises ValueError."""
     known = parts(block)
@@ -339,7 +339,7 @@ _Change = Callable[[bytes], bytes]
 
 
 def _rebuilt(block: bytes, changes: Mapping[int, _Change]) -> bytes:
-    """The sections in their order, some of them changed, or made where they are missing."""
+    """Return the sections in their order, some of them changed, or made where they are missing."""
     found = {section.code: section for section in _sections(block, whole=False)}
     built = []
     for code in sorted({*found, *changes}):
@@ -373,7 +373,7 @@ def _encoded(value: _Scalar) -> bytes:
 
 
 def _durable(header: list[Value]) -> bytes:
-    """Of the header only the priority goes back."""
+    """Encode the header of a durable message; of the original one only the priority goes back."""
     priority = header[1] if len(header) > 1 else NOTHING
     return described_value(
         HEADER, sequence([TRUE, ubyte(priority.value) if priority.kind == "ubyte" else NULL])

@@ -37,7 +37,7 @@ _DECIMALS = {"decimal32": (0x74, 4), "decimal64": (0x84, 8), "decimal128": (0x94
 
 
 def encode_value(value: Any, like: Value = NOTHING) -> bytes:
-    """A value as it is encoded; `like` is the one that it replaces. Raises ValueError."""
+    """Return a value as it is encoded; `like` is the one that it replaces. Raises ValueError."""
     bounded_json.check_depth(value)
     if value is None:
         return NULL

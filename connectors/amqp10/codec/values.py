@@ -101,14 +101,14 @@ class Budget:
         self._left = _FREE + size
 
     def take(self, elements: int) -> None:
-        """Raises ValueError where they are too many."""
+        """Take so many elements. Raises ValueError where they are too many."""
         self._left -= elements
         if self._left < 0:
             raise ValueError("it has more elements than its octets can hold")
 
 
 def read(data: bytes, at: int = 0, budget: Budget | None = None) -> tuple[Value, int]:
-    """The value that begins at `at`, and where it ends. Raises ValueError."""
+    """Return the value that begins at `at`, and where it ends. Raises ValueError."""
     try:
         return _read(data, at, len(data), 0, budget or Budget(len(data)))
     except _UNREADABLE as error:
@@ -116,8 +116,8 @@ def read(data: bytes, at: int = 0, budget: Budget | None = None) -> tuple[Value,
 
 
 def read_if_possible(data: bytes, at: int, budget: Budget) -> tuple[Value, int]:
-    """The same; a value that is whole, and nests too deep, says too much or holds nonsense, is opaque. Raises
-    ValueError where it does not end."""
+    """Return the same; a value that is whole, and nests too deep, says too much or holds nonsense, is opaque.
+    Raises ValueError where it does not end."""
     end = span(data, at)
     try:
         return read(data[at:end], 0, budget)[0], end
@@ -126,7 +126,7 @@ def read_if_possible(data: bytes, at: int, budget: Budget) -> tuple[Value, int]:
 
 
 def span(data: bytes, at: int) -> int:
-    """Where the value that begins at `at` ends; it is not read. Raises ValueError."""
+    """Return where the value that begins at `at` ends; it is not read. Raises ValueError."""
     try:
         while data[at] == 0:
             at = _body(data, at + 1, len(data), data[at + 1])[1]
@@ -150,7 +150,7 @@ def _deeper(depth: int) -> int:
 
 
 def _value(data: bytes, at: int, limit: int, code: int, depth: int, budget: Budget) -> tuple[Value, int]:
-    """The value of a known constructor, which stands in the octet before its body."""
+    """Return the value of a known constructor, which stands in the octet before its body."""
     begin, end = _body(data, at, limit, code)
     if code in _PLAIN:
         kind, convert = _PLAIN[code]
@@ -170,7 +170,7 @@ def _value(data: bytes, at: int, limit: int, code: int, depth: int, budget: Budg
 
 
 def _body(data: bytes, at: int, limit: int, code: int) -> tuple[int, int]:
-    """Where the body of the value begins and ends; `at` is where its constructor stands."""
+    """Return where the body of the value begins and ends; `at` is where its constructor stands."""
     width = _WIDTHS.get(code >> 4)
     if width is not None:
         begin, end = at + 1, at + 1 + width
@@ -214,8 +214,8 @@ def _ends(at: int, end: int) -> None:
 
 
 def plain(value: Value) -> Any:
-    """The value as Python has it, without types; of a described one (code, value). What has a key that is no
-    scalar is left out of a map."""
+    """Return the value as Python has it, without types; of a described one (code, value). What has a key that
+    is no scalar is left out of a map."""
     kind, inner = value
     if kind in ("list", "array"):
         return [plain(item) for item in inner]
@@ -227,8 +227,8 @@ def plain(value: Value) -> Any:
 
 
 def to_json(value: Value, in_key: bool = False) -> Any:
-    """The value as JSON has it: bytes that are no UTF-8 as escapes, times in ISO 8601, decimals in hex.
-    `in_key`: as a part of a key, in which no other key is nested: each would double its escapes."""
+    """Return the value as JSON has it: bytes that are no UTF-8 as escapes, times in ISO 8601, decimals in
+    hex. `in_key`: as a part of a key, in which no other key is nested: each would double its escapes."""
     kind, inner = value
     if kind in ("list", "array"):
         return [to_json(item, in_key) for item in inner]
@@ -244,7 +244,7 @@ def _key(value: Value, in_key: bool) -> str:
 
 
 def as_text(value: Value, in_key: bool = False) -> str:
-    """The value as text: strings as they are, all else as JSON."""
+    """Return the value as text: strings as they are, all else as JSON."""
     found = to_json(value, in_key)
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
@@ -278,33 +278,33 @@ NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
 
 
 def uint(number: int) -> bytes:
-    """An unsigned integer of 32 bits."""
+    """Return an unsigned integer of 32 bits."""
     return b"\x52" + bytes((number,)) if number < 256 else b"\x70" + number.to_bytes(4, "big")
 
 
 def ubyte(number: int) -> bytes:
-    """One of 8 bits."""
+    """Return one of 8 bits."""
     return b"\x50" + bytes((number,))
 
 
 def ushort(number: int) -> bytes:
-    """One of 16 bits."""
+    """Return one of 16 bits."""
     return b"\x60" + number.to_bytes(2, "big")
 
 
 def _sized(small: int, content: bytes) -> bytes:
-    """After a constructor with a size of one octet, or the one 16 above it, with four."""
+    """Encode content after a constructor with a size of one octet, or the one 16 above it, with four."""
     size = len(content)
     return bytes((small, size)) + content if size < 256 else sized_32(small + 0x10, size) + content
 
 
 def sized_32(code: int, size: int) -> bytes:
-    """A constructor with a size of four octets, and the size."""
+    """Return a constructor with a size of four octets, and the size."""
     return bytes((code,)) + size.to_bytes(4, "big")
 
 
 def long(number: int) -> bytes:
-    """A signed integer of 64 bits. Raises ValueError."""
+    """Return a signed integer of 64 bits. Raises ValueError."""
     try:
         return b"\x81" + number.to_bytes(8, "big", signed=True)
     except OverflowError as error:
@@ -312,7 +312,7 @@ def long(number: int) -> bytes:
 
 
 def binary(content: bytes) -> bytes:
-    """Bytes."""
+    """Return bytes."""
     return _sized(0xA0, content)
 
 
@@ -322,7 +322,7 @@ def string(text: str) -> bytes:
 
 
 def symbol(text: str) -> bytes:
-    """A name."""
+    """Return a name."""
     return _sized(0xA3, text.encode())
 
 
@@ -332,7 +332,7 @@ def boolean(value: bool) -> bytes:
 
 
 def sequence(items: Iterable[bytes]) -> bytes:
-    """A list of encoded values; null at its end means the same as nothing."""
+    """Return a list of encoded values; null at its end means the same as nothing."""
     kept = list(items)
     while kept and kept[-1] == NULL:
         kept.pop()
@@ -340,12 +340,12 @@ def sequence(items: Iterable[bytes]) -> bytes:
 
 
 def sequence_of_all(items: Sequence[bytes]) -> bytes:
-    """A list of encoded values, each of which counts."""
+    """Return a list of encoded values, each of which counts."""
     return _counted(0xC0, len(items), b"".join(items)) if items else b"\x45"
 
 
 def mapping(pairs: Sequence[bytes]) -> bytes:
-    """A map of pairs, each an encoded key and its encoded value."""
+    """Return a map of pairs, each an encoded key and its encoded value."""
     return _counted(0xC1, 2 * len(pairs), b"".join(pairs))
 
 
@@ -356,5 +356,5 @@ def _counted(small: int, count: int, content: bytes) -> bytes:
 
 
 def described_value(code: int, value: bytes) -> bytes:
-    """A value with a code of AMQP's own as its descriptor."""
+    """Return a value with a code of AMQP's own as its descriptor."""
     return bytes((0, 0x53, code)) + value

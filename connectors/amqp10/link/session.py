@@ -147,11 +147,12 @@ class Session(Wire):
             raise self.end(f"it takes frames of {self.frame_max} bytes, fewer than AMQP's {_LEAST_FRAME}")
 
     def attach(self, role: bool, address: str, wanted: bytes = NULL) -> Link:
-        """A link to receive from, or send to, an address; `wanted`: see `frames.terminus`."""
+        """Return a link to receive from, or send to, an address; `wanted`: see `frames.terminus`."""
         return self.attach_to(role, frames.terminus(role, address, wanted))
 
     def attach_to(self, role: bool, there: bytes) -> Link:
-        """A link to receive from, or send to, what is there (`frames.terminus`, `frames.COORDINATOR`)."""
+        """Return a link to receive from, or send to, what is there (`frames.terminus`,
+        `frames.COORDINATOR`)."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
         self.write(frames.attach(_NAME.format(handle), handle, role, there))
         self._answer(frames.ATTACH)
@@ -173,7 +174,7 @@ class Session(Wire):
         self.write(frames.flow(self._next_incoming, self._next_outgoing, wanted))
 
     def take(self) -> list[Delivery]:
-        """The letters that have come, in order."""
+        """Return the letters that have come, in order."""
         taken, self._deliveries, self._kept = self._deliveries, [], sum(map(len, self._parts))
         return taken
 
@@ -192,12 +193,12 @@ class Session(Wire):
         self.write(frames.disposition(first, last, state, settled=True))
 
     def outcomes(self) -> list[Outcome]:
-        """What has been answered since the last time."""
+        """Return what has been answered since the last time."""
         taken, self._outcomes = self._outcomes, []
         return taken
 
     def wait_for_window(self) -> None:
-        """Until the broker takes another frame."""
+        """Wait until the broker takes another frame."""
         self.wait_until(lambda: self.window > 0)
 
     def send(self, link: Link, message: bytes, state: bytes = NULL) -> int:
@@ -239,7 +240,7 @@ class Session(Wire):
             self._answers.append(frame)
 
     def _on_attach(self, frame: Frame) -> None:
-        """Its credit may come right behind it."""
+        """Note an attach; its credit may come right behind it."""
         ours = int(str(frame.field(0)).removeprefix(_NAME.format("")))
         most = frame.number(10, most=_ULONG) or _MAX_MESSAGE
         self._links[frame.number(1)] = Link(ours, frame.number(9), most)
@@ -274,7 +275,8 @@ class Session(Wire):
             link.credit = _left(frame.number(6), frame.number(5), link.delivery_count)
 
     def _on_disposition(self, frame: Frame) -> None:
-        """What it tells of numbers that nobody has sent, or that are answered, is nothing."""
+        """Note a disposition. What it tells of numbers that nobody has sent, or that are answered, is
+        nothing."""
         first, state = frame.number(1), frame.field(4)
         code, fields = state if isinstance(state, tuple) else (0, [])
         if code == frames.TRANSACTIONAL and len(fields) > 1 and isinstance(fields[1], tuple):
@@ -287,7 +289,7 @@ class Session(Wire):
         self._outcomes += [Outcome(n, code, detail, fields, of_sent, condition) for n in answered]
 
     def _answer(self, code: int, patience: float | None = None) -> Frame:
-        """The next frame with this code; letters and outcomes that come before it are kept."""
+        """Return the next frame with this code; letters and outcomes that come before it are kept."""
         self.wait_until(lambda: any(frame.code == code for frame in self._answers), patience=patience)
         found = next(frame for frame in self._answers if frame.code == code)
         self._answers.remove(found)
@@ -300,13 +302,13 @@ class Session(Wire):
 
 
 def _left(room: int, first: int, ours: int) -> int:
-    """What is left of a room for so many, which was given when the broker had `first` of ours. It may be made
-    smaller than what is on its way."""
+    """Return what is left of a room for so many, which was given when the broker had `first` of ours. It may
+    be made smaller than what is on its way."""
     return max(0, room - (ours - first) % _WRAP)
 
 
 def _within(awaited: set[int], first: int, length: int) -> list[int]:
-    """Which of these numbers lie in a row of so many, however long it is said to be; in order."""
+    """Return which of these numbers lie in a row of so many, however long it is said to be; in order."""
     if length > len(awaited):
         return sorted(number for number in awaited if (number - first) % _WRAP < length)
     row = ((first + place) % _WRAP for place in range(length))

@@ -19,7 +19,7 @@ class Transactions:
         self._outcomes: dict[int, Outcome] = {}
 
     def begin(self) -> bytes:
-        """The id of a new one."""
+        """Return the id of a new one."""
         self._session.wait_until(lambda: self._coordinator.credit > 0)
         outcome = self.outcome_of(self._session.send(self._coordinator, frames.declare()))
         begun = outcome.fields[0] if outcome.code == frames.DECLARED and outcome.fields else None
@@ -38,7 +38,8 @@ class Transactions:
         return self.outcomes_of([number])[0]
 
     def outcomes_of(self, numbers: Iterable[int]) -> list[Outcome]:
-        """Of several; all of them are one answer, which may take as long as one."""
+        """Wait for the outcomes of several transfers; all of them are one answer, which may take as long as
+        one."""
         until = time.monotonic() + self._session.patience
         return [self._outcome_until(number, until) for number in numbers]
 

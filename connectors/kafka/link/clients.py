@@ -82,8 +82,8 @@ _UNVERIFIED = re.compile(r"(?:\w+://)?\[?([^\s/\]]+)\]?:(\d{1,5})/\w+: .*certifi
 def _translated(
     error: KafkaError, where: str, first: KafkaError | None, hint: Callable[[KafkaError], str]
 ) -> BrokerError:
-    """An error of the library in words; `first` is what its connections met with, which says more, and `hint`
-    says what to do about it."""
+    """Return an error of the library in words; `first` is what its connections met with, which says more, and
+    `hint` says what to do about it."""
     code, cause = error.code(), first if first is not None and error.code() in _NO_ANSWER else error
     said = f"{where}: {_words(cause)}"
     if cause.code() in _DENIED:
@@ -138,7 +138,7 @@ class Clients:
     """Makes clients of the library for one configured broker. Each connects lazily."""
 
     def __init__(self, broker: KafkaBroker) -> None:
-        """Raises ConfigError."""
+        """Make the settings of a client. Raises ConfigError."""
         self.name = broker.name
         self.timeout = seconds(broker.timeout)
         self._broker = broker
@@ -150,36 +150,37 @@ class Clients:
         self._throttled = self._quiet_until = 0.0
 
     def note_throttling(self, event: Any) -> None:
-        """A broker has made a client of ours wait (`ThrottleEvent`), by a quota."""
+        """Note that a broker has made a client of ours wait (`ThrottleEvent`), by a quota."""
         if event.throttle_time > 0:
             self._throttled = event.throttle_time
             self._quiet_until = time.monotonic() + event.throttle_time
 
     def made_to_wait(self, remedy: str) -> str:
-        """In words, where a broker did; empty where none has."""
+        """Say in words that a broker made a client wait; empty where none did."""
         if not self._throttled:
             return ""
         return f"; a quota of the cluster made this client wait, last for {self._throttled:.1f} s: {remedy}"
 
     def is_silent(self, since: float) -> bool:
-        """Whether nothing came for as long as `timeout`, beside what a quota makes us wait; `since` is of the
-        monotonic clock."""
+        """Return whether nothing came for as long as `timeout`, beside what a quota makes us wait; `since` is
+        of the monotonic clock."""
         return time.monotonic() - max(since, self._quiet_until) > self.timeout
 
     def note_error(self, error: KafkaError) -> None:
-        """What connections meet with; the first that says why counts. A certificate that the library does not
-        take it calls at times _SSL, at times _TRANSPORT, with the same text (seen on busy cores)."""
+        """Note an error that connections meet with; the first that says why counts. A certificate that the
+        library does not take it calls at times _SSL, at times _TRANSPORT, with the same text (seen on busy
+        cores)."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN and self._first is None:
             said = str(error.str())
             self._first = KafkaError(KafkaError._SSL, said) if _UNVERIFIED.search(said) else error
 
     def trouble(self, error: KafkaError, where: str = "") -> BrokerError:
-        """The library's error, in words."""
+        """Return the library's error, in words."""
         self._admin.poll(0)  # which hands out what its connections met with
         return _translated(error, where or self.name, self._first, self._hint)
 
     def _hint(self, error: KafkaError) -> str:
-        """What to do about an error."""
+        """Return what to do about an error."""
         if error.code() in _LOGIN:
             return f"{_HINTS[error.code()]}{blanks(self._broker)}"
         if why := self._unverified(str(error.str())):
@@ -193,7 +194,8 @@ class Clients:
         return _hint(error)
 
     def _unverified(self, said: str) -> str:
-        """What is wrong with a broker's certificate: it is asked for it again, and gets no password."""
+        """Return what is wrong with a broker's certificate: it is asked for it again, and gets no
+        password."""
         found = _UNVERIFIED.search(said) if self._broker.url.startswith(f"{TLS}://") else None
         if found is None or self.why_not_allowed(found[1], int(found[2])):
             return ""
@@ -206,7 +208,7 @@ class Clients:
         return ""
 
     def silence(self) -> ConnectionLost:
-        """Nothing came for as long as `timeout`."""
+        """Return nothing came for as long as `timeout`."""
         why = f": {_words(self._first)}" if self._first is not None else ""
         made_wait = self.made_to_wait("raise consumer_byte_rate, or timeout")
         return ConnectionLost(f"{self.name} gave nothing within {self.timeout:g} s{why}{made_wait}")
@@ -222,7 +224,8 @@ class Clients:
         return self._made(AdminClient, {})
 
     def consumer(self, more: Mapping[str, Any], committed: bool = True) -> Consumer:
-        """What reads partitions that it is assigned. It joins no group, commits nothing, and never jumps."""
+        """Return what reads partitions that it is assigned. It joins no group, commits nothing, and never
+        jumps."""
         return self._made(Consumer, {
             "group.id": _READER,
             "enable.auto.commit": False,
@@ -238,7 +241,7 @@ class Clients:
         })  # fmt: skip
 
     def producer(self, more: Mapping[str, Any]) -> Producer:
-        """What sends."""
+        """Return what sends."""
         return self._made(Producer, {"allow.auto.create.topics": False, **more})
 
     def _made(self, client: Callable[[dict[str, Any]], _T], more: Mapping[str, Any]) -> _T:
@@ -260,8 +263,8 @@ class Clients:
         return made  # type: ignore[no-any-return]
 
     def _gives_another_login(self, client: Any, settings: dict[str, Any]) -> bool:
-        """Whether the password is another one than in `settings`, which the client was given: it logs in
-        with that from now on. One that lives long finds a token run out when it connects again, and may be
+        """Return whether the password is another one than in `settings`, which the client was given: it logs
+        in with that from now on. One that lives long finds a token run out when it connects again, and may be
         told so of several connections."""
         if time.monotonic() - self._renewed < _RENEWING:
             return True
@@ -278,7 +281,7 @@ class Clients:
     def why_not_allowed(
         self, host: str, port: int, so_far: str = "dlq sent nothing there by a connection of its own"
     ) -> str | None:
-        """Why a broker's address may not be connected to, by the `hosts` of the configuration."""
+        """Return why a broker's address may not be connected to, by the `hosts` of the configuration."""
         return why_not(f"{host}:{port}", self._named, self._hosts, self.name, so_far)
 
     @property
@@ -340,14 +343,14 @@ class Clients:
             raise _translated(error.args[0], self.name, self._first, self._hint) from error
 
     def check_named(self, told: Any) -> None:
-        """Whether `hosts` lets in all brokers of the library's metadata. Raises AccessDenied."""
+        """Check that `hosts` lets in all brokers of the library's metadata. Raises AccessDenied."""
         for broker in told.brokers.values():
             if refused := self.why_not_allowed(broker.host, broker.port, _PERHAPS):
                 raise AccessDenied(refused)
 
 
 def _settings(broker: KafkaBroker) -> dict[str, Any]:
-    """What every client of the cluster is given."""
+    """Return what every client of the cluster is given."""
     scheme, _, servers = broker.url.partition("://")
     if scheme not in ("kafka", TLS) or not servers.strip("/"):
         raise ConfigError(

@@ -42,8 +42,8 @@ class Access(NamedTuple):
 
 
 def scram_proof(digest: str, password: str, first: str, told: str) -> str:
-    """The client's last message (RFC 5802), to its first one without the header and to the server's answer.
-    Raises ValueError, LookupError where that is none."""
+    """Return the client's last message (RFC 5802), to its first one without the header and to the server's
+    answer. Raises ValueError, LookupError where that is none."""
     salted, last = _salted(digest, password, first, told)
     client = hmac.digest(salted, b"Client Key", digest)
     signature = hmac.digest(hashlib.new(digest, client).digest(), f"{first},{told},{last}".encode(), digest)
@@ -52,7 +52,7 @@ def scram_proof(digest: str, password: str, first: str, told: str) -> str:
 
 
 def scram_signature(digest: str, password: str, first: str, told: str) -> str:
-    """What a server that knows the password says at the end. Raises ValueError, LookupError."""
+    """Return what a server that knows the password says at the end. Raises ValueError, LookupError."""
     salted, last = _salted(digest, password, first, told)
     server = hmac.digest(salted, b"Server Key", digest)
     signature = hmac.digest(server, f"{first},{told},{last}".encode(), digest)
@@ -60,7 +60,7 @@ def scram_signature(digest: str, password: str, first: str, told: str) -> str:
 
 
 def _salted(digest: str, password: str, first: str, told: str) -> tuple[bytes, str]:
-    """The salted password, and the client's last message without its proof."""
+    """Return the salted password, and the client's last message without its proof."""
     fields = dict(part.split("=", 1) for part in told.split(",") if "=" in part)
     if not fields["r"].startswith(first.rpartition("r=")[2]):
         raise ValueError("it answers another login")
@@ -75,7 +75,7 @@ class Link(Wire):
     """A connection to one broker, for one question at a time."""
 
     def __init__(self, host: str, port: int, access: Access) -> None:
-        """Raises ConnectionLost, AccessDenied."""
+        """Connect and sign in. Raises ConnectionLost, AccessDenied."""
         self._place, self._number, self._buffer = f"{host}:{port}", 0, bytearray()
         try:
             opened = connect(host, port, access.timeout, access.tls() if access.tls else None)
@@ -99,7 +99,7 @@ class Link(Wire):
             raise
 
     def ask(self, api: int, version: int, body: bytes, most: int = _LARGEST) -> bytes:
-        """What is answered, without its head, in `most` bytes. Raises ConnectionLost."""
+        """Return what is answered, without its head, in `most` bytes. Raises ConnectionLost."""
         self._number, self._most = self._number + 1, most
         data = struct.pack(">hhi", api, version, self._number) + text("dlq") + body
         self.write(struct.pack(">i", len(data)) + data)
@@ -109,13 +109,13 @@ class Link(Wire):
         return answer
 
     def feed(self, data: bytes) -> None:
-        """An answer, or a part of one."""
+        """Take an answer, or a part of one."""
         self._buffer += data
         if len(self._buffer) >= 4 and not _HEAD <= self._length() <= 4 + self._most:
             raise FrameError(f"an answer of {self._length() - 4} bytes")
 
     def _length(self) -> int:
-        """Of the answer that has begun to come; 0 where its own is not there."""
+        """Return the length of the answer that has begun to come; 0 where its own is not there."""
         return 4 + struct.unpack_from(">i", self._buffer)[0] if len(self._buffer) >= 4 else 0
 
     def tell_end(self, why: str) -> ConnectionLost:

@@ -35,12 +35,12 @@ class Unreadable(ValueError):
 
 
 def text(value: str) -> bytes:
-    """A string of the protocol."""
+    """Return a string of the protocol."""
     return struct.pack(">h", len(value.encode())) + value.encode()
 
 
 def request(topic: str, partition: int, offset: int, most: int) -> bytes:
-    """A fetch from there, of about `most` bytes."""
+    """Return a fetch from there, of about `most` bytes."""
     return b"".join((
         struct.pack(">iiiibi", -1, _WAIT_MS, _LEAST, most, _UNCOMMITTED, 1),
         text(topic),
@@ -117,7 +117,7 @@ def _batches(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def _plain(codec: int, records: bytes, room: int) -> bytes:
-    """What they are unpacked, cut at `room` bytes, which are more than none."""
+    """Return what they are unpacked, cut at `room` bytes, which are more than none."""
     if codec == 0:
         return records
     if codec == 1:
@@ -148,7 +148,7 @@ def _snappy(records: bytes, room: int) -> Iterator[bytes]:
 
 
 def _snappy_size(block: bytes) -> int:
-    """A block begins with how long it is when it is plain, seven bits a byte."""
+    """Return a block begins with how long it is when it is plain, seven bits a byte."""
     size = shift = at = 0
     while True:
         size |= (block[at] & 0x7F) << shift
@@ -163,7 +163,7 @@ def _snappy_size(block: bytes) -> int:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A signed number, and where it ends."""
+    """Return a signed number, and where it ends."""
     value = 0
     for shift in range(0, 7 * _LONGEST_NUMBER, 7):
         byte = data[at]

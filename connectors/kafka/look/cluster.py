@@ -56,7 +56,7 @@ _UNTOLD = KafkaError(KafkaError._TRANSPORT, "it names no offset")
 
 
 def number_in(settings: Mapping[str, str], name: str) -> int | None:
-    """A setting that is a number; None where it is not told, or is none."""
+    """Return a setting that is a number; None where it is not told, or is none."""
     told = settings.get(name) or ""
     return int(told) if _WHOLE.fullmatch(told) else None
 
@@ -68,7 +68,7 @@ class Place(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """As Kafka prints it: orders-0."""
+        """Return the partition as Kafka prints it: orders-0."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -121,7 +121,7 @@ class Cluster(Clients):
     """The cluster of one configured broker, to be asked."""
 
     def ask_admin(self, ask: Callable[[AdminClient], Mapping[Any, Any]], where: str = "") -> dict[Any, Any]:
-        """The answers to questions of the admin client, asked again while a leader is not known yet.
+        """Return the answers to questions of the admin client, asked again while a leader is not known yet.
 
         Raises BrokerError for the first that fails.
         """
@@ -144,8 +144,8 @@ class Cluster(Clients):
         return futures
 
     def _answer(self, future: Future[_T]) -> _T:
-        """What a question comes to; who is refused need not wait for the library, which tries again. Raises
-        KafkaException, BrokerError."""
+        """Return what a question comes to; who is refused need not wait for the library, which tries again.
+        Raises KafkaException, BrokerError."""
         for _ in patience.tries(self.timeout + 1, 0.0):
             try:
                 return future.result(patience.PAUSE)
@@ -204,7 +204,7 @@ class Cluster(Clients):
         return sorted(name for name in found.topics if not name.startswith("__"))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of these topics that are there. Asking creates none (`list_topics` of a name does)."""
+        """Return those of these topics that are there. Asking creates none (`list_topics` of a name does)."""
         found: dict[str, Topic] = {}
         for name in dict.fromkeys(names):
             try:
@@ -214,7 +214,7 @@ class Cluster(Clients):
         return found
 
     def topic(self, name: str) -> Topic:
-        """Raises NotFound."""
+        """Describe a topic. Raises NotFound."""
         futures = self._ask(
             lambda admin: admin.describe_topics(
                 TopicCollection([name]), include_authorized_operations=True, request_timeout=self.timeout
@@ -244,14 +244,14 @@ class Cluster(Clients):
         return str(leader.host), int(leader.port)
 
     def logs(self, topics: Iterable[Topic]) -> list[Log]:
-        """What each partition of these topics holds. Raises BrokerError."""
+        """Return what each partition of these topics holds. Raises BrokerError."""
         logs, untold = self.logs_and_untold(topics)
         for why in untold.values():
             raise why
         return logs
 
     def logs_and_untold(self, topics: Iterable[Topic]) -> tuple[list[Log], dict[Place, BrokerError]]:
-        """What each partition holds, and the partitions of which nobody tells that, and why."""
+        """Return what each partition holds, and the partitions of which nobody tells that, and why."""
         places = [Place(topic.name, number) for topic in topics for number in range(topic.partitions)]
         untold: dict[Place, BrokerError] = {}
         starts, ends, stable = (
@@ -273,7 +273,7 @@ class Cluster(Clients):
         ], untold
 
     def _offsets(self, places: Sequence[Place], which: OffsetSpec) -> dict[Place, int]:
-        """Raises BrokerError."""
+        """Ask for offsets of partitions. Raises BrokerError."""
         untold: dict[Place, BrokerError] = {}
         found = self._told_offsets(places, which, IsolationLevel.READ_UNCOMMITTED, untold)
         for why in untold.values():
@@ -324,15 +324,15 @@ class Cluster(Clients):
         return failed
 
     def offsets_since(self, places: Sequence[Place], moment: int) -> dict[Place, int]:
-        """The first offset of each partition at or after a time in milliseconds; the end where there is
-        none."""
+        """Return the first offset of each partition at or after a time in milliseconds; the end where there
+        is none."""
         ends = self._offsets(places, OffsetSpec.latest())
         found = self._offsets(places, OffsetSpec.for_timestamp(moment))
         return {place: ends[place] if found[place] < 0 else found[place] for place in places}
 
     def oldest(self, logs: Sequence[Log]) -> dict[Place, int]:
-        """When the oldest record of each partition is of, in milliseconds; partitions that do not tell are
-        absent."""
+        """Return of when the oldest record of each partition is, in milliseconds; partitions that do not tell
+        are absent."""
         wanted = {TopicPartition(*log.place): OffsetSpec.for_timestamp(0) for log in logs}
         if not wanted:
             return {}
@@ -342,23 +342,23 @@ class Cluster(Clients):
         }
 
     def configuration(self, topic: str) -> Mapping[str, str] | None:
-        """The settings of a topic; None where the user may not read them (DESCRIBE_CONFIGS)."""
+        """Return the settings of a topic; None where the user may not read them (DESCRIBE_CONFIGS)."""
         return self._configuration(ResourceType.TOPIC, topic)
 
     def group_configuration(self, group: str) -> Mapping[str, str] | None:
-        """The settings of a group."""
+        """Return the settings of a group."""
         return self._configuration(ResourceType.GROUP, group)
 
     def configurations(self, topics: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
-        """The same of many topics, asked together. Raises BrokerError."""
+        """Return the same of many topics, asked together. Raises BrokerError."""
         return self._configurations(ResourceType.TOPIC, topics)
 
     def group_configurations(self, groups: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
-        """The same of groups."""
+        """Return the same of groups."""
         return self._configurations(ResourceType.GROUP, groups)
 
     def broker_configuration(self) -> Mapping[str, str] | None:
-        """The settings of the first broker, which are mostly those of all."""
+        """Return the settings of the first broker, which are mostly those of all."""
         nodes = self._described.nodes
         return self._configuration(ResourceType.BROKER, str(nodes[0].id)) if nodes else None
 

@@ -10,8 +10,8 @@ _INTERVAL = 5.0
 
 
 def readers(cluster: Cluster, topic: Topic) -> list[str] | None:
-    """Every group that has committed an offset of the topic, or reads it now; None where not all can be seen.
-    Share groups are named, too: nobody can be asked what they read."""
+    """Return every group that has committed an offset of the topic, or reads it now; None where not all can
+    be seen. Share groups are named, too: nobody can be asked what they read."""
     if not cluster.may_see_groups:
         return None
     groups = cluster.groups()
@@ -24,7 +24,7 @@ def readers(cluster: Cluster, topic: Topic) -> list[str] | None:
 
 
 def consumption(cluster: Cluster, topic: Topic) -> list[Consumption]:
-    """Each group that has committed an offset of the topic."""
+    """Return each group that has committed an offset of the topic."""
     committed = cluster.committed_offsets(cluster.groups(), topic)
     members = cluster.members(sorted(committed))
     ends = {log.place.partition: log.end for log in cluster.logs([topic])}
@@ -35,7 +35,7 @@ def consumption(cluster: Cluster, topic: Topic) -> list[Consumption]:
 
 
 def _of_group(group: str, offsets: dict[int, int], ends: dict[int, int], members: int) -> Consumption:
-    """What was never committed is all unread."""
+    """Return what was never committed is all unread."""
     reached = {partition: min(offsets.get(partition, 0), end) for partition, end in ends.items()}
     waiting = sum(end - reached[partition] for partition, end in ends.items())
     return Consumption(f"group {group}", waiting, members, sum(reached.values()), _INTERVAL)

@@ -45,7 +45,7 @@ def fetch(cluster: Cluster) -> Definitions:
 
 
 def predict(known: Definitions) -> list[Fate]:
-    """The fate of each kind of death in each group, and of what a topic forgets."""
+    """Return the fate of each kind of death in each group, and of what a topic forgets."""
     return list(_fates(known))
 
 
@@ -111,7 +111,7 @@ def _alter(known: Definitions, kind: str, name: str, setting: str) -> str:
 
 
 def _forgets(topic: str, settings: Mapping[str, str]) -> str:
-    """Why what nobody reads in a night is gone; empty: it is not."""
+    """Return why what nobody reads in a night is gone; empty: it is not."""
     kept = number_in(settings, "retention.ms")
     if (
         kept is None

@@ -55,7 +55,7 @@ def _chosen(settings: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def time_left(settings: Mapping[str, str] | None, oldest: Sequence[int]) -> float | None:
-    """Seconds until the oldest letter may be deleted, by its own time; infinite where nothing is."""
+    """Return seconds until the oldest letter may be deleted, by its own time; infinite where nothing is."""
     retention = number_in(settings or {}, "retention.ms")
     if settings is None or retention is None:
         return None

@@ -25,7 +25,7 @@ class Taken(NamedTuple):
 
 
 def taken_by(cluster: Cluster, name: str) -> Taken:
-    """Raises BrokerError. Neither the producer nor this question makes a topic."""
+    """Ask what a topic takes. Raises BrokerError. Neither the producer nor this question makes a topic."""
     try:
         topic = cluster.topic(name)
     except NotFound:
@@ -40,7 +40,7 @@ def taken_by(cluster: Cluster, name: str) -> Taken:
 
 
 def why_too_large(message: Message, taken: Taken) -> str | None:
-    """Why the topic surely takes no record of that size; None where it may."""
+    """Return why the topic surely takes no record of that size; None where it may."""
     beside = sum([len(name) + len(value or b"") for name, value in message.headers])
     size = _AROUND + len(message.key or b"") + len(message.value or b"") + beside
     if taken.size is not None and size > taken.size:
@@ -57,6 +57,6 @@ def why_too_large(message: Message, taken: Taken) -> str | None:
 
 
 def time_of(message: Message, taken: Taken, now: float) -> int:
-    """The letter's own time where the topic keeps it; else 0, which is now."""
+    """Return the letter's own time where the topic keeps it; else 0, which is now."""
     is_kept = why_not_kept(message.topic, taken.times, message.timestamp, now) is None
     return message.timestamp or 0 if is_kept else 0

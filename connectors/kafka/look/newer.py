@@ -57,7 +57,7 @@ def find_newer(cluster: Cluster, search: NewerSearch) -> NewerProof:
 
 
 def _sort(search: NewerSearch, proof: NewerProof) -> dict[Place, list[_Letter]]:
-    """The letters by the partitions that they came from."""
+    """Return the letters by the partitions that they came from."""
     found: dict[Place, list[_Letter]] = {}
     for number, (record, reads, is_asked) in enumerate(search.letters):
         told, key = _COORDINATES.fullmatch(record.message_id or ""), _key_of(record)
@@ -75,7 +75,7 @@ def _sort(search: NewerSearch, proof: NewerProof) -> dict[Place, list[_Letter]]:
 
 
 def _key_of(record: Record) -> bytes | None:
-    """The message's; of a share group's pointer that of what it points to."""
+    """Return the message's; of a share group's pointer that of what it points to."""
     with suppress(ValueError):
         raw = raw_of_record(record)
         return (raw.original or raw).key
@@ -101,7 +101,7 @@ class _Scan:
         self._met: set[int] = set()
 
     def take(self, message: Any) -> None:
-        """The next message."""
+        """Take the next message."""
         offset, key = message.offset(), message.key()
         for one in self._own.get(offset, ()):
             if one.record_key == key:
@@ -119,7 +119,7 @@ class _Scan:
             self.found += replaced
 
     def _replaced_by(self, message: Any, older: Iterable[_Letter]) -> list[_Letter]:
-        """Those of a message's key; a replay of an old one replaces nothing."""
+        """Return those of a message's key; a replay of an old one replaces nothing."""
         headers, value = said_headers(message), message.value()
         if any(name == REPLAY_OF for name, _ in headers):
             return []
@@ -175,7 +175,7 @@ def _look(cluster: Cluster, left: dict[Place, _Scan], search: NewerSearch) -> No
 
 
 def _take(consumer: Consumer, left: dict[Place, _Scan], place: Place, message: Any) -> None:
-    """A message, or an event, of a partition; one that is done leaves."""
+    """Take a message, or an event, of a partition; one that is done leaves."""
     scan, error, why = left[place], message.error(), ""
     if error is None:
         scan.take(message)
@@ -194,7 +194,7 @@ def _take(consumer: Consumer, left: dict[Place, _Scan], place: Place, message: A
 def _ask_consumed(
     cluster: Cluster, topics: Mapping[str, Topic], scans: Mapping[Place, _Scan], proof: NewerProof
 ) -> None:
-    """Whether the groups that failed are past what is newer; where nobody tells, it stays unknown."""
+    """Ask whether the groups that failed are past what is newer; where nobody tells, it stays unknown."""
 
     @cache
     def offsets_of(group: str | None, topic: str) -> Mapping[int, int]:

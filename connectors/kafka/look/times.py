@@ -31,7 +31,7 @@ class Times(NamedTuple):
 
 
 def times_of(settings: Mapping[str, str] | None) -> Times:
-    """Of a topic with these settings; None: nobody tells them."""
+    """Return the times of a topic with these settings; with None nobody tells them."""
     told = settings or {}
     keeps: float = _least(told, "retention.ms")
     if "delete" not in told.get("cleanup.policy", "delete") or told.get("retention.ms") == _FOREVER:
@@ -50,7 +50,7 @@ def _least(settings: Mapping[str, str], *names: str) -> int:
 
 
 def why_not_kept(topic: str, times: Times, published: int | None, now: float) -> str | None:
-    """Why a letter does not keep the time at which it was published; None where it does.
+    """Return why a letter does not keep the time at which it was published; None where it does.
 
     Kept is what is so old for as long again. Our clock is not the broker's."""
     age = now - (published or 0)
@@ -76,7 +76,7 @@ _NOT_KEPT = (
 
 
 def why_gone(topic: str, times: Times) -> str | None:
-    """Why what comes is gone at the next check of retention, whatever its time."""
+    """Return why what comes is gone at the next check of retention, whatever its time."""
     if not 0 <= times.keeps < _EMPTIED:
         return None
     kept = human_seconds(times.keeps / 1000)

@@ -105,7 +105,7 @@ class KafkaConnector(Connector):
 
     @bound_look
     def coverage(self) -> list[Fate]:
-        """By the settings of topics and groups (`coverage`)."""
+        """Tell where the dead go, by the settings of topics and groups (`coverage`)."""
         return coverage.predict(coverage.fetch(self.cluster))
 
     @bound_look
@@ -128,12 +128,12 @@ class KafkaConnector(Connector):
 
     @bound_together
     def preview(self, letter: Outgoing) -> SendPreview:
-        """What sending it would strip, warn of, or fail on."""
+        """Return what sending it would strip, warn of, or fail on."""
         return preview(letter, self._told_of(letter.target.name))
 
     def _told_of(self, topic: str) -> Told:
-        """A cluster that does not answer is asked again after a while, so that many topics do not take as
-        many times its silence."""
+        """Return a cluster that does not answer is asked again after a while, so that many topics do not take
+        as many times its silence."""
         if topic not in self._targets and time.monotonic() >= self._silent_until:
             try:
                 settings = self.cluster.configuration(topic)
@@ -156,7 +156,7 @@ class KafkaConnector(Connector):
 
     @bound_look
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """Every group that has read the topic, where the user may see all groups."""
+        """Return every group that has read the topic, where the user may see all groups."""
         known = self._known(targets)
         found = {target: readers(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups is not None}
@@ -169,14 +169,14 @@ class KafkaConnector(Connector):
 
     @bound_look
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """The groups that read a target, by the offsets that they have committed."""
+        """Return the groups that read a target, by the offsets that they have committed."""
         known = self._known(targets)
         found = {target: consumption(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups}
 
     @bound_look
     def newer(self, search: NewerSearch) -> NewerProof:
-        """By the partitions that the letters came from."""
+        """Look for newer messages in the partitions that the letters came from."""
         return find_newer(self.cluster, search)
 
     def publisher(self, request: SendRequest) -> KafkaPublisher:
@@ -185,7 +185,7 @@ class KafkaConnector(Connector):
 
     @bound_look
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """Where the topics end before anything is sent."""
+        """Return where the topics end before anything is sent."""
         return bounds(self.cluster, {target.name for target in targets})
 
     @bound_look
@@ -194,7 +194,7 @@ class KafkaConnector(Connector):
         return find(self.cluster, search)
 
     def private(self, name: str) -> Private:
-        """Two topics: the second is named as Spring names the one for dead letters."""
+        """Return two topics: the second is named as Spring names the one for dead letters."""
         return KafkaPrivate(self.cluster, name)
 
     def _known(self, targets: Sequence[Target]) -> dict[Target, Topic]:

@@ -37,7 +37,7 @@ class KafkaSource(Source):
 
 
 def is_pattern(topic: str) -> bool:
-    """Whether it may mean several topics."""
+    """Return whether it may mean several topics."""
     return bool(frozenset("*?[") & set(topic))
 
 

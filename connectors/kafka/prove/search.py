@@ -24,8 +24,8 @@ _FETCH = 2000
 
 
 def bounds(cluster: Cluster, topics: Iterable[str]) -> Checkpoint:
-    """Where each partition ends now, uncommitted records included, and in which epoch; and how many there
-    are, as letters may have gone to one that comes later."""
+    """Return where each partition ends now, uncommitted records included, and in which epoch; and how many
+    there are, as letters may have gone to one that comes later."""
     topics_there = cluster.topics(topics)
     found = {_partitions_of(cluster, topic): topic.partitions for topic in topics_there.values()}
     for log in cluster.logs(topics_there.values()):
@@ -39,9 +39,9 @@ def _partitions_of(cluster: Cluster, topic: Topic) -> str:
 
 
 def _ended(cluster: Cluster, topic: Topic, partition: int, before: Checkpoint) -> tuple[int, int]:
-    """Where a partition ended before anything was sent, and in which leader's epoch (-1: nobody told). What
-    a later apply has noted of a partition that was not there at the first says nothing of what went there
-    between: that began at offset 0, with the leader whose epoch is 0."""
+    """Return where a partition ended before anything was sent, and in which leader's epoch (-1: nobody told).
+    What a later apply has noted of a partition that was not there at the first says nothing of what went
+    there between: that began at offset 0, with the leader whose epoch is 0."""
     if partition >= before.get(_partitions_of(cluster, topic), partition + 1):
         return 0, 0
     key = checkpoint_key(cluster.id, topic, partition)
@@ -49,8 +49,8 @@ def _ended(cluster: Cluster, topic: Topic, partition: int, before: Checkpoint) -
 
 
 def find(cluster: Cluster, search: Search) -> Proof:
-    """Whether each letter's topic holds it. `not_sent` needs the whole log since before the first was sent.
-    Raises BrokerError."""
+    """Return whether each letter's topic holds it. `not_sent` needs the whole log since before the first was
+    sent. Raises BrokerError."""
     by_topic: dict[str, list[Outgoing]] = {}
     for letter in search.letters:
         by_topic.setdefault(letter.target.name, []).append(letter)
@@ -79,8 +79,8 @@ def _find_in_topic(cluster: Cluster, name: str, letters: Sequence[Outgoing], sea
 
 
 def _starts(cluster: Cluster, topic: Topic, since: int, before: Checkpoint) -> dict[Place, int]:
-    """From where each partition is looked through. One that came later is from its start; without bounds,
-    from what was stored when the first letter was sent."""
+    """Return the offset from which each partition is looked through. One that came later is from its start;
+    without bounds, from what was stored when the first letter was sent."""
     places = [Place(topic.name, number) for number in range(topic.partitions)]
     if any(checkpoint_key(cluster.id, topic, place.partition) in before for place in places):
         return {place: _ended(cluster, topic, place.partition, before)[0] for place in places}
@@ -88,7 +88,7 @@ def _starts(cluster: Cluster, topic: Topic, since: int, before: Checkpoint) -> d
 
 
 def _doubts(cluster: Cluster, topic: Topic, before: Checkpoint) -> list[str]:
-    """Why what is not in the log may have been there."""
+    """Return why what is not in the log may have been there."""
     same_name = {key for key in before if key.startswith(f"{topic.name}@")}
     here = {key for key in same_name if key.startswith(f"{topic.name}@{cluster.id}/")}
     mine = {key for key in here if key.startswith(f"{topic.name}@{cluster.id}/{topic.id}:")}
@@ -124,7 +124,8 @@ def _lost(log: Log, ended: int) -> list[str]:
 
 
 def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str]:
-    """Whether a log was cut and has grown as far again: then what was written in that epoch ends earlier."""
+    """Return whether a log was cut and has grown as far again: then what was written in that epoch ends
+    earlier."""
     if epoch in (-1, log.epoch) or not ended:
         return []
     try:
@@ -137,8 +138,8 @@ def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str
 
 
 def _why_led_anew(log: Log, ended: int, epoch: int) -> list[str]:
-    """Whether its leader began anew since: a leader that was not in sync, or has lost its disk, drops what
-    followed the bound, and nothing in the log tells that. A leader of the same epoch drops nothing."""
+    """Return whether its leader began anew since: a leader that was not in sync, or has lost its disk, drops
+    what followed the bound, and nothing in the log tells that. A leader of the same epoch drops nothing."""
     if epoch == log.epoch != -1:
         return []
     now, then = ("unknown" if number == -1 else number for number in (log.epoch, epoch))
@@ -149,7 +150,7 @@ def _why_led_anew(log: Log, ended: int, epoch: int) -> list[str]:
 
 
 def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
-    """Whether compaction has taken records since, though the topic may be set otherwise now."""
+    """Return whether compaction has taken records since, though the topic may be set otherwise now."""
     try:
         if not is_compacted_between(cluster, log.place, ended, log.end):
             return []
@@ -159,8 +160,8 @@ def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
 
 
 def _seen(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: Iterable[bytes]) -> set[bytes]:
-    """Those of the replay ids that lie in the topic, as far as it goes now: not in transactions of others
-    that were aborted, but behind one that is open."""
+    """Return those of the replay ids that lie in the topic, as far as it goes now: not in transactions of
+    others that were aborted, but behind one that is open."""
     sought = set(wanted)
     logs = [log for log in cluster.logs([topic]) if log.place in starts]
     first = {log.place: max(starts[log.place], log.start) for log in logs}
@@ -172,7 +173,7 @@ def _seen(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: I
 def find_between(
     cluster: Cluster, spans: Mapping[Place, tuple[int, int]], sought: Collection[bytes], committed: bool
 ) -> set[bytes]:
-    """Those of the replay ids that lie between two offsets of each partition."""
+    """Return those of the replay ids that lie between two offsets of each partition."""
     found = set[bytes]()
     at = {place: first for place, (first, end) in spans.items() if first < end}
     if not at:
@@ -215,7 +216,7 @@ def said_headers(message: Any) -> Any:
 
 
 def ends(error: KafkaError, place: Place) -> bool:
-    """Whether an event is the end of a partition. Raises BrokerError for a log that cannot be read."""
+    """Return whether an event is the end of a partition. Raises BrokerError for a log that cannot be read."""
     if error.code() == KafkaError._PARTITION_EOF:
         return True
     if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():

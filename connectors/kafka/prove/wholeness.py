@@ -19,8 +19,8 @@ _SOME = 2**23
 
 
 def end_of_epoch(cluster: Cluster, place: Place, epoch: int) -> int:
-    """The offset behind the last record of that epoch, or of the one before it where it has none, which lies
-    earlier. Raises BrokerError.
+    """Return the offset behind the last record of that epoch, or of the one before it where it has none,
+    which lies earlier. Raises BrokerError.
 
     OffsetForLeaderEpoch, version 2, which brokers take since 2.1; it needs the right to describe the topic.
     """
@@ -38,8 +38,8 @@ def end_of_epoch(cluster: Cluster, place: Place, epoch: int) -> int:
 
 
 def is_compacted_between(cluster: Cluster, place: Place, first: int, end: int) -> bool:
-    """Whether records are missing between two offsets: control records and those of aborted transactions are
-    there. Raises BrokerError, ValueError."""
+    """Return whether records are missing between two offsets: control records and those of aborted
+    transactions are there. Raises BrokerError, ValueError."""
     at = first
     with closing(Link(*cluster.leader(place), cluster.access)) as link:
         while at < end:

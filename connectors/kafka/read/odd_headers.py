@@ -18,7 +18,8 @@ _Names = tuple[str, ...]
 
 
 def headers_of(message: Any) -> Headers:
-    """As the library says them; asked once. Raises SystemError, UnicodeError for a name that is no UTF-8.
+    """Return the headers as the library says them, asked once. Raises SystemError, UnicodeError for a name
+    that is no UTF-8.
 
     It gives both a result with a hole in it and an error. The interpreter's own call of a method, once it has
     become quick, does not look for the error, and the hole ends the process; a call by `map` always looks.
@@ -38,7 +39,7 @@ class OddHeaders:
         self._cut: set[tuple[Place, _Names]] = set()
 
     def readable(self, messages: Sequence[Any]) -> tuple[list[Any], list[Headers], list[Skipped]]:
-        """Messages with the headers that each has, and those whose headers nobody can say."""
+        """Return messages with the headers that each has, and those whose headers nobody can say."""
         kept, headers, skipped = [], [], []
         for message in messages:
             try:
@@ -54,8 +55,8 @@ class OddHeaders:
         return kept, headers, skipped
 
     def headers_of(self, message: Any) -> Headers:
-        """The headers of a message, to the byte. Raises BrokerError, Unreadable where it takes a fetch and
-        that fails.
+        """Return the headers of a message, to the byte. Raises BrokerError, Unreadable where it takes a fetch
+        and that fails.
 
         The library gives an error for a name that is not UTF-8, once, and ends one at NUL without a word:
         of each row of names that is new in a partition, the first record is compared with what lies there,

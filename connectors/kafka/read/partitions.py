@@ -74,7 +74,7 @@ class KafkaReading(LogReading):
         self._largest = 1
 
     def scan(self) -> Iterator[Batch]:
-        """The letters of all partitions, interleaved; then nothing more than the snapshot."""
+        """Yield the letters of all partitions, interleaved; then nothing more than the snapshot."""
         if not self._open or self._request.limit == 0:
             return
         self._assign()
@@ -121,7 +121,7 @@ class KafkaReading(LogReading):
             raise self._cluster.trouble(error.args[0]) from error
 
     def _letters(self, messages: list[Any]) -> list[Any]:
-        """Those of the snapshot among what came, no more than the limit has room for."""
+        """Return those of the snapshot among what came, no more than the limit has room for."""
         letters: list[Any] = []
         room = None if self._request.limit is None else self._request.limit - self._position
         if self._is_next_run(messages, room):
@@ -138,8 +138,8 @@ class KafkaReading(LogReading):
         return letters
 
     def _is_next_run(self, messages: Sequence[Any], room: int | None) -> bool:
-        """Whether they are the next letters of one partition without a gap, and more are to come: mostly so.
-        They are taken then."""
+        """Return whether they are the next letters of one partition without a gap, and more are to come:
+        mostly so. They are taken then."""
         if not messages or (room is not None and len(messages) > room) or any(map(Message.error, messages)):
             return False
         places: list[Any] = [
@@ -159,13 +159,14 @@ class KafkaReading(LogReading):
         return is_run
 
     def _is_letter(self, progress: _Progress, offset: int) -> bool:
-        """Whether a record is of the snapshot; all before it is known then, too."""
+        """Return whether a record is of the snapshot; all before it is known then, too."""
         is_letter = offset < progress.end
         self._move(progress, offset, 1 if is_letter else 0)
         return is_letter
 
     def _move(self, progress: _Progress, offset: int, letters: int) -> None:
-        """All before `offset` is known, and so many letters from there; the rest were never letters."""
+        """Move on: all before `offset` is known, and so many letters from there; the rest were never
+        letters."""
         reached = min(offset + letters, progress.end)
         if self.snapshot is not None:
             self.snapshot -= max(0, reached - progress.at - letters)
@@ -179,7 +180,7 @@ class KafkaReading(LogReading):
         self._consumer.incremental_unassign([TopicPartition(*progress.place)])
 
     def _heed(self, error: KafkaError, place: Place, progress: _Progress | None, offset: int | None) -> None:
-        """An event among the messages. Raises BrokerError."""
+        """Heed an event among the messages. Raises BrokerError."""
         code = error.code()
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or progress is None:
             return  # no group is joined; or the partition is done with
@@ -205,8 +206,9 @@ class KafkaReading(LogReading):
             self._leave(progress)
 
     def _is_another(self, topic: str) -> bool:
-        """Whether the topic that was begun is not there any more. What was not read of it is a gap then; of
-        what was read under its name some may be of the one that was made again, which is read anew."""
+        """Return whether the topic that was begun is not there any more. What was not read of it is a gap
+        then; of what was read under its name some may be of the one that was made again, which is read
+        anew."""
         try:
             is_another = self._cluster.topic(topic).id != self._ids[topic]
         except NotFound:
@@ -270,7 +272,8 @@ class KafkaReading(LogReading):
         return self._make(letters, originals), skipped
 
     def _of_log(self, unsaid: Skipped) -> Skipped:
-        """With the log that it lies in. A copy leaves no checkpoint, and the next one looks there again."""
+        """Name the log that skipped letters lie in. A copy leaves no checkpoint, and the next one looks there
+        again."""
         if unsaid.passed is None or self._request.mode != "drain":
             return unsaid._replace(passed=None)
         [log] = [one.key for one in self._taken.values() if str(one.place) == unsaid.passed.place]

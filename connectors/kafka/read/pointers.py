@@ -63,7 +63,7 @@ class Pointers:
         return found
 
     def first_seen(self) -> Checkpoint:
-        """What the checkpoint is to remember: when topics were first seen under their ids."""
+        """Return what the checkpoint is to remember: when topics were first seen under their ids."""
         news, self._news = self._news, {}
         return news
 
@@ -93,14 +93,14 @@ class Pointers:
         return f"{_SEEN}{topic.name}@{self._cluster.id}/{topic.id}"
 
     def _is_remade(self, name: str, moment: int) -> bool:
-        """Another topic of that name was there before, and this one was first seen after `moment`."""
+        """Return another topic of that name was there before, and this one was first seen after `moment`."""
         topic = self._topic(name)
         mine = self._key(topic) if topic is not None else ""
         others = {key for key in self._resume if key.startswith(f"{_SEEN}{name}@{self._cluster.id}/")}
         return bool(others - {mine}) and moment < self._resume.get(mine, self._moment)
 
     def _checked(self, letters: Letters, number: int, message: Any) -> Original:
-        """The message, where it is proven to be the one that the letter speaks of."""
+        """Return the message, where it is proven to be the one that the letter speaks of."""
         if isinstance(message, str):
             return Original(why_not=message)
         try:

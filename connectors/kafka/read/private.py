@@ -59,7 +59,7 @@ class KafkaPrivate(Private):
             raise AccessDenied(f"{error}; {_DENIED}") from error
 
     def _wait_until(self, names: Sequence[str], there: bool) -> None:
-        """Until the cluster shows all of these topics, or none."""
+        """Wait until the cluster shows all of these topics, or none."""
         for _ in patience.tries(self._cluster.timeout):
             if len({*names} & {*self._cluster.names()}) == there * len(names):
                 return

@@ -26,7 +26,8 @@ _WORDS = Words(
 
 
 def _topics_of(cluster: Cluster, wanted: str) -> list[Topic]:
-    """The topic of a source, or all that fit its pattern. Raises NotFound for a name that is not there."""
+    """Return the topic of a source, or all that fit its pattern. Raises NotFound for a name that is not
+    there."""
     if not is_pattern(wanted):
         return [cluster.topic(wanted)]
     names = [name for name in cluster.names() if fnmatchcase(name, wanted)]
@@ -36,13 +37,13 @@ def _topics_of(cluster: Cluster, wanted: str) -> list[Topic]:
 
 
 def unread_note(why: BrokerError) -> str:
-    """What is left out, and why: the reason begins with its name."""
+    """Return what is left out, and why: the reason begins with its name."""
     return f"not read: {for_terminal(str(why))}"
 
 
 def look(cluster: Cluster, wanted: str) -> tuple[list[Topic], list[Log], dict[str, BrokerError]]:
-    """The topics of a source, what their partitions hold, and what cannot be read of them, and why. Raises
-    the first reason where that is all."""
+    """Return the topics of a source, what their partitions hold, and what cannot be read of them, and why.
+    Raises the first reason where that is all."""
     topics = _topics_of(cluster, wanted)
     unread: dict[str, BrokerError] = {
         topic.name: AccessDenied(f"{topic.name}: the user lacks the right to read it (READ)")
@@ -90,7 +91,7 @@ def plan_of(
     resume: Checkpoint,
     cut: Collection[Place] = (),
 ) -> Plan[Place]:
-    """Where to start in each partition: at the checkpoint, or at what the broker still has.
+    """Return where to start in each partition: at the checkpoint, or at what the broker still has.
 
     `cut`: what `cut_logs` says; a partition that ends before its checkpoint was cut, too.
     """
@@ -135,7 +136,7 @@ def _note_former(plan: Plan[Place], cluster: str, topic: Topic, resume: Checkpoi
 
 
 def facts_of(topics: Sequence[Topic], logs: Sequence[Log]) -> Mapping[str, object]:
-    """What analysis may know of the source."""
+    """Return what analysis may know of the source."""
     return {
         "topics": [
             {"topic": topic.name, "topic_id": topic.id, "partitions": topic.partitions} for topic in topics

@@ -36,7 +36,8 @@ class Letters(NamedTuple):
     is_log_append: Column
 
     def pointers(self) -> list[int]:
-        """The numbers of those that a share group's broker wrote (KIP-1191), with the record or without."""
+        """Return the numbers of those that a share group's broker wrote (KIP-1191), with the record or
+        without."""
         if self.same_names is not None and all(name != _POINTS_TO for name, _ in self.same_names):
             return []
         return [
@@ -46,7 +47,7 @@ class Letters(NamedTuple):
         ]
 
     def with_originals(self, originals: Mapping[int, Original]) -> "Letters":
-        """The same, with key, value, headers and time of the original where a pointer led to one."""
+        """Return the same, with key, value, headers and time of the original where a pointer led to one."""
         if all(original.raw is None for original in originals.values()):
             return self
         found = self._replace(
@@ -59,7 +60,7 @@ class Letters(NamedTuple):
 
 
 def letters_of(messages: Sequence[Any], headers: list[Headers]) -> Letters:
-    """Messages as they came, with the headers of each; null is None."""
+    """Return messages as they came, with the headers of each; null is None."""
     kinds, times = zip(*map(Message.timestamp, messages), strict=True)
     offsets: Iterable[Any] = map(Message.offset, messages)
     return Letters(
@@ -76,7 +77,7 @@ def letters_of(messages: Sequence[Any], headers: list[Headers]) -> Letters:
 
 
 def raw_of(message: Any, headers: Headers) -> RawRecord:
-    """What one is beside its value."""
+    """Return what one is beside its value."""
     kind, timestamp = message.timestamp()
     return RawRecord(
         message.key(),

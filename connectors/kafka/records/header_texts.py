@@ -25,7 +25,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
 def text_of(value: bytes | None) -> str:
-    """A key or the value of a header."""
+    """Return a key or the value of a header."""
     if value is None:
         return ""
     try:
@@ -51,7 +51,7 @@ def _decoded(value: bytes | None) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """What `text_of` made a text of; null is empty. Raises ValueError."""
+    """Return what `text_of` made a text of; null is empty. Raises ValueError."""
     if text.startswith(_BASE64):
         return b64decode(text.removeprefix(_BASE64), validate=True)
     return text.encode()
@@ -83,7 +83,7 @@ def texts_column(records: Sequence[Headers], same_names: Alike | None) -> Column
 
 
 def text_in(name: str, value: bytes | None) -> str:
-    """The text of a header's value."""
+    """Return the text of a header's value."""
     return _texts(name, value)[1]
 
 
@@ -105,7 +105,7 @@ _seen_before = lru_cache(maxsize=4096)(_as_texts)
 
 
 def shown_name(name: str) -> str:
-    """A name that is no UTF-8 has its bytes as surrogates, which no archive holds."""
+    """Return a name that is no UTF-8 has its bytes as surrogates, which no archive holds."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -121,8 +121,8 @@ def _in_base64(value: bytes) -> str:
 
 
 def edit(block: bytes, drops: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
-    """The block of a record without the headers that `drops` names, and with these values at its end; what
-    stays keeps its bytes, order and duplicates. Of a resolved pointer the original is edited. Raises
+    """Return the block of a record without the headers that `drops` names, and with these values at its end;
+    what stays keeps its bytes, order and duplicates. Of a resolved pointer the original is edited. Raises
     ValueError."""
     record = decode(block)
     if record.original is None:

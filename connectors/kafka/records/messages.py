@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.interchange.values import count_of, from_millis, integer
+from dlq.connectors.jsonl.values import count_of, from_millis, integer
 from dlq.connectors.kafka.records.columns import Letters, Original
 from dlq.connectors.kafka.records.header_texts import column_of_texts, text_of, texts_column, texts_of
 from dlq.connectors.kafka.records.raw import (
@@ -41,7 +41,7 @@ _Maker = Callable[[Letters, Mapping[int, Original]], Sequence[Record]]
 
 
 def record_maker(request: ReadRequest, cluster: str, topic_ids: Mapping[str, str]) -> _Maker:
-    """The function that makes records of letters, for one pull.
+    """Return the function that makes records of letters, for one pull.
 
     It takes one or more letters, and by their number what those that are pointers led to.
     """
@@ -92,7 +92,7 @@ def record_maker(request: ReadRequest, cluster: str, topic_ids: Mapping[str, str
 
 
 def _of_place(letters: Letters, offsets: Sequence[str]) -> dict[str, Column]:
-    """Where each lies."""
+    """Return where each lies."""
     return {
         "dead_letter_queue": letters.topics,
         "queue_id": letters.partitions,
@@ -102,7 +102,7 @@ def _of_place(letters: Letters, offsets: Sequence[str]) -> dict[str, Column]:
 
 
 def _of_headers(texts: Column, deaths: Column) -> dict[str, Column]:
-    """What headers tell, and where each died by them."""
+    """Return what headers tell, and where each died by them."""
     types = values_of(texts, "content-type"), values_of(texts, "contentType")
     return {
         "origin_kind": map_column(lambda died: "topic" if died else None, deaths),
@@ -124,7 +124,7 @@ def _message_ids(texts: Column, deaths: Column) -> Column:
 
 
 def coordinates(died: Origin | None) -> str | None:
-    """Names the message that died; two groups' dead letters of it have the same."""
+    """Return names the message that died; two groups' dead letters of it have the same."""
     return died and _coordinates(died.topic, died.partition, died.offset)
 
 
@@ -182,7 +182,7 @@ def _flags(letters: Letters, shown: Letters, originals: Mapping[int, Original]) 
 
 
 def _texts(letters: Letters, shown: Letters) -> Column:
-    """Of a resolved pointer those of the original, too."""
+    """Return the texts of shown headers; of a resolved pointer those of the original, too."""
     if shown is letters:
         return texts_column(letters.headers, letters.same_names)
     both = zip(shown.headers, letters.headers, strict=True)
@@ -201,7 +201,7 @@ def _properties(
     keys: Column,
     originals: Mapping[int, Original],
 ) -> Column:
-    """The fixed fields of the dead letters by their Java names; `pointer` says what became of one."""
+    """Return the fixed fields of the dead letters by their Java names; `pointer` says what became of one."""
     rows = len(offsets)
     columns: dict[str, Column] = {
         "topic": letters.topics,
@@ -234,14 +234,14 @@ def _became(original: Original | None) -> str | None:
 
 
 def _deaths(texts: Column, topics: Column) -> Column:
-    """Where each died (`Origin`, None), but for the partition and offset there."""
+    """Return where each died (`Origin`, None), but for the partition and offset there."""
     if isinstance(texts, Maps):
         texts = texts.with_names(TELL_THE_PLACE)
     return map_columns(died_at, texts, topics)
 
 
 def _told(texts: Column, deaths: Column, name_of: Callable[[OriginHeaders], str]) -> Column:
-    """What the framework that tells of a letter's death says under the name that it has for it."""
+    """Return what the framework that tells of a letter's death says under the name that it has for it."""
     if isinstance(deaths, Constant):
         return deaths if deaths.value is None else values_of(texts, name_of(deaths.value.told_by))
     rows = zip(deaths, texts, strict=True)
@@ -251,7 +251,7 @@ def _told(texts: Column, deaths: Column, name_of: Callable[[OriginHeaders], str]
 def _times(
     letters: Letters, deaths: Column, texts: Column, originals: Mapping[int, Original]
 ) -> tuple[Column, Column]:
-    """When each was published, and when it died; what is not told is not known."""
+    """Return when each letter was published, and when it died; what is not told is not known."""
     stored = [_micros(time) for time in letters.timestamps]
     told = map_distinct(from_millis, _told(texts, deaths, lambda names: names.timestamp))
     if originals:
@@ -268,5 +268,5 @@ def _micros(millis: int) -> int | None:
 
 
 def _is_own_time(died: Origin | None, is_log_append: bool) -> bool:
-    """Whether the record has the time of the one that died."""
+    """Return whether the record has the time of the one that died."""
     return died is not None and died.told_by.keeps_time and not is_log_append

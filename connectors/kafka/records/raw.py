@@ -47,7 +47,8 @@ class RawRecord(NamedTuple):
 
 
 def alike(records: Sequence[Headers]) -> Alike | None:
-    """The headers of one or more records name by name, or None where the records differ in their names."""
+    """Return the headers of one or more records name by name, or None where the records differ in their
+    names."""
     if len(set(map(len, records))) > 1:
         return None
     found: list[tuple[str, Column]] = []
@@ -64,14 +65,14 @@ def alike(records: Sequence[Headers]) -> Alike | None:
 
 
 def encode(record: RawRecord) -> bytes:
-    """The block."""
+    """Return the block."""
     flags = (VALUE_WAS_NULL if record.is_null else 0) | (LOG_APPEND_TIME if record.is_log_append else 0)
     block = _block(flags, record.timestamp, record.key, _framed(record.headers))
     return block if record.original is None else with_original(block, record.original)
 
 
 def with_original(block: bytes, original: RawRecord) -> bytes:
-    """The block of a dead letter that points to this one."""
+    """Return the block of a dead letter that points to this one."""
     return block[:1] + bytes([block[1] | HAS_ORIGINAL]) + block[2:] + encode(original)
 
 
@@ -82,7 +83,8 @@ def encode_all(
     headers: Sequence[Headers],
     same_names: Alike | None,
 ) -> list[bytes]:
-    """The blocks of records without an original; `same_names` are `headers` once more, name by name."""
+    """Return the blocks of records without an original; `same_names` are `headers` once more, name by
+    name."""
     framed = [*map(_framed, headers)] if same_names is None else _framed_by_name(same_names, len(headers))
     return [*map(_block, flags, timestamps, keys, framed)]
 
@@ -98,7 +100,7 @@ def _framed(headers: Headers) -> bytes:
 
 
 def _framed_by_name(headers: Alike, rows: int) -> Column:
-    """What all share is framed once: it stands between the values that differ."""
+    """Return what all share is framed once: it stands between the values that differ."""
     shared = [_literal(_LENGTH.pack(len(headers)))]
     differing: list[Column] = []
     for name, values in headers:
@@ -117,7 +119,7 @@ def _framed_by_name(headers: Alike, rows: int) -> Column:
 
 
 def _literal(text: bytes) -> bytes:
-    """For what is formatted."""
+    """Escape a text for what is formatted."""
     return text.replace(b"%", b"%%")
 
 
@@ -135,7 +137,7 @@ def _value(value: bytes | None) -> bytes:
 
 
 def decode(block: bytes) -> RawRecord:
-    """What `encode` was given. Raises ValueError for anything else."""
+    """Return what `encode` was given. Raises ValueError for anything else."""
     try:
         record, end = _decoded(block, 0)
     except (struct.error, UnicodeDecodeError) as error:

@@ -19,7 +19,7 @@ from pika import spec
 
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.net.links import ConsumerEndedError, LinkLostError
-from dlq.connectors.queue import Silence
+from dlq.connectors.queue import IdleTimer
 from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
 from dlq.connectors.rabbitmq.amqp091.codec.table import delivery_count
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
@@ -54,8 +54,8 @@ _NEAR_LIMIT = (
 
 
 def is_empty(link: Link, queue: str) -> bool:
-    """Whether the leader of a quorum queue says so: it is asked for a letter, and one that comes goes back.
-    The link is of no use for a reading afterwards. Raises NoLeader where no leader answers.
+    """Return whether the leader of a quorum queue says so: it is asked for a letter, and one that comes goes
+    back. The link is of no use for a reading afterwards. Raises NoLeader where no leader answers.
 
     A queue with a single active consumer refuses, which is the leader's answer, too.
     """
@@ -139,7 +139,7 @@ class RabbitReading:
             self._finish()
 
     def _scan(self) -> Iterator[Batch]:
-        silence = Silence()
+        silence = IdleTimer()
         while self._received < self._wanted and silence.seconds < patience.REPLY:
             if self._received == self._end:
                 self._stop_consuming()
@@ -186,8 +186,9 @@ class RabbitReading:
         return bool(came)
 
     def _spare(self, came: Sequence[Delivery]) -> None:
-        """From the first letter whose deliveries run out, each is archived and acknowledged before another is
-        asked for: whatever ends the drain then costs one letter a delivery, not thousands."""
+        """Ask for one delivery at a time from the first letter whose deliveries run out: each is archived and
+        acknowledged before the next, so that whatever ends the drain costs one letter a delivery, not
+        thousands."""
         if self._last_but_one is None:
             return
         near = sum(delivery_count(delivery.block) >= self._last_but_one for delivery in came)
@@ -196,7 +197,8 @@ class RabbitReading:
         self._near_limit += near
 
     def _refuse_stream(self, first: Delivery) -> None:
-        """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
+        """Refuse a stream: it forgets nothing, so a drain would never end; without rights only its header
+        tells."""
         if self.topology.get("queue_type") is None and _STREAM_OFFSET in first.block:
             raise UsageError(
                 f"source {self._request.source.name}: {self._queue} is a stream, which management_url shows "
@@ -223,7 +225,7 @@ class RabbitReading:
         return self._received - max(self._acknowledged, self._start) >= self._prefetch
 
     def _waiting(self) -> Iterator[Batch]:
-        """An empty batch tells the caller that only its acknowledgement can bring more."""
+        """Yield an empty batch tells the caller that only its acknowledgement can bring more."""
         yield from self._rest()
         time.sleep(patience.BLINK)
         yield self._batch()
@@ -241,11 +243,13 @@ class RabbitReading:
         self._consuming = True
 
     def _consumer_tag(self) -> str:
-        """The tags sort like the windows: letters of several windows go back in the order of their tags."""
+        """Return the tags sort like the windows: letters of several windows go back in the order of their
+        tags."""
         return f"dlq-{self._windows:08d}"
 
     def _next_prefetch(self) -> int:
-        """Letters that may wait for their acknowledgement: by the sizes seen so far, carefully grown."""
+        """Return letters that may wait for their acknowledgement: by the sizes seen so far, carefully
+        grown."""
         rest = self._wanted - self._received
         if self._request.careful:
             return 1

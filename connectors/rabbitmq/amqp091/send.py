@@ -65,7 +65,7 @@ long after the first letter to it. Where one was refused, it is the first with a
 
 
 def connection_name(plan: str) -> str:
-    """What the broker's lists call the connection of a plan's publisher."""
+    """Return what the broker's lists call the connection of a plan's publisher."""
     return f"dlq replay {plan}"
 
 
@@ -119,8 +119,8 @@ class RabbitPublisher(WindowedPublisher):
         return link
 
     def put(self, letter: Outgoing) -> None:
-        """Into the outbox. A letter is refused where the broker denies the way to its target, and not where
-        that cannot be made at the moment."""
+        """Put a letter into the outbox. It is refused where the broker denies the way to its target, and not
+        where that cannot be made at the moment."""
         try:
             way = self._way_of(letter)
             if why := self._ways.why_barred(way):
@@ -138,8 +138,8 @@ class RabbitPublisher(WindowedPublisher):
         self._link.put(frames, letter.number)
 
     def goes_alone(self, letter: Outgoing) -> bool:
-        """So does the first one to an exchange, or with a key: where that is not there, or may not be written
-        to, only this one is refused, and nothing is in doubt."""
+        """Return whether a letter goes alone, as the first one to an exchange, or with a key, does: where
+        that is not there, or may not be written to, only this one is refused, and nothing is in doubt."""
         try:
             way = self._way_of(letter)
         except ValueError:
@@ -149,7 +149,7 @@ class RabbitPublisher(WindowedPublisher):
         return is_first or super().goes_alone(letter)
 
     def _is_first(self, exchange: str, key: str) -> bool:
-        """Whether a letter with this key is to be tried before others go along."""
+        """Return whether a letter with this key is to be tried before others go along."""
         clock = time.monotonic
         begun, until = self._begun.setdefault(exchange, (set(), clock() + _TRYING_SECONDS))
         if key in begun:
@@ -161,13 +161,13 @@ class RabbitPublisher(WindowedPublisher):
         return True
 
     def _way_of(self, letter: Outgoing) -> Way:
-        """Raises ValueError for a letter whose properties cannot be read."""
+        """Return the way of a letter. Raises ValueError where its properties cannot be read."""
         if self._last is None or self._last[0] is not letter:
             self._last = letter, self._ways.way_of(letter)
         return self._last[1]
 
     def has_room(self) -> bool:
-        """None while an alarm blocks us, or while the socket takes less than we give."""
+        """Return None while an alarm blocks us, or while the socket takes less than we give."""
         return self._blocked is None and self._link.unsent < UNSENT_BYTES
 
     def poll(self, wait: float) -> None:
@@ -185,7 +185,8 @@ class RabbitPublisher(WindowedPublisher):
         self._look_at_the_alarm()
 
     def _take_returns(self) -> None:
-        """Only returns carry content here; it is complete before the answer to its message comes."""
+        """Take returns. Only they carry content here, and it is complete before the answer to its message
+        comes."""
         for delivery in self._link.take_deliveries(self._window):
             self._confirms.take_return(delivery.block, REPLAY_ID)
 
@@ -216,7 +217,7 @@ class RabbitPublisher(WindowedPublisher):
         self._blocked = None
 
     def _on_connection_close(self, method: Any) -> None:
-        """What it closes for is one letter's doing where no other is in flight."""
+        """Heed the end of a connection: it is one letter's doing where no other is in flight."""
         if len(self.in_flight) == 1 and method.reply_code in _UNREADABLE:
             self._give_up_the_only(method)
             self._link.cut()
@@ -253,7 +254,7 @@ class RabbitPublisher(WindowedPublisher):
         self._beware(given_up[last], text)
 
     def _is_meant(self, entry: Open, text: str) -> bool:
-        """Whether the broker may have closed the channel over this letter."""
+        """Return whether the broker may have closed the channel over this letter."""
         if large := _TOO_LARGE.search(text):
             return self.in_flight[entry.number].record.body_size > int(large["most"])
         told = OFFENDER.search(text)
@@ -261,7 +262,7 @@ class RabbitPublisher(WindowedPublisher):
         return told is not None and entry.exchange == exchange and told["key"] in (None, entry.routing_key)
 
     def _beware(self, entry: Open, text: str) -> None:
-        """What is like this letter goes alone."""
+        """Send alone from now on what is like this letter."""
         if large := _TOO_LARGE.search(text):
             self.heavy_bytes = int(large["most"])
             return
@@ -282,7 +283,8 @@ class RabbitPublisher(WindowedPublisher):
         self._confirms = Confirms()
 
     def _look_at_the_alarm(self) -> None:
-        """One that is said again, or that ends and begins before a letter could go, is the same."""
+        """Look at the alarm. One that is said again, or that ends and begins before a letter could go, is the
+        same."""
         if self._blocked is None:
             self._blocked_since = math.inf
             return
@@ -294,11 +296,11 @@ class RabbitPublisher(WindowedPublisher):
             )
 
     def cut(self) -> None:
-        """The kernel drops what it has not sent."""
+        """Cut the connection: the kernel drops what it has not sent."""
         self._link.cut()
 
     def end(self) -> None:
-        """In order, unless the connection is dead."""
+        """End the connection in order, unless it is dead."""
         if self._link.unsent or self._link.dead:
             self._link.cut()
             return

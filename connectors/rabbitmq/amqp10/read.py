@@ -89,7 +89,8 @@ class UncarriedReading(SessionReading):
         yield from ()
 
     def _let_go(self) -> None:
-        """When nothing is held any more. A queue with a single active consumer gives 0-9-1 nothing before."""
+        """Let the link go when nothing is held any more. A queue with a single active consumer gives 0-9-1
+        nothing before."""
         if self._has_looked and self._request.mode == "drain" and not self._owed:
             self._session.await_answers()
             self._session.close()

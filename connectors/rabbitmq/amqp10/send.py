@@ -55,7 +55,7 @@ _UNKNOWN: tuple[Means, str] = "in_doubt", "an outcome that AMQP 1.0 has not"
 
 
 def address(exchange: str, routing_key: str) -> str:
-    """Where a link leads to (RabbitMQ's addresses, version 2)."""
+    """Return where a link leads to (RabbitMQ's addresses, version 2)."""
     exchange, routing_key = quote(exchange, safe=""), quote(routing_key, safe="")
     if not exchange:
         return f"/queues/{routing_key}"
@@ -63,8 +63,8 @@ def address(exchange: str, routing_key: str) -> str:
 
 
 def open_session(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float | None = None) -> Session:
-    """A session of AMQP 1.0, by its name in the broker's lists; `unsent_seconds`: see `outbound.guard`.
-    Raises BrokerError."""
+    """Return a session of AMQP 1.0, by its name in the broker's lists; `unsent_seconds`: see
+    `outbound.guard`. Raises BrokerError."""
     return log_in(broker, partial(_opened, broker, name, unsent_seconds))
 
 
@@ -119,7 +119,7 @@ class Amqp10Publisher(WindowedPublisher):
         return session
 
     def put(self, letter: Outgoing) -> None:
-        """To the socket, when the broker takes it."""
+        """Put a letter to the socket, when the broker takes it."""
         try:
             way = self._ways.way_of(letter)
             if why := self._ways.why_barred(way):
@@ -145,7 +145,8 @@ class Amqp10Publisher(WindowedPublisher):
         self._numbers[self._session.send(link, encoded)] = letter.number
 
     def goes_alone(self, letter: Outgoing) -> bool:
-        """So does the first one over a link: the broker looks at the right to a topic when a letter comes."""
+        """Return whether a letter goes alone, as the first one over a link does: the broker looks at the
+        right to a topic when a letter comes."""
         try:
             way = self._ways.way_of(letter)
         except ValueError:
@@ -158,7 +159,7 @@ class Amqp10Publisher(WindowedPublisher):
             self._turn(wait)
 
     def _link_to(self, place: str) -> Link | None:
-        """With credit; None where nothing is there."""
+        """Return the link to a place, with credit; None where nothing is there."""
         if place not in self._links and place not in self._missing:
             self._wait_until(lambda: not self._numbers, "it does not answer")
             if len(self._links) == MOST_LINKS:
@@ -182,7 +183,8 @@ class Amqp10Publisher(WindowedPublisher):
                 since, known = time.monotonic(), len(self.answers)
 
     def _attach(self, place: str) -> None:
-        """Over one that is not there the broker ends the session, so the rest goes by another."""
+        """Attach to a place. Over one that is not there the broker ends the session, so the rest goes by
+        another."""
         try:
             self._links[place] = self._session.attach(frames.SENDER, place)
         except NotFound as error:
@@ -195,7 +197,8 @@ class Amqp10Publisher(WindowedPublisher):
         self._session = self._opened()
 
     def _leave_out(self, way: Way, error: AccessDenied) -> None:
-        """Raises it where letters are in flight, or where it may be about something else."""
+        """Leave a way out. Raises the error where letters are in flight, or where it may be about something
+        else."""
         told = OFFENDER.search(str(error))
         if told is None or self._numbers:
             raise error
@@ -221,7 +224,7 @@ class Amqp10Publisher(WindowedPublisher):
             raise ConnectionLost(f"{self._place}: {doubt}")
 
     def _answered(self, outcome: Outcome) -> str | None:
-        """What is in doubt about a letter, if anything."""
+        """Return what is in doubt about a letter, if anything."""
         number = self._numbers.pop(outcome.number)
         means, why = self._meant(outcome.code, self.in_flight[number].target)
         detail = f"{why}: {for_terminal(outcome.detail)}" if outcome.detail else why
@@ -234,11 +237,11 @@ class Amqp10Publisher(WindowedPublisher):
         return _MEANS.get(code, _UNKNOWN)
 
     def cut(self) -> None:
-        """The kernel drops what it has not sent."""
+        """Cut the connection: the kernel drops what it has not sent."""
         self._session.cut()
 
     def end(self) -> None:
-        """In order, unless the session is dead."""
+        """End the session in order, unless it is dead."""
         self._session.close()
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.connectors.interchange.format import body_of
-from dlq.connectors.interchange.values import Texts, count_of, integer
+from dlq.connectors.jsonl.format import body_of
+from dlq.connectors.jsonl.values import Texts, count_of, integer
 from dlq.connectors.rabbitmq.amqp091.codec.blocks import typed_block
 from dlq.connectors.rabbitmq.amqp091.codec.fields import instant
 from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
@@ -31,7 +31,7 @@ def death_columns(history: tuple[Death, ...], headers: Texts) -> dict[str, Any]:
 
 
 def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
-    """The columns of a record; None where the line does not say."""
+    """Return the columns of a record; None where the line does not say."""
     mode = properties.get("delivery_mode")
     given = document.get("headers", {})
     # An AMQP 1.0 client sees the same history under another name.

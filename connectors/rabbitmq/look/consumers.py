@@ -40,7 +40,7 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
 
 
 def list_queues(broker: RabbitBroker) -> Mapping[str, Mapping[str, Any]]:
-    """All queues as the management API shows them. Raises ManagementError."""
+    """Return all queues as the management API shows them. Raises ManagementError."""
     with closing(Management(broker)) as management:
         found = management.get_all("queues", management.vhost, columns=_COLUMNS)
         return {str(queue.get("name")): queue for queue in found}
@@ -49,8 +49,8 @@ def list_queues(broker: RabbitBroker) -> Mapping[str, Mapping[str, Any]]:
 def gauge(
     broker: RabbitBroker, names: Sequence[str], known: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Gauge:
-    """How many letters these queues have; `known`: as they are `listed`. Raises NotFound when one is not
-    there (where they were listed: when none is), AccessDenied when another connection has it for itself,
+    """Return how many letters these queues have; `known`: as they are `listed`. Raises NotFound when one is
+    not there (where they were listed: when none is), AccessDenied when another connection has it for itself,
     NodeDown when none can be asked.
 
     A quorum queue without a leader seems to be empty; there nobody's absence is proven either.
@@ -80,7 +80,7 @@ def gauge(
 
 
 def _state(shown: Mapping[str, Any] | None) -> str:
-    """Of a queue that is there; None: the management API was not asked."""
+    """Return the state of a queue that is there; with None the management API was not asked."""
     return "not shown by the management API" if shown == {} else str((shown or {}).get("state", "idle"))
 
 
@@ -106,7 +106,7 @@ def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[
 
 
 def receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-    """The queues that each target reaches; of an exchange only where the management API shows it."""
+    """Return the queues that each target reaches; of an exchange only where the management API shows it."""
     queues = {target: [target.name] for target in targets if target.kind == "queue"}
     exchanges = [target for target in targets if target.kind != "queue"]
     try:
@@ -118,7 +118,7 @@ def receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target
 def _look(
     asking: Questions, names: Iterable[str], shown: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, Consumption | DlqError]]:
-    """Each queue, or what the broker says instead."""
+    """Yield each queue, or what the broker says instead."""
     for name in names:
         try:
             found = asking.queue(name)
@@ -137,7 +137,7 @@ def _known(looked: Iterable[Consumption | DlqError]) -> list[Consumption]:
 
 
 def fetch_queues(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
-    """The queues as the management API shows them; none, and why, where it does not answer."""
+    """Return the queues as the management API shows them; none, and why, where it does not answer."""
     if not broker.management_url:
         return {}, ""
     wanted = set(names)
@@ -152,6 +152,6 @@ def fetch_queues(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[st
 
 
 def count_acknowledged(told: Mapping[str, Any]) -> int | None:
-    """None where the management API counts nothing of a queue."""
+    """Return None where the management API counts nothing of a queue."""
     counts = mapping(told.get("message_stats"))
     return sum(whole(counts.get(done)) or 0 for done in _DONE) if "messages" in told else None

@@ -43,7 +43,7 @@ class Definitions:
         return sorted(filter(names_dead_letters, self.queues))
 
     def topology(self, name: str) -> Topology:
-        """One queue."""
+        """Return one queue."""
         shown = self.queues[name]
         arguments, policy = mapping(shown.get("arguments")), mapping(shown.get("effective_policy_definition"))
         kind, is_told = str(shown.get("type", "classic")), "effective_policy_definition" in shown

@@ -39,7 +39,7 @@ _COLUMNS = "name,type,arguments,effective_policy_definition,messages,consumers,h
 
 
 def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
-    """All that dead letters are sent to, or are named so. Raises UsageError without a management URL,
+    """Return all that dead letters are sent to, or are named so. Raises UsageError without a management URL,
     Unreachable."""
     if not broker.management_url:
         raise UsageError(
@@ -97,7 +97,7 @@ def places(
 
 
 def names_dead_letters(queue: str) -> bool:
-    """Whether its name says that it is for dead letters."""
+    """Return whether its name says that it is for dead letters."""
     return _says(_NAMED, queue)
 
 
@@ -110,8 +110,8 @@ def _ways(
     bindings: Sequence[Mapping[str, Any]],
     exchanges: Sequence[Mapping[str, Any]],
 ) -> _Ways:
-    """Where dead letters of a queue go, and what comes to an exchange; to all that are bound to it where the
-    letter's own key decides, or nothing tells more."""
+    """Return where dead letters of a queue go, and what comes to an exchange; to all that are bound to it
+    where the letter's own key decides, or nothing tells more."""
     bound: dict[_Node, list[_Node]] = {}
     for binding in bindings:
         if source := binding.get("source"):
@@ -170,7 +170,7 @@ def _fed(queues: Mapping[str, _Queue], ways: _Ways, alternates: Mapping[str, str
 
 
 def _circling(ways: _Ways) -> set[_Node]:
-    """Those from which letters come to a circle, in time that grows with the number of ways."""
+    """Return those from which letters come to a circle, in time that grows with the number of ways."""
     before: dict[_Node, list[_Node]] = {}
     for node, targets in ways.items():
         for target in set(targets):

@@ -59,7 +59,8 @@ letters are sent at most once where `dead-letter-strategy` does not say otherwis
 
 
 def may_release(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
-    """Whether all letters of a queue (`Topology.document`) may be taken and given back without harm."""
+    """Return whether all letters of a queue (`Topology.document`) may be taken and given back without
+    harm."""
     if version >= _COUNTS_FAILURES_ALONE or topology.get("queue_type") == "classic":
         return True
     limit = topology.get("delivery_limit")
@@ -67,7 +68,7 @@ def may_release(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
 
 
 def _change_by_copy(topology: Topology, version: str) -> str:
-    """What a copy changes in the queue, in one sentence."""
+    """Return what a copy changes in the queue, in one sentence."""
     if topology.kind == "stream":
         return "nothing"
     order = _ORDER.get(topology.kind or "", "their place may change")
@@ -102,7 +103,7 @@ def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> lis
 
 
 def _hidden(topology: Topology) -> Iterator[str]:
-    """Letters that no consumer gets for now."""
+    """Yield letters that no consumer gets for now."""
     if topology.delayed:
         yield f"{topology.delayed} letters more were given back and are hidden for a while (delayed-retry)"
     if topology.waiting:
@@ -251,6 +252,7 @@ def _try_to_read(queue: str, asking: Questions) -> None:
 
 
 def _try_to_write(asking: Questions) -> None:
-    """A message to a queue that does not exist comes back where it may be sent, and leaves no trace."""
+    """Try to write: a message to a queue that does not exist comes back where it may be sent, and leaves no
+    trace."""
     asking.publish("", f"dlq-rights-{uuid.uuid4()}")
     asking.ask(spec.Basic.Qos(prefetch_count=1))

@@ -33,18 +33,18 @@ class _Traits(NamedTuple):
         return self.queue.delivery_limit if self.queue.kind == "quorum" else None
 
     def number(self, name: str) -> int | None:
-        """A setting in force that is a number."""
+        """Return a setting in force that is a number."""
         found = self.queue.setting(name)
         return found if isinstance(found, int) else None
 
     def drops_its_oldest(self) -> bool:
-        """Whether what finds no room costs it its oldest letters."""
+        """Return whether what finds no room costs it its oldest letters."""
         bounded = self.number("max-length") is not None or self.number("max-length-bytes") is not None
         return bounded and not str(self.queue.setting("overflow")).startswith("reject-publish")
 
     def is_nearly_full(self) -> bool:
-        """Whether what comes while letters are out may fill it. The management API alone tells bytes, and
-        late: what it has not counted yet may fill it."""
+        """Return whether what comes while letters are out may fill it. The management API alone tells bytes,
+        and late: what it has not counted yet may fill it."""
         size = self.queue.size if self.queue.counted >= self.depth else None
         filled = ((self.depth, self.number("max-length")), (size, self.number("max-length-bytes")))
         return any(
@@ -52,7 +52,7 @@ class _Traits(NamedTuple):
         )
 
     def words(self) -> dict[str, object]:
-        """What the sentences name."""
+        """Return what the sentences name."""
         onward = self.queue.setting("dead-letter-exchange") is not None
         times = {name: self.number(name) for name in ("message-ttl", "expires", "consumer-timeout")}
         return {
@@ -180,7 +180,8 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
 
 
 def effects(queue: Topology, depth: int, mode: Mode, harms: bool) -> list[str]:
-    """What a pull in this mode would do there: what takes `--force`, or the rest. To a stream, nothing."""
+    """Return what a pull in this mode would do there: what takes `--force`, or the rest. To a stream,
+    nothing."""
     if queue.kind == "stream":
         return []
     traits = _Traits(queue, depth)
@@ -189,6 +190,6 @@ def effects(queue: Topology, depth: int, mode: Mode, harms: bool) -> list[str]:
 
 
 def harm(queue: Topology, depth: int, mode: Mode) -> str | None:
-    """Why a pull in this mode is refused without `--force`; None: it is not."""
+    """Return why a pull in this mode is refused without `--force`; None: it is not."""
     said = effects(queue, depth, mode, harms=True)
     return f"{'; '.join(said)}, or insist with --force" if said else None

@@ -29,7 +29,7 @@ class Management:
     """The API at a broker's `management_url`, seen from the broker's virtual host."""
 
     def __init__(self, broker: RabbitBroker) -> None:
-        """Raises ConfigError when the URL is wrong; connects only when asked something."""
+        """Take the address. Raises ConfigError when the URL is wrong; connects only when asked something."""
         self._broker, self._place = broker, f"brokers.{broker.name}.management_url"
         url = broker.management_url or ""
         self._site = Site(broker, self._place, url, _PORTS, "https://rabbit.example:15671")
@@ -46,14 +46,15 @@ class Management:
         return {"Authorization": f"Basic {login.decode()}"}
 
     def get(self, *path: str) -> Mapping[str, Any] | None:
-        """The object at /api/path, each part quoted; None where there is nothing. Raises ManagementError."""
+        """Return the object at /api/path, each part quoted; None where there is nothing. Raises
+        ManagementError."""
         found = self._get(*path)
         if not isinstance(found, dict | None):
             raise ManagementError(f"{self._place} answers something that is no object")
         return found
 
     def get_all(self, *path: str, **query: str) -> list[Mapping[str, Any]]:
-        """The objects of the list at /api/path. Raises ManagementError, also where no such list is."""
+        """Return the objects of the list at /api/path. Raises ManagementError, also where no such list is."""
         found = self._get(*path, **query)
         if found is None:
             where = for_terminal("/".join(path))
@@ -62,7 +63,7 @@ class Management:
         return self._objects(found)
 
     def get_bindings_of(self, exchange: str) -> list[Mapping[str, Any]]:
-        """Those that lead from an exchange; none where it is gone. Raises ManagementError."""
+        """Return those that lead from an exchange; none where it is gone. Raises ManagementError."""
         found = self._get("exchanges", self.vhost, exchange, "bindings", "source")
         return self._objects([] if found is None else found)
 
@@ -92,7 +93,7 @@ class Management:
             raise ManagementError(f"{self._place} does not answer: {error}") from error
 
     def _has_another_login(self) -> bool:
-        """Whether the password is another one now, which is taken from then on."""
+        """Return whether the password is another one now, which is taken from then on."""
         forget(self._broker)
         before, self._headers = self._headers, self._login()
         return self._headers != before
@@ -113,5 +114,5 @@ class Management:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A table in an answer; the management API writes an empty list for an empty one."""
+    """Return a table in an answer; the management API writes an empty list for an empty one."""
     return value if isinstance(value, dict) else {}

@@ -37,9 +37,9 @@ class Bindings:
         self._policies = cache(partial(policies_of, management))
 
     def queues(self, exchange: str, keys: Sequence[str], until: float | None = None) -> set[str] | None:
-        """All queues that one message reaches, whose keys are its routing key and those of CC; None where an
-        exchange's type does not say, or the way does not come to an end `until` then (by the monotonic
-        clock), or soon. Raises ManagementError."""
+        """Return all queues that one message reaches, whose keys are its routing key and those of CC; None
+        where an exchange's type does not say, or the way does not come to an end `until` then (by the
+        monotonic clock), or soon. Raises ManagementError."""
         until = time.monotonic() + patience.ENDLESS if until is None else until
         queues: set[str] = set()
         scanned: set[str] = set()
@@ -62,7 +62,8 @@ class Bindings:
         return queues
 
     def queue(self, name: str) -> Mapping[str, Any]:
-        """As the management API shows it; nothing where it is not there. Raises ManagementError."""
+        """Return a queue as the management API shows it; nothing where it is not there. Raises
+        ManagementError."""
         return self._queues(name) or {}
 
     def _bound(self, exchange: str, keys: Sequence[str]) -> list[tuple[str, str]] | None:
@@ -82,7 +83,8 @@ class Bindings:
         return reached or self._alternate(found)
 
     def _alternate(self, exchange: Mapping[str, Any]) -> list[tuple[str, str]] | None:
-        """What takes what nothing is bound for; None where a policy that the user may not see may name it."""
+        """Return what takes what nothing is bound for; None where a policy that the user may not see may name
+        it."""
         name = alternate_of(exchange, None)
         if name == "":
             try:

@@ -11,7 +11,7 @@ Routes = Mapping[str, Mapping[str, list[str]]]
 
 
 def list_routes(exchanges: Iterable[Mapping[str, Any]], bindings: Iterable[Mapping[str, Any]]) -> Routes:
-    """Those of exchanges that route to queues alone, by key or to all; of very many bindings none."""
+    """Return those of exchanges that route to queues alone, by key or to all; of very many bindings none."""
     types = {str(one.get("name")): str(one.get("type")) for one in exchanges}
     known = [one for one in bindings if one.get("source")]
     if len(known) > _MOST_BINDINGS:
@@ -30,13 +30,14 @@ def list_routes(exchanges: Iterable[Mapping[str, Any]], bindings: Iterable[Mappi
 
 
 def queues_reached(routes: Routes, exchange: str, key: str | None) -> set[str]:
-    """The queues that an exchange leads to with a key, or with any (None), as far as `routes` tell."""
+    """Return the queues that an exchange leads to with a key, or with any (None), as far as `routes` tell."""
     patterns = routes.get(exchange, {}).items()
     return {name for pattern, to in patterns if key is None or topic_matches(pattern, key) for name in to}
 
 
 def topic_matches(pattern: str, key: str) -> bool:
-    """Whether a topic exchange takes a key: `*` is one word, `#` none or more, words are parted by dots."""
+    """Return whether a topic exchange takes a key: `*` is one word, `#` none or more, words are parted by
+    dots."""
     words = key.split(".") if key else []
     reached, before = {0}, ""
     for part in pattern.split(".") if pattern else []:

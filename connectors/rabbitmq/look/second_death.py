@@ -52,7 +52,8 @@ class Prospects:
                 self._against |= missing_rights(self._broker, sorted(new))
 
     def preview(self, letter: Outgoing, found: SendPreview) -> SendPreview:
-        """What is `found` of a letter that can be sent, with what changes, and with what comes next."""
+        """Return what is `found` of a letter that can be sent, with what changes, and with what comes
+        next."""
         target = letter.target
         if target.kind != "queue" or found.problem is not None:
             return found
@@ -71,8 +72,8 @@ class Prospects:
     def _look_ahead(
         self, target: Target, came: Way | None, of_celery: bool, against: str
     ) -> tuple[str | None, str | None, Way]:
-        """What changes, why the letter goes only to a target that is named, and its way: the same for all
-        that came alike."""
+        """Return what changes, why the letter goes only to a target that is named, and its way: the same for
+        all that came alike."""
         keeps = not against and not of_celery
         way = Ways(self._broker, "").way_to(target.name, came if keeps else None)
         changes = what_changes(target.name, came, way, CELERY if of_celery else against)
@@ -104,14 +105,14 @@ class _Deaths:
         self._management, self._bindings = management, Bindings(management)
 
     def follow(self, queue: str, keys: Sequence[str]) -> _Next:
-        """Of letters that die in a queue, with these keys of their own. Raises ManagementError."""
+        """Follow letters that die in a queue, with these keys of their own. Raises ManagementError."""
         try:
             return self._after(queue, keys, frozenset())
         finally:
             self._management.close()  # until the next question the other side may lose its patience
 
     def _after(self, queue: str, keys: Sequence[str], before: frozenset[str]) -> _Next:
-        """Through queues in which letters wait for their next attempt."""
+        """Follow letters through queues in which they wait for their next attempt."""
         found = self._bindings.queue(queue)
         exchange, key = (dead_letters(found, what) for what in ("exchange", "routing-key"))
         if exchange is None:
@@ -138,7 +139,7 @@ class _Deaths:
         return _Next(f"when they die again they go to {places}" if ends else nowhere, frozenset(ends))
 
     def _is_wait(self, name: str) -> bool:
-        """Whether letters come to their end there, and go on."""
+        """Return whether letters come to their end there, and go on."""
         found = self._bindings.queue(name)
         arguments, policy = mapping(found.get("arguments")), mapping(found.get("effective_policy_definition"))
         has_end = "x-message-ttl" in arguments or "message-ttl" in policy

@@ -90,15 +90,15 @@ class Topology:
     notes: tuple[str, ...] = ()
 
     def setting(self, name: str) -> Any:
-        """The value in force of e.g. `message-ttl`: of a policy and an argument the smaller number, else the
-        argument, but for _POLICY_WINS."""
+        """Return the value in force of e.g. `message-ttl`: of a policy and an argument the smaller number,
+        else the argument, but for _POLICY_WINS."""
         both = self.arguments.get(f"x-{name}"), self.policy.get(name)
         found = [v for v in (both[::-1] if (self.kind, name) in _POLICY_WINS else both) if v is not None]
         numbers = [v for v in found if isinstance(v, int)]
         return min(numbers) if numbers and len(numbers) == len(found) else next(iter(found), None)
 
     def document(self) -> dict[str, Any]:
-        """As the archive keeps it beside the pull."""
+        """Return the document that the archive keeps beside the pull."""
         return {
             "queue_type": self.kind,
             "arguments": dict(self.arguments),
@@ -168,8 +168,8 @@ class VirtualHost:
         return self._limits[version]
 
     def comes_back(self, queue: str, by: Callable[[str], bool] = lambda _: True) -> bool:
-        """Whether what dies in a queue comes to it again by dead-letter exchanges, through queues of which
-        `by` holds."""
+        """Return whether what dies in a queue comes to it again by dead-letter exchanges, through queues of
+        which `by` holds."""
         ahead, seen = [queue], set[str]()
         while ahead:
             found = self.dead_letters_reach(ahead.pop()) - seen
@@ -180,7 +180,7 @@ class VirtualHost:
         return False
 
     def dead_letters_reach(self, queue: str) -> set[str]:
-        """The queues that dead letters of a queue go to, as far as `routes` tell."""
+        """Return the queues that dead letters of a queue go to, as far as `routes` tell."""
         exchange, key = self.dead_letter_exchanges.get(queue), self.dead_letter_keys.get(queue)
         if not exchange:
             return {key} if key and exchange is not None else set()
@@ -192,7 +192,7 @@ class VirtualHost:
         return {name: n for name, n in held.items() if n and queue in self.dead_letters_reach(name)}
 
     def expires(self, queue: str) -> bool:
-        """Whether letters of a queue come to an end there after a time."""
+        """Return whether letters of a queue come to an end there after a time."""
         found = self.queues.get(queue, {})
         arguments, policy = mapping(found.get("arguments")), mapping(found.get("effective_policy_definition"))
         return "x-message-ttl" in arguments or "message-ttl" in policy
@@ -241,7 +241,7 @@ def _held(management: Management) -> frozenset[str]:
 
 
 def known_host(broker: RabbitBroker) -> VirtualHost | None:
-    """The same; None where the management API is not there to be asked, or does not answer."""
+    """Return the same; None where the management API is not there to be asked, or does not answer."""
     try:
         return virtual_host(broker) if broker.management_url else None
     except ManagementError:
@@ -255,7 +255,7 @@ def learn(
     asking: Callable[[], Questions],
     host: VirtualHost | None = None,
 ) -> Topology:
-    """All that the management API says, or has said of the `host`, else what declares can find out by
+    """Return all that the management API says, or has said of the `host`, else what declares can find out by
     `asking`."""
     reasons: list[str] = []
     if broker.management_url:
@@ -276,14 +276,14 @@ def learn(
 
 
 def learn_apart(broker: RabbitBroker, queue: str, version: str, host: VirtualHost | None = None) -> Topology:
-    """The same, by a connection of its own where one is needed. Raises BrokerError."""
+    """Return the same, by a connection of its own where one is needed. Raises BrokerError."""
     with ExitStack() as opened:
         return learn(broker, queue, version, lambda: opened.enter_context(questions(broker)), host)
 
 
 def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:
-    """Whether the queue is known to nack what comes when it is full. Else a nack means that it failed: so is
-    answered what a classic queue of a cluster may have stored when its node went down (4.3)."""
+    """Return whether the queue is known to nack what comes when it is full. Else a nack means that it failed:
+    so is answered what a classic queue of a cluster may have stored when its node went down (4.3)."""
     try:
         overflow = learn_apart(broker, queue, "").setting("overflow") if queue else None
     except BrokerError:
@@ -292,7 +292,8 @@ def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:
 
 
 def is_down(broker: RabbitBroker, queue: str) -> bool:
-    """Whether the queue lies on a node that is down. 3.10 routes nothing to it, as if it were not there."""
+    """Return whether the queue lies on a node that is down. 3.10 routes nothing to it, as if it were not
+    there."""
     try:
         if queue:
             with questions(broker) as asking:
@@ -342,8 +343,8 @@ def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
 
 
 def dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
-    """The dead-letter `exchange` or `routing-key` of a queue as the management API shows it; an argument of
-    the queue wins over a policy."""
+    """Return the dead-letter `exchange` or `routing-key` of a queue as the management API shows it; an
+    argument of the queue wins over a policy."""
     arguments, policy = mapping(queue.get("arguments")), mapping(queue.get("effective_policy_definition"))
     found = arguments.get(f"x-dead-letter-{what}", policy.get(f"dead-letter-{what}"))
     return None if found is None else str(found)
@@ -361,12 +362,13 @@ def alternate_exchanges(management: Management) -> dict[str, str]:
 
 
 def policies_of(management: Management) -> Mapping[str, Mapping[str, Any]]:
-    """The policies of a virtual host by name. Raises ManagementError, also for who may not see them."""
+    """Return the policies of a virtual host by name. Raises ManagementError, also for who may not see
+    them."""
     return {str(one.get("name")): one for one in management.get_all("policies", management.vhost)}
 
 
 def alternate_of(exchange: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]] | None) -> str | None:
-    """The alternate exchange of one that the management API shows: its argument's, else its policy's
+    """Return the alternate exchange of one that the management API shows: its argument's, else its policy's
     (rabbit_policy.erl, get_arg), which is shown by its name alone. None: it has none; empty: that is not
     known, as the `policies` are not."""
     found = mapping(exchange.get("arguments")).get("alternate-exchange")
@@ -379,7 +381,7 @@ def alternate_of(exchange: Mapping[str, Any], policies: Mapping[str, Mapping[str
 
 
 def _declared_arguments(asking: Questions, queue: str) -> tuple[dict[str, Any], dict[str, bool]] | None:
-    """The arguments and flags that an existing queue was declared with; None where the right to ask is
+    """Return the arguments and flags that an existing queue was declared with; None where the right to ask is
     missing."""
     arguments: dict[str, Any] = {"x-queue-type": "quorum"}
     flags = {"durable": True, "auto_delete": False, "exclusive": False}
@@ -417,8 +419,8 @@ def _typed(text: str, kind: str | None) -> Any:
 
 
 def lasting_depth(ready: Callable[[], int], since: float | None = None) -> int:
-    """The ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
-    taken back what a consumer held that has just gone; so 0 is believed when it lasts. Of many queues that
-    are asked in turn it has lasted `since` (by the monotonic clock) the first was."""
+    """Return the ready letters of a quorum queue, which says 0 until it has elected a leader, and until that
+    has taken back what a consumer held that has just gone; so 0 is believed when it lasts. Of many queues
+    that are asked in turn it has lasted `since` (by the monotonic clock) the first was."""
     passed = 0.0 if since is None else time.monotonic() - since
     return next((found for _ in patience.tries(patience.GIVEN_BACK - passed) if (found := ready())), 0)

@@ -85,7 +85,7 @@ class RabbitConnector(Connector):
 
     @bound_look
     def inspect(self, source: Source) -> Inspection:
-        """A queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
+        """Return a queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
         try:
             look = queue_pattern.inspect if is_pattern(source.queue) else doctor.inspect
             found = look(self._broker, source.queue or "")
@@ -102,7 +102,7 @@ class RabbitConnector(Connector):
 
     @bound_look
     def gauge(self, source: Source) -> Gauge:
-        """By a passive declare, with what the management API adds; of a pattern the sum."""
+        """Ask for the depth by a passive declare, with what the management API adds; of a pattern the sum."""
         queue = source.queue or ""
         if not is_pattern(queue):
             return rabbitmq_consumption.gauge(self._broker, [queue])
@@ -112,7 +112,7 @@ class RabbitConnector(Connector):
 
     @bound_look
     def members(self, source: Source) -> dict[str, int | None]:
-        """Of a pattern, by the management API."""
+        """Return the depth of each queue of a pattern, by the management API."""
         if not is_pattern(source.queue):
             return {}
         known = rabbitmq_consumption.list_queues(self._broker)
@@ -121,20 +121,21 @@ class RabbitConnector(Connector):
 
     @bound_look
     def discover(self) -> list[DeadLetterPlace]:
-        """Queues that arguments, policies, bindings or names show to be for dead letters (`discovery`)."""
+        """Return queues that arguments, policies, bindings or names show to be for dead letters
+        (`discovery`)."""
         return discovery.discover(self._broker)
 
     @bound_look
     def coverage(self) -> Sequence[Fate]:
-        """By the management API (`look.coverage`)."""
+        """Tell where the dead go, by the management API (`look.coverage`)."""
         if not self._broker.management_url:
             return [not_seen(self._broker.name, "management_url", "http://HOST:15672")]
         return coverage.predict(definitions.fetch(self._broker))
 
     @bound_look
     def read(self, request: ReadRequest) -> Reading:
-        """One queue by a window of its own, or those of a pattern in turn. Raises UsageError for a drain of
-        a stream, of which nothing can be removed."""
+        """Return one queue by a window of its own, or those of a pattern in turn. Raises UsageError for a
+        drain of a stream, of which nothing can be removed."""
         pattern = request.source.queue or ""
         if not is_pattern(pattern):
             return self._read_one(request)
@@ -154,8 +155,8 @@ class RabbitConnector(Connector):
         return reading
 
     def _scan(self, request: ReadRequest, queue: str, host: VirtualHost, started: float) -> QueueScan:
-        """One queue of a pattern. It is looked at now, so that the snapshot is of one moment, and connected
-        to again when its turn comes: hundreds of queues must not be hundreds of connections."""
+        """Return one queue of a pattern. It is looked at now, so that the snapshot is of one moment, and
+        connected to again when its turn comes: hundreds of queues must not be hundreds of connections."""
         alone = replace(request, source=replace(request.source, queue=queue))
         seen = self._read_one(alone, host, started)
         seen.close()
@@ -215,7 +216,7 @@ class RabbitConnector(Connector):
     def _of_stream(
         self, link: Link, request: ReadRequest, topology: Mapping[str, Any], notes: Sequence[str]
     ) -> StreamReading:
-        """After a poisoned connection with a look by AMQP 1.0."""
+        """Read a stream, after a poisoned connection with a look by AMQP 1.0."""
         if not request.careful or version_of(link.server_version) < _AMQP_1_0:
             return StreamReading(link, request, topology, notes)
         session = open_session(self._broker)
@@ -226,7 +227,8 @@ class RabbitConnector(Connector):
     def _scanning(
         self, link: Link, request: ReadRequest, depth: int, topology: Mapping[str, Any], notes: Sequence[str]
     ) -> RabbitReading | ChainOfTwo:
-        """After a poisoned connection by both protocols, where what goes back does not count or may."""
+        """Read a copy, after a poisoned connection by both protocols, where what goes back does not count or
+        may."""
         version = version_of(link.server_version)
         if not request.careful or version < _AMQP_1_0 or not doctor.may_release(topology, version):
             return RabbitReading(link, request, depth, topology, notes)
@@ -237,7 +239,7 @@ class RabbitConnector(Connector):
         return ChainOfTwo(first, lambda left: first.read_the_rest(left or 0), goal)
 
     def _proven_depth(self, link: Link, queue: str) -> int:
-        """Of a quorum queue that says 0, as it does while it has no leader."""
+        """Return the depth of a quorum queue that says 0, as it does while it has no leader."""
         asking = self._link()
         try:
             return 0 if is_empty(asking, queue) else int(_state(link, queue).message_count)
@@ -245,7 +247,8 @@ class RabbitConnector(Connector):
             asking.close()
 
     def _link(self) -> Link:
-        """A node whose connection was lost comes last from then on: it may be cut off from the others."""
+        """Return a node whose connection was lost comes last from then on: it may be cut off from the
+        others."""
         versions: list[str] = []
 
         def refused(code: int, text: str) -> DlqError:
@@ -271,7 +274,8 @@ class RabbitConnector(Connector):
         return link
 
     def target_of(self, record: Record, to: str) -> Target | None:
-        """The queue of the last death, by the default exchange; an unroutable letter goes to its exchange."""
+        """Return the queue of the last death, by the default exchange; an unroutable letter goes to its
+        exchange."""
         return republish.target_of(record, to)
 
     @bound_together
@@ -282,23 +286,24 @@ class RabbitConnector(Connector):
 
     @bound_look
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """The queues that bindings lead to; only the management API proves them."""
+        """Return the queues that bindings lead to; only the management API proves them."""
         return consumers.consumers_of(self._broker, targets)
 
     @bound_look
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """Queues and exchanges that a passive declare does not find."""
+        """Return queues and exchanges that a passive declare does not find."""
         return rabbitmq_consumption.missing_targets(self._broker, targets)
 
     @bound_look
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
-        """By arguments and policies."""
+        """Return the limits by arguments and policies."""
         self._prospects.learn(targets)
         return rabbitmq_limits.limits(self._broker, targets)
 
     @bound_look
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """Of each queue that a target reaches; the queues of an exchange only by the management API."""
+        """Return the consumption of each queue that a target reaches; the queues of an exchange only by the
+        management API."""
         return rabbitmq_consumption.consumption(self._broker, targets)
 
     def publisher(self, request: SendRequest) -> Publisher:
@@ -310,12 +315,12 @@ class RabbitConnector(Connector):
         return RabbitTwoWays(self._broker, plan, window, Ways(self._broker, plan, request.private), unsent)
 
     def check_witness(self) -> Sequence[str]:
-        """There is no management API, or no right to leave a witness."""
+        """Say why there can be no witness: no management API, or no right to leave one."""
         return rabbitmq_witness.check_rights(self._broker)
 
     @bound_look
     def find(self, search: Search) -> Proof:
-        """By the witness alone: RabbitMQ cannot be asked what it took."""
+        """Find letters by the witness alone: RabbitMQ cannot be asked what it took."""
         return rabbitmq_witness.find(self._broker, search.plan, search.letters)
 
     def forget(self, request: SendRequest) -> None:
@@ -327,7 +332,7 @@ class RabbitConnector(Connector):
             forget(self._broker, request.plan, queues)
 
     def private(self, name: str) -> Private:
-        """Two queues, of which the one dead-letters into the other."""
+        """Return two queues, of which the one dead-letters into the other."""
         return RabbitPrivate(self._broker, name)
 
 

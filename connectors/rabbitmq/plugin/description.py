@@ -36,7 +36,7 @@ def _check_source(place: str, source: RabbitSource, broker: RabbitBroker) -> Non
 
 
 def _management(url: str) -> str:
-    """Where the management API listens by default, on the same host."""
+    """Return where the management API listens by default, on the same host."""
     parts = urlsplit(url.partition(",")[0])
     scheme, port = ("https", 15671) if parts.scheme == "amqps" else ("http", 15672)
     host = parts.hostname or "localhost"
@@ -62,8 +62,8 @@ RABBITMQ = Kind(
     ),
     line="dlq.connectors.rabbitmq.console.lines:columns",
     prints={
-        "rabbitmq-management": "dlq.connectors.rabbitmq.console.prints:management",
-        "rabbitmqadmin": "dlq.connectors.rabbitmq.console.prints:management",
+        "rabbitmq-management": "dlq.connectors.rabbitmq.console.formats:management",
+        "rabbitmqadmin": "dlq.connectors.rabbitmq.console.formats:management",
     },
     why_no_text=lambda flags: "an encoded AMQP 1.0 section" if flags & FLAG_AMQP10_BODY else None,
     readable="dlq.connectors.rabbitmq.records.amqp10:readable",

@@ -21,7 +21,7 @@ milliseconds, and its `links` to the others."""
 
 
 def describe_nodes(management: Management) -> _Nodes:
-    """What the nodes are now. Raises ManagementError where that is not told, or a node is down."""
+    """Return what the nodes are now. Raises ManagementError where that is not told, or a node is down."""
     nodes = {str(node.get("name")): node for node in management.get_all("nodes")}
     told_at = management.told_at
     if told_at is None or not nodes or not all(isinstance(one.get("uptime"), int) for one in nodes.values()):
@@ -40,7 +40,8 @@ def describe_nodes(management: Management) -> _Nodes:
 
 
 def are_as_before(before: Any, now: _Nodes) -> bool:
-    """`before`: the JSON of what `described` gave, as it came back from the broker."""
+    """Return whether nodes are as before. `before`: the JSON of what `described` gave, as it came back from
+    the broker."""
     try:
         told = document(str(before).encode())
     except NoAnswerError:
@@ -57,7 +58,7 @@ def _is_same(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _links(node: Mapping[str, Any], others: Collection[str]) -> list[str]:
-    """One for each of the others: the ports of the connection."""
+    """Return one for each of the others: the ports of the connection."""
     listed = node.get("cluster_links")
     links = [mapping(link) for link in listed] if isinstance(listed, list) else []
     return sorted(

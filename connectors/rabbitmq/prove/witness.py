@@ -72,7 +72,7 @@ _DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
 
 
 def queue_of(plan: str) -> str:
-    """The plan's witness queue."""
+    """Return the plan's witness queue."""
     return f"dlq.witness.{plan}"
 
 
@@ -88,7 +88,7 @@ class _WitnessedWays(Ways):
         """Queues whose letters leave proof."""
 
     def bind(self, queue: str, exchange: str) -> None:
-        """A queue that is not there has no witness, so that the broker returns its letters."""
+        """Bind a queue. One that is not there has no witness, so that the broker returns its letters."""
         try:
             with questions(self.broker) as asking:
                 asking.ask(spec.Queue.Bind(queue=queue, exchange=exchange, routing_key=queue))
@@ -103,7 +103,8 @@ class _WitnessedWays(Ways):
             self.witnessed.add(queue)
 
     def _may_vanish(self, queue: str) -> bool:
-        """Whether it goes with one node of several. Without management a witness proves nothing anyway."""
+        """Return whether it goes with one node of several. Without management a witness proves nothing
+        anyway."""
         if not self.broker.management_url:
             return False
         with closing(Management(self.broker)) as management:
@@ -112,7 +113,7 @@ class _WitnessedWays(Ways):
         return len(nodes) > 1 and found.get("type") != "quorum"
 
     def remove(self) -> None:
-        """They are a part of the proof, and stay for `find`."""
+        """Leave what is a part of the proof for `find`."""
 
 
 class WitnessedPublisher:
@@ -141,7 +142,7 @@ class WitnessedPublisher:
             self._check(queue)
 
     def _check(self, queue: str) -> None:
-        """A deleted queue loses its binding, and the witness alone makes the broker confirm."""
+        """Check a queue: a deleted one loses its binding, and the witness alone makes the broker confirm."""
         try:
             with questions(self._broker) as asking:
                 asking.queue(queue)
@@ -175,7 +176,7 @@ def _prepare(broker: RabbitBroker, plan: str) -> None:
 
 
 def _told_of_nodes(broker: RabbitBroker) -> dict[str, str]:
-    """Nothing where nothing tells of them: the witness proves nothing then."""
+    """Return nothing where nothing tells of them: the witness proves nothing then."""
     if not broker.management_url:
         return {}
     with closing(Management(broker)) as management:
@@ -214,7 +215,7 @@ def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
 def _ask_witness(
     broker: RabbitBroker, management: Management, plan: str, asked: Sequence[Outgoing]
 ) -> tuple[dict[int, Presence], list[str]]:
-    """What it shows of letters for queues, and what speaks against what it does not show."""
+    """Return what it shows of letters for queues, and what speaks against what it does not show."""
     if against := list(_against(management, plan)):
         return {}, against
     doubtful = _may_lack(management, {letter.target.name for letter in asked})
@@ -236,17 +237,18 @@ def _ask_witness(
 
 
 def presence(is_there: bool, is_whole: bool, may_lack: bool) -> Presence:
-    """What a witness shows of a letter that it has or not. `is_whole`: it has all that came for the letter's
-    queue; `may_lack`: that queue may not have all that the witness has."""
+    """Return what a witness shows of a letter that it has or not. `is_whole`: it has all that came for the
+    letter's queue; `may_lack`: that queue may not have all that the witness has."""
     if is_there:
         return "unknown" if may_lack else "sent"
     return "not_sent" if is_whole else "unknown"
 
 
 def why_missing(is_anchored: bool, number: object, came: object) -> list[str]:
-    """What shows that a witness queue has lost letters, or does not rule it out. `number`: how many of the
-    plan's messages it has; `came`: how many the broker counted. That may be too few: rabbit_core_metrics_gc
-    forgets, every two minutes, what a dead channel had counted and nobody had collected yet (seen on 4.3)."""
+    """Return what shows that a witness queue has lost letters, or does not rule it out. `number`: how many of
+    the plan's messages it has; `came`: how many the broker counted. That may be too few:
+    rabbit_core_metrics_gc forgets, every two minutes, what a dead channel had counted and nobody had
+    collected yet (seen on 4.3)."""
     why = [] if is_anchored else [_UNANCHORED]
     if came is None:
         return [*why, "the management API does not count what came into the witness queue"]
@@ -258,8 +260,8 @@ def why_missing(is_anchored: bool, number: object, came: object) -> list[str]:
 
 
 def check_rights(broker: RabbitBroker) -> list[str]:
-    """What would keep a witness from proving anything: there is no management API, it does not tell of nodes,
-    or the user may not leave one."""
+    """Return what would keep a witness from proving anything: there is no management API, it does not tell of
+    nodes, or the user may not leave one."""
     if not broker.management_url:
         return [_NO_MANAGEMENT]
     with closing(Management(broker)) as management:
@@ -285,12 +287,12 @@ _UNANCHORED = (
 
 
 def _bound(management: Management, plan: str, queues: Set[str]) -> set[str]:
-    """Those of the queues of which the witness has a copy of all that they get."""
+    """Return those of the queues of which the witness has a copy of all that they get."""
     return {queue for queue in queues if _leads_to(management, plan, queue) >= {queue, queue_of(plan)}}
 
 
 def _leads_to(management: Management, plan: str, queue: str) -> set[str]:
-    """What the plan's exchange to a queue is bound to; dlq of 2026 had one for all of them."""
+    """Return what the plan's exchange to a queue is bound to; dlq of 2026 had one for all of them."""
     bindings = management.get_bindings_of(exchange_to(plan, queue))
     bindings = bindings or management.get_bindings_of(exchange_of(plan))
     return {str(one.get("destination")) for one in bindings if one.get("destination_type") == "queue"}
@@ -320,7 +322,7 @@ _RIGHTS: Mapping[str, Callable[[str, Questions], object]] = {
 
 
 def _against(management: Management, plan: str) -> Iterator[str]:
-    """What speaks against all that the witness of a plan holds, and lacks."""
+    """Yield what speaks against all that the witness of a plan holds, and lacks."""
     if not wait_for_the_end_of(connection_name(plan), management):
         yield "the connection that sent is still there, so that letters may still arrive: ask again later"
     witness = management.get("queues", management.vhost, queue_of(plan))
@@ -331,16 +333,16 @@ def _against(management: Management, plan: str) -> Iterator[str]:
 
 
 def _has_changed(management: Management, plan: str, is_anchored: bool) -> bool:
-    """Whether a node may have restarted, or lost another one, since the plan's exchange was made. One that is
-    alone has not while the anchor is there."""
+    """Return whether a node may have restarted, or lost another one, since the plan's exchange was made. One
+    that is alone has not while the anchor is there."""
     exchange = management.get("exchanges", management.vhost, exchange_of(plan)) or {}
     before, now = mapping(exchange.get("arguments")).get(_NODES), nodes.describe_nodes(management)
     return not (is_anchored and len(now) == 1) and not nodes.are_as_before(before, now)
 
 
 def count_arrivals(management: Management, plan: str) -> object:
-    """How many messages the broker counts for the plan's exchanges; None where it does not. What went to a
-    queue without a witness is counted, too: then this is too many, and nothing is proven."""
+    """Return how many messages the broker counts for the plan's exchanges; None where it does not. What went
+    to a queue without a witness is counted, too: then this is too many, and nothing is proven."""
     listed = management.get_all("exchanges", management.vhost, columns="name,message_stats")
     counts = {str(one.get("name")): mapping(one.get("message_stats")).get("publish_in") for one in listed}
     own = exchange_of(plan)
@@ -360,7 +362,7 @@ def _in_a_cluster(management: Management) -> list[str]:
 
 
 def _may_lack(management: Management, queues: set[str]) -> set[str]:
-    """Those of the queues that may lack a letter that the witness holds.
+    """Return those of the queues that may lack a letter that the witness holds.
 
     Before 4.0 a quorum queue may hear of a publisher's death before it takes what came last from it, and then
     drops that as out of sequence (rabbitmq/ra issue 393; mended in ra 2.14 of 4.0.5; one of 14,801 letters
@@ -399,7 +401,7 @@ class _Contents(NamedTuple):
 
 
 def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None:
-    """What lies in the witness queue; None when there is none, or not all of it came.
+    """Return what lies in the witness queue; None when there is none, or not all of it came.
 
     It is read without an acknowledgement and goes back when the connection ends.
     """
@@ -475,7 +477,7 @@ def read_by_1_0(session: Session, queue: str, left: int) -> Iterator[_Header]:
 
 
 def _property(encoded: bytes, wanted: str) -> str | None:
-    """Of a message that we have sent; None for one of others."""
+    """Return a property of a message that we have sent; None for one of others."""
     try:
         sent = message.parts(message.split(encoded)[0]).application
     except ValueError:

@@ -32,7 +32,7 @@ class _Found(NamedTuple):
 
 
 def resolve(broker: RabbitBroker, pattern: str) -> _Found:
-    """The matching queues, by name. Raises NotFound where there is none, ManagementError."""
+    """Return the matching queues, by name. Raises NotFound where there is none, ManagementError."""
     host = virtual_host(broker)
     return _Found(*choose(broker, pattern, host.queues), host)
 
@@ -40,8 +40,8 @@ def resolve(broker: RabbitBroker, pattern: str) -> _Found:
 def choose(
     broker: RabbitBroker, pattern: str, queues: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Those of a virtual host's queues that a pattern means, by name, and a sentence about those left out.
-    Raises NotFound where there is none."""
+    """Return those of a virtual host's queues that a pattern means, by name, and a sentence about those left
+    out. Raises NotFound where there is none."""
     found = {name: one for name, one in queues.items() if matches(name, pattern)}
     left_out = {name: reason for name, one in found.items() if (reason := _why_not(name, one))}
     names = sorted(found.keys() - left_out.keys())
@@ -62,12 +62,13 @@ def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
 
 
 def of_the_host(scans: Iterable[QueueScan]) -> dict[str, Any]:
-    """What the queues' topologies say of the virtual host as a whole."""
+    """Return what the queues' topologies say of the virtual host as a whole."""
     return next(({name: scan.topology.get(name) or {} for name in _OF_THE_HOST} for scan in scans), {})
 
 
 def without_the_host(scan: QueueScan) -> QueueScan:
-    """Its topology without that: kept once for each queue, it would be larger than can be read again."""
+    """Return its topology without that: kept once for each queue, it would be larger than can be read
+    again."""
     own = {name: told for name, told in scan.topology.items() if name not in _OF_THE_HOST}
     return replace(scan, topology=own)
 
@@ -93,7 +94,7 @@ def inspect(broker: RabbitBroker, pattern: str) -> Inspection:
 def _looked_at(
     broker: RabbitBroker, names: Iterable[str], host: VirtualHost
 ) -> tuple[dict[str, Inspection], dict[str, DlqError]]:
-    """What each queue shows, and why others do not; one of these may have ended the connection. Raises
+    """Return what each queue shows, and why others do not; one of these may have ended the connection. Raises
     BrokerError where there is none."""
     left, started = deque(names), time.monotonic()
     seen: dict[str, Inspection] = {}
@@ -130,7 +131,7 @@ def _harm(seen: Mapping[str, Inspection]) -> dict[str, str]:
 
 
 def _left_out(seen: Mapping[str, Inspection], unread: Mapping[str, DlqError]) -> dict[str, str]:
-    """What a pull in each mode reads the others without."""
+    """Return what a pull in each mode reads the others without."""
     found: dict[str, list[str]] = {mode: [] for one in seen.values() for mode in one.changes}
     for mode, said in found.items():
         said += [f"{for_terminal(name)}: {one.harm[mode]}" for name, one in seen.items() if mode in one.harm]

@@ -8,15 +8,15 @@ _SPECIAL = re.compile(r"[*?\[]")
 
 
 def is_pattern(queue: str | None) -> bool:
-    """Whether a source's `queue` means all queues that match it."""
+    """Return whether a source's `queue` means all queues that match it."""
     return bool(_WILD & set(queue or ""))
 
 
 def matches(queue: str, wanted: str) -> bool:
-    """Whether `wanted`, a pattern or a name, means `queue`."""
+    """Return whether `wanted`, a pattern or a name, means `queue`."""
     return fnmatchcase(queue, wanted) if is_pattern(wanted) else queue == wanted
 
 
 def literally(queue: str) -> str:
-    """What means this queue alone: a name with `*` or `?` in it is no pattern."""
+    """Return what means this queue alone: a name with `*` or `?` in it is no pattern."""
     return _SPECIAL.sub(r"[\g<0>]", queue) if is_pattern(queue) else queue

@@ -44,8 +44,9 @@ _SHORT_STRING = 255
 
 
 def is_carried_by_0_9_1(parts: Parts, version: tuple[int, ...]) -> bool:
-    """Whether RabbitMQ delivers the letter over 0-9-1, too. Where this says no, every connection that would
-    get it is closed (541), so no letter is ever archived in both forms: a test asks a broker of each type."""
+    """Return whether RabbitMQ delivers the letter over 0-9-1, too. Where this says no, every connection that
+    would get it is closed (541), so no letter is ever archived in both forms: a test asks a broker of each
+    type."""
     unlike = _NOT_BEFORE_4_2 if version < (4, 2) else ()
     headers = [value for key, value in parts.annotations if _is_short(key) and _becomes_a_header(key)]
     headers += [value for key, value in parts.application if _is_short(key)]
@@ -75,7 +76,7 @@ def _is_short(value: Value) -> bool:
 
 
 def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes], Record]:
-    """A function that makes the record of a whole message. It raises ValueError."""
+    """Return a function that makes the record of a whole message. It raises ValueError."""
     source, queue = request.source, request.source.queue or ""
     place = frame(source.name.encode(), queue.encode())
 
@@ -125,7 +126,7 @@ def headers_of(parts: Parts) -> dict[str, str]:
 
 
 def properties_of(parts: Parts, is_encoded: bool) -> dict[str, str]:
-    """Properties and header as text, by RabbitMQ's names for 0-9-1 clients where it has one."""
+    """Return properties and header as text, by RabbitMQ's names for 0-9-1 clients where it has one."""
     found = parts.texts()
     if (created := _time(plain(parts.properties.get("creation_time", NOTHING)))) is not None:
         found["timestamp"] = str(created // 1_000_000)
@@ -137,18 +138,18 @@ def properties_of(parts: Parts, is_encoded: bool) -> dict[str, str]:
 
 
 def deaths_of(parts: Parts) -> tuple[Death, ...]:
-    """The history that a letter's annotations hold."""
+    """Return the history that a letter's annotations hold."""
     return deaths(next((value for key, value in parts.annotations if as_text(key) == _DEATHS), NOTHING))
 
 
 def deaths(annotation: Value) -> tuple[Death, ...]:
-    """The history in `x-opt-deaths`, most recent first; its times are the first of each pair."""
+    """Return the history in `x-opt-deaths`, most recent first; its times are the first of each pair."""
     entries = plain(annotation) if annotation.kind in ("array", "list") else []
     return x_death.deaths([_entry(entry) for entry in entries if isinstance(entry, Mapping)])
 
 
 def _entry(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """As `x-death` has it."""
+    """Return an entry as `x-death` has it."""
     return {**entry, "time": entry.get("first-time"), "original-expiration": entry.get("ttl")}
 
 
@@ -168,7 +169,7 @@ def _time(milliseconds: Any) -> int | None:
 
 
 def readable(body: bytes, properties: Mapping[str, str]) -> tuple[object | None, str] | None:
-    """What is in a body that is encoded, for people (`dlq.core.brokers.Kind.readable`)."""
+    """Return what is in a body that is encoded, for people (`dlq.core.brokers.Kind.readable`)."""
     if properties.get("type") != ENCODED_BODY:
         return None
     note = "an encoded AMQP 1.0 section"

@@ -37,7 +37,8 @@ class _History(NamedTuple):
 
 @lru_cache(maxsize=2048)
 def history(x_death: str | None) -> _History:
-    """The death history in an x-death header's text; of times the header knows only each pair's first."""
+    """Return the death history in an x-death header's text; of times the header knows only each pair's
+    first."""
     entries = deaths(x_death) if x_death else ()
     oldest = entries[-1] if entries else Death()
     times = [entry.time for entry in entries if entry.time is not None]
@@ -53,7 +54,7 @@ def history(x_death: str | None) -> _History:
 
 
 def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequence[Delivery]], Columns]:
-    """A function that turns deliveries of one reading into records, a batch at a time.
+    """Return a function that turns deliveries of one reading into records, a batch at a time.
 
     A block that cannot be decoded (no broker lets one through) is kept as raw bytes without a view.
     """
@@ -94,7 +95,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
 
 
 def _of_properties(properties: Sequence[Mapping[str, str]]) -> dict[str, Column]:
-    """What the basic properties tell by themselves."""
+    """Return what the basic properties tell by themselves."""
 
     def of(name: str) -> list[str | None]:
         return [one.get(name) for one in properties]
@@ -111,7 +112,7 @@ def _of_properties(properties: Sequence[Mapping[str, str]]) -> dict[str, Column]
 
 
 def _of_history(headers: Sequence[Mapping[str, str]]) -> dict[str, Column]:
-    """Where and how often each died before."""
+    """Return where and how often each died before."""
     before = [history(one.get("x-death")) for one in headers]
     origins = [
         one.get("x-first-death-queue") or known.queue for one, known in zip(headers, before, strict=True)
@@ -129,7 +130,7 @@ def _of_history(headers: Sequence[Mapping[str, str]]) -> dict[str, Column]:
 
 
 def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]:
-    """Properties, headers, and what of the block stays the same at each delivery."""
+    """Return properties, headers, and what of the block stays the same at each delivery."""
     try:
         properties, headers = table.decode(block)
         return properties, headers, table.stable(block, headers)

@@ -33,8 +33,8 @@ class Way(NamedTuple):
 
 
 def first_delivered(record: Record, queue: str) -> Way | None:
-    """What a letter had when it first came to `queue`, or was first published where it died elsewhere; None
-    where nothing says that. Raises ValueError for properties that cannot be read."""
+    """Return what a letter had when it first came to `queue`, or was first published where it died elsewhere;
+    None where nothing says that. Raises ValueError for properties that cannot be read."""
     block = record.raw_properties
     if block is not None and message.is_block(block):
         parts = message.parts(block)
@@ -46,7 +46,8 @@ def first_delivered(record: Record, queue: str) -> Way | None:
 
 
 def _first_told(evidence: bytes, queue: str) -> Way | None:
-    """By a block of the headers that tell it, which is the same for thousands of letters within a second."""
+    """Return the way that a block of headers tells, which is the same for thousands of letters within a
+    second."""
     headers = table.decode(evidence).headers
     return _first(headers, x_death.deaths(headers.get("x-death", "")), queue)
 
@@ -72,7 +73,7 @@ def _first(headers: Mapping[str, str], history: Sequence[Death], queue: str) -> 
 
 
 def is_of_celery(record: Record) -> bool:
-    """Whether a consumer may publish it again to the exchange that it came from (`CELERY`). Raises
+    """Return whether a consumer may publish it again to the exchange that it came from (`CELERY`). Raises
     ValueError."""
     block = record.raw_properties
     if block is None:
@@ -84,15 +85,15 @@ def is_of_celery(record: Record) -> bool:
 
 
 def _way(death: Death) -> Way | None:
-    """Bytes that are no UTF-8 are shown escaped, so that such a key is not known."""
+    """Return bytes that are no UTF-8 are shown escaped, so that such a key is not known."""
     key, *copies = death.routing_keys
     is_odd = any("\\x" in text or len(text.encode()) > _SHORT_STRING for text in death.routing_keys)
     return None if is_odd else Way(death.exchange or "", key, tuple(copies))
 
 
 def what_changes(queue: str, came: Way | None, way: Way, why: str) -> str | None:
-    """What the consumers of a queue see that they did not see the first time; None where that is nothing.
-    `why` a letter that came with another key does not keep it."""
+    """Return what the consumers of a queue see that they did not see the first time; None where that is
+    nothing. `why` a letter that came with another key does not keep it."""
     letters, exchange = f"queue {for_terminal(queue)}: letters", for_terminal(came.exchange) if came else ""
     if came is None:
         return f"{letters} get its name as the key: nothing says with which key they first came"

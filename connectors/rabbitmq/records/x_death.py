@@ -30,7 +30,7 @@ _JAVA_TIME = re.compile(r"\w{3} (\w{3} \d\d \d\d:\d\d:\d\d) (?:UTC|GMT) (\d{4})"
 
 
 def deaths(x_death: object) -> tuple[Death, ...]:
-    """The entries of an x-death header, most recent first; what says nothing of a death is left out.
+    """Return the entries of an x-death header, most recent first; what says nothing of a death is left out.
 
     Takes the decoded value, or its text (as `Properties.headers` has it, which is the fast way:
     the same text is read once).
@@ -42,7 +42,8 @@ def deaths(x_death: object) -> tuple[Death, ...]:
 
 
 def rejections(history: Sequence[Death]) -> int | None:
-    """How often a consumer refused it; None for a count, which anybody can write, that is too large."""
+    """Return how often a consumer refused it; None for a count, which anybody can write, that is too
+    large."""
     count = next((death.count for death in history if death.reason == "rejected"), None)
     return count if count is not None and count <= _MOST_ATTEMPTS else None
 

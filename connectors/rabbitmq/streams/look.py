@@ -40,8 +40,8 @@ class StreamLook:
         self._link = self._attached("first")
 
     def bounds(self) -> tuple[int, int]:
-        """The first offset that is kept, and the one behind the last; equal where nothing is there. It comes
-        before anything else is asked."""
+        """Return the first offset that is kept, and the one behind the last; equal where nothing is there. It
+        comes before anything else is asked."""
         first = self.next_letters(1)
         self.begin("last")
         end = 0
@@ -50,7 +50,7 @@ class StreamLook:
         return (first[0].offset, end) if first else (0, 0)
 
     def begin(self, offset: int | str) -> None:
-        """The next letters are those from an offset on, or of the `first` or the `last` chunk."""
+        """Begin at an offset, or at the `first` or the `last` chunk."""
         self._session.detach(self._link)
         self._link = self._attached(offset)
 
@@ -58,7 +58,7 @@ class StreamLook:
         return self._session.attach(frames.RECEIVER, self._address, frames.from_offset(offset))
 
     def next_letters(self, most: int = _LETTERS) -> list[Seen]:
-        """The next letters, as far as there are."""
+        """Return the next letters, as far as there are."""
         self._session.ask(self._link, most)
         asked = time.monotonic()
         while not self._link.drained:
@@ -73,7 +73,8 @@ class StreamLook:
         return [self._seen(letter.message) for letter in taken]
 
     def _seen(self, encoded: bytes) -> Seen:
-        """Raises LinkLostError where the broker's annotation, which comes first, cannot be read."""
+        """Read what a message shows. Raises LinkLostError where the broker's annotation, which comes first,
+        cannot be read."""
         try:
             parts = message.parts(message.split(encoded)[0])
             [offset, *_] = [value.value for key, value in parts.annotations if key.value == OFFSET]

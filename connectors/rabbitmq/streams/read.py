@@ -69,7 +69,7 @@ class StreamReading(LogReading):
         return letter and _told(letter)
 
     def _letter_at(self, offset: int) -> Record | None:
-        """None where nothing comes."""
+        """Return None where nothing comes."""
         if self._look:
             self._look.begin(offset)
             if shown := next((seen.record for seen in self._look.next_letters(1) if seen.record), None):
@@ -82,12 +82,12 @@ class StreamReading(LogReading):
         return self._make(came)[0] if came else None
 
     def _bounds(self) -> tuple[int, int]:
-        """The first offset that is kept, and the one behind the last; equal where nothing is there."""
+        """Return the first offset that is kept, and the one behind the last; equal where nothing is there."""
         last = self._offsets("last", _ROUND)
         return (self._offsets("first", 1)[0], max(last) + 1) if last else (0, 0)
 
     def _offsets(self, where: str, most: int) -> list[int]:
-        """Those of a chunk's first letters, until there are enough or the broker pauses."""
+        """Return those of a chunk's first letters, until there are enough or the broker pauses."""
         self._consume(where, most)
         found: list[int] = []
         until = time.monotonic() + patience.REPLY
@@ -99,7 +99,7 @@ class StreamReading(LogReading):
         return found
 
     def scan(self) -> Iterator[Batch]:
-        """Everything up to the end, in order."""
+        """Read everything up to the end, in order."""
         with name_losses(f"source {self._request.source.name}"):
             most = self._request.limit if self._request.limit is not None else self._end - self._start
             end = min(self._end, self._start + most)
@@ -117,7 +117,7 @@ class StreamReading(LogReading):
         self.complete = reached >= self._end and self._plan.complete
 
     def _round(self, start: int, end: int, letters: int) -> Iterator[Batch]:
-        """Up to so many letters from `start` on, all before `end`."""
+        """Read up to so many letters from `start` on, all before `end`."""
         self._consume(start, letters)
         reached, taken = start, list[Delivery]()
         heard = yielded = time.monotonic()
@@ -135,7 +135,7 @@ class StreamReading(LogReading):
         yield self._batch(taken, reached)
 
     def _by_both(self, look: StreamLook, end: int) -> Iterator[Batch]:
-        """What only AMQP 1.0 carries from there, and what lies between over 0-9-1."""
+        """Yield what only AMQP 1.0 carries from there, and what lies between over 0-9-1."""
         look.begin(self._start)
         reached, heard = self._start, time.monotonic()
         while reached < end and time.monotonic() - heard < patience.RESTART:
@@ -173,7 +173,7 @@ class StreamReading(LogReading):
         return Batch(records, self._position, checkpoint)
 
     def _next(self) -> list[Delivery]:
-        """Some of what has come; waits a moment for it."""
+        """Return some of what has come; waits a moment for it."""
         came = self._link.take_deliveries(_AT_ONCE)
         if not came and self._link.receive(patience.FETCH):
             came = self._link.take_deliveries(_AT_ONCE)
@@ -188,7 +188,7 @@ class StreamReading(LogReading):
         self._link.call(consume, spec.Basic.ConsumeOk)
 
     def _stop(self) -> None:
-        """What is under way is taken and forgotten."""
+        """Stop: what is under way is taken and forgotten."""
         self._link.call(spec.Basic.Cancel(consumer_tag=f"dlq-{self._consumers}"), spec.Basic.CancelOk)
         while self._link.take_deliveries(_ROUND):
             pass
@@ -205,11 +205,11 @@ class StreamReading(LogReading):
 
 
 def _told(letter: Record) -> str:
-    """What no protocol and no version of the broker tells otherwise."""
+    """Return what no protocol and no version of the broker tells otherwise."""
     return f"{letter.body_sha256} {letter.message_id} {letter.published_at} {letter.dead_at}"
 
 
 def offset_of(delivery: Delivery) -> int:
-    """Where the letter stands in its stream; 0 where the broker does not say it."""
+    """Return where the letter stands in its stream; 0 where the broker does not say it."""
     text = table.decode(delivery.block).headers.get(OFFSET, "")
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.connectors.interchange.values import Texts, count_of, from_millis, integer
+from dlq.connectors.jsonl.values import Texts, count_of, from_millis, integer
 from dlq.core.rocketmq_topics import DEAD_LETTERS, origin_of
 
 
 def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
-    """The columns of a record; None where the line does not say."""
+    """Return the columns of a record; None where the line does not say."""
     topic = str(document.get("topic") or document.get("queue") or "")
     is_letter = topic.startswith(DEAD_LETTERS)
     group = topic.removeprefix(DEAD_LETTERS)

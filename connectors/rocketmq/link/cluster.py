@@ -114,8 +114,8 @@ class Cluster:
         return self._masters
 
     def leave_out_silent(self) -> None:
-        """From now until `masters` is asked to refresh, the masters that cannot be reached, or do not answer,
-        count as down: `silent` says why. Raises the first reason where no other is left."""
+        """Count the masters that cannot be reached, or do not answer, as down from now until `masters` is
+        asked to refresh: `silent` says why. Raises the first reason where no other is left."""
         self.silent = {}
         for node in [*self.masters(refresh=True)]:
             try:
@@ -127,7 +127,7 @@ class Cluster:
         self._masters = {node: at for node, at in self._masters.items() if node not in self.silent}
 
     def topics(self) -> set[str]:
-        """All topics that the name servers know; empty when they keep the list to themselves."""
+        """Return all topics that the name servers know; empty when they keep the list to themselves."""
         answers = self._ask_name_servers(RequestCode.ALL_TOPICS, {})
         with understood(self._name_server):
             documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == ResponseCode.OK]
@@ -161,14 +161,15 @@ class Cluster:
         self._ask_name_servers(RequestCode.DELETE_ROUTE, {"topic": topic})
 
     def groups_of(self, topic: str) -> set[str] | None:
-        """The groups that consume `topic` now, or have committed an offset of it; None where nobody tells."""
+        """Return the groups that consume `topic` now, or have committed an offset of it; None where nobody
+        tells."""
         masters = self.masters()
         nodes = [node for node in self.route(topic) if node in masters]
         return self._listed(nodes, RequestCode.TOPIC_GROUPS, {"topic": topic}, "groupList")
 
     def attributes(self, topic: str) -> Mapping[str, str] | None:
-        """What brokers of 5.x know a topic by, all together; where they differ a value holds several words.
-        Those before 5.0 know none. None where one does not tell. Raises BrokerError."""
+        """Return what brokers of 5.x know a topic by, all together; where they differ a value holds several
+        words. Those before 5.0 know none. None where one does not tell. Raises BrokerError."""
         masters, found = self.masters(), dict[str, str]()
         for node in self.route(topic):
             if node not in masters:
@@ -183,13 +184,13 @@ class Cluster:
         return found
 
     def topics_of(self, group: str) -> set[str]:
-        """The topics that `group` has committed an offset of, as far as brokers tell: 4.9 does not."""
+        """Return the topics that `group` has committed an offset of, as far as brokers tell: 4.9 does not."""
         return self._listed(self.masters(), RequestCode.GROUP_TOPICS, {"group": group}, "topicList") or set()
 
     def _listed(
         self, nodes: Iterable[str], code: int, fields: Mapping[str, object], name: str
     ) -> set[str] | None:
-        """What brokers list under `name`, all together; None where none answers."""
+        """Return what brokers list under `name`, all together; None where none answers."""
         answers = [self.call(node, code, fields) for node in nodes]
         with understood(f"a broker of {self.name}"):
             lists = [
@@ -200,7 +201,7 @@ class Cluster:
             return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
 
     def link(self, node: str) -> Link:
-        """The connection to the master of `node`, a new one when the last has ended."""
+        """Return the connection to the master of `node`, a new one when the last has ended."""
         looks.check_time(self.name)
         masters = self.masters()
         if node not in masters:
@@ -210,12 +211,12 @@ class Cluster:
         return self._link(masters[node])
 
     def new_link(self, node: str, brief: bool = False) -> Link:
-        """A connection to the master of `node` for one use of its own. `brief`: see `FrameReader`."""
+        """Return a connection to the master of `node` for one use of its own. `brief`: see `FrameReader`."""
         known = self.link(node)
         return Link(known.address, self._access_now(), brief, known.peer.named_by)
 
     def call(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
-        """One question to the master of `node`, whatever the answer's code.
+        """Return one question to the master of `node`, whatever the answer's code.
 
         Asked again on a new connection when the old one had ended: not for what must not happen twice.
         """
@@ -230,7 +231,8 @@ class Cluster:
         return answer
 
     def _has_another_key(self, link: Link) -> bool:
-        """Whether the secret key is another one than this connection signs with, which is ended then."""
+        """Return whether the secret key is another one than this connection signs with, which is ended
+        then."""
         credentials.forget(self._broker)
         if self._access_now() == link.access:
             return False
@@ -238,19 +240,19 @@ class Cluster:
         return True
 
     def ok(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
-        """Like `call`; raises BrokerError unless the answer's code is 0."""
+        """Call a node like `call`; raises BrokerError unless the answer's code is 0."""
         answer = self.call(node, code, fields)
         if answer.code != ResponseCode.OK:
             raise refusal(node, answer)
         return answer
 
     def version(self, node: str) -> str:
-        """The release of `node`, from the version that its answers carry."""
+        """Return the release of `node`, from the version that its answers carry."""
         answer = self.call(node, RequestCode.MAX_OFFSET, {"topic": "TBW102", "queueId": 0})
         return version_name(answer.version)
 
     def configuration(self, node: str) -> Mapping[str, str]:
-        """The broker's configuration, or nothing when we may not read it."""
+        """Return the broker's configuration, or nothing when we may not read it."""
         answer = self.call(node, RequestCode.BROKER_CONFIG, {})
         with understood(node):
             lines = answer.body.decode().splitlines() if answer.code == ResponseCode.OK else []
@@ -277,11 +279,12 @@ class Cluster:
         return self._links[address]
 
     def _access_now(self) -> Access:
-        """For a new connection: the secret key may be another one by now."""
+        """Return the access for a new connection: the secret key may be another one by now."""
         return replace(self._access, credential=_credential(self._broker))
 
     def _ask_name_servers(self, code: int, fields: Mapping[str, object]) -> list[Frame]:
-        """The answers of all name servers that answer; brokers may be registered at some of them only."""
+        """Return the answers of all name servers that answer; brokers may be registered at some of them
+        only."""
         looks.check_time(self.name)
         answers, problems = [], []
         for address in self._name_servers:
@@ -295,7 +298,8 @@ class Cluster:
 
 
 def refusal(node: str, answer: Frame) -> BrokerError:
-    """A broker's no, as our error. Code 16 and 1 mean several things: the remark decides, and is shown."""
+    """Return a broker's no, as our error. Code 16 and 1 mean several things: the remark decides, and is
+    shown."""
     remark = " ".join(answer.remark.split())[:300]
     said = f"{node} refused with code {answer.code}: {remark or 'no remark'}"
     if answer.code == ResponseCode.NO_PERMISSION or "AclException" in remark or "Signature" in remark:
@@ -315,7 +319,7 @@ def _hint(remark: str) -> str:
 
 
 def _masters(table: Any) -> Iterator[tuple[str, str | None]]:
-    """Each broker with the address of its master; None where slaves alone are registered."""
+    """Yield each broker with the address of its master; None where slaves alone are registered."""
     brokers = table.get("brokerAddrTable") or {} if isinstance(table, dict) else {}
     for name, data in brokers.items():
         address = (data.get("brokerAddrs") or {}).get("0")

@@ -66,13 +66,13 @@ class Link(Wire):
             raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {why}") from error
 
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
-        """A signed request of ours and its opaque number, not sent yet."""
+        """Return a signed request of ours and its opaque number, not sent yet."""
         return self.frame_of(
             code, encode_fields(sign_fields(text_fields(fields), body, self.access.credential)), body
         )
 
     def frame_of(self, code: int, fields: str, body: bytes) -> tuple[int, bytes]:
-        """The same of fields that are written already. They must be signed where `signs` is true."""
+        """Return the same of fields that are written already. They must be signed where `signs` is true."""
         self._opaque += 1
         return self._opaque, request(code, self._opaque, fields, body)
 
@@ -88,7 +88,7 @@ class Link(Wire):
         return opaque
 
     def receive(self, wait: float | None = None) -> Frame | None:
-        """The next answer; None when none came within `wait` seconds. Raises ConnectionLost.
+        """Return the next answer; None when none came within `wait` seconds. Raises ConnectionLost.
 
         An answer that is on its way may take longer, up to a limit.
         """
@@ -100,7 +100,7 @@ class Link(Wire):
         return self._answers.popleft()
 
     def take_answers(self) -> list[Frame]:
-        """The answers that are there. Raises ConnectionLost."""
+        """Return the answers that are there. Raises ConnectionLost."""
         if not self._answers:
             self.read(0.0)
         found = list(self._answers)
@@ -108,7 +108,7 @@ class Link(Wire):
         return found
 
     def has_answer(self) -> bool:
-        """Whether `receive` has something without waiting for the network."""
+        """Return whether `receive` has something without waiting for the network."""
         return bool(self._answers or self.pending)
 
     def feed(self, data: bytes) -> None:
@@ -116,7 +116,7 @@ class Link(Wire):
         self._answers += [frame for frame in self._frames.feed(data) if frame.is_answer]
 
     def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
-        """One request and its answer; raises ConnectionLost when it does not come in time."""
+        """Return one request and its answer; raises ConnectionLost when it does not come in time."""
         opaque = self.ask(code, fields, body)
         deadline = time.monotonic() + self.peer.patience
         while time.monotonic() < deadline and (answer := self.receive()) is not None:
@@ -126,7 +126,7 @@ class Link(Wire):
         raise self.give_up(f"no answer within {self.timeout:g} s")
 
     def tell_end(self, why: str) -> ConnectionLost:
-        """The address as error texts name it; nobody closes a link that has ended."""
+        """Return the address as error texts name it; nobody closes a link that has ended."""
         self.close()
         return ConnectionLost(f"the connection to RocketMQ at {self.address} ended: {why}")
 

@@ -17,7 +17,7 @@ _DEEPEST = 64
 
 
 def loads(text: str) -> Any:
-    """The document in `text`; raises ValueError when it is none."""
+    """Return the document in `text`; raises ValueError when it is none."""
     try:
         return json.loads(text)
     except RecursionError as error:

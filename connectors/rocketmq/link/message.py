@@ -56,7 +56,7 @@ class StoredMessage(NamedTuple):
 
 
 def split(buffer: bytes) -> list[bytes]:
-    """The messages of an answer's body as they are stored. Raises ProtocolError where one is none."""
+    """Return the messages of an answer's body as they are stored. Raises ProtocolError where one is none."""
     at, end, found = 0, len(buffer), []
     while at < end:
         try:
@@ -73,28 +73,29 @@ def split(buffer: bytes) -> list[bytes]:
 
 
 def decode(buffer: bytes) -> Iterator[StoredMessage]:
-    """The messages of an answer's body, one after another. Raises ProtocolError where they are damaged."""
+    """Return the messages of an answer's body, one after another. Raises ProtocolError where they are
+    damaged."""
     return map(parse, split(buffer))
 
 
 def queue_offset(message: bytes) -> int:
-    """That of a message as it is stored."""
+    """Return the queue offset of a message as it is stored."""
     offset: int = _OFFSET.unpack_from(message, 20)[0]
     return offset
 
 
 def is_batch(message: bytes) -> bool:
-    """Whether it holds messages of its own (see `expand`)."""
+    """Return whether it holds messages of its own (see `expand`)."""
     return message[_FLAGS_AT] & BATCH == BATCH
 
 
 def parse(message: bytes) -> StoredMessage:
-    """One message as it is stored. Raises ProtocolError when it is damaged."""
+    """Return one message as it is stored. Raises ProtocolError when it is damaged."""
     return StoredMessage._make(fields(message))
 
 
 def fields(message: bytes) -> tuple[Any, ...]:
-    """The fields of a stored message in their order. Raises ProtocolError when it is damaged."""
+    """Return the fields of a stored message in their order. Raises ProtocolError when it is damaged."""
     try:
         return _fields(message)
     except (struct.error, UnicodeDecodeError, IndexError) as error:
@@ -123,7 +124,7 @@ def _fields(message: bytes) -> tuple[Any, ...]:
 
 
 def encode(message: StoredMessage) -> bytes:
-    """The stored form of `message`; the inverse of `decode`."""
+    """Return the stored form of `message`; the inverse of `decode`."""
     topic = message.topic.encode()
     long_topic = len(topic) > 127
     before = _BEFORE_BODY[(message.sys_flag & _HOSTS) >> 4]
@@ -143,7 +144,8 @@ def encode(message: StoredMessage) -> bytes:
 
 
 def expand(message: StoredMessage) -> list[StoredMessage]:
-    """The messages in an inner batch, each with its own flag, body and properties; others stay as they are.
+    """Return the messages in an inner batch, each with its own flag, body and properties; others stay as they
+    are.
 
     They take the queue offsets that follow the batch's. Raises ProtocolError when the batch is damaged.
     """
@@ -178,7 +180,7 @@ def _inner(packed: bytes, at: int, outer: StoredMessage, sys_flag: int, n: int) 
 
 
 def parse_properties(block: bytes) -> dict[str, str]:
-    """The property block as a map; where a name comes twice the last one wins, as in Java."""
+    """Return the property block as a map; where a name comes twice the last one wins, as in Java."""
     pairs = [
         pair.split("\x01", 1) for pair in block.decode("utf-8", "backslashreplace").split("\x02") if pair
     ]
@@ -189,12 +191,12 @@ def parse_properties(block: bytes) -> dict[str, str]:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """A map as a property block."""
+    """Return a map as a property block."""
     return "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
 
 
 def host_name(packed: bytes) -> str:
-    """An address and port as people write them: 10.0.0.7:10911, [fe80::1]:10911."""
+    """Return an address and port as people write them: 10.0.0.7:10911, [fe80::1]:10911."""
     address, port = packed[:-4], int.from_bytes(packed[-4:], "big")
     if len(address) == 16:
         return f"[{socket.inet_ntop(socket.AF_INET6, address)}]:{port}"

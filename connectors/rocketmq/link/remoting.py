@@ -127,7 +127,8 @@ def text_fields(fields: Mapping[str, object]) -> dict[str, str]:
 
 
 def sign_fields(fields: dict[str, str], body: bytes, credential: Credential | None) -> dict[str, str]:
-    """The fields with AccessKey and Signature: HMAC-SHA1 over the values in key order, then the body."""
+    """Return the fields with AccessKey and Signature: HMAC-SHA1 over the values in key order, then the
+    body."""
     if credential is None:
         return fields
     fields = {**fields, "AccessKey": credential.access_key}
@@ -143,7 +144,7 @@ def encode_fields(fields: Mapping[str, str]) -> str:
 
 
 def request(code: int, opaque: int, fields: str, body: bytes = b"") -> bytes:
-    """One request frame. The fields are complete (and signed) and written by now."""
+    """Return one request frame. The fields are complete (and signed) and written by now."""
     header = (_TEMPLATE % (code, _VERSION, opaque, fields)).encode()
     return _LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body
 
@@ -157,7 +158,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that `data` completes, in order."""
+        """Return the frames that `data` completes, in order."""
         self._buffer += data
         start, frames = 0, []
         while (end := self._end_of_frame(start)) is not None:
@@ -176,7 +177,7 @@ class FrameReader:
 
 
 def _parse_frame(content: bytes | memoryview, brief: bool = False) -> Frame:
-    """A frame without its length. Raises ProtocolError."""
+    """Return a frame without its length. Raises ProtocolError."""
     word = int.from_bytes(content[:4], "big")
     kind, end = word >> 24, 4 + (word & 0xFFFFFF)
     if end > min(len(content), _MOST_HEADER) or kind not in _HEADERS:
@@ -236,7 +237,7 @@ _HEADERS = {0: _json_header, 1: _binary_header}
 
 
 def version_name(ordinal: int) -> str:
-    """An MQVersion ordinal as people say it: 407 is 4.9.7, 513 is 5.5.0."""
+    """Return an MQVersion ordinal as people say it: 407 is 4.9.7, 513 is 5.5.0."""
     # A release has two ordinals (its snapshot's and its own), a minor version ten releases.
     major, first = (5, 413) if ordinal >= 413 else (4, 213)
     if ordinal < first:
@@ -246,7 +247,8 @@ def version_name(ordinal: int) -> str:
 
 
 def long(told: object) -> int:
-    """A number of an answer that is a `long` in Java. Raises ValueError, TypeError for anything else."""
+    """Return a number of an answer that is a `long` in Java. Raises ValueError, TypeError for anything
+    else."""
     if type(told) is not int and not _LONG.fullmatch(str(told)):
         raise ValueError("no number")
     number = int(str(told))
@@ -257,7 +259,8 @@ def long(told: object) -> int:
 
 @contextmanager
 def understood(who: str) -> Iterator[None]:
-    """Around the reading of an answer of `who`. What is missing in it, or of another shape: BrokerError."""
+    """Guard the reading of an answer of `who`. What is missing in it, or of another shape, is a
+    BrokerError."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -20,7 +20,8 @@ _NOT_ONLINE = 206
 
 
 def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
-    """The groups that receive what is sent to `target`; nothing where no broker tells of one, or may not."""
+    """Return the groups that receive what is sent to `target`; nothing where no broker tells of one, or may
+    not."""
     groups = cluster.groups_of(target.name) if target.kind == "topic" else None
     asked = [target.name] if target.kind == "group" else sorted(groups or ())
     try:
@@ -46,7 +47,7 @@ def _reached(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, in
 
 
 def committed_offset(cluster: Cluster, place: MessageQueue, group: str) -> int:
-    """How far a group is in a queue. Raises BrokerError."""
+    """Return how far a group is in a queue. Raises BrokerError."""
     fields = {"topic": place.topic, "queueId": place.queue, "consumerGroup": group}
     return _offset(cluster, place.node, RequestCode.CONSUMER_OFFSET, fields)
 
@@ -77,7 +78,7 @@ def _consumers(cluster: Cluster, group: str) -> int | None:
 
 
 def _online(cluster: Cluster, answers: Iterable[Frame]) -> list[Any]:
-    """What brokers tell of a group that has clients."""
+    """Return what brokers tell of a group that has clients."""
     with understood(f"a broker of {cluster.name}"):
         return [
             lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == ResponseCode.OK
@@ -85,8 +86,9 @@ def _online(cluster: Cluster, answers: Iterable[Frame]) -> list[Any]:
 
 
 def is_broadcast(cluster: Cluster, group: str) -> bool:
-    """Whether clients of the group are connected that each get every message: nothing of theirs is kept on a
-    broker, and none of them reads the group's retry topic (DefaultMQPushConsumerImpl.copySubscription)."""
+    """Return whether clients of the group are connected that each get every message: nothing of theirs is
+    kept on a broker, and none of them reads the group's retry topic
+    (DefaultMQPushConsumerImpl.copySubscription)."""
     answers = [
         cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": group})
         for node in cluster.masters()

@@ -54,7 +54,7 @@ def _table(cluster: Cluster, node: str, code: int, name: str) -> tuple[_Table, s
 
 
 def predict(known: Mapping[str, Definitions]) -> list[Fate]:
-    """What every group gives up, on all masters: lost where one of them loses it."""
+    """Return what every group gives up, on all masters: lost where one of them loses it."""
     found = [*_of_brokers(known)]
     for group in sorted({group for one in known.values() for group in one.groups}):
         if group in _TOOLS or group.startswith(_OWN_GROUPS):
@@ -86,7 +86,7 @@ def _keeps(node: str, one: Definitions) -> str:
 
 
 def _of_group(node: str, one: Definitions, group: str) -> Fate:
-    """As AbstractSendMessageProcessor#consumerSendMsgBack does."""
+    """Tell where a group's dead go, as AbstractSendMessageProcessor#consumerSendMsgBack does."""
     settings, dead = one.groups[group], f"{DEAD_LETTERS}{group}"
     found = Fate("group", group, "give-up", "lost")
     if int(settings.get("retryQueueNums", 1)) <= 0:

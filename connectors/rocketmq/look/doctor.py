@@ -7,7 +7,7 @@ from dlq.connectors.base import Inspection
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, long, understood
-from dlq.connectors.rocketmq.prove.bounds import Runtime, runtime_of
+from dlq.connectors.rocketmq.prove.start_offsets import Runtime, runtime_of
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, plan_of
 from dlq.core.errors import AccessDenied
 from dlq.core.units import human_seconds
@@ -59,8 +59,8 @@ def inspect(
 def _retention_left(
     oldest: StoredMessage | None, runtime: Runtime | None, facts: Mapping[str, object]
 ) -> float | None:
-    """Seconds until the oldest letter may be deleted: fileReservedTime after it was stored, both by the
-    broker's clock."""
+    """Return seconds until the oldest letter may be deleted: fileReservedTime after it was stored, both by
+    the broker's clock."""
     if oldest is None or runtime is None:
         return None
     hours = int(str(facts["file_reserved_hours"] or _DEFAULT_HOURS))
@@ -68,7 +68,7 @@ def _retention_left(
 
 
 def _origins(letters: Iterable[StoredMessage]) -> set[str]:
-    """The topics that letters, or half messages, were sent to."""
+    """Return the topics that letters, or half messages, were sent to."""
     told = [parse_properties(letter.properties) for letter in letters]
     found = {properties.get("RETRY_TOPIC") or properties.get("REAL_TOPIC") for properties in told}
     return {topic for topic in found if topic}
@@ -110,7 +110,8 @@ _RIGHTS: Sequence[_Right] = (
 
 
 def _losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[str]:
-    """What brokers refuse to tell this user, in words. Raises BrokerError where one cannot be reached."""
+    """Return what brokers refuse to tell this user, in words. Raises BrokerError where one cannot be
+    reached."""
     groups = {"group": group} if group else {}
     names = [groups, *({**groups, "topic": topic} for topic in topics)]
     questions = {loss: question for known in names for loss, question in _questions(known)}
@@ -123,7 +124,7 @@ def _losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[
 
 
 def _questions(known: Mapping[str, str]) -> Iterator[tuple[str, tuple[RequestCode, Mapping[str, object]]]]:
-    """What is lost without an answer -> what is asked, where all names that it takes are known."""
+    """Yield what is lost without an answer -> what is asked, where all names that it takes are known."""
     for code, fields, loss in _RIGHTS:
         try:
             asked = {k: v.format(**known) if isinstance(v, str) else v for k, v in fields.items()}
@@ -138,7 +139,7 @@ def _is_refused(cluster: Cluster, node: str, code: RequestCode, fields: Mapping[
 
 
 def broker_facts(cluster: Cluster) -> Mapping[str, Mapping[str, object]]:
-    """What analysis must know of each broker: its release, retention, and how it checks half messages.
+    """Return what analysis must know of each broker: its release, retention, and how it checks half messages.
 
     Settings that may not be read are null.
     """
@@ -182,7 +183,8 @@ def without_index(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
 
 
 def gathered_ms(known: Mapping[str, object]) -> int:
-    """How long a broker gathers op records before it writes them (transactionOpBatchInterval, since 5.1)."""
+    """Return how long a broker gathers op records before it writes them (transactionOpBatchInterval, since
+    5.1)."""
     if str(known["version"]) < "5.1":
         return 0
     told = known["op_batch_interval_ms"]

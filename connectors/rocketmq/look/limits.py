@@ -24,15 +24,15 @@ _MEANS = {
 
 
 def is_compacted(attributes: Mapping[str, str]) -> bool:
-    """Whether the topic keeps the last message of each key, and drops the others."""
+    """Return whether the topic keeps the last message of each key, and drops the others."""
     return _COMPACTED in attributes.get("cleanup.policy", "")
 
 
 def why_unnamed(
     topic: str, attributes: Attributes, properties: Mapping[str, str]
 ) -> Mapping[Literal["letter", "target"], str]:
-    """What must be named for a letter to go there, and why. A compacted topic takes none without KEYS, and
-    so would hold no retries."""
+    """Return what must be named for a letter to go there, and why. A compacted topic takes none without KEYS,
+    and so would hold no retries."""
     if attributes is None and "KEYS" in properties and not topic.startswith(RETRY):
         return {
             "target": f"it is not known whether {topic} is compacted, in which an old value would replace a "
@@ -46,14 +46,14 @@ def why_unnamed(
 
 
 def why_refused(topic: str, attributes: Attributes, properties: Mapping[str, str]) -> str | None:
-    """Why brokers take no such letter there; None where they may."""
+    """Return why brokers take no such letter there; None where they may."""
     if attributes and is_compacted(attributes) and not properties.get("KEYS", "").strip():
         return f"{topic} is compacted and takes no message without KEYS"
     return None
 
 
 def warnings(topic: str, attributes: Attributes, properties: Mapping[str, str]) -> Iterator[str]:
-    """What else the topic's type means for a letter."""
+    """Yield what else the topic's type means for a letter."""
     if attributes is None:
         yield f"the attributes of {topic} may not be read, so what it is for is not known (GET on the topic)"
     kind = (attributes or {}).get("message.type", "")

@@ -74,8 +74,8 @@ def find_newer(cluster: Cluster, search: NewerSearch) -> NewerProof:
 
 
 def _sort(search: NewerSearch, proof: NewerProof) -> dict[str, dict[str, list[_Letter]]]:
-    """The letters by topic, and by the word of KEYS under which an index has their messages: the business key
-    where that is one."""
+    """Return the letters by topic, and by the word of KEYS under which an index has their messages: the
+    business key where that is one."""
     found: dict[str, dict[str, list[_Letter]]] = {}
     for number, (record, reads, is_asked) in enumerate(search.letters):
         key = record.key or ""
@@ -90,7 +90,7 @@ def _sort(search: NewerSearch, proof: NewerProof) -> dict[str, dict[str, list[_L
 
 
 def _why_behind(cluster: Cluster, topic: str) -> str:
-    """Which broker's index lacks the newest message that it has of a topic; empty: none does."""
+    """Return which broker's index lacks the newest message that it has of a topic; empty: none does."""
     newest: dict[str, StoredMessage] = {}
     for offsets in offsets_of_topic(cluster, topic):
         last = message_at(cluster, offsets, offsets.highest - 1) if offsets.highest > offsets.lowest else None
@@ -120,7 +120,7 @@ class _Topic:
         self._committed: dict[tuple[MessageQueue, str], int] = {}
 
     def ask(self, links: Mapping[str, Link], left: dict[str, list[_Letter]]) -> None:
-        """Some words at a time; what is left was not looked at. Raises BrokerError."""
+        """Ask some words at a time; what is left was not looked at. Raises BrokerError."""
         while left and not self._search.bound.is_reached():
             some = [*left][:_IN_FLIGHT]
             found: dict[str, list[Indexed]] = {word: [] for word in some}
@@ -182,7 +182,7 @@ def _indexed(node: str, stored: StoredMessage, readers: Collection[KeyReader]) -
 
 
 def age(one: Indexed, own: Indexed | None, dead_at: int | None) -> Literal["newer", "older"] | None:
-    """None: nothing proves whether it is newer than a letter, of which `own` is the message."""
+    """Return None: nothing proves whether it is newer than a letter, of which `own` is the message."""
     if own is not None and own.node == one.node:
         is_behind = one.stored.commit_log_offset > own.stored.commit_log_offset
         return "newer" if is_behind else "older"

@@ -21,15 +21,15 @@ class Route:
     _near: dict[str | None, Sequence[WritableQueue]] = field(default_factory=dict)
 
     def queues_near(self, node: str | None) -> Sequence[WritableQueue]:
-        """Those on the broker that a letter comes from, so that this broker alone can say whether the letter
-        was sent; all where it has none."""
+        """Return those on the broker that a letter comes from, so that this broker alone can say whether the
+        letter was sent; all where it has none."""
         if node not in self._near:
             self._near[node] = [place for place in self.places if place[0] == node] or self.places
         return self._near[node]
 
 
 def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
-    """The route to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
+    """Return the route to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
     try:
         places = _sendable_queues(cluster, topic)
         if not places:
@@ -40,13 +40,13 @@ def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
 
 
 def writable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:
-    """Those of `topic` whose brokers have a master now, by the numbers that the brokers store."""
+    """Return those of `topic` whose brokers have a master now, by the numbers that the brokers store."""
     return [(node, queue) for node, queues in _writable(cluster, topic) for queue in range(queues.writable)]
 
 
 def _sendable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:
-    """The same by the numbers that are sent to, in the order in which Java's clients count them: those of a
-    static topic run over all brokers (MQClientInstance.topicRouteData2EndpointsForStaticTopic)."""
+    """Return the same by the numbers that are sent to, in the order in which Java's clients count them: those
+    of a static topic run over all brokers (MQClientInstance.topicRouteData2EndpointsForStaticTopic)."""
     found = _writable(cluster, topic)
     places = [(node, queue) for node, queues in found for queue in queues.to_write]
     is_static = any(queues.hosted is not None for _, queues in found)
@@ -59,8 +59,8 @@ def _writable(cluster: Cluster, topic: str) -> list[tuple[str, Queues]]:
 
 
 def why_unread(cluster: Cluster, group: str) -> str | None:
-    """Why a message in the group's retry topic would lie there unread; None where somebody reads it, or
-    nobody tells.
+    """Return why a message in the group's retry topic would lie there unread; None where somebody reads it,
+    or nobody tells.
 
     Push consumers subscribe to that topic and commit offsets of it; POP and gRPC consumers have others. A
     group that has read nothing here may be either, and the message waits for its first consumer.

@@ -42,8 +42,8 @@ from dlq.connectors.rocketmq.look.limits import NONE, Attributes
 from dlq.connectors.rocketmq.look.newer import find_newer
 from dlq.connectors.rocketmq.look.routes import route_to, why_unread
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.connectors.rocketmq.prove.bounds import bounds
 from dlq.connectors.rocketmq.prove.search import find
+from dlq.connectors.rocketmq.prove.start_offsets import bounds
 from dlq.connectors.rocketmq.read.outcomes import Outcomes, untold_key
 from dlq.connectors.rocketmq.read.private import RocketPrivate
 from dlq.connectors.rocketmq.read.queue import MessageQueue
@@ -107,7 +107,7 @@ class RocketConnector(Connector):
 
     @bound_look
     def discover(self) -> list[DeadLetterPlace]:
-        """The dead letters of all groups, and half messages with what became of them."""
+        """Return the dead letters of all groups, and half messages with what became of them."""
         cluster = self.cluster
         cluster.masters(refresh=True)
         groups = [_dead_letters(cluster, topic) for topic in dead_letter_topics(cluster, "*")]
@@ -120,7 +120,7 @@ class RocketConnector(Connector):
 
     @bound_look
     def coverage(self) -> list[Fate]:
-        """By the settings of groups, topics and brokers (`coverage`)."""
+        """Tell where the dead go, by the settings of groups, topics and brokers (`coverage`)."""
         return coverage.predict(coverage.fetch(self.cluster))
 
     @bound_look
@@ -148,7 +148,7 @@ class RocketConnector(Connector):
 
     @bound_together
     def preview(self, letter: Outgoing) -> SendPreview:
-        """What sending it would strip, warn of, or fail on."""
+        """Return what sending it would strip, warn of, or fail on."""
         return preview(letter, self._attributes_of(letter.target))
 
     def _attributes_of(self, target: Target) -> Attributes:
@@ -165,8 +165,8 @@ class RocketConnector(Connector):
 
     @bound_look
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """The groups that subscribe to a topic, as its brokers know them. A group is its own consumers, or
-        nobody is, where it does not read its retry topic."""
+        """Return the groups that subscribe to a topic, as its brokers know them. A group is its own
+        consumers, or nobody is, where it does not read its retry topic."""
         found = {target: _consumers_of(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
 
@@ -188,13 +188,13 @@ class RocketConnector(Connector):
 
     @bound_look
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """The groups that read a target, by the offsets that they have committed."""
+        """Return the groups that read a target, by the offsets that they have committed."""
         found = {target: consumption(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups}
 
     @bound_look
     def newer(self, search: NewerSearch) -> NewerProof:
-        """By the indexes of keys."""
+        """Look for newer messages by the indexes of keys."""
         return find_newer(self.cluster, search)
 
     def publisher(self, request: SendRequest) -> RocketPublisher:
@@ -203,7 +203,7 @@ class RocketConnector(Connector):
 
     @bound_look
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """Where the queues that may be written to end, and what their brokers tell of themselves."""
+        """Return where the queues that may be written to end, and what their brokers tell of themselves."""
         return bounds(self.cluster, targets)
 
     @bound_look
@@ -212,7 +212,7 @@ class RocketConnector(Connector):
         return find(self.cluster, search)
 
     def private(self, name: str) -> Private:
-        """A topic, and a group of the same name."""
+        """Return a topic, and a group of the same name."""
         return RocketPrivate(self.cluster, name, self.read)
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class RocketConnector(Connector):
     def _look(
         self, source: Source
     ) -> tuple[list[QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
-        """What there is to read of a source, what its brokers are, and what an empty answer means."""
+        """Return what there is to read of a source, what its brokers are, and what an empty answer means."""
         cluster = self.cluster
         cluster.leave_out_silent()
         facts = broker_facts(cluster)
@@ -239,7 +239,7 @@ class RocketConnector(Connector):
     def _unread(
         self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: Checkpoint
     ) -> list[str]:
-        """What may be there and is not read, in words."""
+        """Return what may be there and is not read, in words."""
         closed = [f"not read: {topic}: {why}" for topic, why in self._unreadable.items()]
         halves = unread_halves(facts) if source.transactions else ()
         return [*unread_nodes(self.cluster, resume), *closed, *halves]
@@ -248,8 +248,8 @@ class RocketConnector(Connector):
 def _all_that_may_be_read(
     cluster: Cluster, topics: Sequence[str], unreadable: dict[str, BrokerError]
 ) -> Iterator[QueueOffsets]:
-    """What the queues of topics hold; topics that may not be read are added to `unreadable`. Raises the first
-    reason where no other is left."""
+    """Yield what the queues of topics hold; topics that may not be read are added to `unreadable`. Raises the
+    first reason where no other is left."""
     for topic in topics:
         try:
             yield from [*offsets_of_topic(cluster, topic)]
@@ -271,7 +271,7 @@ def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:
 
 
 def _half_messages(cluster: Cluster) -> tuple[int, int]:
-    """Those that are there, and those that the broker gave up."""
+    """Return those that are there, and those that the broker gave up."""
     pending = sum(_size(own_offsets(cluster, MessageQueue(HALF, node, 0))) for node in cluster.masters())
     return pending, sum(map(_size, offsets_of_topic(cluster, DISCARDED)))
 
@@ -288,7 +288,8 @@ def _consumers_of(cluster: Cluster, target: Target) -> list[str] | None:
 
 
 def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[QueueOffsets]:
-    """The half topic first, then what ended: an op record that is still being gathered is waited for."""
+    """Return the half topic first, then what ended: an op record that is still being gathered is waited
+    for."""
     halves = [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
         longest = max(map(gathered_ms, facts.values()), default=0)

@@ -60,7 +60,7 @@ ROCKETMQ = Kind(
         r"|PGROUP|WAIT|CLUSTER|MSG_REGION|TRACE_ON|DLQ_ORIGIN_(TOPIC|MESSAGE_ID)|TIMER_.*|dlq_replay_.*"
     ),
     line="dlq.connectors.rocketmq.console.lines:columns",
-    prints={"rocketmq-print": "dlq.connectors.rocketmq.console.prints:messages"},
+    prints={"rocketmq-print": "dlq.connectors.rocketmq.console.formats:messages"},
     packing=lambda flags: "zlib" if flags & _COMPRESSED and flags >> 8 & 7 in _ZLIB else None,
     unpack="dlq.connectors.rocketmq.records.bodies:unpack_body",
     keeps_letters=True,

@@ -13,7 +13,7 @@ from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse, parse_properties
 from dlq.connectors.rocketmq.link.remoting import ProtocolError, RequestCode, understood
-from dlq.connectors.rocketmq.prove.bounds import Range, Since
+from dlq.connectors.rocketmq.prove.start_offsets import Range, Since
 from dlq.connectors.rocketmq.read.outcomes import query_answer, query_fields
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, scan_queue
 from dlq.connectors.rocketmq.records.bodies import plain_body
@@ -30,8 +30,8 @@ _Match = Literal["whole", "cut"]
 
 
 def find(cluster: Cluster, search: Search) -> Proof:
-    """Whether a broker holds each letter. `not_sent` needs the queues of every broker that could have taken
-    it (`search.before`: see `bounds`), whole since then.
+    """Return whether a broker holds each letter. `not_sent` needs the queues of every broker that could have
+    taken it (`search.before`: see `bounds`), whole since then.
 
     A broker that was killed while it wrote a message keeps the start of it: body whole, properties cut. Which
     letter that is, nothing proves.
@@ -56,18 +56,18 @@ class _Known:
         """Numbers of letters that a cut message may be, and where it lies."""
 
     def missing_letters(self) -> list[Outgoing]:
-        """Letters that were not seen yet."""
+        """Return letters that were not seen yet."""
         return [letter for letter in self._outgoing if self.shown[letter.number] != "sent"]
 
     def ask_indexes(self) -> None:
-        """A broker that does not answer is looked through, or is a doubt then."""
+        """Ask the indexes. A broker that does not answer is looked through, or is a doubt then."""
         for node in self._cluster.masters():
             with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
                 for message, letter in _by_key(link, node, self.missing_letters()):
                     self._take(message, node, [letter])
 
     def look_through(self) -> None:
-        """Every queue that could have taken what is missing."""
+        """Look through every queue that could have taken what is missing."""
         by_topic: dict[str, list[Outgoing]] = defaultdict(list)
         for letter in self.missing_letters():
             by_topic[topic_of(letter.target)].append(letter)
@@ -84,7 +84,7 @@ class _Known:
         self.doubts += sorted({self._cut[number] for number in self._cut if self.shown[number] == "unknown"})
 
     def _read(self, ranges: Sequence[Range], letters: Sequence[Outgoing]) -> list[str]:
-        """Why these ranges do not hold all that came."""
+        """Return why these ranges do not hold all that came."""
         if sum(max(0, one.offsets.highest - one.first) for one in ranges) > _MOST:
             return [f"more than {_MOST:,} messages were stored since the plan was begun"]
         wanted, doubts = _Wanted(letters), list[str]()
@@ -122,7 +122,7 @@ class _Wanted:
                 self._by_body[body].append(letter)
 
     def candidates_for(self, message: StoredMessage) -> Sequence[Outgoing]:
-        """Those that `message` may be."""
+        """Return those that `message` may be."""
         if b"\0" in message.properties:
             return self._by_body.get(message.body, ())
         properties = parse_properties(message.properties)
@@ -135,7 +135,7 @@ def _mark_of(letter: Outgoing) -> str:
 
 
 def _bodies(letter: Outgoing) -> set[bytes]:
-    """As it was sent; and plain, as some brokers store a half message again."""
+    """Return the body as it was sent; and plain, as some brokers store a half message again."""
     record = letter.record
     if letter.target.kind != RESUME:
         return {record.body}
@@ -160,18 +160,18 @@ def _match(message: StoredMessage, letter: Outgoing, ended: int | None) -> _Matc
 
 
 def _is_fresh_copy(has: Mapping[str, str], letter: Outgoing) -> bool:
-    """Of a half message whose check was resumed."""
+    """Return whether a message is a fresh copy of a half message whose check was resumed."""
     return has.get(UNIQUE_KEY) == unique_key_of(letter) and has.get("TRANSACTION_CHECK_TIMES") == "0"
 
 
 def _has_all(has: Mapping[str, str], letter: Outgoing) -> bool:
-    """Whether nothing is missing of what was sent; brokers drop empty values."""
+    """Return whether nothing is missing of what was sent; brokers drop empty values."""
     sent = message_of(letter).properties
     return all(has.get(name) == value for name, value in sent.items() if value)
 
 
 def _by_key(link: Link, node: str, letters: Sequence[Outgoing]) -> Iterator[tuple[StoredMessage, Outgoing]]:
-    """The messages that an index has under each letter's unique key, several look-ups in flight."""
+    """Yield the messages that an index has under each letter's unique key, several look-ups in flight."""
     for i in range(0, len(letters), _IN_FLIGHT):
         asked: dict[int, tuple[Outgoing, str, str]] = {}
         for letter in letters[i : i + _IN_FLIGHT]:
@@ -188,7 +188,8 @@ def _by_key(link: Link, node: str, letters: Sequence[Outgoing]) -> Iterator[tupl
 
 
 def _messages(cluster: Cluster, one: Range) -> Iterator[StoredMessage]:
-    """Raises BrokerError where one is missing, or not all come in time."""
+    """Yield the messages that were stored. Raises BrokerError where one is missing, or not all come in
+    time."""
     place, end = one.offsets.place, one.offsets.highest
     with closing(cluster.new_link(place.node)) as link:
         scan = PullScan(link, place, one.first, end, _ROOM)

@@ -34,7 +34,7 @@ class _UntoldError(Exception):
 
 
 def committed_among(cluster: Cluster, node: str, ended: Sequence[Ended]) -> tuple[list[StoredMessage], bool]:
-    """The real messages of those that were committed, and whether the others surely were not. Raises
+    """Return the real messages of those that were committed, and whether the others surely were not. Raises
     BrokerError."""
     by_queue: dict[MessageQueue, list[Ended]] = defaultdict(list)
     for one in ended:
@@ -68,7 +68,7 @@ def _key_of(message: StoredMessage) -> str | None:
 
 
 def _first_behind(cluster: Cluster, offsets: QueueOffsets, position: int) -> int:
-    """The offset of the first message that lies behind a position of the log."""
+    """Return the offset of the first message that lies behind a position of the log."""
     low, high = offsets.lowest, offsets.highest
     while low < high:
         middle = (low + high) // 2

@@ -50,7 +50,8 @@ class Outcomes:
         """Brokers where a transaction has ended of which nothing shows how."""
 
     def real_messages(self, link: Link, node: str, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
-        """The real messages of the transactions that `messages` of the half, op or discard topic belong to.
+        """Return the real messages of the transactions that `messages` of the half, op or discard topic
+        belong to.
 
         Raises AccessDenied where a real topic may not be queried: without it a commit looks like a rollback.
         """
@@ -72,7 +73,7 @@ class Outcomes:
         self._is_found |= {(node, (m.topic, _unique_key_in(m))): True for m in found}
 
     def _look(self, node: str, ended: Sequence[Ended]) -> list[StoredMessage]:
-        """In the queues, for those that the index does not know."""
+        """Look in the queues, for those that the index does not know."""
         silent = [one for one in ended if (key := _key(one.half)) and not self._is_found[node, key]]
         found, is_all = committed_among(self._cluster, node, silent)
         if not is_all:
@@ -81,13 +82,13 @@ class Outcomes:
 
 
 def untold_key(node: str) -> str:
-    """The checkpoint's key by which later pulls know it: without it what is not there would look rolled
-    back."""
+    """Return the checkpoint's key by which later pulls know it: without it what is not there would look
+    rolled back."""
     return f"{MessageQueue(OP_TOPIC, node, 0)}#untold"
 
 
 def finished_offsets(body: bytes) -> list[int]:
-    """The half offsets that an op record ends: `7` up to 5.0, `7,12,` since 5.1."""
+    """Return the half offsets that an op record ends: `7` up to 5.0, `7,12,` since 5.1."""
     return [int(part) for part in body.split(b",") if _OFFSET.fullmatch(part.strip())]
 
 
@@ -143,18 +144,19 @@ def _query(link: Link, node: str, keys: Sequence[_Key]) -> Iterator[list[StoredM
 
 
 def query_fields(topic: str, key: str) -> dict[str, object]:
-    """A look-up by UNIQ_KEY or one of KEYS. The unique flag is left out: one signature then fits all ACLs."""
+    """Return a look-up by UNIQ_KEY or one of KEYS. The unique flag is left out: one signature then fits all
+    ACLs."""
     return {"topic": topic, "key": key, "maxNum": 64, "beginTimestamp": 0, "endTimestamp": _FOR_EVER}
 
 
 def query_answer(node: str, answer: Frame, topic: str, key: str) -> list[StoredMessage]:
-    """The messages that really carry `key` as UNIQ_KEY: the index keeps hashes. Raises BrokerError."""
+    """Return the messages that really carry `key` as UNIQ_KEY: the index keeps hashes. Raises BrokerError."""
     found = messages_in(node, answer, topic)
     return [m for m in found if parse_properties(m.properties).get("UNIQ_KEY") == key]
 
 
 def messages_in(node: str, answer: Frame, topic: str) -> list[StoredMessage]:
-    """The messages of a topic in the answer to a look-up by key. Raises BrokerError."""
+    """Return the messages of a topic in the answer to a look-up by key. Raises BrokerError."""
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []
     if answer.code != ResponseCode.OK:

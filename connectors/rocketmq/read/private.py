@@ -87,7 +87,8 @@ class RocketPrivate(Private):
             self._cluster.forget_route(topic)
 
     def _do(self, node: str, code: RequestCode, fields: dict[str, object], body: bytes = b"") -> None:
-        """A broker complains of what it has not, and of timers that it lacks, when it deletes."""
+        """Ask a node to do something. A broker complains of what it has not, and of timers that it lacks,
+        when it deletes."""
         answer = self._cluster.link(node).call(code, fields, body)
         refused = None if answer.code == ResponseCode.OK else refusal(node, answer)
         is_of_no_matter = code in (RequestCode.DELETE_TOPIC, RequestCode.DELETE_GROUP)

@@ -63,7 +63,8 @@ class Step(NamedTuple):
 
 
 def pull_fields(place: MessageQueue, offset: int, count: int) -> dict[str, object]:
-    """A pull without a heartbeat: the subscription is in the request (sysFlag 4), nothing is committed."""
+    """Return a pull without a heartbeat: the subscription is in the request (sysFlag 4), nothing is
+    committed."""
     return {
         "consumerGroup": _GROUP,
         "topic": place.topic,
@@ -94,7 +95,7 @@ class _Slice:
     stuck_since: float = 0.0
 
     def hand_on(self) -> Step:
-        """What came, and how far it reaches."""
+        """Return what came, and how far it reaches."""
         step = Step(self.messages, self.at, self.gaps)
         self.messages, self.gaps, self.size = [], [], 0
         return step
@@ -113,7 +114,7 @@ class PullScan:
         self._outgoing: list[bytes] = []
 
     def __iter__(self) -> Iterator[Step]:
-        """The steps, in offset order. Raises ConnectionLost, BrokerError."""
+        """Yield the steps, in offset order. Raises ConnectionLost, BrokerError."""
         silent_since = time.monotonic()
         while self._slices or self._next < self._end:
             self._predict()
@@ -131,7 +132,7 @@ class PullScan:
             yield from self._known()
 
     def _known(self) -> Iterator[Step]:
-        """What came, as far as nothing is missing before it."""
+        """Yield what came, as far as nothing is missing before it."""
         while self._slices:
             first = self._slices[0]
             if first.messages or first.gaps:
@@ -223,7 +224,7 @@ class PullScan:
 
 
 def _is_run(messages: Sequence[bytes], first: int, stop: int) -> bool:
-    """The usual answer: every offset from `first` on, none beyond `stop`."""
+    """Return the usual answer: every offset from `first` on, none beyond `stop`."""
     offsets = [*map(queue_offset, messages)]
     return bool(offsets) and offsets[-1] < stop and offsets == list(range(first, first + len(offsets)))
 
@@ -250,7 +251,7 @@ def _messages(answer: Frame, place: MessageQueue) -> list[bytes]:
 
 
 def _expanded(message: bytes) -> list[bytes]:
-    """The messages in a batch; one that cannot be taken apart is a letter as it is stored."""
+    """Return the messages in a batch; one that cannot be taken apart is a letter as it is stored."""
     try:
         return [encode(inner) for inner in expand(parse(message))]
     except ProtocolError:

@@ -33,7 +33,7 @@ class QueueOffsets(NamedTuple):
 
 
 def dead_letter_topics(cluster: Cluster, group: str) -> list[str]:
-    """The topics of a group, or of all groups that fit a pattern such as `pay_*`."""
+    """Return the topics of a group, or of all groups that fit a pattern such as `pay_*`."""
     if not _IS_PATTERN & set(group):
         return [f"{DEAD_LETTERS}{group}"]
     wanted = f"{DEAD_LETTERS}{group}"
@@ -41,7 +41,7 @@ def dead_letter_topics(cluster: Cluster, group: str) -> list[str]:
 
 
 def _known_topics(cluster: Cluster) -> set[str]:
-    """From the name servers; they may keep the list to themselves (enableAllTopicList=false)."""
+    """Ask the name servers for topics; they may keep the list to themselves (enableAllTopicList=false)."""
     topics = cluster.topics()
     for node in cluster.masters() if not topics else ():
         answer = cluster.ok(node, RequestCode.TOPIC_CONFIGS, {})
@@ -51,7 +51,8 @@ def _known_topics(cluster: Cluster) -> set[str]:
 
 
 def offsets_of_topic(cluster: Cluster, topic: str) -> Iterator[QueueOffsets]:
-    """Every queue of `topic` on every master that has it. Raises AccessDenied, BrokerError, Unreachable.
+    """Yield every queue of `topic` on every master that has it. Raises AccessDenied, BrokerError,
+    Unreachable.
 
     A topic may have more queues to write to than to read from, and brokers serve no pull of those.
     """
@@ -68,7 +69,7 @@ def offsets_of_topic(cluster: Cluster, topic: str) -> Iterator[QueueOffsets]:
 
 
 def offsets_of(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
-    """What one queue holds; None where its broker has no such topic."""
+    """Return what one queue holds; None where its broker has no such topic."""
     answer = cluster.call(place.node, RequestCode.PULL, pull_fields(place, 0, 1))
     if "minOffset" in answer.fields and answer.code != ResponseCode.NO_PERMISSION:
         with understood(place.node):
@@ -86,13 +87,13 @@ def offsets_of(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
 
 
 def own_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
-    """What a queue of the broker's own topics holds. 4.x registers the half topic at its first check and the
-    op topic never: until then a pull is answered "no such topic", but the index can be read."""
+    """Return what a queue of the broker's own topics holds. 4.x registers the half topic at its first check
+    and the op topic never: until then a pull is answered "no such topic", but the index can be read."""
     return offsets_of(cluster, place) or unpulled_offsets(cluster, place)
 
 
 def unpulled_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
-    """The same without a look at the topic's permission; 0 to 0 for a queue that is not there."""
+    """Return the same without a look at the topic's permission; 0 to 0 for a queue that is not there."""
     fields = {"topic": place.topic, "queueId": place.queue, **BY_STORE}
     answers = [
         cluster.ok(place.node, code, fields) for code in (RequestCode.MIN_OFFSET, RequestCode.MAX_OFFSET)
@@ -103,7 +104,7 @@ def unpulled_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
 
 
 def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMessage | None:
-    """The message at one offset of a queue; None where there is none any more. Raises BrokerError."""
+    """Return the message at one offset of a queue; None where there is none any more. Raises BrokerError."""
     place = offsets.place
     try:
         if offsets.pullable:
@@ -118,20 +119,21 @@ def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMe
 
 
 def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoint:
-    """Where to go on in a queue after `messages`, and what tells its store from one that replaced it."""
+    """Return where to go on in a queue after `messages`, and what tells its store from one that replaced
+    it."""
     last = parse(messages[-1]) if messages else None
     return {key: reached, **(mark_letter(key, last.queue_offset, _told(last)) if last else {})}
 
 
 def _told(message: StoredMessage) -> str:
-    """What slaves and tiered stores keep as it is; where it lies in a log they do not."""
+    """Return what slaves and tiered stores keep as it is; where it lies in a log they do not."""
     return f"{message.born_at} {message.stored_at} {message.body_crc} {message.properties.hex()}"
 
 
 def is_still_there(cluster: Cluster, offsets: QueueOffsets, reached: int, first: bytes | None) -> bool | None:
-    """Whether a queue that was read to `reached`, beginning with the letter `first`, is the same queue; None
-    where its topic is not there. A letter that retention has taken meanwhile proves nothing. Raises
-    BrokerError."""
+    """Return whether a queue that was read to `reached`, beginning with the letter `first`, is the same
+    queue; None where its topic is not there. A letter that retention has taken meanwhile proves nothing.
+    Raises BrokerError."""
     look = offsets_of if offsets.pullable else unpulled_offsets
     now = look(cluster, offsets.place)
     if now is None or first is None:
@@ -141,8 +143,8 @@ def is_still_there(cluster: Cluster, offsets: QueueOffsets, reached: int, first:
 
 
 def begun_anew(cluster: Cluster, found: Sequence[QueueOffsets], resume: Checkpoint) -> set[MessageQueue]:
-    """Queues that hold another letter where the last one was read: a replaced store that has grown as far. No
-    clock is asked. Raises BrokerError."""
+    """Return queues that hold another letter where the last one was read: a replaced store that has grown as
+    far. No clock is asked. Raises BrokerError."""
 
     def is_anew(offsets: QueueOffsets) -> bool:
         def told_at(offset: int) -> str | None:
@@ -157,7 +159,7 @@ def begun_anew(cluster: Cluster, found: Sequence[QueueOffsets], resume: Checkpoi
 def plan_of(
     found: Sequence[QueueOffsets], resume: Checkpoint, anew: Collection[MessageQueue] = ()
 ) -> Plan[QueueOffsets]:
-    """Where to start in each queue: at the checkpoint, or at what the broker still has.
+    """Return where to start in each queue: at the checkpoint, or at what the broker still has.
 
     `anew`: what `begun_anew` says; a queue that ends before its checkpoint has begun anew, too.
     """
@@ -181,7 +183,8 @@ def _why_not(place: MessageQueue) -> str:
 
 
 def check_group(cluster: Cluster, group: str, found: Sequence[QueueOffsets]) -> list[str]:
-    """What an empty answer means, in words. Raises NotFound when nothing shows that the group exists."""
+    """Return what an empty answer means, in words. Raises NotFound when nothing shows that the group
+    exists."""
     if found:
         return []
     known = _known_topics(cluster)

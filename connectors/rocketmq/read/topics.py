@@ -49,7 +49,7 @@ class RocketReading(LogReading):
         self._taken = 0
 
     def scan(self) -> Iterator[Batch]:
-        """The letters, queue by queue in offset order; then nothing more than the snapshot."""
+        """Yield the letters, queue by queue in offset order; then nothing more than the snapshot."""
         try:
             for offset_range in self._plan.ranges:
                 yield from self._scan(offset_range)
@@ -85,8 +85,8 @@ class RocketReading(LogReading):
     def _look_again(
         self, offset_range: OffsetRange[QueueOffsets], reached: int, first: bytes | None
     ) -> Iterator[Batch]:
-        """What was read may be of two queues where the topic was deleted meanwhile, and made again: the next
-        reading begins at the start of what is there then."""
+        """Yield what was read may be of two queues where the topic was deleted meanwhile, and made again: the
+        next reading begins at the start of what is there then."""
         place, key = offset_range.place.place, offset_range.key
         if is_still_there(self._cluster, offset_range.place, reached, first):
             if reached < offset_range.end and self._taken != self._request.limit:
@@ -99,14 +99,14 @@ class RocketReading(LogReading):
         yield Batch([], self._position, begin_anew, (), [Gap(str(place), reached, end, key, end is not None)])
 
     def _copies(self, node: str, messages: Sequence[bytes]) -> list[bytes]:
-        """The real messages of the transactions in a batch. They are evidence beside the snapshot."""
+        """Return the real messages of the transactions in a batch. They are evidence beside the snapshot."""
         if self._outcomes is None or not messages:
             return []
         found = self._outcomes.real_messages(self._link(node, aside=True), node, [*map(parse, messages)])
         return [*map(encode, found)]
 
     def _untold(self, node: str) -> Checkpoint:
-        """What pulls remember of a broker of whose transactions nothing shows how they ended."""
+        """Return what pulls remember of a broker of whose transactions nothing shows how they ended."""
         known = self.topology["brokers"][node]
         if self._outcomes is None or (known["index"] is not False and node not in self._outcomes.untold):
             return NO_CHECKPOINT
@@ -137,7 +137,7 @@ class RocketReading(LogReading):
 
 
 def _while_there(steps: Iterable[Step]) -> Iterator[Step]:
-    """Those that come before the topic is gone."""
+    """Yield those that come before the topic is gone."""
     with suppress(NotFound):
         yield from steps
 

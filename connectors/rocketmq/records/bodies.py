@@ -11,8 +11,8 @@ COMPRESSED = 0x1
 
 
 def plain_body(body: bytes, sys_flag: int, limit: int | None = None) -> bytes:
-    """The body as the producer gave it. Raises ProtocolError when it is damaged, or larger than `limit`, else
-    than its size allows."""
+    """Return the body as the producer gave it. Raises ProtocolError when it is damaged, or larger than
+    `limit`, else than its size allows."""
     if not sys_flag & COMPRESSED:
         return body
     limit = most_unpacked(len(body)) if limit is None else limit
@@ -58,5 +58,5 @@ _DECOMPRESSORS: Mapping[int, Callable[[bytes, int], bytes]] = {0: _zlib, 1: _lz4
 
 
 def unpack_body(body: bytes, sys_flag: int, limit: int) -> bytes | None:
-    """The body as the producer gave it; None where no client compressed it. Raises ProtocolError."""
+    """Return the body as the producer gave it; None where no client compressed it. Raises ProtocolError."""
     return plain_body(body, sys_flag, limit) if sys_flag & COMPRESSED else None

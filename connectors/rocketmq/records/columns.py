@@ -30,17 +30,18 @@ class StoredColumns(NamedTuple):
 
 
 def parse_columns(messages: Sequence[bytes]) -> StoredColumns:
-    """The columns of one or more stored messages. Raises ProtocolError where one is damaged."""
+    """Return the columns of one or more stored messages. Raises ProtocolError where one is damaged."""
     return StoredColumns._make(zip(*map(fields, messages), strict=True))
 
 
 def parse_blocks(blocks: Sequence[bytes]) -> Column:
-    """The property blocks of many messages; by name where all have the same names in the same order."""
+    """Return the property blocks of many messages; by name where all have the same names in the same
+    order."""
     return _parse_alike(blocks) or [parse_properties(block) for block in blocks]
 
 
 def _parse_alike(blocks: Sequence[bytes]) -> Maps | None:
-    """All at once, where each block is nothing but the same number of complete pairs."""
+    """Return all at once, where each block is nothing but the same number of complete pairs."""
     rows, pairs = len(blocks), blocks[0].count(b"\2")
     packed = b"".join(block + b"\2" for block in blocks)  # a mark more shows where each block ends
     are_whole = all(block.endswith(b"\2") for block in blocks)

@@ -29,7 +29,7 @@ _host_name = lru_cache(maxsize=4096)(host_name)
 
 
 def record_maker(request: ReadRequest, version: str, node: str) -> _Maker:
-    """The function that makes records of stored messages of one broker node, for one pull.
+    """Return the function that makes records of stored messages of one broker node, for one pull.
 
     It raises ProtocolError where one of them is damaged.
     """
@@ -81,7 +81,7 @@ def _physical_ids(found: StoredColumns, store_hosts: Column) -> list[str]:
 
 
 def _headers(found: StoredColumns, physical_ids: Sequence[str], store_hosts: Column) -> Maps:
-    """The fixed fields."""
+    """Return the fixed fields."""
     return Maps({
         "msgId": physical_ids,
         "queueId": _texts(found.queue_id),
@@ -99,13 +99,13 @@ def _headers(found: StoredColumns, physical_ids: Sequence[str], store_hosts: Col
 
 
 def _places(found: StoredColumns) -> Iterator[bytes]:
-    """What names each in its broker."""
+    """Return what names each in its broker."""
     numbers_of = (found.queue_id, found.queue_offset, found.commit_log_offset)
     return map(b"%d:%d:%d".__mod__, zip(*numbers_of, strict=True))
 
 
 def _of_numbers(found: StoredColumns, group: str | None) -> dict[str, Column]:
-    """What the fixed fields tell."""
+    """Return what the fixed fields tell."""
     sys_flag, attempts = collapse(found.sys_flag), collapse(found.reconsume_times)
     return {
         "queue_id": collapse(found.queue_id),
@@ -119,7 +119,7 @@ def _of_numbers(found: StoredColumns, group: str | None) -> dict[str, Column]:
 
 
 def _of_properties(topic: str, group: str | None, properties: Column) -> dict[str, Column]:
-    """What the properties tell."""
+    """Return what the properties tell."""
     origins = _origins(topic, group, properties)
     return {
         "correlation_id": values_of(properties, "CORRELATION_ID"),
@@ -181,12 +181,12 @@ def _micros(millis: Sequence[int]) -> list[int | None]:
 
 
 def _readable_bodies(found: StoredColumns) -> Iterator[bytes]:
-    """For the business key."""
+    """Yield the bodies that can be read, for the business key."""
     yield from map(readable_body, found.body, found.sys_flag)
 
 
 def readable_body(body: bytes, sys_flag: int) -> bytes:
-    """The body for the business key: as the producer wrote it, where it can be had."""
+    """Return the body for the business key: as the producer wrote it, where it can be had."""
     try:
         return plain_body(body, sys_flag)
     except ProtocolError:

@@ -22,7 +22,7 @@ from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Targ
 from dlq.connectors.rocketmq.link.message import StoredMessage, encode, parse_properties
 from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
-from dlq.connectors.rocketmq.prove.bounds import CLOCK
+from dlq.connectors.rocketmq.prove.start_offsets import CLOCK
 from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable

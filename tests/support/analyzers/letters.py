@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from dlq.connectors.interchange.format import parse_line, record_of
+from dlq.connectors.jsonl.format import parse_line, record_of
 from dlq.core.record import Death, Record
 
 

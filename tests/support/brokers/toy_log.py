@@ -18,7 +18,7 @@ from dlq.connectors.base import (
     Sent,
     Target,
 )
-from dlq.connectors.interchange.format import body_fields, body_of
+from dlq.connectors.jsonl.format import body_fields, body_of
 from dlq.connectors.log import LogReading, Plan
 from dlq.connectors.records import make_record
 from dlq.connectors.sending import WindowedPublisher

@@ -9,7 +9,7 @@ from support.analyzers import mixed
 
 from dlq.analyzers.rules import Facts, judge, judge_letter, judge_letters, rules_for_letters, shapes
 from dlq.analyzers.rules.letter import Letter, body_of
-from dlq.analyzers.rules.watched import Watched
+from dlq.analyzers.rules.recording import RecordingLetter
 from dlq.archive.schema import to_records, to_table
 from dlq.core.record import Record
 
@@ -112,7 +112,7 @@ def test_letters_that_all_differ_are_soon_asked_without_being_watched() -> None:
     for number in range(100):
         assert answer(Letter._make(mixed.LETTERS[0]._replace(message_id=str(number)))) == str(number)
     assert asked[-1] is Letter
-    assert Watched in asked
+    assert RecordingLetter in asked
 
 
 def test_an_answer_for_which_a_body_was_read_is_nobody_elses() -> None:

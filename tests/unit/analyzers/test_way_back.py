@@ -7,7 +7,7 @@ from support.analyzers.letters import imported, record
 from support.rows import each_row
 
 from dlq.analyzers.rules import Facts, judge
-from dlq.analyzers.rules.way_back import find_one_queue
+from dlq.analyzers.rules.origin_inference import find_one_queue
 from dlq.connectors.rabbitmq.look.routes import list_routes
 
 SPRING = {"x-exception-message": "boom", "x-original-exchange": "shop", "x-original-routingKey": "order.new"}

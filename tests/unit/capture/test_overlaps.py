@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dlq.archive.store import open_store
-from dlq.capture import overlaps
+from dlq.capture import source_aliases
 from dlq.core.configuration import parse
 
 CONFIG = """
@@ -36,7 +36,7 @@ def warned(folder: Path, more: str, pulls: list[dict[str, Any]] | None = None, s
     store = open_store(str(folder / "archive"))
     for number, document in enumerate(pulls or []):
         store.put(f"topology/{number}.json", json.dumps({"format": 1, **document}).encode())
-    return "\n".join(overlaps.warnings(settings, store, [settings.sources[source]]))
+    return "\n".join(source_aliases.warnings(settings, store, [settings.sources[source]]))
 
 
 @pytest.mark.parametrize(("broker", "what", "is_said"), [

@@ -9,7 +9,7 @@ from support.builders import Dlq, rows
 
 from dlq.analyzers import analysis
 from dlq.core.errors import ArchiveError
-from dlq.operations import died
+from dlq.operations import triage
 
 
 def line(**values: Any) -> str:
@@ -73,7 +73,7 @@ def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
 ) -> None:
     Path("dlq.toml").write_text("[analysis]\nspark_from = 3\n")
     assert json.loads(dlq("import", "letters.jsonl")[1])["causes"]["poison_ack"] == 2
-    monkeypatch.setattr(died, "MOST_LETTERS", 0)
+    monkeypatch.setattr(triage, "MOST_LETTERS", 0)
     code, out, err = dlq("-o", "table", "import", "more.jsonl")
     assert (code, len(out.splitlines())) == (0, 1)
     assert err == "What 1 letters died of takes an analysis: dlq analyze\n"

@@ -10,7 +10,7 @@ import pytest
 
 from dlq.cli.app import run
 from dlq.connectors.local.credentials import password_of
-from dlq.connectors.local.whose import why_foreign
+from dlq.connectors.local.ownership import why_foreign
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Ledger
 from dlq.operations.programs import tell_program
@@ -91,7 +91,7 @@ def test_a_configuration_that_may_be_anybody_s_is_used_only_by_its_name(
 ) -> None:
     put(home, monkeypatch)
     if os.geteuid() != 0:  # a private group may write what is its user's
-        monkeypatch.setattr("dlq.connectors.local.whose._is_private", lambda *_: False)
+        monkeypatch.setattr("dlq.connectors.local.ownership._is_private", lambda *_: False)
     assert run(["rules"]) == 2
     said = capfd.readouterr().err
     named = said.rpartition("-c ")[2].strip()

@@ -13,7 +13,7 @@ from dlq.archive import scratch
 from dlq.archive.store import LocalStore
 from dlq.cli import app
 from dlq.cli.context import Context
-from dlq.operations.at_once import Stop, do_at_once
+from dlq.operations.concurrency import Stop, do_at_once
 
 
 class Failing:

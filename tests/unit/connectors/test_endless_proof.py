@@ -7,7 +7,7 @@ import pytest
 
 from dlq.connectors.rabbitmq.prove import witness
 from dlq.connectors.rocketmq.prove import search
-from dlq.connectors.rocketmq.prove.bounds import Range
+from dlq.connectors.rocketmq.prove.start_offsets import Range
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
 from dlq.core import patience

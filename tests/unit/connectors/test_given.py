@@ -18,7 +18,7 @@ from dlq.cli.app import run
 from dlq.connectors import file, open_connector
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.external_stores import stores
-from dlq.connectors.local import given
+from dlq.connectors.local import user_files
 from dlq.core.brokers import kind_of
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Evidence, Ledger, Source
@@ -147,8 +147,8 @@ def test_a_pipe_that_is_open_already_is_read(place: Path) -> None:
 def test_a_small_file_is_small(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x")
     os.truncate(tmp_path / "large", 2**40)
-    with pytest.raises(given.NotOrdinaryError) as found:
-        given.text(tmp_path / "large")
+    with pytest.raises(user_files.NotOrdinaryError) as found:
+        user_files.text(tmp_path / "large")
     assert found.value.strerror == "it has more than 16 MiB"
 
 

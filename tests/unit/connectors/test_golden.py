@@ -29,7 +29,7 @@ from support.rows import each_row
 
 from dlq.archive.schema import SEGMENT, to_records, to_table
 from dlq.archive.store import LocalStore
-from dlq.capture.known import Known
+from dlq.capture.deduplication import Deduplicator
 from dlq.connectors.activemq.openwire.codec import commands as openwire
 from dlq.connectors.activemq.openwire.codec.messages import Dispatch
 from dlq.connectors.activemq.read.browse import Browsed
@@ -43,8 +43,8 @@ from dlq.connectors.activemq.stomp import codec
 from dlq.connectors.amqp10.codec import message as amqp10_message
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, ReadRequest
 from dlq.connectors.file import FileConnector
-from dlq.connectors.interchange.format import line_of, parse_line, record_of
-from dlq.connectors.interchange.prints import Reader, reader_of
+from dlq.connectors.jsonl.console_formats import Reader, reader_of
+from dlq.connectors.jsonl.format import line_of, parse_line, record_of
 from dlq.connectors.kafka.link.fetch import headers_in
 from dlq.connectors.kafka.look.cluster import Log, Topic
 from dlq.connectors.kafka.look.cluster import Place as KafkaPlace
@@ -366,7 +366,7 @@ def document_of(way: str, wire: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a golden file of these letters holds: each has an id of its own, as a pull gives it."""
     found = read_letters(way, [one["letter"] for one in wire])
     with tempfile.TemporaryDirectory() as folder:
-        new, _ = Known(LocalStore(folder), "golden", WAYS[way].unique_ids).sort_out(found.records)
+        new, _ = Deduplicator(LocalStore(folder), "golden", WAYS[way].unique_ids).sort_out(found.records)
     document = {"wire": wire, "archived": to_rows(new), "checkpoint": dict(found.checkpoint)}
     parsed: dict[str, Any] = json.loads(text_of(document))
     return parsed

@@ -201,15 +201,15 @@ def test_what_waits_to_go_once_more_when_the_connection_ends_is_in_no_doubt() ->
 
 
 def test_a_caller_that_gives_up_cuts_what_is_in_flight_and_one_that_has_all_ends_in_order() -> None:
-    class Died(Exception):
+    class Triage(Exception):
         pass
 
     def letters() -> Iterator[Outgoing]:
         yield letter(0)
-        raise Died
+        raise Triage
 
     dying = Simple()
-    with pytest.raises(Died):
+    with pytest.raises(Triage):
         list(dying.publish(letters()))
     dying.close()
     assert dying.ended == ["cut", "end"]

@@ -21,7 +21,7 @@ from dlq.operations.failures import (
     show_failure,
     snooze_failure,
 )
-from dlq.operations.interchange import export_letters, import_file
+from dlq.operations.jsonl import export_letters, import_file
 from dlq.operations.letters import LettersWanted, list_letters
 from dlq.operations.outcome import ExitCode
 from dlq.operations.plans import PlanWanted, approve_plan, make_plan, read_replay_status, why_not_apply

@@ -10,7 +10,7 @@ from support.archives import letter
 from support.planning import Planning
 from support.replaying import fill, judge
 
-from dlq.connectors.interchange.format import line_of, masked_line
+from dlq.connectors.jsonl.format import line_of, masked_line
 from dlq.connectors.rabbitmq.amqp091.codec import edits as amqp_edit
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.core.errors import ArchiveError, UsageError

@@ -35,7 +35,7 @@ from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.look.cluster import Log as Offsets
 from dlq.connectors.kafka.prove import search as kafka
 from dlq.connectors.rabbitmq.prove.witness import presence, why_missing
-from dlq.connectors.rocketmq.prove.bounds import Runtime, is_same_store, store_of, why_lost
+from dlq.connectors.rocketmq.prove.start_offsets import Runtime, is_same_store, store_of, why_lost
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
 from dlq.core import patience

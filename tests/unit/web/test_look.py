@@ -24,7 +24,7 @@ from dlq.operations.desk import Desk
 from dlq.operations.reporting import describe_now
 from dlq.web import app
 from dlq.web.app import make_app
-from dlq.web.console import IN_ALL, Ask
+from dlq.web.console import IN_ALL, PageRequest
 from dlq.web.first_look import looking
 from dlq.web.look import AT_ONCE, Kept, Look
 from dlq.web.pages import books, now
@@ -210,7 +210,7 @@ class Gate:
     making: int = 0
     opened: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def make(self, page: Callable[[Ask], Response], ask: Ask) -> Response:
+    async def make(self, page: Callable[[PageRequest], Response], ask: PageRequest) -> Response:
         self.making += 1
         await self.opened.wait()
         return page(ask)

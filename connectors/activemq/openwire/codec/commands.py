@@ -98,7 +98,8 @@ _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
 
 
 def holds(kind: str, text: str) -> bool:
-    """Whether a property of this type can be what the text says; of a type that is not known any can."""
+    """Return whether a property of this type can be what the text says; of a type that is not known any
+    can."""
     return kind not in _TYPED or _packed(text, kind) is not None
 
 
@@ -111,7 +112,7 @@ def _packed(text: str, kind: str) -> bytes | None:
 
 
 def _typed(text: str, kind: str) -> bytes:
-    """A property's value; as text where its type is not known or does not hold it."""
+    """Return a property's value; as text where its type is not known or does not hold it."""
     return (_packed(text, kind) if kind in _TYPED else None) or _text_value(text)
 
 
@@ -129,8 +130,8 @@ def properties(
     raw: Mapping[str, bytes] = MappingProxyType({}),
     for_artemis: bool = False,
 ) -> bytes:
-    """A message's properties; `types` names those that are not text (boolean, byte, int, ...), `raw` has the
-    values that are encoded already."""
+    """Return a message's properties; `types` names those that are not text (boolean, byte, int, ...), `raw`
+    has the values that are encoded already."""
     parts = [_COUNT.pack(len(values))]
     for name, text in values.items():
         typed = _typed(text, types[name]) if name in types else _text_value(text, for_artemis)
@@ -139,7 +140,7 @@ def properties(
 
 
 def map_for_artemis(content: bytes) -> bytes:
-    """A MapMessage's content with the texts in it as Artemis reads them. Raises UnreadableError."""
+    """Return a MapMessage's content with the texts in it as Artemis reads them. Raises UnreadableError."""
     entries = map_of(content)
     parts = [_COUNT.pack(len(entries))]
     for name, value in entries.items():
@@ -149,7 +150,7 @@ def map_for_artemis(content: bytes) -> bytes:
 
 @lru_cache(4096)
 def destination(kind: str, name: str) -> bytes:
-    """A `queue`, `topic`, `temp-queue` or `temp-topic`."""
+    """Return a `queue`, `topic`, `temp-queue` or `temp-topic`."""
     return _structure(_DESTINATIONS[kind], _string(name))
 
 
@@ -178,7 +179,7 @@ class Letter(NamedTuple):
 
 
 def _command(kind: int, receipt: int, *fields: bytes) -> bytes:
-    """A receipt of 0: no answer is wanted."""
+    """Return a receipt of 0: no answer is wanted."""
     rest = b"".join(fields)
     return struct.pack(">iBi?", 6 + len(rest), kind, receipt, receipt > 0) + rest
 
@@ -224,7 +225,7 @@ class Writer:
         )
 
     def _transaction(self, number: int) -> bytes:
-        """The same for a hundred messages."""
+        """Return the same for a hundred messages."""
         if number != self._number:
             self._number = number
             self._encoded = _structure(_LOCAL_TRANSACTION_ID, _long(number), self._connection)
@@ -236,7 +237,7 @@ class Writer:
         return _command(_TRANSACTION_INFO, receipt, *fields)
 
     def message(self, letter: Letter, transaction: int | None, receipt: int = 0) -> bytes:
-        """A persistent message that never expires, in a transaction, if any."""
+        """Return a persistent message that never expires, in a transaction, if any."""
         self._sequence += 1
         return _command(
             letter.message_type,
@@ -318,7 +319,8 @@ class Writer:
 
 
 def _content(letter: Letter) -> bytes:
-    """That of a text has its length before it (ActiveMQTextMessage.storeContent)."""
+    """Return the content of a letter; that of a text has its length before it
+    (ActiveMQTextMessage.storeContent)."""
     if letter.body is None:
         return NONE
     is_text = letter.message_type == TEXT and not letter.packed
@@ -410,8 +412,9 @@ class Reader:
         return found
 
     def _sets_aside(self, begin: int, size: int) -> bool:
-        """A message that is longer than what is read at once: whoever asks gets its name and the reason, its
-        bytes are passed over. False until its name has come. Raises FrameError where it is no message."""
+        """Return a message that is longer than what is read at once: whoever asks gets its name and the
+        reason, its bytes are passed over. False until its name has come. Raises FrameError where it is no
+        message."""
         buffer, named = self._buffer, min(size, _NAME_WITHIN)
         if not self.version or size < 0 or (len(buffer) > begin and buffer[begin] != DISPATCH):
             raise FrameError(_NO_OPENWIRE)
@@ -461,7 +464,7 @@ def _version(frame: bytes) -> int:
 
 
 def _options(frame: bytes) -> Mapping[str, Value]:
-    """Those that follow OpenWire's version."""
+    """Return those that follow OpenWire's version."""
     with contextlib.suppress(UnreadableError):
         return map_of(Cursor(frame, 13).sequence())
     return {}
@@ -475,7 +478,7 @@ def _broker(frame: bytes) -> str:
 
 
 def _exception(frame: bytes, at: int) -> tuple[str, str | None]:
-    """The class and the message of a Throwable as one text, and its class."""
+    """Return the class and the message of a Throwable as one text, and its class."""
     if frame[at : at + 1] != b"\1":
         return "no reason given", None
     parts: list[str] = []

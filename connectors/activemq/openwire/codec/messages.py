@@ -61,7 +61,7 @@ class Cursor:
         self._seen: Seen = {} if seen is None else seen
 
     def flag(self) -> bool:
-        """A truth value, or whether a field is there."""
+        """Return a truth value, or whether a field is there."""
         at = self.at
         self.at = at + 1
         return self.data[at] != 0
@@ -73,13 +73,13 @@ class Cursor:
         return layout.unpack_from(self.data, at)
 
     def number(self, layout: struct.Struct) -> Any:
-        """One such field."""
+        """Return one such field."""
         at = self.at
         self.at = at + layout.size
         return layout.unpack_from(self.data, at)[0]
 
     def take(self, size: int) -> bytes:
-        """So many bytes."""
+        """Take the next `size` bytes."""
         begin = self.at
         self.at = end = begin + size
         if size < 0 or end > len(self.data):
@@ -87,7 +87,7 @@ class Cursor:
         return self.data[begin:end]
 
     def utf(self) -> str:
-        """A text of at most 64 KiB (java.io.DataInput#readUTF)."""
+        """Return a text of at most 64 KiB (java.io.DataInput#readUTF)."""
         at = self.at
         data = self.data[at + 2 : at + 2 + (self.data[at] << 8 | self.data[at + 1])]
         self.at = at + 2 + len(data)
@@ -96,15 +96,15 @@ class Cursor:
         return data.decode("ascii") if data.isascii() else _decoded(data)
 
     def string(self) -> str | None:
-        """A text that may be absent."""
+        """Return a text that may be absent."""
         return self.utf() if self.flag() else None
 
     def sequence(self) -> bytes | None:
-        """Bytes that may be absent."""
+        """Return bytes that may be absent."""
         return self.take(self.number(_I32)) if self.flag() else None
 
     def structure(self) -> Structure | None:
-        """A structure that may be absent."""
+        """Return a structure that may be absent."""
         if not self.flag():
             return None
         kind = self.number(_U8)
@@ -119,11 +119,11 @@ class Cursor:
         return found
 
     def structures(self) -> list[Structure | None] | None:
-        """An array of them that may be absent."""
+        """Return an array of them that may be absent."""
         return [self.structure() for _ in range(self.number(_U16))] if self.flag() else None
 
     def fields(self, parts: "_Parts") -> list[Any]:
-        """The fields of a structure, in the order of its marshaller."""
+        """Return the fields of a structure, in the order of its marshaller."""
         values: list[Any] = []
         for part in parts:
             if isinstance(part, struct.Struct):
@@ -252,8 +252,8 @@ class Dispatch(NamedTuple):
 
 
 def dispatch(frame: bytes, seen: Seen | None = None) -> Dispatch:
-    """A MessageDispatch, from its type on. Raises UnreadableError; a message that has a name and cannot be
-    read to its end gives a Dispatch with the reason."""
+    """Return a MessageDispatch, from its type on. Raises UnreadableError; a message that has a name and
+    cannot be read to its end gives a Dispatch with the reason."""
     cursor = Cursor(frame, 6, seen)
     try:
         consumer, _ = cursor.fields(_PLACES)
@@ -339,7 +339,7 @@ def _value(cursor: Cursor, depth: int = 0) -> Value:
 
 
 def _flat(cursor: Cursor) -> str:
-    """A map or a list as Java prints it, which takes no more room on the stack the deeper it nests."""
+    """Return a map or a list as Java prints it, which takes no more room on the stack the deeper it nests."""
     parts: list[str] = []
     opened: list[tuple[int, Iterator[int]]] = []
     """What is open: whether it is a map or a list, and what is still to come of it."""
@@ -369,7 +369,7 @@ def _map(cursor: Cursor, depth: int = 0) -> dict[str, Value]:
 
 
 def map_of(data: bytes | None) -> dict[str, Value]:
-    """Properties, or the content of a MapMessage. Raises UnreadableError."""
+    """Return properties, or the content of a MapMessage. Raises UnreadableError."""
     try:
         return _map(Cursor(data)) if data else {}
     except _ENDS as error:
@@ -377,7 +377,7 @@ def map_of(data: bytes | None) -> dict[str, Value]:
 
 
 def is_value(data: bytes) -> bool:
-    """Whether this is one value, whole."""
+    """Return whether this is one value, whole."""
     cursor = Cursor(data)
     try:
         _value(cursor)
@@ -387,7 +387,7 @@ def is_value(data: bytes) -> bool:
 
 
 def stream_of(data: bytes) -> Iterator[Value]:
-    """The entries of a StreamMessage's content. Raises UnreadableError."""
+    """Yield the entries of a StreamMessage's content. Raises UnreadableError."""
     cursor = Cursor(data)
     try:
         while cursor.at < len(data):
@@ -397,8 +397,8 @@ def stream_of(data: bytes) -> Iterator[Value]:
 
 
 def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | None:
-    """The entries of a Map or Stream message, as JSON has them; of an Object message its class alone, for to
-    deserialize is to run what its sender wants. Raises ValueError where the body is damaged."""
+    """Return the entries of a Map or Stream message, as JSON has them; of an Object message its class alone,
+    for to deserialize is to run what its sender wants. Raises ValueError where the body is damaged."""
     kind = properties.get("class")
     if PACKED in properties:
         return None, "compressed content, which is damaged or unpacks to too much"
@@ -437,9 +437,9 @@ def _class_of(body: bytes) -> str:
 
 
 def body_of(kind: int, message: Message, modified: bool = False) -> bytes:
-    """The content, unpacked where it is compressed; of a text without the length before it, as the broker
-    shows it to STOMP clients: in UTF-8, or (`modified`) in Java's form of it. A text that is no Unicode, for
-    whose half pairs STOMP has a question mark, stays in that form. Raises UnreadableError."""
+    """Return the content, unpacked where it is compressed; of a text without the length before it, as the
+    broker shows it to STOMP clients: in UTF-8, or (`modified`) in Java's form of it. A text that is no
+    Unicode, for whose half pairs STOMP has a question mark, stays in that form. Raises UnreadableError."""
     content = message.content or b""
     if message.compressed and content:
         content = _unpacked_bytes(content) if kind == BYTES else _unpacked(content)
@@ -474,7 +474,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def java_text(value: Value) -> str:
-    """The value as Java prints it, which is how STOMP shows it."""
+    """Return the value as Java prints it, which is how STOMP shows it."""
     return _PRINTED.get(value.kind, str)(value.value)
 
 
@@ -496,7 +496,7 @@ def _java_float(value: float, single: bool = False) -> str:
 
 
 def _as_single(value: float) -> float:
-    """The nearest number of four bytes."""
+    """Return the nearest number of four bytes."""
     try:
         nearest: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
     except OverflowError:

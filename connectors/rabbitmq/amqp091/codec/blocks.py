@@ -8,8 +8,8 @@ from dlq.core.clock import from_iso
 
 
 def block_of(headers: Mapping[str, str | int | bytes], properties: Mapping[str, str | int]) -> bytes:
-    """The block of these headers (bytes: encoded already) and properties, whose timestamp is in seconds or
-    ISO 8601. Raises ValueError."""
+    """Return the block of these headers (bytes: encoded already) and properties, whose timestamp is in
+    seconds or ISO 8601. Raises ValueError."""
     timestamp = str(properties.get("timestamp", "0"))
     micros = None if timestamp.isdigit() else from_iso(timestamp)
     told = {} if micros is None else {"timestamp": micros // 1_000_000}
@@ -17,8 +17,8 @@ def block_of(headers: Mapping[str, str | int | bytes], properties: Mapping[str, 
 
 
 def typed_block(headers: Mapping[str, Any], properties: Mapping[str, str | int]) -> bytes | None:
-    """The same of headers in JSON's types, which AMQP knows, too; None where all are texts, or AMQP cannot
-    say them."""
+    """Return the same of headers in JSON's types, which AMQP knows, too; None where all are texts, or AMQP
+    cannot say them."""
     if all(isinstance(value, str) for value in headers.values()):
         return None
     try:

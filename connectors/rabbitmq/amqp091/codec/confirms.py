@@ -25,14 +25,14 @@ _header = Struct(">BHIHHQ").pack
 
 @lru_cache(maxsize=4096)
 def _publish(exchange: str, routing_key: str) -> bytes:
-    """The whole frame of a mandatory basic.publish."""
+    """Return the whole frame of a mandatory basic.publish."""
     names = [name.encode() for name in (exchange, routing_key)]
     payload = _PUBLISH + b"".join([bytes((len(name),)) + name for name in names]) + _MANDATORY
     return _frame(_METHOD, _CHANNEL, len(payload)) + payload + _END
 
 
 def message(exchange: str, routing_key: str, block: bytes, body: bytes, frame_max: int) -> bytes:
-    """All frames of one message. Raises ValueError where a name is longer than 255 bytes."""
+    """Return all frames of one message. Raises ValueError where a name is longer than 255 bytes."""
     size = len(body)
     head = _header(_HEADER, _CHANNEL, 12 + len(block), 60, 0, size)
     most = frame_max - _FRAME_OVERHEAD
@@ -79,21 +79,21 @@ class Confirms:
         return len(self._open)
 
     def add(self, entry: Open) -> None:
-        """The next message of the channel."""
+        """Add the next message of the channel."""
         self._tag += 1
         self._open[self._tag] = entry
         self._order.append(self._tag)
         self._tags[entry.replay_id] = self._tag
 
     def take_return(self, block: bytes, name: str) -> None:
-        """A basic.return's content came: the header `name` says whose it is."""
+        """Take the content of a basic.return: the header `name` says whose it is."""
         tag = self._tags.get(edits.text_header(block, name) or "")
         if tag is not None:
             self._returned.add(tag)
 
     def take_answer(self, tag: int, multiple: bool, unwritten: int = 0) -> list[tuple[Open, bool]]:
-        """An ack or nack: the messages that it answers, each with whether it was returned. The last ones, so
-        many as are `unwritten`, it cannot answer."""
+        """Return an ack or nack: the messages that it answers, each with whether it was returned. The last
+        ones, so many as are `unwritten`, it cannot answer."""
         last = self._tag - unwritten
         tags = self._up_to(min(tag, last)) if multiple else [tag] * (tag <= last)
         return [self._close(tag) for tag in tags if tag in self._open]
@@ -114,7 +114,7 @@ class Confirms:
         return entry, returned
 
     def give_up(self) -> list[Open]:
-        """All that are open, in the order in which they were sent; none is afterwards."""
+        """Return all that are open, in the order in which they were sent; none is afterwards."""
         rest = list(self._open.values())
         self._open.clear()
         self._order.clear()

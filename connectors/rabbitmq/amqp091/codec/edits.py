@@ -35,7 +35,7 @@ def edit(
     set_properties: Mapping[str, str | int] = MappingProxyType({}),
     mend_headers: Mapping[str, Inside] = MappingProxyType({}),
 ) -> bytes:
-    """The block with some headers and properties taken out or set; all others byte for byte.
+    """Return the block with some headers and properties taken out or set; all others byte for byte.
 
     A header that is set replaces all of its name and stands last: text as a long string, a number as a signed
     64-bit one, bytes as the encoded field that they are. One that is mended stands last, too, and keeps its
@@ -115,7 +115,7 @@ def _open(block: bytes) -> _Opened:
 
 
 def _check_field(field: bytes) -> None:
-    """Raises where reading it raises."""
+    """Raise where reading it raises."""
     _check_fields(field, 0, len(field), False, 0)
 
 
@@ -140,12 +140,12 @@ _known_field = lru_cache(maxsize=512)(_check_field)
 
 
 def header_names(block: bytes) -> tuple[str, ...]:
-    """The names of its headers in their order, of which some may come twice. Raises ValueError."""
+    """Return the names of its headers in their order, of which some may come twice. Raises ValueError."""
     return _open(block).names
 
 
 def short_texts(block: bytes) -> dict[str, str]:
-    """The properties that are short strings. Raises ValueError."""
+    """Return the properties that are short strings. Raises ValueError."""
     return {
         name: piece[1:].decode("utf-8", "backslashreplace")
         for name, piece in _open(block).pieces.items()
@@ -154,7 +154,7 @@ def short_texts(block: bytes) -> dict[str, str]:
 
 
 def some_headers(block: bytes, wanted: Callable[[str], bool]) -> bytes:
-    """A block of those headers alone that are wanted. Raises ValueError."""
+    """Return a block of those headers alone that are wanted. Raises ValueError."""
     opened = _open(block)
     content = _joined(opened, _chooser(wanted, True)(opened.names))
     return _u16_of(BIT["headers"]) + _u32_of(len(content)) + content if content else EMPTY
@@ -178,7 +178,7 @@ def _mended(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:
 
 
 def _mended_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
-    """A value with the octet of its type before it: a table without what goes, a number set to 0."""
+    """Return a value with the octet of its type before it: a table without what goes, a number set to 0."""
     kind = field[:1]
     if inside.is_zero(at) and kind in _NUMBERS:
         return kind + bytes(len(field) - 1)
@@ -197,7 +197,7 @@ def _mended_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
 
 
 def _from(inside: Inside, at: tuple[str, ...]) -> Inside:
-    """What is said of the value there, counted from it."""
+    """Return what is said of the value there, counted from it."""
     return inside if not at else Inside(zero=((),) if inside.is_zero(at) else ())
 
 
@@ -213,8 +213,8 @@ def _joined(opened: _Opened, runs: _Runs) -> bytes:
 def _chooser(
     asked: Callable[[str], bool], wanted: bool, without: frozenset[str] = frozenset()
 ) -> Callable[[_Names], _Runs]:
-    """Which headers are `wanted` by the answer for their names, but for some: letters of one kind all have
-    the same names."""
+    """Return which headers are `wanted` by the answer for their names, but for some: letters of one kind all
+    have the same names."""
 
     def choose(names: _Names) -> _Runs:
         runs: list[tuple[int, int]] = []
@@ -233,7 +233,8 @@ _FIXED = [SIZES.get(kind) for kind in range(256)]
 
 
 def header_table(block: bytes) -> bytes:
-    """The fields of the header table, without its size; empty where there is none. Raises ValueError."""
+    """Return the fields of the header table, without its size; empty where there is none. Raises
+    ValueError."""
     try:
         found = ((start, stop) for name, start, stop in parts(block) if name == "headers")
         start, stop = next(found, (0, 0))
@@ -243,7 +244,8 @@ def header_table(block: bytes) -> bytes:
 
 
 def text_header(block: bytes, header: str) -> str | None:
-    """The last header of a name, when it is a string; the others are not looked into. Raises ValueError."""
+    """Return the last header of a name, when it is a string; the others are not looked into. Raises
+    ValueError."""
     found = None
     for name, start, stop in parts(block):
         if name == "headers":

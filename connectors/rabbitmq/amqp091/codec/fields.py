@@ -123,7 +123,8 @@ def _table(content: bytes, depth: int) -> dict[str, object]:
 
 
 def ends_at(at: int, end: int) -> None:
-    """Raises ValueError where what was read up to `at` should have ended at `end`."""
+    """Check where a value ends. Raises ValueError where what was read up to `at` should have ended at
+    `end`."""
     if at != end:
         raise ValueError(f"a field ends {at - end} bytes beyond its table")
 

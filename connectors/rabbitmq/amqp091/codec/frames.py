@@ -52,7 +52,7 @@ class Delivery(NamedTuple):
 
 
 def encode_method(channel: int, method: Any) -> bytes:
-    """The frame of a method."""
+    """Return the frame of a method."""
     return bytes(frame.Method(channel, method).marshal())
 
 
@@ -153,7 +153,7 @@ class FrameReader:
         return len(self._parts) + self._came
 
     def has_progressed(self) -> bool:
-        """Whether more has come since the last time than heartbeats."""
+        """Return whether more has come since the last time than heartbeats."""
         came = self._progressed or self._begins_with() not in (b"", bytes((_BEAT,)))
         self._progressed = False
         return came
@@ -162,7 +162,7 @@ class FrameReader:
         return next((part[:1] for part in self._rest if part), b"")
 
     def take(self, most: int) -> list[Delivery]:
-        """Up to `most` deliveries, in order; they are kept no longer."""
+        """Take up to `most` deliveries, in order; they are kept no longer."""
         taken = self.deliveries[:most]
         del self.deliveries[:most]
         self._kept -= sum([_OBJECT + len(one.block) + len(one.body) for one in taken])

@@ -38,7 +38,7 @@ class Properties(NamedTuple):
 
 
 def decode(block: bytes) -> Properties:
-    """The values of a block; raises ValueError where it is cut short or of an unknown type."""
+    """Return the values of a block; raises ValueError where it is cut short or of an unknown type."""
     try:
         return _decode(block)
     except (IndexError, KeyError, struct.error) as error:
@@ -69,7 +69,7 @@ def _decode(block: bytes) -> Properties:
 
 
 def _headers(block: bytes, at: int, end: int) -> dict[str, str]:
-    """The header table in block[at:end]. Runs for every letter, so strings are read in place."""
+    """Return the header table in block[at:end]. Runs for every letter, so strings are read in place."""
     headers: dict[str, str] = {}
     while at < end:
         kind = at + 1 + block[at]
@@ -113,7 +113,7 @@ _known_text = lru_cache(maxsize=512)(_nested_text)
 
 
 def stable(block: bytes, headers: Mapping[str, str]) -> bytes:
-    """The block without what differs from delivery to delivery, for a message's identity.
+    """Return the block without what differs from delivery to delivery, for a message's identity.
 
     `headers` are those that `decode` found. Also without an empty header table: dropping
     x-delivery-count may leave one.
@@ -124,7 +124,7 @@ def stable(block: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 def delivery_count(block: bytes) -> int:
-    """How often a quorum queue has given this letter out and got it back; 0 where it says nothing
+    """Return how often a quorum queue has given this letter out and got it back; 0 where it says nothing
     (`rabbit_quorum_queue`, header `x-delivery-count`)."""
     if b"\x10x-delivery-count" not in block:
         return 0

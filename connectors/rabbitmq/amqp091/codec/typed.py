@@ -19,7 +19,8 @@ _u32 = struct.Struct(">I")
 
 
 def encode_field(value: Any, like: bytes | None = None) -> bytes:
-    """A value with the octet of its type before it; `like` is the field it replaces. Raises ValueError."""
+    """Return a value with the octet of its type before it; `like` is the field it replaces. Raises
+    ValueError."""
     bounded_json.check_depth(value)
     kind = chr(like[0]) if like else ""
     if value is None:
@@ -64,7 +65,7 @@ def _truth(value: Any, _like: bytes | None) -> bytes:
 
 
 def _time(value: Any, like: bytes | None) -> bytes:
-    """In the unit that it had: seconds, or milli- or microseconds where the size says so."""
+    """Encode a time in the unit that it had: seconds, or milli- or microseconds where the size says so."""
     before = int.from_bytes((like or b"")[1:9])
     unit = 1_000_000 if before < 10**11 else 1000 if before < 10**14 else 1
     return b"T" + edited.pack("Q", edited.read_moment(value, unit))
@@ -106,7 +107,7 @@ def _array(value: list[Any], like: bytes) -> Iterator[bytes]:
 
 
 def _short_name(name: str) -> bytes:
-    """A field's name as it is encoded. Raises ValueError."""
+    """Return a field's name as it is encoded. Raises ValueError."""
     content = name.encode("utf-8", "surrogatepass")
     if len(content) > 255:
         raise ValueError(f"the name {name[:40]!r}... is longer than 255 bytes")
@@ -114,7 +115,7 @@ def _short_name(name: str) -> bytes:
 
 
 def named_fields(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The fields of a table: name, and value with the octet of its type."""
+    """Yield the fields of a table: name, and value with the octet of its type."""
     at = 0
     while at < len(content):
         kind = at + 1 + content[at]

@@ -122,7 +122,7 @@ class Link(Wire):
         self.write(frame)
 
     def take_deliveries(self, most: int) -> list[Delivery]:
-        """Up to `most` deliveries that have come, in order."""
+        """Take up to `most` deliveries that have come, in order."""
         return self._frames.take(most)
 
     @property
@@ -161,7 +161,7 @@ class Link(Wire):
                 )
 
     def answer(self, wanted: Any, patience: float | None = None) -> Any:
-        """The next method of this type, or of these; what comes before it is forgotten."""
+        """Return the next method of this type, or of these; what comes before it is forgotten."""
 
         def place() -> int:
             methods = enumerate(self._frames.methods)
@@ -189,7 +189,7 @@ class Link(Wire):
 def connect_first(
     choices: Sequence[pika.ConnectionParameters],
 ) -> tuple[socket.socket, pika.ConnectionParameters]:
-    """A socket to the first of `choices` that lets us, and which that is. Raises OSError."""
+    """Return a socket to the first of `choices` that lets us, and which that is. Raises OSError."""
     for choice in choices:
         try:
             return connect(choice), choice

@@ -40,7 +40,7 @@ class DuplexLink(Link):
         self.guard(unsent_seconds)
 
     def start(self) -> None:
-        """From now on every method that comes is the caller's, by `take_methods`."""
+        """Start: from now on every method that comes is the caller's, by `take_methods`."""
         self._asking = False
         self._beat_seconds, self.heartbeat = self.heartbeat[0], (math.inf, b"")  # by the outbox
 
@@ -76,13 +76,13 @@ class DuplexLink(Link):
             self.read(0)
 
     def _write(self) -> None:
-        """As much as the socket takes at once, up to a limit."""
+        """Write as much as the socket takes at once, up to a limit."""
         end = self._written + _WRITE_BYTES
         while self._outbox and self._written < end and self._write_piece():
             pass
 
     def _write_piece(self) -> bool:
-        """Whether the socket took all of it."""
+        """Return whether the socket took all of it."""
         with memoryview(self._outbox)[:_PIECE] as data:
             self._tell(self._written + len(data))
             taken = self.offer(data)
@@ -92,14 +92,14 @@ class DuplexLink(Link):
         return is_whole
 
     def _tell(self, end: int) -> None:
-        """That the letters which begin before this byte may reach the broker."""
+        """Tell that the letters which begin before this byte may reach the broker."""
         numbers = []
         while self._letters and self._letters[0][0] < end:
             numbers.append(self._letters.popleft()[1])
         self.writing(numbers)
 
     def take_methods(self) -> list[Any]:
-        """The methods that have come, in order."""
+        """Return the methods that have come, in order."""
         methods = [method for _, method in self._frames.methods]
         self._frames.methods.clear()
         return methods

@@ -34,7 +34,7 @@ class Questions:
     user, or a connection, may have very few."""
 
     def __init__(self, broker: RabbitBroker) -> None:
-        """Raises a DlqError that names the broker."""
+        """Raise a DlqError that names the broker."""
         self._broker = broker
         self._link = log_in(broker, self._connected)
         self._link.patience = min(self._link.patience, _MOST_SECONDS)
@@ -53,13 +53,13 @@ class Questions:
         return self._link.channel_closed or not self._link.dead
 
     def translate(self, error: Refused | LinkLostError) -> DlqError:
-        """One of our errors; raise it `from error`."""
+        """Return one of our errors; raise it `from error`."""
         if isinstance(error, Refused):
             return refusal(error.code, error.text, self._broker)
         return connection_lost(error, self._broker)
 
     def ask(self, method: Any) -> Any:
-        """The answer to a method. Raises Refused, LinkLostError."""
+        """Return the answer to a method. Raises Refused, LinkLostError."""
         group, _, name = method.NAME.partition(".")
         return self._on_channel(lambda link: link.call(method, getattr(getattr(spec, group), f"{name}Ok")))
 
@@ -72,11 +72,11 @@ class Questions:
         self.ask(spec.Exchange.Declare(exchange=name, type="direct", passive=True))
 
     def publish(self, exchange: str, key: str = "", block: bytes = _NO_PROPERTIES) -> None:
-        """An empty message; the answer to the next question tells what became of it."""
+        """Publish an empty message; the answer to the next question tells what became of it."""
         self._on_channel(lambda link: link.write(message(exchange, key, block, b"", link.frame_max)))
 
     def publish_surely(self, exchange: str, key: str, block: bytes) -> None:
-        """The same; Refused where the broker has not taken and routed it."""
+        """Publish like `publish`; Refused where the broker has not taken and routed it."""
         self.ask(spec.Confirm.Select())
         self.publish(exchange, key, block)
         answers = spec.Basic.Ack, spec.Basic.Nack, spec.Basic.Return
@@ -90,7 +90,8 @@ class Questions:
         return step(self._link)
 
     def is_let(self, step: Callable[["Questions"], object], refused: tuple[int, ...] = (_DENIED,)) -> bool:
-        """Whether the broker lets the user do this: any answer but these codes. Nothing of it stays."""
+        """Return whether the broker lets the user do this: any answer but these codes. Nothing of it
+        stays."""
         try:
             step(self)
         except Refused as no:
@@ -99,7 +100,7 @@ class Questions:
         return True
 
     def close(self) -> None:
-        """In order; never raises."""
+        """Close in order; never raises."""
         self._link.dead = not self.is_open
         self._link.close()
 

@@ -66,7 +66,7 @@ class _TooFarError(Exception):
 
 
 def predict(definitions: Definitions) -> list[Fate]:
-    """The fate of every kind of death in every queue, and of what an exchange cannot route."""
+    """Return the fate of every kind of death in every queue, and of what an exchange cannot route."""
     return list(_Host(definitions).fates())
 
 
@@ -79,7 +79,7 @@ class _Host:
         self._arrivals = 0
 
     def fates(self) -> Iterator[Fate]:
-        """All rows; a queue that belongs to one connection ends with it, and has none."""
+        """Yield all rows; a queue that belongs to one connection ends with it, and has none."""
         for name, shown in sorted(self._known.queues.items()):
             if not shown.get("exclusive") and shown.get("type") != "stream":
                 yield from self._of_queue(name, self._topology(name))
@@ -158,7 +158,7 @@ class _Host:
         return found or {name: True}
 
     def _die(self, name: str, reason: str, key: str, before: _History) -> _End:
-        """A message with a key that dies in a queue."""
+        """Return a message with a key that dies in a queue."""
         queue, own = self._topology(name), (name, reason)
         exchange, own_key = (queue.setting(f"dead-letter-{what}") for what in ("exchange", "routing-key"))
         if exchange is None and not queue.policies_known:
@@ -172,7 +172,7 @@ class _Host:
         return self._spread(str(exchange), str(own_key if own_key is not None else key), history, holder)
 
     def _spread(self, exchange: str, key: str, history: _History, holder: str) -> _End:
-        """A message that is published by the broker; the queue that holds it until it has arrived."""
+        """Return a message that is published by the broker; the queue that holds it until it has arrived."""
         reached, unknown = self._routing.queues(exchange, key)
         ends = [self._arrive(name, key, history, holder) for name in sorted(reached)]
         if not ends and not unknown and not holder:
@@ -206,7 +206,7 @@ class _Host:
         return self._stays(name, queue, key, history)
 
     def _overflows(self, name: str, queue: Topology, key: str, history: _History, holder: str) -> _End:
-        """A message that comes to a full queue."""
+        """Return a message that comes to a full queue."""
         how = _overflow_of(queue)
         fix = fixes.policy_without(self._known, name, "max-length", "max-length-bytes")
         if how == "drop-head" and _bounds(queue)[0] != 0:
@@ -229,7 +229,7 @@ class _Host:
         return _End(frozenset({hears}), remark=full) if hears else _End(lost=full, fix=fix)
 
     def _stays(self, name: str, queue: Topology, key: str, history: _History) -> _End:
-        """A message that is in a queue, as long as it may."""
+        """Return a message that is in a queue, as long as it may."""
         if whole(self._known.queues[name].get("consumers")):
             return _End(frozenset({name}))
         lives, ttl = queue.setting("expires"), queue.setting("message-ttl")
@@ -243,7 +243,7 @@ class _Host:
         return _End(frozenset({name}), remark=said) if kept >= NIGHT else _End(lost=said, fix=fix)
 
     def _is_full(self, name: str, queue: Topology, history: _History) -> bool:
-        """What comes back to where it died first finds the room that it left, unless too many came."""
+        """Return what comes back to where it died first finds the room that it left, unless too many came."""
         shown, (most, size) = self._known.queues[name], _bounds(queue)
         left = bool(history) and history[-1][0] == name and history[-1][1] != "maxlen"
         holds = (whole(shown.get("messages_ready")) or 0) - left
@@ -254,13 +254,13 @@ class _Host:
 
 
 def _is_circle(target: str, history: _History) -> bool:
-    """Whether a message has died in the queue that it comes to, and nobody has rejected it since."""
+    """Return whether a message has died in the queue that it comes to, and nobody has rejected it since."""
     at = next((at for at, (name, _) in enumerate(history) if name == target), None)
     return at is not None and all(reason != "rejected" for _, reason in history[: at + 1])
 
 
 def _bounds(queue: Topology) -> tuple[int | None, int | None]:
-    """Messages and bytes that find room."""
+    """Return messages and bytes that find room."""
     most, size = queue.setting("max-length"), queue.setting("max-length-bytes")
     return most if isinstance(most, int) else None, size if isinstance(size, int) else None
 
@@ -277,7 +277,7 @@ def _is_at_least_once(queue: Topology) -> bool:
 
 
 def _ends_with(queue: Topology) -> str:
-    """When a queue goes, in words; empty: it stays."""
+    """Say when a queue goes; empty where it stays."""
     expires = queue.setting("expires")
     if isinstance(expires, int):
         return f"after {human_seconds(expires / 1000)} without use"
@@ -285,7 +285,7 @@ def _ends_with(queue: Topology) -> str:
 
 
 def _merged(ends: list[_End], unknown: str, remark: str) -> _End:
-    """Of copies."""
+    """Merge the ends of copies."""
     places = frozenset(place for end in ends for place in end.places)
     costly = next((end for end in ends if end.costs), None)
     first = costly or next((end for end in ends if end.verdict == "lost"), _End())
@@ -295,7 +295,8 @@ def _merged(ends: list[_End], unknown: str, remark: str) -> _End:
 
 
 def _summed(kind: str, name: str, death: str, ends: Mapping[str, tuple[_End, bool]]) -> Fate:
-    """Of all keys: one that certainly comes counts as it is; those that may come must all say the same."""
+    """Sum up all keys: one that certainly comes counts as it is; those that may come must all say the
+    same."""
     verdicts = {end.verdict for end, _ in ends.values()}
     places = tuple(sorted(frozenset().union(*(end.places for end, _ in ends.values()))))
     lost = next(((key, end) for key, (end, sure) in ends.items() if end.verdict == "lost" and sure), None)

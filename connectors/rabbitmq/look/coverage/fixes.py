@@ -34,7 +34,7 @@ def alternate(known: Definitions, exchange: str) -> str:
 
 
 def _own(known: Definitions, place: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a policy says of a place; where policies are not shown, an operator's is among it."""
+    """Return what a policy says of a place; where policies are not shown, an operator's is among it."""
     if known.policies is None:
         return mapping(place.get("effective_policy_definition"))
     return mapping(known.policies.get(str(place.get("policy")), {}).get("definition"))
@@ -54,7 +54,8 @@ def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
 
 
 def _keeper(known: Definitions, queue: str) -> str:
-    """A queue for dead letters: the queue's own, else the first that is called so, else one to be made."""
+    """Return a queue for dead letters: the queue's own, else the first that is called so, else one to be
+    made."""
     own = f"{queue}.dlq" if queue else "unroutable"
     if own in known.queues:
         return own
@@ -62,7 +63,7 @@ def _keeper(known: Definitions, queue: str) -> str:
 
 
 def _policy(known: Definitions, name: str, kind: str, definition: Mapping[str, Any]) -> str:
-    """One for this place alone, with what held there before: of several policies one holds."""
+    """Return one for this place alone, with what held there before: of several policies one holds."""
     priorities = [one.get("priority") for one in (known.policies or {}).values()]
     above = max((n for n in priorities if isinstance(n, int)), default=0) + 1
     words = ["rabbitmqctl", "set_policy", "-p", known.vhost, "--priority", str(above), "--apply-to", kind]

@@ -74,13 +74,13 @@ class Routing:
         return self._arrivals.get(queue) or {queue: True}
 
     def list_bound(self, exchange: str, key: str) -> list[_Place]:
-        """What an exchange's own bindings take a key to, be it by more than the key."""
+        """Return what an exchange's own bindings take a key to, be it by more than the key."""
         wild = [*self._wild.get((exchange, ""), ()), *self._wild.get((exchange, _first(key)), ())]
         found = [place for pattern, place in wild if pattern == "#" or topic_matches(pattern, key)]
         return [*self._exact.get((exchange, key), ()), *found]
 
     def queues(self, exchange: str, key: str) -> tuple[set[str], str]:
-        """The queues that one message reaches, and why there may be more."""
+        """Return the queues that one message reaches, and why there may be more."""
         found: set[str] = set()
         seen, ahead, unknown = {exchange}, [exchange], ""
         while ahead and len(seen) < _MOST_EXCHANGES:
@@ -140,14 +140,14 @@ class Routing:
         return [*seen]
 
     def may_miss(self, exchange: str) -> bool:
-        """Whether an exchange that somebody uses may find no binding for a key."""
+        """Return whether an exchange that somebody uses may find no binding for a key."""
         if not exchange or (exchange.startswith("amq.") and not self._next.get(exchange)):
             return False
         is_topic, patterns = self._type(exchange) == "topic", self._patterns.get((exchange, _ANY), {})
         return "#" not in patterns or (not is_topic and self._type(exchange) == "headers")
 
     def why_nowhere(self, exchange: str, key: str) -> str:
-        """In words."""
+        """Say why a key leads nowhere."""
         if not exchange:
             return f"there is no queue {key}, to which its dead letters are sent"
         if exchange not in self._known.exchanges:
@@ -156,12 +156,13 @@ class Routing:
 
 
 def instance(pattern: str) -> str:
-    """A key of a pattern that nobody has bound; `#` is more words than a pattern of single ones has."""
+    """Return a key of a pattern that nobody has bound; `#` is more words than a pattern of single ones
+    has."""
     return ".".join(_INSTEAD.get(word, word) for word in pattern.split("."))
 
 
 def common_key(one: str, other: str) -> str | None:
-    """A key that both patterns take; None where none is found."""
+    """Return a key that both patterns take; None where none is found."""
     words, others = one.split("."), other.split(".")
     if len(words) == len(others) and "#" not in (*words, *others):
         pairs = [*zip(words, others, strict=True)]
@@ -177,6 +178,6 @@ def _is_wild(pattern: str) -> bool:
 
 
 def _first(pattern: str) -> str:
-    """The first word of a key or pattern; empty where it is any."""
+    """Return the first word of a key or pattern; empty where it is any."""
     word = pattern.partition(".")[0]
     return "" if word in _WILD_WORDS else word

@@ -12,7 +12,7 @@ import pytest
 from support.analyzers import generated
 from support.archives import parquet
 
-from dlq.analyzers import analysis, further, judging, plain
+from dlq.analyzers import analysis, incremental, judging, plain
 from dlq.analyzers.analysis import Engine, analyze, analyze_touched
 from dlq.analyzers.spark import engine as spark_engine
 from dlq.archive.analyses import KEPT, TABLES, Analysis
@@ -60,7 +60,7 @@ def test_several_pulls_in_a_row_end_as_one_analysis_of_all(
         request.getfixturevalue("spark")
         for module in (judging, spark_engine):
             monkeypatch.setattr(module, "LARGEST_SHARE", 100)
-    monkeypatch.setattr(further, "ROW_GROUP", 100)
+    monkeypatch.setattr(incremental, "ROW_GROUP", 100)
     monkeypatch.setattr(analysis, "SUMMED_FROM", 0)
     settings = Settings(rules=RULES if seed % 2 else (), analysis=MANY.analysis)
     random, store = Random(seed), LocalStore(str(tmp_path / "archive"))

@@ -13,7 +13,7 @@ import pytest
 from support.builders import Dlq
 
 from dlq.cli.commands import import_
-from dlq.connectors.interchange.prints import printers
+from dlq.connectors.jsonl.console_formats import printers
 from dlq.core.brokers import resolve
 
 

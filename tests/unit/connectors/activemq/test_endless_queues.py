@@ -194,7 +194,7 @@ def test_a_letter_that_comes_slowly_is_no_silence_and_half_of_one_is_not_all(
 
 
 def seconds_until_silent(part: Iterator[int], longest: float) -> int:
-    silence = queue.Silence()
+    silence = queue.IdleTimer()
     for waited in range(10**5):
         if silence.seconds > longest:
             return waited
@@ -209,7 +209,7 @@ def test_who_drips_a_letter_or_says_for_ever_what_is_none_is_silent_in_the_end(l
 
 
 def test_a_long_letter_may_take_its_time() -> None:
-    silence = queue.Silence()
+    silence = queue.IdleTimer()
     for second in range(1, 3600):
         silence.wait(1.0, second * 2**15)
         assert silence.seconds == 0

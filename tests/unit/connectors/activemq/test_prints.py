@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.console.prints import artemis, classic
-from dlq.connectors.interchange.format import check_document, fit, record_of
-from dlq.connectors.interchange.prints import Printed
+from dlq.connectors.activemq.console.formats import artemis, classic
+from dlq.connectors.jsonl.console_formats import Printed
+from dlq.connectors.jsonl.format import check_document, fit, record_of
 from dlq.core.keys import key_reader
 from dlq.core.record import Record
 

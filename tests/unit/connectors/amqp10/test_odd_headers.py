@@ -22,7 +22,7 @@ from dlq.connectors.amqp10.codec.values import (
     symbol,
 )
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.interchange.format import line_of, parse_line, record_of
+from dlq.connectors.jsonl.format import line_of, parse_line, record_of
 from dlq.connectors.rabbitmq.records import amqp10 as rabbitmq_records
 from dlq.core.errors import UsageError
 from dlq.core.record import Record

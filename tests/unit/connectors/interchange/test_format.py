@@ -7,7 +7,7 @@ import pytest
 from support.rows import each_row
 
 from dlq.archive.schema import to_records, to_table
-from dlq.connectors.interchange.format import parse_line, record_of
+from dlq.connectors.jsonl.format import parse_line, record_of
 from dlq.core.errors import UsageError
 from dlq.core.keys import key_reader
 from dlq.core.record import Record

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.interchange.format import parse_line, record_of
+from dlq.connectors.jsonl.format import parse_line, record_of
 from dlq.connectors.kafka.records.raw import VALUE_WAS_NULL, RawRecord, decode
 from dlq.core.errors import UsageError
 from dlq.core.record import Record

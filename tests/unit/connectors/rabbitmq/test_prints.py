@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.rabbitmq.console.prints import management
+from dlq.connectors.rabbitmq.console.formats import management
 
 DEATH = {
     "count": 2, "exchange": "shop", "queue": "orders", "reason": "rejected", "routing-keys": ["order.new"],

@@ -6,7 +6,7 @@ from support.servers.hostile import Server
 
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.connectors.rocketmq.prove.bounds import masters, why_another
+from dlq.connectors.rocketmq.prove.start_offsets import masters, why_another
 
 SENT_TO = {"a#master 10.0.0.1:10911": 1, "a#epoch 3": 1}
 

@@ -16,7 +16,7 @@ from dlq.connectors.rocketmq.link.remoting import ProtocolError, long
 from dlq.connectors.rocketmq.look.doctor import broker_facts
 from dlq.connectors.rocketmq.look.routes import route_to
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.connectors.rocketmq.prove import bounds
+from dlq.connectors.rocketmq.prove import start_offsets
 from dlq.connectors.rocketmq.read import topics
 from dlq.connectors.rocketmq.read.outcomes import finished_offsets
 from dlq.connectors.rocketmq.read.queue import MessageQueue, Step
@@ -32,7 +32,7 @@ Ask = Callable[[Cluster], object]
 
 
 def runtime(cluster: Cluster) -> object:
-    return bounds.runtime_of(cluster, "broker-a")
+    return start_offsets.runtime_of(cluster, "broker-a")
 
 
 def route(cluster: Cluster) -> object:
@@ -67,7 +67,7 @@ ODD: Mapping[str, tuple[Mapping[int, Any], Ask]] = {
     "attributes that are none": ({351: {"attributes": [7]}}, lambda cluster: cluster.attributes("t")),
     "epochs that are none": (
         {26: b"enableControllerMode=true\n", 28: {"table": UP}, 1007: {"epochList": [{"epoch": LARGE}]}},
-        lambda cluster: bounds.bounds(cluster, [TARGET]),
+        lambda cluster: start_offsets.bounds(cluster, [TARGET]),
     ),
     "5,000 masters": (
         {106: {"brokerAddrTable": {f"b{n}": {"brokerAddrs": {"0": "h:1"}} for n in range(5000)}}},
@@ -101,7 +101,7 @@ def test_offsets_below_zero_are_none(asked: Any) -> None:
 
 def test_a_time_of_too_many_digits_is_no_time(asked: Any) -> None:
     told = b'{"offsetTable":{{"a":1}:{"lastUpdateTimestamp":' + b"9" * 5000 + b"}}}"
-    assert [*asked({202: told}, lambda cluster: [*bounds._last_shown(cluster, "broker-a", "t")])] == []
+    assert [*asked({202: told}, lambda cluster: [*start_offsets._last_shown(cluster, "broker-a", "t")])] == []
 
 
 def test_an_op_record_of_too_many_digits_ends_nothing() -> None:

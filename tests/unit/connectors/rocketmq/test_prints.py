@@ -2,9 +2,9 @@
 
 import pytest
 
-from dlq.connectors.interchange.format import check_document, fit, record_of
-from dlq.connectors.interchange.prints import Printed
-from dlq.connectors.rocketmq.console.prints import messages
+from dlq.connectors.jsonl.console_formats import Printed
+from dlq.connectors.jsonl.format import check_document, fit, record_of
+from dlq.connectors.rocketmq.console.formats import messages
 from dlq.core.keys import key_reader
 
 HEAD = (

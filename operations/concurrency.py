@@ -20,7 +20,7 @@ Stop = Callable[[], bool]
 
 
 def _leave() -> None:
-    """The work leaves nothing that has to be put in order."""
+    """Leave nothing that has to be put in order."""
     raise KeyboardInterrupt
 
 

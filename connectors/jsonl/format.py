@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from dlq.connectors.interchange.values import escape_surrogates, fit_column, moment
+from dlq.connectors.jsonl.values import escape_surrogates, fit_column, moment
 from dlq.core.brokers import kind_of, kinds, resolve
 from dlq.core.clock import iso
 from dlq.core.errors import UsageError
@@ -36,7 +36,7 @@ _AT_TOP = ("broker_kind", "dead_letter_queue", "headers", "properties", "body", 
 
 
 def parse_line(line: str | bytes) -> dict[str, Any]:
-    """One line as a checked object; raises UsageError in words, without the line number."""
+    """Return one line as a checked object; raises UsageError in words, without the line number."""
     try:
         document = _read(line)
     except (ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
 
 
 def check_document(document: dict[str, Any]) -> dict[str, Any]:
-    """The object of a line where it holds what a line may hold; raises UsageError in words."""
+    """Return the object of a line where it holds what a line may hold; raises UsageError in words."""
     for name in document:
         if name not in _KNOWN:
             raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}; take it out")
@@ -65,13 +65,14 @@ def check_document(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(line: str | bytes) -> Any:
-    """The JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped everywhere else."""
+    """Return the JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped everywhere
+    else."""
     document = json.loads(line)
     return fit(document) if isinstance(document, dict) else document
 
 
 def fit(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with what UTF-8 cannot hold escaped, but for the body."""
+    """Return the object with what UTF-8 cannot hold escaped, but for the body."""
     return {
         encodable(name): value if name == "body_text" else escape_surrogates(value)
         for name, value in document.items()
@@ -79,7 +80,7 @@ def fit(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def body_of(document: Mapping[str, Any]) -> bytes:
-    """The body's bytes; raises UsageError for bad base64 or for both forms at once."""
+    """Return the body's bytes; raises UsageError for bad base64 or for both forms at once."""
     if "body_base64" in document and "body_text" in document:
         raise UsageError("body_base64 and body_text exclude each other; leave one of them")
     try:
@@ -91,12 +92,12 @@ def body_of(document: Mapping[str, Any]) -> bytes:
 
 
 def to_text(value: Any) -> str:
-    """A header of any JSON type as text: strings as they are, the rest as JSON."""
+    """Return a header of any JSON type as text: strings as they are, the rest as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def record_of(document: Mapping[str, Any], source: str, broker: str, place: str, key: KeyReader) -> Record:
-    """The record of a checked object; `place` (a line number, a position) tells equal lines apart."""
+    """Return the record of a checked object; `place` (a line number, a position) tells equal lines apart."""
     body = body_of(document)
     headers = {name: to_text(value) for name, value in document.get("headers", {}).items()}
     properties = {name: to_text(value) for name, value in document.get("properties", {}).items()}
@@ -131,7 +132,7 @@ def _identity(source: str, place: str, document: Mapping[str, Any], body_sha256:
 
 
 def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that an export carried along, without what follows from others."""
+    """Return the columns that an export carried along, without what follows from others."""
     known = {*COLUMNS, "raw_properties_base64"} - {"body", "broker_kind", "raw_properties"}
     for name in record:
         if name not in known:
@@ -180,7 +181,7 @@ def _death(entry: Any) -> Death:
 
 
 def line_of(record: Record) -> dict[str, Any]:
-    """The object that `dlq export` writes for a record; `json.dumps` makes the line."""
+    """Return the object that `dlq export` writes for a record; `json.dumps` makes the line."""
     document: dict[str, Any] = {
         "broker_kind": record.broker_kind,
         "queue": record.dead_letter_queue,
@@ -201,12 +202,12 @@ def line_of(record: Record) -> dict[str, Any]:
 
 
 def masked_line(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A masked line that says so: it is nothing to send or to import."""
+    """Return a masked line that says so: it is nothing to send or to import."""
     return {_MASKED: True, **line}
 
 
 def body_fields(body: bytes) -> dict[str, str]:
-    """A body as `body_text` where it is UTF-8, else as `body_base64`."""
+    """Return a body as `body_text` where it is UTF-8, else as `body_base64`."""
     try:
         return {"body_text": body.decode("utf-8")}
     except UnicodeDecodeError:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from dlq.connectors.interchange.format import body_fields
-from dlq.connectors.interchange.prints import Printed, Unreadable
+from dlq.connectors.jsonl.console_formats import Printed, Unreadable
+from dlq.connectors.jsonl.format import body_fields
 from dlq.connectors.rocketmq.link.message import COMPRESSION
 
 _NUMBER, _HOST, _WORD = r"-?\d{1,20}", r"[^,\s]{1,300}", r"[^,\s]{1,255}"
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
 
 
 def messages(text: str) -> Printed:
-    """The messages in a log, or in what `mqadmin printMsg` wrote.
+    """Return the messages in a log, or in what `mqadmin printMsg` wrote.
 
     Behind one that cannot be read its line is not read on: what looks like a message there may be its value.
     """
@@ -76,7 +76,7 @@ def messages(text: str) -> Printed:
 
 
 def _blocks(text: str) -> list[tuple[int, str]]:
-    """What `mqadmin queryMsgById` wrote (QueryMsgByIdSubCommand)."""
+    """Return what `mqadmin queryMsgById` wrote (QueryMsgByIdSubCommand)."""
     why = "queryMsgById writes the body to a file (Message Body Path): let printMsg print the message"
     lines = enumerate(text.split("\n"), 1)
     return [(line, why) for line, each in lines if each.startswith("OffsetID:")]
@@ -112,7 +112,7 @@ def _letter(part: _Part) -> dict[str, Any]:
 
 
 def _properties(text: str) -> Mapping[str, str]:
-    """A Java map. A comma parts two properties where a name and = follow it."""
+    """Return a Java map. A comma parts two properties where a name and = follow it."""
     if text in ("null", "{}"):
         return {}
     if not text.endswith("}") or "\n" in text:
@@ -154,7 +154,7 @@ def _bytes(printed: str) -> bytes:
 
 
 def _behind(rest: str, length: int) -> bytes:
-    """The body that `printMsg` puts behind the message, where it is as long as the message says."""
+    """Return the body that `printMsg` puts behind the message, where it is as long as the message says."""
     if not length:
         return b""
     if not rest.startswith(_BODY) or rest.startswith(_BODY + _NOT_PRINTED):

@@ -14,8 +14,8 @@ from typing import Any
 
 from dlq.connectors.activemq.console.lines import bare
 from dlq.connectors.activemq.look.jolokia import mend_escapes
-from dlq.connectors.interchange.format import body_fields, to_text
-from dlq.connectors.interchange.prints import Printed, Unreadable, collect, objects
+from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects
+from dlq.connectors.jsonl.format import body_fields, to_text
 from dlq.core.clock import from_iso
 
 _Shown = Mapping[str, Any]
@@ -40,12 +40,12 @@ _SECTION = re.compile(r"^(?:extraProperties|applicationProperties)\.")
 
 
 def classic(text: str) -> Printed:
-    """Messages of ActiveMQ Classic."""
+    """Return messages of ActiveMQ Classic."""
     return _read(text, _classic)
 
 
 def artemis(text: str) -> Printed:
-    """Messages of Artemis."""
+    """Return messages of Artemis."""
     return _read(text, _artemis)
 
 
@@ -55,7 +55,7 @@ def _read(text: str, letter_of: Callable[[_Shown], dict[str, Any]]) -> Printed:
 
 
 def _messages(text: str) -> Iterator[tuple[int, _Shown | Unreadable]]:
-    """The objects, and those in the value of an answer of Jolokia."""
+    """Yield the objects, and those in the value of an answer of Jolokia."""
     for line, found in objects(text):
         if isinstance(found, Unreadable) or "status" not in found:
             yield line, found
@@ -67,7 +67,7 @@ def _messages(text: str) -> Iterator[tuple[int, _Shown | Unreadable]]:
 
 
 def _answered(value: Any) -> Iterator[_Shown | Unreadable]:
-    """The messages in an answer's value; listMessagesAsJSON answers with a text."""
+    """Yield the messages in an answer's value; listMessagesAsJSON answers with a text."""
     if isinstance(value, str):
         yield from (each for _, each in objects(value))
         return
@@ -91,7 +91,8 @@ def _classic(shown: _Shown) -> dict[str, Any]:
 
 
 def _artemis(shown: _Shown) -> dict[str, Any]:
-    """Where it lies is told as an address, which is the name of its queue unless that was named otherwise."""
+    """Return where it lies is told as an address, which is the name of its queue unless that was named
+    otherwise."""
     if "messageID" in shown and "StringProperties" not in shown:
         raise Unreadable("listMessages leaves out bodies: let browse print them")
     _text(shown, "messageID")
@@ -117,7 +118,8 @@ def _renamed(shown: _Shown, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _properties(shown: _Shown) -> dict[str, Any]:
-    """The user properties of all types. Jolokia writes each as name: value, or as name: {key, value}."""
+    """Return the user properties of all types. Jolokia writes each as name: value, or as name: {key,
+    value}."""
     found: dict[str, Any] = {}
     for section in _SECTIONS:
         values = shown.get(f"{section}Properties", {} if section != "String" else None)
@@ -136,14 +138,14 @@ def _value(value: Any) -> str:
 
 
 def _unsectioned(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The names without AMQP's sections, but where that would make two of one name."""
+    """Return the names without AMQP's sections, but where that would make two of one name."""
     names = {name: _SECTION.sub("", name) for name in properties}
     taken = Counter(names.values())
     return {short if taken[short] == 1 else name: properties[name] for name, short in names.items()}
 
 
 def _millis(value: Any) -> str | None:
-    """A date as Jolokia writes it, in milliseconds."""
+    """Return a date as Jolokia writes it, in milliseconds."""
     if isinstance(value, str):
         micros = from_iso(value)
         return None if micros is None else str(micros // 1000)

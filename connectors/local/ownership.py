@@ -18,15 +18,15 @@ _ACCESS_LIST = "system.posix_acl_access"
 
 
 def why_foreign(path: str) -> str | None:
-    """Why somebody else may have made or changed the file at `path`; None where only root and the caller can.
-    Raises OSError where that cannot be seen."""
+    """Return why somebody else may have made or changed the file at `path`; None where only root and the
+    caller can. Raises OSError where that cannot be seen."""
     os.stat(path)  # so that links lead somewhere
     holders = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
     return next(filter(None, (_fault(at, at in holders) for at in _way(path))), None)
 
 
 def check_program(program: str, place: str = "") -> None:
-    """Of a program that a configuration names relatively, at `place`: it is another one in each folder.
+    """Check a program that a configuration names relatively, at `place`: it is another one in each folder.
     Raises ConfigError where it could be anybody's."""
     if "/" not in program or os.path.isabs(program):
         return
@@ -36,7 +36,7 @@ def check_program(program: str, place: str = "") -> None:
 
 
 def _way(path: str) -> Iterator[str]:
-    """All that leads to a file: its folders, links, what these lead to, and itself."""
+    """Yield all that leads to a file: its folders, links, what these lead to, and itself."""
     at, left = "/", os.path.abspath(path).split("/")[::-1]
     yield at
     while left:
@@ -64,7 +64,7 @@ def _fault(at: str, holds_it: bool) -> str | None:
 
 
 def _is_private(at: str, found: os.stat_result) -> bool:
-    """Whether the group is the caller's alone, as where the usual umask is 002."""
+    """Return whether the group is the caller's alone, as where the usual umask is 002."""
     with suppress(KeyError, OSError):  # OSError: no lists of access there, or none that can be seen
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
         is_own = user.pw_uid != 0 and (user.pw_gid, user.pw_name) == (group.gr_gid, group.gr_name)

@@ -70,7 +70,7 @@ class Range(NamedTuple):
 
 
 def runtime_of(cluster: Cluster, node: str) -> Runtime | None:
-    """None when we may not ask, or it does not tell."""
+    """Return None when we may not ask, or it does not tell."""
     for _ in patience.tries(patience.CAUGHT_UP):
         if not _fails(node, answer := cluster.call(node, RequestCode.RUNTIME_INFO, {})):
             break
@@ -112,14 +112,14 @@ def bounds(cluster: Cluster, targets: Iterable[Target]) -> Checkpoint:
 
 
 def masters(cluster: Cluster, nodes: Iterable[str]) -> Checkpoint:
-    """Where the masters of brokers are now, by all name servers: a slave that is promoted has another address
-    under the same name, and a log that began with the same message."""
+    """Return where the masters of brokers are now, by all name servers: a slave that is promoted has another
+    address under the same name, and a log that began with the same message."""
     return {f"{node}{_MASTER}{address}": 1 for node in nodes for address in cluster.listed.get(node, ())}
 
 
 def _epoch(cluster: Cluster, node: str, settings: Mapping[str, str]) -> Checkpoint:
-    """Of a master that a controller elects: one that was deposed, and elected again, has cut off what the
-    other lacked (AutoSwitchHAClient). Nothing of one that none elects."""
+    """Return the epoch of a master that a controller elects: one that was deposed, and elected again, has cut
+    off what the other lacked (AutoSwitchHAClient). Nothing of one that none elects."""
     if settings.get("enableControllerMode") != "true":
         return {}
     answer = cluster.call(node, RequestCode.EPOCHS, {})
@@ -130,7 +130,7 @@ def _epoch(cluster: Cluster, node: str, settings: Mapping[str, str]) -> Checkpoi
 
 
 def why_another(before: Checkpoint, now: Checkpoint, node: str) -> str | None:
-    """Why a broker may not be the very one that letters were sent to; None where it is."""
+    """Return why a broker may not be the very one that letters were sent to; None where it is."""
     for what in (_MASTER, _EPOCH):
         start = f"{node}{what}"
         then, here = (sorted(k.removeprefix(start) for k in c if k.startswith(start)) for c in (before, now))
@@ -142,7 +142,8 @@ def why_another(before: Checkpoint, now: Checkpoint, node: str) -> str | None:
 
 
 def store_of(node: str, runtime: Runtime, first: int | None) -> dict[str, int]:
-    """What tells a broker's store from another; `first`: when the first message of its log was stored."""
+    """Return what tells a broker's store from another; `first`: when the first message of its log was
+    stored."""
     told = {_BOOT: runtime.booted, CLOCK: runtime.clock, _START: runtime.log_start}
     if first is not None:
         told[_first_of(runtime.booted)] = first
@@ -155,7 +156,7 @@ def _first_of(booted: int) -> str:
 
 
 def _places(cluster: Cluster, topic: str) -> list[MessageQueue]:
-    """Where a message for `topic` may be put now."""
+    """Return where a message for `topic` may be put now."""
     if topic == HALF:
         return [MessageQueue(HALF, node, 0) for node in cluster.masters()]
     return [MessageQueue(topic, node, queue) for node, queue in writable_queues(cluster, topic)]
@@ -170,7 +171,7 @@ def _end_of(cluster: Cluster, place: MessageQueue) -> dict[str, int]:
 
 
 def _offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
-    """None where the user may not look."""
+    """Return None where the user may not look."""
     for ask in (offsets_of, unpulled_offsets):
         try:
             if found := ask(cluster, place):
@@ -181,7 +182,7 @@ def _offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
 
 
 def _last_before(cluster: Cluster, offsets: QueueOffsets, end: int) -> int | None:
-    """When the last message before `end` was stored; None where there is none any more."""
+    """Return when the last message before `end` was stored; None where there is none any more."""
     there = message_at(cluster, offsets, end - 1) if offsets.lowest < end <= offsets.highest else None
     return None if there is None else there.stored_at
 
@@ -190,7 +191,8 @@ class Since:
     """What came to the queues of topics since `before` was kept, and what keeps it from being all."""
 
     def __init__(self, cluster: Cluster, before: Checkpoint, since: int) -> None:
-        """`since`: when the first of what is looked for was sent, in microseconds of our clock."""
+        """Take the bounds. `since`: when the first of what is looked for was sent, in microseconds of our
+        clock."""
         self._cluster, self._before = cluster, before
         self._is_older = since < before.get(_KEPT, 0)
         self._masters = cluster.masters(refresh=True)
@@ -198,18 +200,18 @@ class Since:
         self.is_another = False
 
     def end_of(self, place: MessageQueue) -> int | None:
-        """Where a queue ended; None where nothing says so."""
+        """Return where a queue ended; None where nothing says so."""
         end = self._before.get(str(place))
         return None if end == _UNREADABLE else end
 
     def why_changed(self) -> list[str]:
-        """Why what was read since the beginning may not be one broker's."""
+        """Return why what was read since the beginning may not be one broker's."""
         is_same = self._cluster.masters(refresh=True) == self._masters
         return [] if is_same else ["another broker has become a master while this was asked"]
 
     def look(self, topic: str) -> tuple[list[Range], list[str]]:
-        """The ranges that can be read, and in words why they may not hold all that came. Asked once what is
-        looked for cannot arrive any more."""
+        """Return the ranges that can be read, and in words why they may not hold all that came. Asked once
+        what is looked for cannot arrive any more."""
         known = self._known(topic)
         if not known:
             return [], [f"nothing says where {topic} ended before the first letter was sent"]
@@ -228,7 +230,7 @@ class Since:
         return ranges, doubts or _why_compacted(topic, self._cluster.attributes(topic))
 
     def _known(self, topic: str) -> list[MessageQueue]:
-        """Queues that could be written to then, or can now."""
+        """Return queues that could be written to then, or can now."""
         start = f"{topic}@"
         keys = [key for key in self._before if key.startswith(start) and not key.endswith(_STORED)]
         then = [MessageQueue(topic, node, int(queue)) for node, _, queue in map(_parted, keys)]
@@ -246,7 +248,7 @@ class Since:
         return found
 
     def _lost(self, offsets: QueueOffsets, end: int) -> list[str]:
-        """Why a queue may have held more than it does."""
+        """Return why a queue may have held more than it does."""
         was = self._before.get(f"{offsets.place}{_STORED}")
         return why_lost(offsets, end, was, _last_before(self._cluster, offsets, end))
 
@@ -256,7 +258,7 @@ class Since:
         return self._doubts[node]
 
     def _why_not_all(self, node: str, topic: str) -> list[str]:
-        """Why a broker's queues may not hold all that it took."""
+        """Return why a broker's queues may not hold all that it took."""
         settings = self._cluster.configuration(node)
         here = {**masters(self._cluster, [node]), **_epoch(self._cluster, node, settings)}
         if another := why_another(self._before, here, node):
@@ -285,8 +287,8 @@ def _why_compacted(topic: str, attributes: Attributes) -> list[str]:
 
 
 def why_lost(offsets: QueueOffsets, end: int, was: int | None, last: int | None) -> list[str]:
-    """Why a queue that ended at `end` may have held more than it does. `was`: when the last message before
-    that was stored, as it was told then; `last`: as it is told now, None where it is gone."""
+    """Return why a queue that ended at `end` may have held more than it does. `was`: when the last message
+    before that was stored, as it was told then; `last`: as it is told now, None where it is gone."""
     if offsets.lowest > end:
         return [f"begins at {offsets.lowest}: retention has taken what followed {end}"]
     if offsets.highest < end:
@@ -295,9 +297,9 @@ def why_lost(offsets: QueueOffsets, end: int, was: int | None, last: int | None)
 
 
 def is_same_store(before: Checkpoint, now: Checkpoint, node: str) -> bool:
-    """Whether a broker has the store still that it had (`store_of`, then and now). One that was not started
-    meanwhile has. Else its log has the same message where it began; or it begins later, by retention, with
-    one from before then. The broker's clock may have been set meanwhile, so alone it proves nothing."""
+    """Return whether a broker has the store still that it had (`store_of`, then and now). One that was not
+    started meanwhile has. Else its log has the same message where it began; or it begins later, by retention,
+    with one from before then. The broker's clock may have been set meanwhile, so alone it proves nothing."""
     booted, start = now[f"{node}{_BOOT}"], now[f"{node}{_START}"]
     booted_then, start_then = before[f"{node}{_BOOT}"], before.get(f"{node}{_START}", 0)
     if booted == booted_then:
@@ -317,7 +319,8 @@ def _parted(key: str) -> tuple[str, str, str]:
 
 
 def _first_stored(cluster: Cluster, node: str, log_start: int) -> int | None:
-    """When the first message of a broker's log was stored, by its clock; None where it does not tell."""
+    """Return when the first message of a broker's log was stored, by its clock; None where it does not
+    tell."""
     for position in (log_start, log_start + _ENTRY_HEADER):
         answer = cluster.call(node, RequestCode.VIEW_MESSAGE, {"offset": position})
         try:
@@ -330,7 +333,7 @@ def _first_stored(cluster: Cluster, node: str, log_start: int) -> int | None:
 
 
 def _is_dispatched(cluster: Cluster, node: str, position: int) -> bool:
-    """Whether the queues are built up to a position of the log; waits for it."""
+    """Return whether the queues are built up to a position of the log; waits for it."""
     runtimes = (runtime_of(cluster, node) for _ in patience.tries(patience.CAUGHT_UP))
     return any(runtime is not None and runtime.dispatched >= position for runtime in runtimes)
 
@@ -338,8 +341,8 @@ def _is_dispatched(cluster: Cluster, node: str, position: int) -> bool:
 def _why_uncommitted(
     cluster: Cluster, node: str, topic: str, settings: Mapping[str, str], moment: int
 ) -> str | None:
-    """A log that several keep may hold back what lacks their consent, and give it later. What was stored
-    after it, at `moment` or later, and is shown proves that it does not; that is waited for."""
+    """Return a log that several keep may hold back what lacks their consent, and give it later. What was
+    stored after it, at `moment` or later, and is shown proves that it does not; that is waited for."""
     if not settings:
         return "does not let the user read whether others must agree to what it stores"
     if not any(settings.get(name) == "true" for name in _BY_QUORUM):
@@ -356,6 +359,6 @@ def _why_uncommitted(
 
 
 def _last_shown(cluster: Cluster, node: str, topic: str) -> Iterator[int]:
-    """When a broker stored the newest message that it shows of each queue of a topic."""
+    """Yield when a broker stored the newest message that it shows of each queue of a topic."""
     answer = cluster.call(node, RequestCode.TOPIC_STATS, {"topic": topic})
     return (int(found[1]) for found in _LAST_STORED.finditer(answer.body))

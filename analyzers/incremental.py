@@ -136,7 +136,8 @@ def _table(asked: Asked, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _find(asked: Asked, kept: Sequence[Part], keys: Set[int]) -> tuple[pa.Table, set[str]]:
-    """Letters of the parts that have one of these keys; and the segments that they lie in, if rules ask."""
+    """Return letters of the parts that have one of these keys; and the segments that they lie in, if rules
+    ask."""
     most = asked.settings.analysis.spark_from
     found: list[pa.Table] = [JUDGED.empty_table()]
     stems: set[str] = set()
@@ -151,7 +152,7 @@ def _find(asked: Asked, kept: Sequence[Part], keys: Set[int]) -> tuple[pa.Table,
 
 
 def _match(asked: Asked, name: str, keys: pa.Array) -> Iterator[tuple[list[int], pa.Table]]:
-    """Of each row group the letters that have one of these keys, and their rows in the file."""
+    """Yield of each row group the letters that have one of these keys, and their rows in the file."""
     file = analyses.open_table(asked.store, name, JUDGED, {"keys"})
     whole = None
     for number, first in enumerate(_starts(file)):
@@ -165,13 +166,14 @@ def _match(asked: Asked, name: str, keys: pa.Array) -> Iterator[tuple[list[int],
 
 
 def _starts(file: Any) -> list[int]:
-    """The row with which each row group begins."""
+    """Return the row with which each row group begins."""
     counts = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
     return [sum(counts[:number]) for number in range(len(counts))]
 
 
 def _find_stems(asked: Asked, part: Part, rows: Sequence[int]) -> Iterator[str]:
-    """The segments that these rows of a part are of: it has their letters one segment after the other."""
+    """Yield the segments that these rows of a part are of: it has their letters one segment after the
+    other."""
     letters_in = {m.stem: m.rows for m in asked.segments}
     wanted_rows = sorted(rows, reverse=True)
     end = 0
@@ -212,7 +214,7 @@ def _sources_of_transactions(letters: pa.Table) -> set[str]:
 
 
 def _complete(table: pa.Table, columns: Iterable[str]) -> pa.Table:
-    """The table, of which these columns are never without a value. Raises Damaged."""
+    """Return the table, of which these columns are never without a value. Raises Damaged."""
     for name in columns:
         column = table[name]
         inside = pc.list_flatten(column).null_count if pa.types.is_list(column.type) else 0
@@ -230,7 +232,7 @@ def _place_of(row: Mapping[str, Any]) -> Place:
 
 
 def _member_of(row: Mapping[str, Any]) -> Member:
-    """A slot of the archive, as it counted."""
+    """Return a slot of the archive, as it counted."""
     slot = Slot(*(row[name] for name in Slot._fields))
     return incidents.member_of(row["kind"], row["transactions_of"], slot)
 
@@ -242,7 +244,7 @@ def _tables(asked: Asked, last: Analysis, name: str) -> pa.Table:
 
 
 def _write(asked: Asked, last: Analysis, kept: Sequence[Part], group: _Group, counts: _Counts) -> list[str]:
-    """All tables; returns the files of verdicts that are taken over."""
+    """Write all tables; returns the files of verdicts that are taken over."""
     of_group = group.anew
     anew = [tables.verdicts(of_group, tables.count_all(of_group), counts.said)]
     taken_over: list[str] = []
@@ -270,7 +272,7 @@ def _write(asked: Asked, last: Analysis, kept: Sequence[Part], group: _Group, co
 def _times(
     asked: Asked, kept: Sequence[Part], moved: Mapping[Place, tuple[str | None, str | None]]
 ) -> dict[Identity, int]:
-    """The slots in which letters count that may be of these places."""
+    """Return the slots in which letters count that may be of these places."""
     if not moved:
         return {}
     failures = _texts({failure for _, failure, _ in moved})
@@ -301,7 +303,8 @@ def _replace_rows(
     moved: Mapping[Place, tuple[str | None, str | None]],
     slots: Mapping[Identity, int],
 ) -> tuple[int, pa.Table | None]:
-    """How many verdicts a file has; and those that stay, where some do not or are of another incident."""
+    """Return how many verdicts a file has; and those that stay, where some do not or are of another
+    incident."""
     columns = ("source", "record_id")
     ids = _texts({record_id for _, record_id in (*group.concluded, *slots)})
     with parquet.readable(name):
@@ -339,7 +342,7 @@ def _move(
 
 
 def _replace(asked: Asked, last: Analysis, group: _Group, column: str | None, own: OwnRows) -> _Replaced:
-    """What becomes of a relation's own rows. `column`: in which its letters have a value."""
+    """Return what becomes of a relation's own rows. `column`: in which its letters have a value."""
     letters = group.anew.filter(pc.is_valid(group.anew[column]))
     places = set(_pairs(letters, *own.of))
     before = _tables(asked, last, own.table)
@@ -351,7 +354,7 @@ def _replace(asked: Asked, last: Analysis, group: _Group, column: str | None, ow
 def _write_incidents(
     asked: Asked, last: Analysis, group: _Group, counts: _Counts, replaced: Iterable[_Replaced]
 ) -> None:
-    """Those of slots, and those that are rows of relations, too."""
+    """Write the incidents: those of slots, and those that are rows of relations, too."""
     of_relations = [one for one in replaced if "incident_id" in one.before.column_names]
     rows = _tables(asked, last, "incidents")
     is_of_relation = _is_named(rows, [one.before for one in of_relations])
@@ -366,13 +369,13 @@ def _write_incidents(
 
 
 def _is_named(rows: pa.Table, others: Iterable[pa.Table]) -> Any:
-    """Whether each row's incident is in one of the other tables."""
+    """Return whether each row's incident is in one of the other tables."""
     ids = (one["incident_id"].to_pylist() for one in others)
     return pc.is_in(rows["incident_id"], value_set=_texts(chain.from_iterable(ids)))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows of a table; times are microseconds since the epoch."""
+    """Return rows of a table; times are microseconds since the epoch."""
     for number, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             table = table.set_column(number, field.name, table[field.name].cast(pa.int64()))

@@ -9,7 +9,7 @@ from dlq.core.text import for_terminal, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dlq.operations.died import Died
+    from dlq.operations.triage import Triage
 
 _SHOWN = 10
 _LONG = 500
@@ -17,8 +17,8 @@ _NUMBER = 12
 """Columns that the number of letters and the gaps take."""
 
 
-def show_died(context: Context, died: "Died") -> None:
-    """The failures of letters that were just captured; in words, where the letters are too many."""
+def show_died(context: Context, died: "Triage") -> None:
+    """Show the failures of letters that were just captured; in words, where the letters are too many."""
     if died.causes is None and died.letters:
         context.say(f"What {died.letters:,} letters died of takes an analysis: dlq analyze")
     shown, rest = died.failures[:_SHOWN], died.failures[_SHOWN:]
@@ -43,7 +43,7 @@ def _draw(console: "Console", failures: Sequence[tuple[int, str, str]]) -> None:
 
 
 def show_came_back(context: Context, found: Sequence[Mapping[str, Any]]) -> None:
-    """Letters of a replay that died again, a line a letter."""
+    """Show letters of a replay that died again, a line a letter."""
     if not found:
         return
     context.console.print("\ncame back")

@@ -16,8 +16,8 @@ _NOTHING: Mapping[str, str] = {}
 
 
 def find_way_back(letter: Letter, exchange: str | None, key: str | None, facts: Facts) -> str | None:
-    """The queue that it died in; `exchange` and `key` are those of its first publishing. None where bindings
-    tell none, or several."""
+    """Return the queue that it died in; `exchange` and `key` are those of its first publishing. None where
+    bindings tell none, or several."""
     if letter.broker_kind != "rabbitmq":
         return None
     routes = facts.routes.get(facts.place_of(letter), {})
@@ -31,8 +31,8 @@ _NAMED_AFTER = re.compile(r"\A(.{1,250})[._-](?:dlq|error|failed|parked)\Z", re.
 
 
 def find_by_name(letter: Letter) -> str | None:
-    """The queue after which its dead-letter queue is called, where an application sent it there itself: the
-    broker's exchanges and keys then tell nothing."""
+    """Return the queue after which its dead-letter queue is called, where an application sent it there
+    itself: the broker's exchanges and keys then tell nothing."""
     is_sent_here = letter.exchange == "" and letter.routing_key == letter.dead_letter_queue
     found = _NAMED_AFTER.match(letter.dead_letter_queue) if is_sent_here else None
     return found[1] if found and letter.broker_kind == "rabbitmq" else None
@@ -51,7 +51,7 @@ def _sent_on(letter: Letter, facts: Facts) -> tuple[str | None, str | None]:
 def find_one_queue(
     routes: Mapping[str, Mapping[str, Sequence[str]]], exchange: str | None, key: str | None
 ) -> str | None:
-    """The only queue that gets messages of an exchange and a key."""
+    """Return the only queue that gets messages of an exchange and a key."""
     if exchange is None or key is None:
         return None
     if exchange == "":
@@ -73,7 +73,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _squeezed(pattern: str) -> list[str]:
-    """Its words; of several `#` in a row one, for their matches would be tried in all combinations."""
+    """Return its words; of several `#` in a row one, for their matches would be tried in all combinations."""
     found: list[str] = []
     for word in pattern.split("."):
         if word != "#" or found[-1:] != ["#"]:

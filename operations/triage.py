@@ -28,7 +28,7 @@ _Verdict = tuple[str, Mapping[str, Any]]
 _NAMED = ["source", "fingerprint", "cause", "proof", "exception_class", "exception_message", "evidence"]
 
 
-class Died(NamedTuple):
+class Triage(NamedTuple):
     """What is known of the new letters of some pulls."""
 
     causes: Mapping[str, Mapping[str, int]] | None
@@ -39,21 +39,21 @@ class Died(NamedTuple):
     code: ExitCode = ExitCode.DONE
 
 
-def judge_new(desk: Desk, pull_ids: Collection[str], analyze: bool) -> Died:
-    """What the letters that these pulls have archived died of: by a new analysis (`analyze`, and where this
-    process can make it), else by what each letter says alone, which is kept nowhere. Never an error: they
-    are archived all the same."""
+def judge_new(desk: Desk, pull_ids: Collection[str], analyze: bool) -> Triage:
+    """Return what the letters that these pulls have archived died of: by a new analysis (`analyze`, and where
+    this process can make it), else by what each letter says alone, which is kept nowhere. Never an error:
+    they are archived all the same."""
     try:
         done = analyze_new(desk) if analyze else None
         new = [m for m in manifests.list_committed(desk.store) if m.pull_id in pull_ids]
         letters, code = sum(m.rows for m in new), ExitCode.DONE if done is None else done.code
         if done is None and letters > MOST_LETTERS:
-            return Died(None, [], letters)
+            return Triage(None, [], letters)
         verdicts = _judge_alone(desk, new) if done is None else _read_verdicts(desk, pull_ids)
         return _count(desk, pull_ids, verdicts, code)
     except DlqError as error:
         desk.listener.complain(f"archived, but not judged: {error}; dlq analyze judges them")
-        return Died(None, [], 0, ExitCode.PARTLY)
+        return Triage(None, [], 0, ExitCode.PARTLY)
 
 
 def _read_verdicts(desk: Desk, pull_ids: Collection[str]) -> Iterator[_Verdict]:
@@ -77,7 +77,7 @@ def _judge_alone(desk: Desk, new: Sequence[Manifest]) -> Iterator[_Verdict]:
             raise ArchiveError(f"{manifest.segment} in the archive cannot be read: {error}") from error
 
 
-def _count(desk: Desk, pull_ids: Collection[str], verdicts: Iterable[_Verdict], code: ExitCode) -> Died:
+def _count(desk: Desk, pull_ids: Collection[str], verdicts: Iterable[_Verdict], code: ExitCode) -> Triage:
     causes: dict[str, Counter[str]] = {pull_id: Counter() for pull_id in pull_ids}
     failures: Counter[str] = Counter()
     examples: dict[str, Mapping[str, Any]] = {}
@@ -89,7 +89,7 @@ def _count(desk: Desk, pull_ids: Collection[str], verdicts: Iterable[_Verdict], 
         (n, _cause(desk, examples[key]), describe_failure(examples[key])) for key, n in failures.most_common()
     ]
     of_pull = {pull_id: dict(found.most_common()) for pull_id, found in causes.items()}
-    return Died(of_pull, told, failures.total(), code)
+    return Triage(of_pull, told, failures.total(), code)
 
 
 def describe_failure(verdict: Mapping[str, Any]) -> str:
@@ -100,7 +100,7 @@ def describe_failure(verdict: Mapping[str, Any]) -> str:
 
 
 def _cause(desk: Desk, verdict: Mapping[str, Any]) -> str:
-    """In the words of its broker's people, where the configuration tells the broker."""
+    """Name a cause in the words of its broker's people, where the configuration tells the broker."""
     source = desk.settings.sources.get(verdict["source"])
     broker = desk.settings.brokers.get(source.broker) if source else None
     return cause_in_words(str(verdict["cause"]), [broker.kind if broker else None], verdict["proof"])
@@ -110,8 +110,8 @@ _BACK = ("record_id", "cause", "exception_class", "exception_message", "evidence
 
 
 def list_came_back(desk: Desk, plan: str, judge: bool = True) -> list[dict[str, Any]]:
-    """The newest letters of `plan` that died again: `record_id, cause, failure` (in a line). Those that no
-    analysis has judged yet are judged now, with `judge`, else told by their text."""
+    """Return the newest letters of `plan` that died again: `record_id, cause, failure` (in a line). Those
+    that no analysis has judged yet are judged now, with `judge`, else told by their text."""
     with suppress(DlqError):  # without a verdict they are told by their text
         if judge:
             analyze_new(desk)

@@ -36,7 +36,7 @@ def _group(letter: Letter) -> str | None:
 
 
 def _subscription(letter: Letter) -> str | None:
-    """The queue of a subscription."""
+    """Return the queue of a subscription."""
     if letter.broker_kind != "artemis" or letter.origin_kind != "topic":
         return None
     return first(letter.headers, *_SUBSCRIPTIONS)
@@ -52,7 +52,7 @@ def _actor(letter: Letter) -> str | None:
 
 
 def _in_body(letter: Letter) -> str | None:
-    """None of these gives its messages an id of AMQP's, so that few bodies have to be read."""
+    """Return None of these gives its messages an id of AMQP's, so that few bodies have to be read."""
     is_bare = letter.broker_kind in ("rabbitmq", "memory") and "message_id" not in letter.properties
     if not is_bare or letter.body_size > _LARGEST_BODY:
         return None
@@ -69,7 +69,7 @@ _ASKED: Sequence[Callable[[Letter], str | None]] = (_group, _subscription, _task
 
 @once_per_letter
 def name_owner(letter: Letter) -> str | None:
-    """Its consumer group, subscription, task, actor, job or pattern; None where it names none, or one that
-    lived with a connection (an anonymous group's), whose name is another each time."""
+    """Return its consumer group, subscription, task, actor, job or pattern; None where it names none, or one
+    that lived with a connection (an anonymous group's), whose name is another each time."""
     found = next((found for ask in _ASKED if (found := ask(letter))), None)
     return None if found is None or _GENERATED.search(found) else found

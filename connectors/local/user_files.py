@@ -30,7 +30,8 @@ class NotOrdinaryError(OSError):
 
 
 def open_given(path: str | Path) -> BinaryIO:
-    """The file at `path`. Raises OSError; its `strerror` says why, with what it is if it is no file."""
+    """Return the file at `path`. Raises OSError; its `strerror` says why, with what it is if it is no
+    file."""
     if str(path).startswith(_OPEN_ALREADY):
         return open(path, "rb")
     _check(os.stat(path).st_mode)
@@ -45,7 +46,7 @@ def open_given(path: str | Path) -> BinaryIO:
 
 
 def text(path: str | Path) -> str:
-    """All of a small file. Raises OSError, UnicodeDecodeError."""
+    """Return all of a small file. Raises OSError, UnicodeDecodeError."""
     with open_given(path) as file:
         content = file.read(_MOST + 1)
     if len(content) > _MOST:
@@ -54,8 +55,8 @@ def text(path: str | Path) -> str:
 
 
 def check_files_of(place: str, settings: Any) -> None:
-    """Of a table of the configuration: raises ConfigError where a setting, or a parameter of its `url`, that
-    names a file leads to something else. Libraries open them later, and would wait."""
+    """Check the files that a table of the configuration names. Raises ConfigError where a setting, or a
+    parameter of its `url`, leads to something else than a file: libraries open it later, and would wait."""
     for name, path in _files_of(settings):
         try:
             open_given(Path(path).expanduser()).close()

@@ -43,7 +43,7 @@ _RUBY_FRAMES = re.compile(r"\A\S{1,300}\.rb:\d{1,9}:in [`']")
 
 @once_per_letter
 def _written_by_hand(letter: Letter) -> HandWritten | None:
-    """What hands wrote of a failure; RocketMQ's users write properties."""
+    """Return what hands wrote of a failure; RocketMQ's users write properties."""
     return by_hand(letter.properties if letter.broker_kind == "rocketmq" else letter.headers)
 
 
@@ -52,8 +52,8 @@ def _of_parts(failure: HandWritten, parts: Sequence[str]) -> str | None:
 
 
 def _error_text(failure: HandWritten) -> str | None:
-    """The text that class and message are read from. A reason beside a message is the exception's class, or
-    another word for it."""
+    """Return the text that class and message are read from. A reason beside a message is the exception's
+    class, or another word for it."""
     trace, whole_text = _trace(failure), _of_parts(failure, ("",))
     reason, message = _of_parts(failure, ("reason",)), _of_parts(failure, ("message",))
     if trace or whole_text or not reason or not message:
@@ -62,7 +62,7 @@ def _error_text(failure: HandWritten) -> str | None:
 
 
 def _trace(failure: HandWritten) -> str | None:
-    """The stack. Ruby's backtrace is frames alone, and a list of them in JSON."""
+    """Return the stack. Ruby's backtrace is frames alone, and a list of them in JSON."""
     trace = _of_parts(failure, STACKS)
     if trace and trace.startswith('["'):
         trace = "\n".join(text_lines(trace)) or trace
@@ -115,7 +115,7 @@ def _is_unread_word(text: str) -> bool:
 
 
 def is_of_reader(found: Finding) -> bool:
-    """Whether its exception is that of what reads bytes, or a text, in any language."""
+    """Return whether its exception is that of what reads bytes, or a text, in any language."""
     texts = (found.error_class, found.error_message, found.error_text)
     if not any(text and name in text for text in texts for name in READERS):
         return False
@@ -180,7 +180,8 @@ _OF_BROKERS = ("%", "RMQ_SYS_", "TRANS_CHECK_")
 
 @once_per_letter
 def _wrapped(letter: Letter) -> HandWritten | None:
-    """What an application wrote around a message into the body; the place that it names is another one."""
+    """Return what an application wrote around a message into the body; the place that it names is another
+    one."""
     is_of_broker = letter.dead_letter_queue.startswith(_OF_BROKERS) or not _BY_BROKERS.isdisjoint(
         letter.headers
     )

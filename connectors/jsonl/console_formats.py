@@ -37,12 +37,12 @@ Reader = Callable[[str], Printed]
 
 
 def printers() -> Mapping[str, str]:
-    """What prints messages -> the reference to its reader, as the brokers' descriptions name them."""
+    """Return what prints messages -> the reference to its reader, as the brokers' descriptions name them."""
     return {name: reader for kind in kinds().values() for name, reader in kind.prints.items()}
 
 
 def reader_of(name: str) -> str:
-    """The reference to a reader; raises UsageError for a name that no description has."""
+    """Return the reference to a reader; raises UsageError for a name that no description has."""
     known = printers()
     if name not in known:
         raise UsageError(
@@ -54,7 +54,8 @@ def reader_of(name: str) -> str:
 def collect(
     parts: Iterable[tuple[int, _T | Unreadable]], letter_of: Callable[[_T], dict[str, Any]]
 ) -> Printed:
-    """The letters of the parts; a part that is none, or of which `letter_of` raises Unreadable, is unread."""
+    """Return the letters of the parts; a part that is none, or of which `letter_of` raises Unreadable, is
+    unread."""
     printed = Printed([], [])
     for line, part in parts:
         try:
@@ -67,7 +68,7 @@ def collect(
 
 
 def objects(text: str) -> Iterator[tuple[int, dict[str, Any] | Unreadable]]:
-    """The JSON objects in a text: bare, in arrays, or several answers one after another.
+    """Yield the JSON objects in a text: bare, in arrays, or several answers one after another.
 
     After one that is damaged it goes on in a later line that begins as far to the left as it did.
     """

@@ -39,7 +39,7 @@ _CONTENT = ["record_id", "broker_kind", "headers", "raw_properties", "properties
 
 
 def _halves(record_ids: Iterable[str]) -> list["array[int]"]:
-    """The first and the second half of each id, which is 32 hexadecimal digits."""
+    """Return the first and the second half of each id, which is 32 hexadecimal digits."""
     words = array("Q", bytes.fromhex("".join(record_ids)))
     if sys.byteorder == "little":
         words.byteswap()
@@ -78,11 +78,12 @@ def _told_by(store: Store, manifest: Manifest) -> dict[str, Told]:
 
 
 def _named(record_id: str, told: Told) -> str:
-    """An id and content as one name, which is remembered beside the id where ids are not made of content."""
+    """Return an id and content as one name, which is remembered beside the id where ids are not made of
+    content."""
     return content_digest(record_id.encode(), *(str(part).encode() for part in told))
 
 
-class Known:
+class Deduplicator:
     """The ids of one source. `manifests` are those whose letters may come again, by owner number."""
 
     def __init__(self, store: Store, source: str, unique_ids: bool = False, is_import: bool = False) -> None:
@@ -134,8 +135,8 @@ class Known:
         self._owner = _taken(self._owner, order)
 
     def sort_out(self, records: Sequence[Record]) -> tuple[Sequence[Record], dict[int, dict[str, Record]]]:
-        """Which of the delivered `records` are new (with their final ids), and which were known:
-        owner number in `manifests` -> record id -> the record as it came now. Raises ArchiveError."""
+        """Return which of the delivered `records` are new (with their final ids), and which were known: owner
+        number in `manifests` -> record id -> the record as it came now. Raises ArchiveError."""
         ids = column(records, "record_id")
         distinct = set(ids)
         if len(distinct) == len(ids) and self._recent.isdisjoint(distinct) and not self._is_any_archived(ids):
@@ -158,8 +159,9 @@ class Known:
         return new, matched
 
     def truer(self, owner: int, delivered: Mapping[str, Record]) -> list[Record]:
-        """Those known letters of an unsettled manifest that tell more now than when they were archived: the
-        protocol hid what another one shows, or something else could not be had. Raises ArchiveError."""
+        """Return those known letters of an unsettled manifest that tell more now than when they were
+        archived: the protocol hid what another one shows, or something else could not be had. Raises
+        ArchiveError."""
         if owner < 0 or self.manifests[owner].settled or self._is_import:
             return []
         archived, now = self._archived_as(owner), self._delivered
@@ -194,8 +196,8 @@ class Known:
                 return record_id, owner
 
     def _is_of(self, owner: int, record_id: str, told: Told) -> bool:
-        """Whether a delivery is of the letter that has this id. Of a purged one no more is known; and ids
-        that a reading has made itself, as all do but a file's, are made of content."""
+        """Return whether a delivery is of the letter that has this id. Of a purged one no more is known; and
+        ids that a reading has made itself, as all do but a file's, are made of content."""
         if owner >= 0:
             return self._archived_as(owner)[record_id].is_same(told)
         if owner == _OWN and self._is_import:

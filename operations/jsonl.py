@@ -17,8 +17,8 @@ from dlq.archive.store import Store
 from dlq.archive.user_sql import condition, guarded, run
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.file import UNNAMED, FileConnector
-from dlq.connectors.interchange.format import line_of, masked_line
-from dlq.connectors.interchange.prints import reader_of
+from dlq.connectors.jsonl.console_formats import reader_of
+from dlq.connectors.jsonl.format import line_of, masked_line
 from dlq.core.brokers import resolve
 from dlq.core.configuration import check_name
 from dlq.core.errors import UsageError
@@ -27,9 +27,9 @@ from dlq.core.settings import Source
 from dlq.core.suggestions import suggest
 from dlq.core.text import quote_value
 from dlq.operations.desk import Desk
-from dlq.operations.died import Died, judge_new
 from dlq.operations.outcome import ExitCode
 from dlq.operations.selecting import Selection
+from dlq.operations.triage import Triage, judge_new
 from dlq.operations.views import open_views, read_events
 from dlq.reports import bundle
 from dlq.reports.masking import Masker
@@ -52,7 +52,7 @@ class Imported:
     """What came of a file. `twins`: letters that the archive holds under another source, too."""
 
     document: dict[str, Any]
-    died: Died
+    died: Triage
     twins: int
 
     @property
@@ -97,7 +97,7 @@ def import_file(
 
 
 def _place(desk: Desk, source: str, broker: str | None) -> Source:
-    """The source as it is configured, or one of this name on the broker. Raises UsageError."""
+    """Return the source as it is configured, or one of this name on the broker. Raises UsageError."""
     check_name(f"--source {source!r}", source)
     known, brokers = desk.settings.sources.get(source), desk.settings.brokers
     if broker is not None and broker not in brokers:
@@ -120,7 +120,7 @@ def _count_twins(store: Store, pull_id: str) -> int:
 
 
 def export_letters(desk: Desk, selection: Selection, masker: Masker | None = None) -> Content:
-    """The selected letters as JSONL. Raises UsageError for a wrong selection here, before anything is
+    """Return the selected letters as JSONL. Raises UsageError for a wrong selection here, before anything is
     written."""
     connection = open_views(desk)
     lines = _lines(desk, connection, selection.condition(desk, connection), masker)
@@ -129,8 +129,9 @@ def export_letters(desk: Desk, selection: Selection, masker: Masker | None = Non
 
 
 def export_bundle(desk: Desk, selection: Selection, masker: Masker | None = None) -> Content:
-    """All that is known of the selected letters as one file (zip): the letters, their verdicts and incidents,
-    the plans that hold any, rows of the ledger, who did what, and digests. Raises as `export_letters`."""
+    """Return all that is known of the selected letters as one file (zip): the letters, their verdicts and
+    incidents, the plans that hold any, rows of the ledger, who did what, and digests. Raises as
+    `export_letters`."""
     connection = open_views(desk, with_plans=True)
     views.narrow(connection, condition(selection.condition(desk, connection)))
     latest = analyses.latest(desk.store)
@@ -184,7 +185,8 @@ def _teller(desk: Desk) -> Callable[[Record], dict[str, Any]]:
 
 
 def _line(record: Record, more: dict[str, Any], masker: Masker | None) -> bytes:
-    """One letter; one whose headers nest as deep as Python goes has them as the texts that they were."""
+    """Return one letter; one whose headers nest as deep as Python goes has them as the texts that they
+    were."""
 
     def written(line: dict[str, Any]) -> bytes:
         line |= more

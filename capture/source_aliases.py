@@ -22,12 +22,13 @@ _NEWEST = 200
 
 
 def name_letters(source: Source) -> Mapping[str, Any]:
-    """What names a source's letters at its broker, as `topology/<pull>.json` keeps it."""
+    """Return what names a source's letters at its broker, as `topology/<pull>.json` keeps it."""
     return {key: value for key in _NAMES if (value := getattr(source, key))}
 
 
 def warnings(settings: Settings, store: Store, sources: Sequence[Source]) -> Iterator[str]:
-    """Of these sources, each that reads what another one reads, or what is in the archive by another name."""
+    """Yield a warning for each of these sources that reads what another one reads, or what is in the archive
+    by another name."""
     places = {
         name: _place(settings.brokers[source.broker], name_letters(source))
         for name, source in settings.sources.items()
@@ -54,7 +55,7 @@ def _place(broker: Broker, reads: Mapping[str, Any]) -> _Place:
 
 
 def _meet(one: _Place, other: _Place) -> bool:
-    """Whether a letter can be of both places; the name of a queue or a topic may be a pattern."""
+    """Return whether a letter can be of both places; the name of a queue or a topic may be a pattern."""
     if any(one.get(key) != other.get(key) for key in {*one, *other} - {"queue", "topic"}):
         return False
     mine, its = (place.get("queue") or place.get("topic") for place in (one, other))

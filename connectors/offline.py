@@ -30,9 +30,9 @@ class _Unasked:
         return refuse
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: nothing is open."""
 
 
-def open_unasked(broker: Broker) -> Connector:
+def open_offline(broker: Broker) -> Connector:
     """Plans for `broker` without it: whatever would ask it raises Unreachable."""
     return cast(Connector, _Unasked(broker))

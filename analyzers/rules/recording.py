@@ -9,7 +9,7 @@ Read = str | tuple[str, str]
 """A column; of headers and properties the column and one of its names."""
 
 
-class Watched:
+class RecordingLetter:
     """Behaves like the letter."""
 
     def __init__(self, letter: Letter, answers: dict[Any, tuple[set[Read], Any]] | None = None) -> None:
@@ -30,9 +30,9 @@ class Watched:
         return value
 
     def once(self, ask: Callable[[Letter], Any]) -> Any:
-        """What is once_per_letter from a letter is shown as such, and reads it, too."""
+        """Return what is once_per_letter from a letter is shown as such, and reads it, too."""
         if ask not in self._answers:
-            inner = Watched(self._letter, self._answers)
+            inner = RecordingLetter(self._letter, self._answers)
             self._answers[ask] = (inner.read, ask(as_letter(inner)))
         read, value = self._answers[ask]
         self.saw[ask.__name__.strip("_").replace("_", " ")] = value
@@ -40,15 +40,15 @@ class Watched:
         return value
 
 
-def as_letter(watched: Watched) -> Letter:
-    """What a rule is given."""
+def as_letter(watched: RecordingLetter) -> Letter:
+    """Return what a rule is given."""
     return cast(Letter, watched)
 
 
 class _WatchedMap(Mapping[str, str]):
     """Headers or properties; all that `Mapping` gives of their values comes by `__getitem__`."""
 
-    def __init__(self, values: Mapping[str, str], column: str, of: Watched) -> None:
+    def __init__(self, values: Mapping[str, str], column: str, of: RecordingLetter) -> None:
         self._values, self._column, self._of = values, column, of
 
     def __getitem__(self, name: str) -> str:

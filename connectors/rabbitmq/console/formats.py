@@ -10,12 +10,12 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.connectors.interchange.format import body_fields
-from dlq.connectors.interchange.prints import Printed, Unreadable, collect, objects
+from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects
+from dlq.connectors.jsonl.format import body_fields
 
 
 def management(text: str) -> Printed:
-    """The messages of one or more answers."""
+    """Return the messages of one or more answers."""
     if text.lstrip().startswith("+-"):
         return Printed([], [(1, "a table leaves out headers; let rabbitmqadmin print it with -f raw_json")])
     return collect(objects(text), _letter)
@@ -45,7 +45,7 @@ def _text(got: Mapping[str, Any], name: str) -> str:
 
 
 def _table(got: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object; the API writes an empty one as [], too."""
+    """Return an object; the API writes an empty one as [], too."""
     value = got.get(name) or {}
     if not isinstance(value, dict):
         raise Unreadable(f"{name} must be an object")
@@ -64,7 +64,7 @@ _ENCODINGS = {"string": _string, "base64": _base64}
 
 
 def _body(got: Mapping[str, Any]) -> bytes:
-    """The payload, which is whole where it is as long as the queue had it."""
+    """Return the payload, which is whole where it is as long as the queue had it."""
     payload, encoding, size = _text(got, "payload"), _text(got, "payload_encoding"), got.get("payload_bytes")
     if encoding not in _ENCODINGS:
         raise Unreadable(f"unknown payload_encoding {encoding!r}")

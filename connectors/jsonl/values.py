@@ -27,12 +27,12 @@ _FURTHEST = 1e18
 
 
 def _within(number: int, bits: int = 32) -> int | None:
-    """The number where a column of so many bits holds it, else None."""
+    """Return the number where a column of so many bits holds it, else None."""
     return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
 
 
 def integer(text: str | None, bits: int = 32) -> int | None:
-    """A header's text as a number, or None."""
+    """Return a header's text as a number, or None."""
     try:
         return _within(int(text), bits) if text else None
     except ValueError:
@@ -40,7 +40,7 @@ def integer(text: str | None, bits: int = 32) -> int | None:
 
 
 def count_of(text: str | None) -> int | None:
-    """A header's text as a number of things, or None."""
+    """Return a header's text as a number of things, or None."""
     return _not_below_zero(integer(text))
 
 
@@ -60,7 +60,8 @@ def moment(name: str, value: Any) -> int | None:
 
 
 def fit_column(name: str, value: Any) -> Any:
-    """The value for a record's column, or for a field of its deaths; raises UsageError for a wrong type."""
+    """Return the value for a record's column, or for a field of its deaths; raises UsageError for a wrong
+    type."""
     wanted, given = _TYPES.get(name, str), type(value)
     items = value if given is list and name != "deaths" else ()
     if given is not wanted or not all(isinstance(item, str) for item in items):
@@ -72,7 +73,7 @@ def fit_column(name: str, value: Any) -> Any:
 
 
 def escape_surrogates(value: Any) -> Any:
-    """A JSON value whose texts UTF-8 can hold."""
+    """Return a JSON value whose texts UTF-8 can hold."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, list):
