@@ -155,6 +155,8 @@ class Wire:
     def offer(self, data: memoryview) -> int:
         """Return how many of these bytes the socket takes at once. Nobody is asked before."""
         self.sent = time.monotonic()
+        if self._socket.gettimeout():  # Python waits for room itself then, and is out of time
+            self._socket.settimeout(0)
         try:
             return outbound.take(self._socket, data, 0)
         except OSError as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.brokers.activemq import fixtures as activemq_fixtures
-from support.brokers.activemq.fixtures import stomp, stomp_broker
+from support.brokers.activemq.fixtures import sender, stomp, stomp_broker
 from support.brokers.kafka import install as kafka_install
 from support.brokers.kafka.fixtures import kafka, kafka_node
 from support.brokers.rabbitmq.fixtures import rabbit, rabbit_node, why_missing
@@ -22,7 +22,8 @@ from support.servers.s3_fixtures import s3_location, s3_server
 
 __all__ = [
     "kafka", "kafka_node", "rabbit", "rabbit_node", "redis_url", "rocket", "rocket_cluster",
-    "rocket_server", "s3_location", "s3_server", "stomp", "stomp_broker",
+    "rocket_server", "s3_location", "s3_server", "sender", "stomp",
+    "stomp_broker",
 ]  # fmt: skip
 
 # Fixture that starts a broker -> why that version of it cannot be started here (None: it can).

@@ -18,7 +18,7 @@ from support.brokers.kafka.install import install_tools
 from support.brokers.rabbitmq.fixtures import Rabbit
 from support.brokers.rocketmq.driver import AdminCode
 from support.brokers.rocketmq.fixtures import Rocket
-from support.waiting import eventually, settled
+from support.waiting import PATIENCE, eventually, settled
 
 from dlq.connectors.base import Fate
 from dlq.connectors.rabbitmq.look import definitions
@@ -52,7 +52,7 @@ def follow(coverage: Coverage, run: Callable[[str], object], *names: str) -> Non
 
 
 def execute(command: Sequence[str], **more: object) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **more)  # type: ignore[call-overload]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, **more)  # type: ignore[call-overload]
     is_done = done.returncode == 0 and "Failed" not in done.stdout  # Artemis ends with 0 all the same
     assert is_done, f"{shlex.join(command)}: {done.stdout[:500]}{done.stderr[:1000]}"
 

@@ -21,8 +21,8 @@ from support.connector_contract import Place, drained, first_letters, letters
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Batch, Inspection, Mode, Reading
+from dlq.connectors.rabbitmq.amqp091.link.questions import Questions
 from dlq.connectors.rabbitmq.amqp10.send import open_session
-from dlq.connectors.rabbitmq.link import connect
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -208,7 +208,7 @@ def test_a_password_is_asked_for_anew_by_each_connection(rabbit: Rabbit, tmp_pat
     rabbit.wait_for(queue, len(BODIES))
     rabbit.node.api("PUT", "users", "reader", password="third", tags="")
     token.write_text("third")
-    open_session(broker).close() if rabbit.version >= (4,) else connect(broker).close()
+    open_session(broker).close() if rabbit.version >= (4,) else Questions(broker).close()
 
 
 def test_near_a_delivery_limit_a_crash_costs_one_letter_a_delivery(rabbit: Rabbit) -> None:

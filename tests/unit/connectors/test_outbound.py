@@ -24,6 +24,7 @@ from dlq.connectors.net import outbound
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rocketmq.link.connection import Access
 from dlq.connectors.rocketmq.link.connection import Link as RocketLink
+from dlq.connectors.wire import Peer, Wire
 from dlq.core.errors import BrokerError, DlqError
 
 LETTER = bytes(40 * 2**20)
@@ -104,8 +105,8 @@ def test_a_slow_line_has_a_second_for_each_16_kib() -> None:
 SECONDS = 4.0
 ARMED = f"""
 import sys
-from dlq.connectors.net.outbound import DeadMansSwitch
-switch = DeadMansSwitch({SECONDS})
+from dlq.connectors.net.outbound import Watchdog
+switch = Watchdog({SECONDS})
 """
 TELLS = """
 print("here", flush=True)
@@ -143,3 +144,15 @@ def test_a_process_that_runs_lives_and_one_that_is_disarmed_may_be_stopped() -> 
         assert stopped.poll() is None
         stopped.send_signal(signal.SIGCONT)
         assert stopped.communicate("\n")[0] == "here\n"
+
+
+def test_what_is_offered_to_a_peer_that_takes_nothing_is_no_end() -> None:
+    """A read before it leaves the socket a time to wait."""
+    near, far = socket.socketpair()
+    with near, far:
+        wire = Wire(near, Peer("near", "a protocol", "a test", 20, 20, 20))
+        assert not wire.read(0.3)
+        with memoryview(LETTER) as data:
+            while wire.offer(data):
+                pass
+        assert not wire.dead
