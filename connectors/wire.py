@@ -222,7 +222,7 @@ class Wire:
         if isinstance(why, OSError) and is_pause(why):
             return self.give_up(f"it takes nothing: {why}")
         self.dead = True
-        said = (why.strerror or str(why)) if isinstance(why, OSError) else str(why)
+        said = (self.last_words() or why.strerror or str(why)) if isinstance(why, OSError) else str(why)
         reason = shorten(for_terminal(said), _LONGEST_REASON)
         return self.tell_end(reason + ("" if self.has_spoken else self.unsaid))
 
