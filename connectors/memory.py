@@ -92,8 +92,12 @@ class MemoryBroker:
         """Put letters (JSONL objects, without their `queue`) at the end of a queue."""
         self.declare(queue)
         for document in documents:
-            text = json.dumps({**document, "queue": queue})
-            self.sql("INSERT INTO letters (queue, document) VALUES (?, ?)", [queue, text])
+            self.offer(queue, document)
+
+    def offer(self, queue: str, document: Mapping[str, Any]) -> bool:
+        """Put a letter at the end of a queue that is there; return whether it is."""
+        ask = "INSERT INTO letters (queue, document) SELECT name, ? FROM queues WHERE name = ? RETURNING number"
+        return bool(self.sql(ask, [json.dumps({**document, "queue": queue}), queue]))
 
     def depth(self, queue: str | None) -> int:
         """Return how many letters a queue (None: every queue) holds; raises NotFound when it is not
@@ -199,8 +203,6 @@ class MemoryPublisher(WindowedPublisher):
         if self._broker.faults.refuse(message):
             return Sent(message.number, "refused", "the memory broker was told to refuse it")
         _exchange, queue = address_of(message.target)
-        if not self._broker.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
-            return Sent(message.number, "returned", f"312 NO_ROUTE to {message.target}")
         block = block_to_send(message.record, message.provenance, message.keep_headers)
         properties, headers = table.decode(block)
         body = body_fields(message.record.body)
@@ -210,7 +212,8 @@ class MemoryPublisher(WindowedPublisher):
             "headers": headers,
             "properties": properties,
         }
-        self._broker.put(queue, {**document, **body})
+        if not self._broker.offer(queue, {**document, **body}):
+            return Sent(message.number, "returned", f"312 NO_ROUTE to {message.target}")
         return Sent(message.number, "confirmed")
 
 
