@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dlq.archive import losses, manifests
+from dlq.archive import losses, manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.segments import commit
 from dlq.archive.store import Store
@@ -119,6 +119,7 @@ class Attempt:
         tally: Tally,
         first_number: int,
         awaits: Awaits,
+        missing: set[str],
     ) -> None:
         self._store, self._reading, self._request, self._known, self._tally = (
             store,
@@ -128,7 +129,7 @@ class Attempt:
             tally,
         )
         self.last_number = first_number - 1
-        self._awaits = awaits
+        self._awaits, self._missing = awaits, missing
         self._open = _Flush()
         self._writing: deque[tuple[_Flush, Future[Manifest | None]]] = deque()
         self._acknowledged: deque[tuple[_Flush, Manifest | None]] = deque()
@@ -159,6 +160,17 @@ class Attempt:
                 self._save()
                 raise
 
+    def unsettled(self) -> set[str]:
+        """Return the ids of letters that have come and are not settled: a queue that keeps its letters
+        delivers them again. Raises ArchiveError."""
+        found: set[str] = set()
+        for flush in (*(one for one, _ in (*self._acknowledged, *self._writing)), self._open):
+            found.update(column(flush.records(), "record_id"), *flush.matched.values())
+        for _, manifest in self._acknowledged:
+            if manifest is not None:
+                found.update(segments.record_ids(self._store, manifest).to_pylist())
+        return found
+
     def _is_writing(self) -> bool:
         return any(not future.done() for _, future in self._writing)
 
@@ -175,6 +187,8 @@ class Attempt:
         for owner, delivered in matched.items():
             flush.matched.setdefault(owner, set()).update(delivered)
             flush.truer.setdefault(owner, []).extend(self._known.truer(owner, delivered))
+        if self._missing:
+            self._missing.difference_update(column(new, "record_id"), *matched.values())
         flush.position = batch.position
         flush.checkpoint.update(batch.checkpoint)
         flush.gaps += [*batch.gaps, *(one.passed for one in batch.skipped if one.passed is not None)]

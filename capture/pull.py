@@ -174,6 +174,8 @@ class _Pull:
         self._may_be_gone = 0
         """Letters that were not durable when the broker ended a consumer: what lies in a queue that was made
         again under its name are others, which nothing tells from those."""
+        self._missing_ids: set[str] = set()
+        """Letters that a lost connection has delivered, and that have not come again."""
 
     def read_all(self) -> None:
         """Read until the snapshot is taken, or two reconnections in a row bring nothing.
@@ -249,9 +251,15 @@ class _Pull:
             )
             self._awaits("broker")
             number = self._last_number + 1
-            attempt = Attempt(self._store, reading, self._request, known, tally, number, self._awaits)
+            attempt = Attempt(
+                self._store, reading, self._request, known, tally, number, self._awaits, self._missing_ids
+            )
             try:
                 attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
+            except ConnectionLost:
+                if result.mode == "drain" and not reading.settles_at_once:
+                    self._missing_ids |= attempt.unsettled()
+                raise
             finally:
                 self._last_number = attempt.last_number
                 self._unlike += known.unlike
@@ -317,7 +325,9 @@ class _Pull:
         result.losses = open_losses
         wanted = min((n for n in (self._limit, result.snapshot) if n is not None), default=taken)
         kept = total.settled if result.mode == "drain" else taken
-        is_open = self._was_lost and kept < wanted
+        is_open = bool(self._missing_ids) or (self._was_lost and kept < wanted)
+        if self._missing_ids and result.error is None:
+            result.notes.append(_NOT_AGAIN.format(len(self._missing_ids)))
         result.partial = result.partial or is_open or is_unproven or bool(total.skipped or open_losses)
         result.seconds = round(time.monotonic() - started, 3)
         return result
@@ -353,6 +363,11 @@ _UNLIKE = (
 _OF_THE_QUEUE = (BrokerError, NotFound)
 """How brokers that end more than the consumer say that a queue was deleted or purged: ActiveMQ's "Queue
 deleted" and "Unmatched acknowledge", and AMQP 1.0's `amqp:resource-deleted`."""
+_NOT_AGAIN = (
+    "{:,} letters that a lost connection had delivered did not come again: another consumer has them, the "
+    "broker took their acknowledgement and could not answer, or the queue was purged or deleted; if it was, "
+    "what came afterwards are letters of a new queue of its name"
+)
 _ENDED = (
     "the broker ended the reading before {:,} messages had come: if the queue was deleted or purged, they "
     "are gone, and what came afterwards, or lies there now, are letters of a new queue of its name; nothing "

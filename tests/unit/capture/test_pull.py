@@ -273,6 +273,27 @@ def test_a_pull_is_partial_when_a_lost_connection_leaves_letters_that_do_not_com
     assert (result.error, result.partial, result.left) == (None, True, 350 - result.captured)
 
 
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("captured_before", [False, True])
+def test_a_pull_is_partial_when_other_letters_take_the_place_of_those_that_a_lost_connection_held(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, captured_before: bool
+) -> None:
+    fill(broker, 350)
+    if captured_before:
+        pull(store, shop, SOURCE, PullOptions("copy"))
+
+    class MadeAgain(Away):
+        def read(self, request: ReadRequest) -> MemoryReading:
+            if self._begun:
+                broker.sql("DELETE FROM letters")
+                broker.put("orders.dlq", *(letter(f"other {n}") for n in range(400)))
+            return super().read(request)
+
+    result = take(store, MadeAgain(shop, broker, 0))
+    assert (result.error, result.partial, result.left) == (None, True, 0)
+    assert any("did not come again" in note for note in result.notes)
+
+
 def fill_up(monkeypatch: pytest.MonkeyPatch, folder: str, at: int = 1) -> None:
     """The disk is full for one file of a folder, and all others of it; what comes after finds room."""
     whole, written = LocalStore.put, count(1)
