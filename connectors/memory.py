@@ -96,8 +96,8 @@ class MemoryBroker:
 
     def offer(self, queue: str, document: Mapping[str, Any]) -> bool:
         """Put a letter at the end of a queue that is there; return whether it is."""
-        ask = "INSERT INTO letters (queue, document) SELECT name, ? FROM queues WHERE name = ? RETURNING number"
-        return bool(self.sql(ask, [json.dumps({**document, "queue": queue}), queue]))
+        put = "INSERT INTO letters (queue, document) SELECT name, ? FROM queues WHERE name = ? RETURNING 1"
+        return bool(self.sql(put, [json.dumps({**document, "queue": queue}), queue]))
 
     def depth(self, queue: str | None) -> int:
         """Return how many letters a queue (None: every queue) holds; raises NotFound when it is not

@@ -13,8 +13,8 @@ from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
 from dlq.replay import approvals, ledger, planfile
 from dlq.replay.actor import is_agent
-from dlq.replay.plan import DEFAULT_TARGET
 from dlq.replay.planfile import Header
+from dlq.replay.wanted import DEFAULT_TARGET
 
 LOOKED_AT = 10_000
 """Letters of a plan, the first ones, of which it is told what they died of."""

@@ -20,9 +20,10 @@ from dlq.replay.apply import check_plan
 from dlq.replay.brokers import Brokers, Opener
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.load import Loader
-from dlq.replay.plan import Wanted, make
+from dlq.replay.plan import make
 from dlq.replay.planfile import Header
 from dlq.replay.states import STATES, State
+from dlq.replay.wanted import Wanted
 from dlq.reports.masking import Masker
 
 COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")

@@ -24,9 +24,9 @@ from dlq.operations.views import open_views
 from dlq.replay import edits, planfile, rehearsal
 from dlq.replay.destinations import is_allowed
 from dlq.replay.pace import Stop, stopping_on_signals
-from dlq.replay.plan import names_ids
 from dlq.replay.planfile import Checked
 from dlq.replay.rehearsal import Book, Found, Stage
+from dlq.replay.wanted import names_ids
 
 _WARNING = "side effects of a rehearsal are real: let the consumer under test work against test systems"
 _HINT = (

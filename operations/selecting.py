@@ -92,7 +92,7 @@ def choose(
     """Return the condition of the letters that are named by `ids`, else of those selected. Raises
     UsageError."""
     from dlq.archive.short_ids import record_id
-    from dlq.replay.plan import condition_of_ids
+    from dlq.replay.wanted import condition_of_ids
 
     if not ids:
         return selection.condition(desk, connection)

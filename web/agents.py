@@ -39,7 +39,7 @@ from dlq.operations.letters import LettersWanted, list_letters, preview_body, sh
 from dlq.operations.plans import PlanWanted, list_plans, read_replay_status, show_plan
 from dlq.operations.reporting import describe_now
 from dlq.operations.selecting import Selection
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 from dlq.reports.failures import COLUMNS as FAILURE_COLUMNS
 from dlq.reports.masking import Masker
 

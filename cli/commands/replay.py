@@ -187,7 +187,7 @@ def plan(
     from dlq.operations.plans import PlanWanted, make_plan
     from dlq.operations.selecting import Selection
     from dlq.replay import edits
-    from dlq.replay.plan import Wanted
+    from dlq.replay.wanted import Wanted
 
     context: Context = ctx.obj
     asks = _asks(context, apply_now, yes)

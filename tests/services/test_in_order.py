@@ -21,7 +21,7 @@ from dlq.operations.desk import Notes, open_desk
 from dlq.operations.in_order import apply_in_order
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 KEYS = "abcdefghij"
 FAILS = {"a 1", "b 1", "c 1"}

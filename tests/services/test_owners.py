@@ -40,7 +40,7 @@ from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.selecting import EVERY
 from dlq.operations.views import open_views
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 OLDER, NEWER = range(500), range(500, 1000)
 LOST = frozenset(range(0, 1000, 14))

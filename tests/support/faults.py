@@ -19,9 +19,10 @@ from dlq.replay import planfile
 from dlq.replay.apply import Run, apply
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import opened
-from dlq.replay.plan import Wanted, make
+from dlq.replay.plan import make
 from dlq.replay.reconcile import Decision, Resolved, reconcile
 from dlq.replay.status import counts
+from dlq.replay.wanted import Wanted
 
 LIMIT = 240
 """Seconds: far more than any fault takes on a busy machine."""

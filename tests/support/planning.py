@@ -7,8 +7,9 @@ from support.replaying import QueueFile, brokers
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
 from dlq.replay import planfile
-from dlq.replay.plan import Wanted, make
+from dlq.replay.plan import make
 from dlq.replay.planfile import Header
+from dlq.replay.wanted import Wanted
 
 
 class Planning:

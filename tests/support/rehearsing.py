@@ -18,7 +18,7 @@ from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.rehearsing import Rehearsed, rehearse_plan
 from dlq.operations.rehearsing import Wanted as Sample
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 FAILURES = ("gateway", "stock", "tax", "address", "login")
 """Words, as numbers in a text are no part of a failure."""

@@ -50,9 +50,10 @@ from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import opened as open_ledger
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.pace import Stop, stopping_on_signals
-from dlq.replay.plan import Wanted, make
+from dlq.replay.plan import make
 from dlq.replay.reconcile import Decision, reconcile
 from dlq.replay.status import counts
+from dlq.replay.wanted import Wanted
 
 Fate = Callable[[int], Outcome]
 PLACES = ("taken", "marked", "written", "answered")

@@ -33,7 +33,7 @@ from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
 from dlq.replay import ledger
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 from dlq.reports import failures as words
 from dlq.reports import letter as letters
 from dlq.reports import stack

@@ -28,8 +28,8 @@ from dlq.operations.plans import (
 from dlq.operations.selecting import Selection
 from dlq.replay import approvals, planfile
 from dlq.replay.actor import is_agent, mark_proven
-from dlq.replay.plan import DEFAULT_TARGET, Wanted
 from dlq.replay.states import STATES
+from dlq.replay.wanted import DEFAULT_TARGET, Wanted
 from dlq.reports import failures as words
 from dlq.reports import stack
 from dlq.web.console import PageRequest

@@ -29,8 +29,9 @@ from dlq.replay.ledger import as_arrow, move, open_ledger, opened, sql
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.sql import SqlLedger, server_url
 from dlq.replay.letters import Letter
-from dlq.replay.plan import Wanted, make
+from dlq.replay.plan import make
 from dlq.replay.reconcile import Decision, reconcile
+from dlq.replay.wanted import Wanted
 
 
 @pytest.fixture(scope="session", params=list(SERVERS))

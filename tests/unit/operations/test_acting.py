@@ -28,7 +28,7 @@ from dlq.operations.plans import PlanWanted, approve_plan, make_plan, read_repla
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.ramping import ramp_plan
 from dlq.operations.selecting import EVERY, Selection
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 ANY = PlanWanted(how=Wanted(any_advice=True, reason="the gateway is back"))
 

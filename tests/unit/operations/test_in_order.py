@@ -26,7 +26,7 @@ from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.selecting import Selection
 from dlq.replay import ordering, planfile
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 Document = dict[str, Any]
 

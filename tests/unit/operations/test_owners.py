@@ -15,7 +15,7 @@ from dlq.operations.owners import check_replay
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.reporting import ReportWanted, make_report
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 ALL_BUT_M3 = "import json, sys; print(json.dumps([one for one in json.load(sys.stdin) if one != 'm3']))"
 

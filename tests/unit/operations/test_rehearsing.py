@@ -25,8 +25,8 @@ from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.rehearsing import Rehearsed, clean_rehearsal, rehearse_plan, take_passed
 from dlq.operations.rehearsing import Wanted as Sample
 from dlq.replay import ledger, rehearsal
-from dlq.replay.plan import Wanted
 from dlq.replay.rehearsal import Tried, account, sample
+from dlq.replay.wanted import Wanted
 
 ANY = PlanWanted(how=Wanted(any_advice=True, to="queue:orders"))
 

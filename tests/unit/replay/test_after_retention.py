@@ -9,9 +9,10 @@ from dlq.core.settings import Retain
 from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.load import Loader
-from dlq.replay.plan import Wanted, _Planner, condition_of_ids
+from dlq.replay.plan import _Planner
 from dlq.replay.planfile import letters
 from dlq.replay.verify import verify
+from dlq.replay.wanted import condition_of_ids
 
 EVERYTHING = Retain(max_size="0B", states=("waiting", "replayed"))
 
@@ -60,9 +61,9 @@ def test_compaction_while_a_plan_is_made_leaves_it_all_that_it_was_made_of(
 ) -> None:
     made = _Planner._commit
 
-    def committing(self: _Planner, draft: planfile.Draft, wanted: Wanted) -> planfile.Header:
+    def committing(self: _Planner, draft: planfile.Draft) -> planfile.Header:
         retain(replay)
-        return made(self, draft, wanted)
+        return made(self, draft)
 
     monkeypatch.setattr(_Planner, "_commit", committing)
     for start in (0, 100):

@@ -16,7 +16,7 @@ from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Mask
 from dlq.replay import edits, planfile
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 from dlq.reports.masking import Masker
 
 

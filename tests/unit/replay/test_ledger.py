@@ -17,8 +17,9 @@ from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened, opened_if_any
 from dlq.replay.ledger.contract import Result
 from dlq.replay.ledger.sql import SqlLedger, server_url
-from dlq.replay.plan import Wanted, make
+from dlq.replay.plan import make
 from dlq.replay.verify import verify
+from dlq.replay.wanted import Wanted
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from dlq.replay import planfile
 from dlq.replay.destinations import is_allowed, target_named
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
-from dlq.replay.plan import FIX_FIRST, Wanted, condition_of_ids
+from dlq.replay.picking import FIX_FIRST
+from dlq.replay.wanted import Wanted, condition_of_ids
 
 
 def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> None:

@@ -11,7 +11,7 @@ from support.replaying import fill
 from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
 from dlq.replay import planfile
 from dlq.replay.letters import Letter
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 
 @pytest.mark.parametrize(("line", "field", "value"), [

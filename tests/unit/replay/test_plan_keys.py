@@ -8,7 +8,7 @@ from support.replaying import fill, settings
 
 from dlq.replay import planfile
 from dlq.replay.ledger.contract import Ledger, Result
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 
 def test_a_message_resent_under_a_new_id_is_the_same_business_message(plan: Planning, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from dlq.core.errors import ConfigError, Unreachable
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.settings import Settings
 from dlq.replay import planfile, superseded
-from dlq.replay.plan import Wanted, make
+from dlq.replay.plan import make
+from dlq.replay.wanted import Wanted
 
 OLD, NEW = letter(0).record_id, letter(1).record_id
 LIVES = Newer("orders-0", 18, 1_000_000, "billing", True)

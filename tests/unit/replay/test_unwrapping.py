@@ -18,8 +18,8 @@ from dlq.core.record import Record
 from dlq.operations.plans import LEFT_OUT
 from dlq.replay import edits, planfile
 from dlq.replay.enveloped import memory_in_body
-from dlq.replay.plan import Wanted
 from dlq.replay.unwrapping import unwrap
+from dlq.replay.wanted import Wanted
 
 ORDER = '{"id": 7,  "price": 1.10}'
 FAILURE = {"originalTopic": "orders", "retryCount": 2, "error": {"type": "Declined", "message": "no"}}

@@ -28,7 +28,7 @@ from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.plans import PlanWanted, show_plan, why_not_apply
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 from dlq.web.agents import LARGEST, MOST_ROWS, PLAYBOOK, PROPOSING, READING, cut, fence, make_server
 
 FAILURE, OTHER = "ab" * 8, "cd" * 8

@@ -26,7 +26,7 @@ from dlq.operations.proposals import (
 )
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
-from dlq.replay.plan import Wanted
+from dlq.replay.wanted import Wanted
 
 FAILURE, OTHER = "aa" * 16, "bb" * 16
 PAGE = f"/failures/{FAILURE}"

@@ -22,6 +22,10 @@ def encode_field(value: Any, like: bytes | None = None) -> bytes:
     """Return a value with the octet of its type before it; `like` is the field it replaces. Raises
     ValueError."""
     bounded_json.check_depth(value)
+    return _encode(value, like)
+
+
+def _encode(value: Any, like: bytes | None) -> bytes:
     kind = chr(like[0]) if like else ""
     if value is None:
         return b"V"
@@ -97,13 +101,13 @@ def _nested(kind: str, value: Any, like: bytes) -> bytes:
 def _table(value: Mapping[str, Any], like: bytes) -> Iterator[bytes]:
     before = dict(named_fields(like[5:])) if like else {}
     for name, one in value.items():
-        yield _short_name(name) + encode_field(one, before.get(name))
+        yield _short_name(name) + _encode(one, before.get(name))
 
 
 def _array(value: list[Any], like: bytes) -> Iterator[bytes]:
     before = list(_items(like[5:])) if like else []
     for number, one in enumerate(value):
-        yield encode_field(one, before[number] if number < len(before) else None)
+        yield _encode(one, before[number] if number < len(before) else None)
 
 
 def _short_name(name: str) -> bytes:
