@@ -2,7 +2,7 @@
 # make check  lint, types, and the quick tests that need neither broker nor Spark: before each commit
 # make test   all set-up, then the check and each promise on real brokers, of the newest version: before a merge
 # make test-all  everything, on all versions: before a release; ONLY=rabbitmq: what concerns one broker
-# make frameworks  real clients and frameworks: their letters die, are judged, go back, and are taken
+# make frameworks  real clients and frameworks: their letters die, are classified, go back, and are taken
 # make corpus what the rules make of real dead letters that others have shown, and every miss
 # make site   the documentation as pages, in site/
 # make lock   the lists of libraries, with their hashes, after a change of pyproject.toml or requirements/*.in

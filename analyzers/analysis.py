@@ -1,7 +1,7 @@
 """An analysis: committed segments in, verdicts out, by the engine that suits their number.
 
-1. Each letter by itself (`judging`): only letters of new segments, the others are kept from the analysis
-   before.
+1. Each letter by itself (`classification`): only letters of new segments, the others are kept from the
+   analysis before.
 2. Between letters: transactions, duplicates, stores outside, bursts (`groups`).
 3. What was found changes verdicts, and the advice follows.
 4. Letters that died together are incidents.
@@ -25,9 +25,9 @@ from typing import Any, Literal, NamedTuple
 
 from dlq.analyzers import topology
 from dlq.analyzers.asked import Asked, Done
+from dlq.analyzers.classification import CLASSIFIED, Part, Terms
 from dlq.analyzers.conditions import asks_for_time
 from dlq.analyzers.groups.client_log import counts as counts_of_states
-from dlq.analyzers.judging import JUDGED, Part, Terms
 from dlq.archive import analyses, manifests, parquet
 from dlq.archive.analyses import KEPT, TABLES, Analysis, list_written
 from dlq.archive.housekeeping import steady_segments
@@ -43,7 +43,7 @@ Engine = Literal["auto", "plain", "spark"]
 SUMMED_FROM = 10_000
 """Letters from which on sums are kept with an analysis: to walk through fewer takes a few milliseconds."""
 _Run = Callable[[Asked, Terms, Sequence[Part]], Done]
-"""An engine: what to analyze, under which terms, and the parts that are judged already."""
+"""An engine: what to analyze, under which terms, and the parts that are classified already."""
 
 
 def _count_values(
@@ -98,7 +98,7 @@ def analyze(
     engine: Engine = "auto",
     only_new: bool = False,
 ) -> Analysis:
-    """Judge everything captured (since a time in microseconds) and commit a new analysis.
+    """Classify everything captured (since a time in microseconds) and commit a new analysis.
 
     `client_logs` are paths and globs of consumers' logs, joined with suppressed duplicates; `snapshots` are
     what the stores of `[evidence.NAME]` said (`dlq.capture.external_stores.take`); `only_new`: the last
@@ -168,18 +168,18 @@ def _task(
 
 def _by_touched(task: _Task) -> tuple[Sequence[Part], Done | None]:
     """Return what the next engine may keep, and what was done, if the new letters touch few. What is kept of
-    the last analysis is a help: where it is damaged, all is judged anew."""
+    the last analysis is a help: where it is damaged, all is classified anew."""
     from dlq.analyzers import incremental, plain
 
     asked, last, kept = task.asked, task.last, task.kept
     fresh = sum(m.rows for m in asked.fresh(kept))
     if last is None or not _continues(asked, last, kept) or fresh >= asked.settings.analysis.spark_from:
         return kept, None
-    judged = plain.judge(asked, task.terms, kept)
+    classified = plain.classify(asked, task.terms, kept)
     try:
-        return [*kept, *judged], incremental.run(asked, last, kept, judged)
+        return [*kept, *classified], incremental.run(asked, last, kept, classified)
     except ArchiveError:
-        return judged, None
+        return classified, None
 
 
 def _whole(task: _Task, engine: _Run, kept: Sequence[Part]) -> Done:
@@ -334,10 +334,10 @@ def _kept(asked: Asked, last: Analysis | None, key: str) -> list[Part]:
 
 
 def _is_whole(store: Store, part: Part, letters: int) -> bool:
-    """Return whether a kept file is a table of so many judged letters, as its footer says."""
+    """Return whether a kept file is a table of so many classified letters, as its footer says."""
     try:
         with parquet.readable(part.file):
-            return int(analyses.open_table(store, part.file, JUDGED, ()).metadata.num_rows) == letters
+            return int(analyses.open_table(store, part.file, CLASSIFIED, ()).metadata.num_rows) == letters
     except ArchiveError:
         return False
 

@@ -5,9 +5,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq.analyzers import topology
+from dlq.analyzers.classification import Part
 from dlq.analyzers.groups import stores
 from dlq.analyzers.groups.contract import Context
-from dlq.analyzers.judging import Part
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
 from dlq.archive.store_facts import Snapshot

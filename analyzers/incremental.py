@@ -1,10 +1,10 @@
 """One more pull in an archive of many letters: only what the new ones touch is concluded anew, without Spark.
 
 What is concluded of a letter follows from the letters that share a key with it (`groups.relations`). So
-those that share one with a new letter are found in the files of judged letters, and so are those that share
-one with these, which their conclusions need. All other verdicts stay: their files are those of the analysis
-before, or are copied but for the rows that changed. Incidents add up (`groups.incidents.merge`): the slots
-that were counted before are kept. The result is that of a whole analysis, row by row.
+those that share one with a new letter are found in the files of classified letters, and so are those that
+share one with these, which their conclusions need. All other verdicts stay: their files are those of the
+analysis before, or are copied but for the rows that changed. Incidents add up (`groups.incidents.merge`): the
+slots that were counted before are kept. The result is that of a whole analysis, row by row.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 from dlq.analyzers import tables, topology
 from dlq.analyzers.asked import Asked, Done, span_of
+from dlq.analyzers.classification import CLASSIFIED, ROW_GROUP, Part
 from dlq.analyzers.groups import incidents, transactions
+from dlq.analyzers.groups.classified import Identity, number_of
 from dlq.analyzers.groups.contract import Member, OwnRows, Said
 from dlq.analyzers.groups.incidents import INCIDENTS, SLOT, Place, Slot
-from dlq.analyzers.groups.judged import Identity, number_of
 from dlq.analyzers.groups.relations import EVERY
-from dlq.analyzers.judging import JUDGED, ROW_GROUP, Part
 from dlq.analyzers.plain import Compared, compare, take_censuses, write
 from dlq.archive import analyses, parquet
 from dlq.archive.analyses import IN_FILES, SLOTS, VERDICTS, Analysis
@@ -79,9 +79,9 @@ class _Replaced(NamedTuple):
 
 
 def run(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part]) -> Done | None:
-    """Steps 2 to 4 for an archive whose other letters the last analysis has judged under the same terms, and
-    all tables. None: so many letters are touched that a whole analysis is for them. Raises ArchiveError where
-    what was kept cannot be read, ConfigError for a bad user rule."""
+    """Steps 2 to 4 for an archive whose other letters the last analysis has classified under the same terms,
+    and all tables. None: so many letters are touched that a whole analysis is for them. Raises ArchiveError
+    where what was kept cannot be read, ConfigError for a bad user rule."""
     with rare_garbage_collection():
         try:
             group = _gather(asked, last, kept, fresh)
@@ -93,7 +93,9 @@ def run(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part
 
 
 def _gather(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part]) -> _Group:
-    new = pa.concat_tables([JUDGED.empty_table(), *(_table(asked, part.file, JUDGED) for part in fresh)])
+    new = pa.concat_tables(
+        [CLASSIFIED.empty_table(), *(_table(asked, part.file, CLASSIFIED) for part in fresh)]
+    )
     touching = {*_keys_of(new), *map(_key_of_transactions, _sources_seen(asked, last))}
     touched = _find(asked, kept, touching)[0]
     others, stems = _find(asked, kept, touching.union(_keys_of(touched)))
@@ -139,7 +141,7 @@ def _find(asked: Asked, kept: Sequence[Part], keys: Set[int]) -> tuple[pa.Table,
     """Return letters of the parts that have one of these keys; and the segments that they lie in, if rules
     ask."""
     most = asked.settings.analysis.spark_from
-    found: list[pa.Table] = [JUDGED.empty_table()]
+    found: list[pa.Table] = [CLASSIFIED.empty_table()]
     stems: set[str] = set()
     for part in kept:
         with parquet.readable(part.file):
@@ -153,15 +155,15 @@ def _find(asked: Asked, kept: Sequence[Part], keys: Set[int]) -> tuple[pa.Table,
 
 def _match(asked: Asked, name: str, keys: pa.Array) -> Iterator[tuple[list[int], pa.Table]]:
     """Yield of each row group the letters that have one of these keys, and their rows in the file."""
-    file = analyses.open_table(asked.store, name, JUDGED, {"keys"})
+    file = analyses.open_table(asked.store, name, CLASSIFIED, {"keys"})
     whole = None
     for number, first in enumerate(_starts(file)):
         column = file.read_row_group(number, columns=["keys"])["keys"]
         has = pc.is_in(pc.list_flatten(column), value_set=keys)
         rows = pc.unique(pc.list_parent_indices(column).filter(has))
         if len(rows):
-            whole = whole or analyses.open_table(asked.store, name, JUDGED)
-            table = whole.read_row_group(number, columns=JUDGED.names).cast(JUDGED)
+            whole = whole or analyses.open_table(asked.store, name, CLASSIFIED)
+            table = whole.read_row_group(number, columns=CLASSIFIED.names).cast(CLASSIFIED)
             yield [first + row for row in rows.to_pylist()], table.take(rows)
 
 
@@ -282,7 +284,9 @@ def _times(
     for part in kept:
         with parquet.readable(part.file):
             columns = ("source", "record_id", "fingerprint", "dead_at", "published_at")
-            look = analyses.open_table(asked.store, part.file, JUDGED, columns).read(columns=list(columns))
+            look = analyses.open_table(asked.store, part.file, CLASSIFIED, columns).read(
+                columns=list(columns)
+            )
         at = pc.coalesce(look["dead_at"], look["published_at"]).cast(pa.int64())
         may_be = pc.and_(
             pc.is_in(look["fingerprint"], value_set=failures),

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from dlq.analyzers import tables, user_rules
 from dlq.analyzers.asked import Asked, Done
+from dlq.analyzers.classification import CLASSIFIED, Part, Terms, classify_share, shares
 from dlq.analyzers.groups import client_log, relations, stores
+from dlq.analyzers.groups.classified import Classified, Key
 from dlq.analyzers.groups.conclusions import conclude, with_rule
 from dlq.analyzers.groups.contract import Alike, Context, Member, Said
-from dlq.analyzers.groups.judged import Judged, Key
-from dlq.analyzers.judging import JUDGED, Part, Terms, judge_share, shares
 from dlq.analyzers.tables import read_letters, values
 from dlq.archive import analyses
 from dlq.archive.manifests import Manifest
@@ -63,15 +63,15 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part]) -> Done:
     """Return all four steps, and all tables written. Raises ConfigError for a bad user rule, ArchiveError for
     a segment that cannot be read."""
     with rare_garbage_collection():
-        parts = [*kept, *judge(asked, terms, kept)]
-        _look_between(asked, _judged_letters(asked, parts), parts)
+        parts = [*kept, *classify(asked, terms, kept)]
+        _look_between(asked, _classified_letters(asked, parts), parts)
         return Done(parts)
 
 
-def judge(asked: Asked, terms: Terms, kept: Sequence[Part]) -> list[Part]:
+def classify(asked: Asked, terms: Terms, kept: Sequence[Part]) -> list[Part]:
     """Step 1: the letters of the segments that no kept part has. Raises ArchiveError."""
     fresh = [
-        judge_share(_Files(asked.store), terms, share, f"{asked.folder}/judged")
+        classify_share(_Files(asked.store), terms, share, f"{asked.folder}/classified")
         for share in shares(asked.fresh(kept), 1)
     ]
     if damage := next((part.damage for part in fresh if part.damage), None):
@@ -79,9 +79,9 @@ def judge(asked: Asked, terms: Terms, kept: Sequence[Part]) -> list[Part]:
     return fresh
 
 
-def _judged_letters(asked: Asked, parts: Iterable[Part]) -> pa.Table:
+def _classified_letters(asked: Asked, parts: Iterable[Part]) -> pa.Table:
     """Return all letters after step 1."""
-    table = pa.concat_tables(analyses.table(asked.store, part.file, JUDGED) for part in parts)
+    table = pa.concat_tables(analyses.table(asked.store, part.file, CLASSIFIED) for part in parts)
     if asked.since is None:
         return table
     since = pa.scalar(asked.since, table.schema.field("captured_at").type)
@@ -122,13 +122,15 @@ def take_censuses(
     return said, rows
 
 
-def _repeated(letters: Iterable[Judged]) -> Set[int]:
+def _repeated(letters: Iterable[Classified]) -> Set[int]:
     """Return the keys that several letters have."""
     counted = Counter(key for letter in letters for key in letter.keys)
     return {key for key, count in counted.items() if count > 1}
 
 
-def _carry_out(letters: Sequence[Judged], context: Context, outside: Iterable[Member]) -> tuple[Said, Rows]:
+def _carry_out(
+    letters: Sequence[Classified], context: Context, outside: Iterable[Member]
+) -> tuple[Said, Rows]:
     """Return what members of each key come to: what is said to their letters, and rows of tables."""
     said: dict[Key, Any] = {}
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -10,29 +10,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dlq.analyzers.classification import CLASSIFIED, ROW_GROUP
+from dlq.analyzers.groups.classified import Classified
 from dlq.analyzers.groups.conclusions import Change
 from dlq.analyzers.groups.contract import Alike, Census, Said
-from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.groups.relations import CENSUSES
-from dlq.analyzers.judging import JUDGED, ROW_GROUP
 from dlq.analyzers.rules.rocketmq import Stored
 from dlq.archive.analyses import IN_FILES, KEPT, TABLES, VERDICTS
 
-FROM_FILES = tuple(name for name in Judged._fields if name in JUDGED.names)
-"""Columns of judged letters that make a `Judged`."""
+FROM_FILES = tuple(name for name in Classified._fields if name in CLASSIFIED.names)
+"""Columns of classified letters that make a `Classified`."""
 COUNTED = tuple({"record_id", "dead_at", "published_at"}.union(*(
     (*census.common, *census.known) for census in CENSUSES)))  # fmt: skip
 """Those by which letters are counted."""
-SAID = tuple(name for name in IN_FILES.names if name in JUDGED.names)
+SAID = tuple(name for name in IN_FILES.names if name in CLASSIFIED.names)
 """Those that files of verdicts hold."""
 
 
-def read_letters(table: pa.Table) -> list[Judged]:
+def read_letters(table: pa.Table) -> list[Classified]:
     """Return the letters of a table of step 1."""
     columns = [values(table[name]) for name in FROM_FILES]
     rockets = FROM_FILES.index("rocket")
     columns[rockets] = [None if one is None else Stored(**one) for one in columns[rockets]]
-    return list(starmap(Judged, zip(*columns, strict=True)))
+    return list(starmap(Classified, zip(*columns, strict=True)))
 
 
 def values(column: pa.ChunkedArray) -> list[Any]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dlq.analyzers.asked import Asked
+from dlq.analyzers.classification import CLASSIFIED
 from dlq.analyzers.conditions import condition, parts_of
-from dlq.analyzers.groups.judged import Identity
-from dlq.analyzers.judging import JUDGED
+from dlq.analyzers.groups.classified import Identity
 from dlq.archive import parquet, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
@@ -39,7 +39,7 @@ def find(letters: pa.Table, asked: Asked, of: Sequence[Manifest]) -> dict[Identi
 def check_rules(rules: Sequence[Rule]) -> None:
     """Raise ConfigError naming the first rule whose condition this engine does not understand, so that the
     other one refuses it, too."""
-    with closing(_connected(JUDGED.empty_table())) as connection:
+    with closing(_connected(CLASSIFIED.empty_table())) as connection:
         _conditions(connection, rules)
 
 
@@ -49,7 +49,7 @@ def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
     connection = duckdb.connect(config={"python_enable_replacements": False, "enable_external_access": False})
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
-    connection.register("judged", letters)
+    connection.register("classified", letters)
     return connection
 
 
@@ -105,7 +105,7 @@ _FITS: Mapping[str, Callable[[Set[str | None]], bool]] = {
 
 
 def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
-    said = [name for name in connection.table("judged").columns if name not in SEGMENT.names]
+    said = [name for name in connection.table("classified").columns if name not in SEGMENT.names]
     plain = [f'r."{name}"' for name in SEGMENT.names if name not in _BETTER]
     better = [
         f'coalesce(r."{name}", j."{other}") AS "{name}"'
@@ -116,7 +116,7 @@ def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
     columns = ", ".join(
         [*plain, *better, *(f'j."{name}"' for name in said), "try(decode(r.body)) AS body_text"]
     )
-    inner = f"SELECT {columns} FROM records r JOIN judged j USING (source, record_id)"
+    inner = f"SELECT {columns} FROM records r JOIN classified j USING (source, record_id)"
     return f"SELECT source, record_id, {number} AS number FROM ({inner}) WHERE number IS NOT NULL"
 
 

@@ -36,7 +36,7 @@ DIED = """
 """When a letter of `_brief` died, in microseconds. A broker that counts seconds says when the second began:
 the letter died at its end, or before it was captured."""
 IS_LETTER = "NOT (cause IS NULL AND rule IS NOT NULL)"
-"""A judged record without a cause is evidence beside a letter, such as a copy of a half message."""
+"""A classified record without a cause is evidence beside a letter, such as a copy of a half message."""
 _ALIKE = "source, broker_kind, dead_letter_queue, origin, cause, advice, fingerprint, incident_id"
 _TOTALS = f"""
     coalesce(proof = 'likely', false) AS likely, {IS_LETTER} AS is_letter, count(*) AS letters,

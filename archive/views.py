@@ -4,7 +4,7 @@
     verdicts, incidents, bursts, transactions, client_log    of the latest analysis; empty when there is none
     replays       the ledger, as the caller gives it
     audit         who did what: to failures and plans as the caller gives it, and dismissals of letters
-    letters       every column of record and verdict, replay_state, analysis (that judged it, or null), and
+    letters       every column of record and verdict, replay_state, its analysis (or null), and
                   still_queued: it lies in its dead-letter queue, too, as the caller gives it
     ls            the columns of letters that `dlq ls` shows
 
@@ -160,7 +160,7 @@ def _fill(
             _table(connection, "verdicts_before", analyses.VERDICTS, former)
         _given(connection, "replays", REPLAYS if replays is None else replays)
         _audit(connection, audit)
-        _judged(connection, chosen.analysis if chosen else None)
+        _classified(connection, chosen.analysis if chosen else None)
         left = {files[m.stem]: out for m in committed if (out := _taken_out(m, queued)) is not None}
         still_queued = _still_queued(connection, left)
         _letters(connection, still_queued)
@@ -319,10 +319,10 @@ def say(connection: duckdb.DuckDBPyConnection, audit: pa.Table) -> None:
     _given(connection, "_said", audit)
 
 
-def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None) -> None:
+def _classified(connection: duckdb.DuckDBPyConnection, analysis: str | None) -> None:
     """Verdicts with the `analysis` that they are from."""
     told = "NULL" if analysis is None else sql_literal(analysis)
-    connection.execute(f"CREATE TEMP VIEW _judged AS SELECT *, {told}::VARCHAR AS analysis FROM verdicts")
+    connection.execute(f"CREATE TEMP VIEW _classified AS SELECT *, {told}::VARCHAR AS analysis FROM verdicts")
 
 
 def narrow(connection: duckdb.DuckDBPyConnection, checked: str) -> None:
@@ -371,7 +371,7 @@ def _letters(connection: duckdb.DuckDBPyConnection, still_queued: str) -> None:
         SELECT {", ".join(map(_letter_column, LETTER_COLUMNS[:-1]))}, {still_queued} AS still_queued,
                r.segment_file, r.segment_row
         FROM _stored r
-        LEFT JOIN _judged v ON v.record_id = r.record_id AND v.source = r.source
+        LEFT JOIN _classified v ON v.record_id = r.record_id AND v.source = r.source
         LEFT JOIN _states p ON p.record_id = r.record_id""")
     connection.execute(f"CREATE TEMP VIEW letters AS SELECT {_quoted(LETTER_COLUMNS)} FROM _placed")
     connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")

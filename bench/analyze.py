@@ -6,7 +6,7 @@
 Spark's time is a whole first analysis, from the start of the JVM to the Parquet files of the verdicts.
 pandas decides every column of the same letters' verdicts and writes them too; record by record they must
 be the same. DuckDB reads the same columns and groups by cause: the least that anything could do. The
-last figure is for one more pull of 2,000 letters: old segments are not judged again. Each has a process of its
+last figure is for one more pull of 2,000 letters: old segments are not classified again. Each has a process of its
 own; CPU is that of the process and its children, MiB their most memory together.
 
 `small` runs each thing in a process of its own, five times in turns: a first analysis in the process, and what
@@ -113,7 +113,7 @@ def compare(records: int) -> dict[str, Any]:
         duckdb, causes = timed(lambda: in_duckdb(files))
         assert causes == analysis.causes, (causes, analysis.causes)
         assert (wrong := different(ours, [f"{folder}/{THEIRS}"])) == 0, (
-            f"{wrong} letters are judged differently"
+            f"{wrong} letters are classified differently"
         )
         letters.fill(store, records, records + MORE)
         spent["spark_after_new_pull"] = measured("analyze", folder)

@@ -25,7 +25,7 @@ from dlq.archive.analyses import VERDICTS
 READ = ["headers", "properties", "deaths", "dead_letter_queue", "routing_key"]
 KEPT = ["record_id", "source", "broker", "message_id", "key", "body_sha256", "body_size", "dead_at",
         "captured_at"]  # fmt: skip
-JUDGED = ["cause", "mechanism", "rule", "evidence", "attempts", "origin", "exception_class",
+CLASSIFIED = ["cause", "mechanism", "rule", "evidence", "attempts", "origin", "exception_class",
           "exception_message", "exception_family", "fingerprint", "laps"]  # fmt: skip
 _HEAD = re.compile(r"([A-Za-z_$][\w$.+/]*)(?:: (.*))?", re.DOTALL)
 _FRAME = re.compile(
@@ -140,7 +140,7 @@ def _died(deaths: Any, named: Mapping[str, str]) -> tuple[Any, ...]:
 
 
 def judge(headers: Any, properties: Any, deaths: Any, queue: str, key: str) -> tuple[Any, ...]:
-    """JUDGED of one letter."""
+    """CLASSIFIED of one letter."""
     named, own = dict(headers), dict(properties)
     name = message = family = None
     parked = _parked(named, queue, key)
@@ -170,10 +170,10 @@ def judge(headers: Any, properties: Any, deaths: Any, queue: str, key: str) -> t
     )
 
 
-def _judged(file: str) -> pd.DataFrame:
+def _classified(file: str) -> pd.DataFrame:
     frame = pq.read_table(file, columns=READ + KEPT).to_pandas()
     rows = [judge(*row) for row in zip(*(frame[name] for name in READ), strict=True)]
-    return pd.DataFrame(rows, columns=JUDGED).join(frame[KEPT])
+    return pd.DataFrame(rows, columns=CLASSIFIED).join(frame[KEPT])
 
 
 def _with_duplicates(letters: pd.DataFrame) -> pd.DataFrame:
@@ -272,7 +272,7 @@ def _with_incidents(letters: pd.DataFrame) -> pd.DataFrame:
 
 def verdicts(files: list[str], into: str) -> Mapping[str, int]:
     """All verdicts of these segments, written to one Parquet file; the counts by cause."""
-    letters = pd.concat(map(_judged, files), ignore_index=True)
+    letters = pd.concat(map(_classified, files), ignore_index=True)
     done = _with_incidents(_with_advice(_with_duplicates(letters)))
     done["origin_kind"] = np.where(done.origin.notna(), "queue", None)
     done = done.assign(stale_evidence=False, fingerprint_version=2, attempts=done.attempts.astype("Int32"))

@@ -55,14 +55,14 @@ class Side:
         if not found.startswith(str(folder)):
             raise SystemExit(f"{name}: Python takes {found.strip()} instead of what is in {folder}")
         said, _ = self._run("-m", "dlq.cli", "pull", "--help")
-        self._judges = "--no-analyze" in said
+        self._classifies = "--no-analyze" in said
 
     def turn(self, place: Place, letters: int, wanted: Sequence[str]) -> Iterator[tuple[str, Spent]]:
         """One journey in an archive of its own, and what each work of it took."""
         place.fill(letters)
         with tempfile.TemporaryDirectory(prefix="dlq-bench-") as name:
             (Path(name) / "dlq.toml").write_text(place.settings)
-            more = {"pull": ["--no-analyze"] if self._judges else [], "plan": [place.target]}
+            more = {"pull": ["--no-analyze"] if self._classifies else [], "plan": [place.target]}
             needed = {*wanted, "pull", *(["plan"] if "apply" in wanted else [])}
             for work in (work for work in WORK if work in needed):
                 said, spent = self._dlq(Path(name), place, letters, *WORK[work], *more.get(work, ()))

@@ -21,7 +21,7 @@ from dlq.archive import compaction, manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import to_records
 from dlq.archive.store import Store
-from dlq.core.brokers import kind_of, resolve
+from dlq.core.brokers import plugin_of, resolve
 from dlq.core.columns import column
 from dlq.core.identity import Told, content_digest, ordinal_id, told_of
 from dlq.core.record import Record
@@ -62,7 +62,7 @@ def _same(owner: int, rows: int) -> "array[int]":
 
 
 def _told(record: Record) -> Told:
-    told: Told = resolve(kind_of(record.broker_kind).told or _TOLD)(record)
+    told: Told = resolve(plugin_of(record.broker_kind).told or _TOLD)(record)
     return told
 
 

@@ -7,7 +7,7 @@ from dlq.archive import manifests
 from dlq.archive import store_facts as snapshots
 from dlq.archive.store import Store
 from dlq.archive.store_facts import Snapshot
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.external_stores import stores
 from dlq.core import clock
 from dlq.core.clock import Clock
@@ -31,7 +31,7 @@ def _knows(settings: Evidence, sources: Collection[str]) -> bool:
     return any(fnmatchcase(source, pattern) for source in sources for pattern in settings.sources)
 
 
-@looks.bound_look
+@deadline.with_deadline
 def _take(store: Store, settings: Evidence, moment: int) -> Snapshot:
     try:
         taken = snapshots.write(store, settings.name, moment, stores.read(settings))

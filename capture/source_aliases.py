@@ -9,7 +9,7 @@ from typing import Any
 
 from dlq.archive import topology as of_pull
 from dlq.archive.store import Store
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.errors import DlqError
 from dlq.core.settings import Broker, Settings, Source
 from dlq.core.text import list_names
@@ -59,7 +59,7 @@ def _meet(one: _Place, other: _Place) -> bool:
     if any(one.get(key) != other.get(key) for key in {*one, *other} - {"queue", "topic"}):
         return False
     mine, its = (place.get("queue") or place.get("topic") for place in (one, other))
-    means = kind_of(one["kind"]).means
+    means = plugin_of(one["kind"]).means
     return mine == its or (mine is not None and its is not None and (means(mine, its) or means(its, mine)))
 
 

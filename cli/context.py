@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dlq.core.settings import Settings
-    from dlq.operations.desk import Desk
     from dlq.operations.progress import Line
+    from dlq.operations.workspace import Workspace
 
 OUTPUTS = ("table", "json", "jsonl", "csv")
 DEFAULT_CONFIG = "dlq.toml"
@@ -96,18 +96,18 @@ class Context:
             raise ConfigError(f"{path}: {error}") from error
 
     @cached_property
-    def desk(self) -> "Desk":
+    def workspace(self) -> "Workspace":
         """What operations are given; they tell people what this context writes on stderr."""
-        from dlq.operations.desk import open_desk
+        from dlq.operations.workspace import open_workspace
 
         _escape_logs()
-        return open_desk(self.settings, self, self.proven)
+        return open_workspace(self.settings, self, self.proven)
 
-    def desk_of(self, name: str | None) -> "Desk":
-        """`desk` on behalf of `name`; None: of this process' user. Raises UsageError."""
+    def workspace_of(self, name: str | None) -> "Workspace":
+        """`workspace` on behalf of `name`; None: of this process' user. Raises UsageError."""
         from dlq.replay.actor import check_claim
 
-        return self.desk if name is None else replace(self.desk, name=check_claim(name))
+        return self.workspace if name is None else replace(self.workspace, name=check_claim(name))
 
     @property
     def output(self) -> str:
@@ -180,11 +180,11 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"{path} is not TOML, correct it: {error}") from error
 
 
-def say_what_is_not_judged(context: Context) -> None:
+def say_what_is_not_classified(context: Context) -> None:
     """Say in a line for people how many letters have no verdict."""
-    from dlq.operations.views import count_not_judged
+    from dlq.operations.views import count_not_classified
 
-    if letters := count_not_judged(context.desk):
+    if letters := count_not_classified(context.workspace):
         have = "1 letter has" if letters == 1 else f"{letters:,} letters have"
         context.say(f"{have} no verdict yet: dlq analyze")
 

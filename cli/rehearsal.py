@@ -48,7 +48,9 @@ def rehearse(
 
     context: Context = ctx.obj
     wanted = Wanted(limit, per_failure, seconds(time))
-    done = clean_rehearsal(context.desk, plan) if clean else rehearse_plan(context.desk, plan, wanted)
+    done = (
+        clean_rehearsal(context.workspace, plan) if clean else rehearse_plan(context.workspace, plan, wanted)
+    )
     context.emit(done.document, partial(_show, context, done.document, plan))
     return done.code
 
@@ -60,7 +62,7 @@ def narrow(context: Context, plan: str | None, wanted: "PlanWanted") -> "PlanWan
         return wanted
     from dlq.operations.rehearsing import take_passed
 
-    return take_passed(context.desk, plan, wanted)
+    return take_passed(context.workspace, plan, wanted)
 
 
 def _show(context: Context, document: Mapping[str, Any], plan: str) -> None:
@@ -71,7 +73,7 @@ def _show(context: Context, document: Mapping[str, Any], plan: str) -> None:
         counts = (
             f"{one['passed']:,} of {one['sent']:,} passed, {one['died']:,} died again, {one['hung']:,} hung"
         )
-        name = f"{(one['failure'] or 'not judged')[:_SHORT]}  {counts}  {for_terminal(one['what'] or '')}"
+        name = f"{(one['failure'] or 'not classified')[:_SHORT]}  {counts}  {for_terminal(one['what'] or '')}"
         out(shorten(name, max(40, context.console.width)), no_wrap=True, soft_wrap=True)
         for death in one["died_of"]:
             out(for_terminal(f"    {death['copies']:,} {death['cause']}: {death['failure']}"), soft_wrap=True)

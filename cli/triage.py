@@ -48,5 +48,7 @@ def show_came_back(context: Context, found: Sequence[Mapping[str, Any]]) -> None
         return
     context.console.print("\ncame back")
     for one in found:
-        line = f"  {one['record_id'][:12]}  {one['cause'] or 'not judged'}  {for_terminal(one['failure'])}"
+        line = (
+            f"  {one['record_id'][:12]}  {one['cause'] or 'not classified'}  {for_terminal(one['failure'])}"
+        )
         context.console.print(shorten(line, max(40, context.console.width)), no_wrap=True, soft_wrap=True)

@@ -4,7 +4,7 @@ from typing import cast
 
 from dlq.connectors.base import Connector
 from dlq.connectors.local import user_files
-from dlq.core.brokers import kind_of, resolve
+from dlq.core.brokers import plugin_of, resolve
 from dlq.core.settings import Broker
 
 
@@ -12,4 +12,4 @@ def open_connector(broker: Broker) -> Connector:
     """Connect to `broker`; the driver is imported here and nowhere else. Raises
     BrokerError, and ConfigError for a file that is none."""
     user_files.check_files_of(f"brokers.{broker.name}", broker)
-    return cast(Connector, resolve(kind_of(broker.kind).connector)(broker))
+    return cast(Connector, resolve(plugin_of(broker.kind).connector)(broker))

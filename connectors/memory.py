@@ -38,7 +38,7 @@ from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rabbitmq.republish import address_of, block_to_send, preview, target_of
 from dlq.connectors.records import stamp
 from dlq.connectors.sending import WindowedPublisher
-from dlq.core.brokers import Kind
+from dlq.core.brokers import Plugin
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
@@ -310,7 +310,7 @@ class _MemoryPrivate(Private):
             self._broker.sql("DELETE FROM queues WHERE name = ?", [name])
 
 
-MEMORY = Kind(
+MEMORY = Plugin(
     connector="dlq.connectors.memory:MemoryConnector",
     named_by=("queue", "transactions"),
     schemes=("memory",),

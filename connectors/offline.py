@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from dlq.connectors.base import Connector
-from dlq.core.brokers import kind_of, resolve
+from dlq.core.brokers import plugin_of, resolve
 from dlq.core.errors import Unreachable, UsageError
 from dlq.core.settings import Broker
 
@@ -14,7 +14,7 @@ class _Unasked:
     """Knows where a letter goes, and what sending takes away; all else would need the broker."""
 
     def __init__(self, broker: Broker) -> None:
-        module = kind_of(broker.kind).republishing
+        module = plugin_of(broker.kind).republishing
         if not module:
             raise UsageError(
                 f"of {broker.kind} nothing is planned without asking {broker.name}; ask a person"

@@ -69,7 +69,7 @@ def password_in_the_clear(holder: Holder) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class Plugin:
     """One kind of broker. A function that needs more than `dlq.core` is named, like "package.module:name",
     and loaded by `resolve` when it is called for."""
 
@@ -168,16 +168,16 @@ def resolve(reference: str) -> Any:
     return getattr(import_module(module), name)
 
 
-_UNKNOWN = Kind(connector="")
+_UNKNOWN = Plugin(connector="")
 
 
-def kind_of(name: str | None) -> Kind:
+def plugin_of(name: str | None) -> Plugin:
     """Return the description of a kind; one that brings nothing for a record whose kind is unknown here."""
     reference = REGISTRY.get(name or "")
-    found: Kind = resolve(reference) if reference else _UNKNOWN
+    found: Plugin = resolve(reference) if reference else _UNKNOWN
     return found
 
 
-def kinds() -> Mapping[str, Kind]:
+def plugins() -> Mapping[str, Plugin]:
     """Return every kind of broker, by its name."""
-    return {name: kind_of(name) for name in REGISTRY}
+    return {name: plugin_of(name) for name in REGISTRY}

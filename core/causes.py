@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 
 CAUSES = {
     "suppressed_duplicate": "the client's audit had seen it and poison-acked it; no proof of processing",
@@ -35,7 +35,7 @@ def proof_of(cause: str | None, also_possible: Sequence[str]) -> str | None:
 def word_for(cause: str, broker_kinds: Iterable[str | None]) -> str | None:
     """Return what the people of these kinds of brokers say instead: poison acks are ActiveMQ's, the consumers
     of RabbitMQ reject."""
-    words = {kind_of(kind).words.get(cause) for kind in broker_kinds}
+    words = {plugin_of(kind).words.get(cause) for kind in broker_kinds}
     return words.pop() if len(words) == 1 else None
 
 

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from dlq.core import keys, masks, units, urls
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import (
@@ -76,7 +76,7 @@ def _check_broker(place: str, broker: Broker) -> None:
         raise ConfigError(
             f"{place}.witness must be true, false or {AUTO!r}, not {quote_value(broker.witness)}"
         )
-    kind_of(broker.kind).check(place, broker)
+    plugin_of(broker.kind).check(place, broker)
 
 
 def _check_serve(serve: Serve) -> None:
@@ -160,7 +160,7 @@ def _check_source(place: str, source: Source, settings: Settings) -> None:
     _sound(f"{place}.key", keys.key_reader, source.key)
     _sound(f"{place}.version", keys.key_reader, source.version)
     broker = settings.brokers[source.broker]
-    kind = kind_of(broker.kind)
+    kind = plugin_of(broker.kind)
     named = [name for name in dict.fromkeys((*kind.named_by, *_NAMED_BY)) if getattr(source, name)]
     if len(named) != 1 or named[0] not in kind.named_by:
         wanted = " or ".join(kind.named_by)

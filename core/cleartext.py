@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from dlq.core.brokers import Holder, kind_of, kinds, password_in_the_clear
+from dlq.core.brokers import Holder, password_in_the_clear, plugin_of, plugins
 from dlq.core.hosts import host_of, is_here
 from dlq.core.settings import Broker
 
@@ -32,7 +32,7 @@ class _Store(Holder, Protocol):
 def of_broker(broker: Broker) -> list[str]:
     """Return one line for each url of a broker that takes its secret in the clear to another host; and where
     its cluster names the hosts that it goes to, whoever is asked first."""
-    kind = kind_of(broker.kind)
+    kind = plugin_of(broker.kind)
     what, others = kind.in_the_clear(broker), _named_by_others(broker)
     if what is None:
         return []
@@ -49,7 +49,7 @@ _ANY = "every address that it names"
 
 def _named_by_others(broker: Broker) -> str:
     """Return the other hosts to which a broker's secret may go, or nothing where there are none."""
-    if not kind_of(broker.kind).names_others:
+    if not plugin_of(broker.kind).names_others:
         return ""
     hosts: Sequence[str] = getattr(broker, "hosts", ())
     return ", ".join(host for host in hosts if not is_here(host)) if hosts else _ANY
@@ -63,7 +63,10 @@ def of_store(place: str, store: _Store) -> list[str]:
 
 
 def _lines(place: str, what: str, urls: Mapping[str, str]) -> list[str]:
-    by_tls = {**_STORES, **{scheme: tls for kind in kinds().values() for scheme, tls in kind.by_tls.items()}}
+    by_tls = {
+        **_STORES,
+        **{scheme: tls for kind in plugins().values() for scheme, tls in kind.by_tls.items()},
+    }
     exposed = {name: list(_hosts_in_the_clear(url, by_tls)) for name, url in urls.items()}
     return [
         f"{place}.{name}: {what.format(host=hosts[0])}; write {by_tls[urlsplit(urls[name]).scheme]}"

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from dlq.core import documents, masks
-from dlq.core.brokers import REGISTRY, kind_of, kinds
+from dlq.core.brokers import REGISTRY, plugin_of, plugins
 from dlq.core.checks import check
 from dlq.core.errors import ConfigError
 from dlq.core.settings import (
@@ -106,7 +106,7 @@ def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> 
     if section == "sources":
         named = table.get("broker")
         broker = values["brokers"].get(named) if isinstance(named, str) else None
-        return kind_of(broker.kind).source if broker else None
+        return plugin_of(broker.kind).source if broker else None
     kind = table.get("kind")
     if isinstance(kind, str) and kind not in REGISTRY:
         known = ", ".join(REGISTRY)
@@ -114,7 +114,7 @@ def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> 
             f"brokers.{name}.kind = {quote_value(kind)} is unknown{suggest(kind, REGISTRY)}; "
             f"known are {known}"
         )
-    return kind_of(kind).settings if isinstance(kind, str) else None
+    return plugin_of(kind).settings if isinstance(kind, str) else None
 
 
 def _table(place: str, value: Any) -> Mapping[str, Any]:
@@ -151,7 +151,7 @@ def _of_others(place: str, key: str) -> str | None:
     tables = {"brokers": "settings", "sources": "source"}
     owners = [
         name
-        for name, kind in (kinds().items() if section in tables else ())
+        for name, kind in (plugins().items() if section in tables else ())
         if key in (each.name for each in fields(getattr(kind, tables[section])))
     ]
     return f"{place}.{key} is for {' and '.join(owners)} alone; take it out" if owners else None

@@ -1,9 +1,9 @@
 """What a framework or a hand wrote into a letter's body when it gave up, or while it tried: pure functions.
 
-There the memory of the retries is in the body, which goes back byte for byte: whoever judges a letter, and
-whoever plans its way back, must see the same. Bodies are strangers': nothing is unserialized or run, what is
-looked at is bounded, and each look costs its length at most. Sources: PhpSerializer, Envelope and the stamps
-of Symfony Messenger; `as_task_v1` of Celery (app/amqp.py); EasyNetQ's Error.
+There the memory of the retries is in the body, which goes back byte for byte: whoever classifies a letter,
+and whoever plans its way back, must see the same. Bodies are strangers': nothing is unserialized or run, what
+is looked at is bounded, and each look costs its length at most. Sources: PhpSerializer, Envelope and the
+stamps of Symfony Messenger; `as_task_v1` of Celery (app/amqp.py); EasyNetQ's Error.
 """
 
 import re

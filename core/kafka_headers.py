@@ -2,7 +2,7 @@
 
 A record holds a list of headers, in which names may repeat and values are bytes. `records` makes of it a map
 of texts for the rules, in the order of the list: of what repeats the newest, and numbers that Spring writes
-in binary as decimal text. Where letters are captured and where they are judged must agree on it. Sources:
+in binary as decimal text. Where letters are captured and where they are classified must agree on it. Sources:
 DeadLetterPublishingRecoverer(Factory) of Spring, DeadLetterQueueReporter of Connect, ExceptionHandlerUtils of
 Streams, KIP-1191, KafkaDeadLetterQueue and KafkaDelayedRetryTopic of SmallRye, KafkaMessageChannelBinder of
 Spring Cloud Stream, Karafka's strategies/dlq, HeaderNames of Brighter, DeadLetterQueueConstants of Wolverine.

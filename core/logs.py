@@ -17,7 +17,7 @@ _EVENTS: Mapping[str, tuple[str, str]] = {
     "source_pulled": ("info", "{source}: {captured} captured, {recaptured} known before, {left} left"),
     "source_failed": ("error", "{source}: {error}"),
     "note": ("info", "{source}: {text}"),
-    "evidence_missing": ("error", "{error}; its letters are judged without it"),
+    "evidence_missing": ("error", "{error}; its letters are classified without it"),
     "ledger_missing": ("error", "{error}; what was replayed is not in the report"),
     "analyzed": ("info", "analysis {analysis}: {records} letters in {seconds} s"),
     "nothing_new": ("info", "nothing new since analysis {analysis} of {records} letters"),

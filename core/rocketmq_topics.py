@@ -1,6 +1,6 @@
 """What RocketMQ calls its own topics, and what a retry topic tells of the origin.
 
-Where letters are captured and where they are judged must agree on it.
+Where letters are captured and where they are classified must agree on it.
 """
 
 DEAD_LETTERS = "%DLQ%"

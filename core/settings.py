@@ -179,7 +179,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Analysis:
-    """When letters are judged, and by which engine."""
+    """When letters are classified, and by which engine."""
 
     spark_from: int = 50_000
     """Letters from which on Spark takes over."""

@@ -31,7 +31,7 @@ def main(folder: str) -> None:
     """The report as a terminal draws it, and the beginning of the page in a browser."""
     os.chdir(folder)
     context = Context(config="dlq.toml")
-    document = make_report(context.desk, ReportWanted(with_letters=True))
+    document = make_report(context.workspace, ReportWanted(with_letters=True))
     _terminal(document)
     report.write(document, "html", "report.html")
     with chromium() as page:

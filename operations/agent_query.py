@@ -26,8 +26,8 @@ from dlq.archive import scratch, user_sql
 from dlq.archive.views import LETTER_COLUMNS
 from dlq.core import patience
 from dlq.core.errors import ArchiveError, UsageError
-from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 
 COLUMNS = (
     "record_id", "source", "broker", "broker_kind", "dead_letter_queue", "queue_id", "offset", "published_at",
@@ -61,13 +61,13 @@ class QueryResult(NamedTuple):
     is_cut: bool
 
 
-def run_agents_query(desk: Desk, sql: str) -> QueryResult:
+def run_agents_query(workspace: Workspace, sql: str) -> QueryResult:
     """Return what one SELECT finds in the table `letters`. Raises UsageError, also for one that takes too
     long, and ArchiveError for one that takes too much memory."""
     checked = user_sql.single_select(sql)
     with _places, TemporaryFile(dir=scratch.folder()) as file:
         file.write(json.dumps([checked, int(patience.ENDED)]).encode() + b"\n")
-        _copy(desk, file)
+        _copy(workspace, file)
         file.seek(0)
         told = _ask(file)
     if "error" in told:
@@ -131,10 +131,10 @@ def check_condition(where: str, sees_all: bool = False) -> str:
     return check_columns(where, LETTER_COLUMNS if sees_all else COLUMNS)
 
 
-def _copy(desk: Desk, file: IO[bytes]) -> None:
+def _copy(workspace: Workspace, file: IO[bytes]) -> None:
     """Write these columns of all letters, as a stream of Arrow."""
     quoted = ", ".join(f'"{name}"' for name in COLUMNS)
-    with closing(open_views(desk)) as archive, user_sql.guarded(archive):
+    with closing(open_views(workspace)) as archive, user_sql.guarded(archive):
         found = archive.sql(f"SELECT {quoted} FROM letters").to_arrow_reader()
         with pa.ipc.new_stream(file, found.schema) as stream:
             for batch in found:

@@ -12,9 +12,9 @@ from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
 from dlq.core.units import human_seconds
 from dlq.operations.connecting import connect, warn_of_ledger
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode, worst
 from dlq.operations.progress import Line, tell_sent
+from dlq.operations.workspace import Workspace
 from dlq.replay import ledger, planfile, status, still_queued
 from dlq.replay.apply import Run, Send, applying
 from dlq.replay.brokers import Brokers
@@ -34,32 +34,32 @@ class Applied:
     code: ExitCode
 
 
-def apply_plan(desk: Desk, prefix: str) -> Applied:
+def apply_plan(workspace: Workspace, prefix: str) -> Applied:
     """Send what of the plan was never sent; in the main thread Ctrl-C and SIGTERM stop it after what is in
     flight. The listener hears of brokers that failed in the middle. Raises UsageError for a plan that must
     not be applied (`why_not_apply`), Busy while another applies it, BrokerError."""
-    plan = planfile.find(desk.store, prefix)
-    stop = Stop(desk.store, plan)
-    line = line_of(desk, plan)
-    with open_brokers(desk) as brokers, sending(desk, plan, brokers, stop, line) as send:
+    plan = planfile.find(workspace.store, prefix)
+    stop = Stop(workspace.store, plan)
+    line = line_of(workspace, plan)
+    with open_brokers(workspace) as brokers, sending(workspace, plan, brokers, stop, line) as send:
         run = send(None)
-    return finish(desk, run, stop, {})
+    return finish(workspace, run, stop, {})
 
 
-def open_brokers(desk: Desk) -> Brokers:
+def open_brokers(workspace: Workspace) -> Brokers:
     """Return the connectors of one operation."""
-    return Brokers(desk.settings, partial(connect, desk))
+    return Brokers(workspace.settings, partial(connect, workspace))
 
 
-def line_of(desk: Desk, plan: str) -> Line:
+def line_of(workspace: Workspace, plan: str) -> Line:
     """Return the plan's line of progress."""
-    rate = planfile.load(desk.store, plan).rate
+    rate = planfile.load(workspace.store, plan).rate
     return Line(plan, f"the next turn at --rate {rate:g}" if rate and rate < 1 else "the broker")
 
 
 @contextmanager
 def sending(
-    desk: Desk,
+    workspace: Workspace,
     plan: str,
     brokers: Brokers,
     stop: Stop,
@@ -67,28 +67,28 @@ def sending(
     told: Callable[[Line, Run], None] = tell_sent,
 ) -> Iterator[Send]:
     """Hold a plan, with its ledger and this process' signals; `told` tells `line` of what is sent."""
-    warn_of_ledger(desk)
+    warn_of_ledger(workspace)
     with (
-        ledger.opened(desk.settings.ledger, desk.store) as book,
-        desk.listener.follow([line]),
+        ledger.opened(workspace.settings.ledger, workspace.store) as book,
+        workspace.listener.follow([line]),
         stopping_on_signals(stop),
-        applying(desk.store, desk.settings, plan, brokers, book, stop, partial(told, line)) as send,
+        applying(workspace.store, workspace.settings, plan, brokers, book, stop, partial(told, line)) as send,
     ):
-        digest = planfile.load(desk.store, plan).digest
-        book.append([make_event(now(), desk.actor, plan, "apply", digest)])
-        planfile.forget_stop(desk.store, plan)
+        digest = planfile.load(workspace.store, plan).digest
+        book.append([make_event(now(), workspace.actor, plan, "apply", digest)])
+        planfile.forget_stop(workspace.store, plan)
         yield send
 
 
-def finish(desk: Desk, run: Run, stop: Stop, more: Mapping[str, Any]) -> Applied:
+def finish(workspace: Workspace, run: Run, stop: Stop, more: Mapping[str, Any]) -> Applied:
     """Return what became of the plan's letters, and `more`."""
-    with ledger.opened(desk.settings.ledger, desk.store) as book:
-        header = planfile.load(desk.store, run.plan)
-        states = status.counts(desk.store, book, header)
+    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
+        header = planfile.load(workspace.store, run.plan)
+        states = status.counts(workspace.store, book, header)
     for reason in (*run.lost, *run.notes, *_tell_changed(run), *_tell_elsewhere(run), *run.refused):
-        desk.listener.complain(reason)
+        workspace.listener.complain(reason)
     counts = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
-    left_behind = still_queued.of_plan(desk.store, desk.settings, header)
+    left_behind = still_queued.of_plan(workspace.store, workspace.settings, header)
     document = {**more, "plan": run.plan, "states": states, **counts, "still_queued": left_behind}
     if left_out := sum(run.elsewhere.values()):
         document["sent_elsewhere"] = left_out
@@ -130,48 +130,48 @@ def _tell_changed(run: Run) -> Sequence[str]:
     ]
 
 
-def stop_plan(desk: Desk, prefix: str) -> dict[str, Any]:
+def stop_plan(workspace: Workspace, prefix: str) -> dict[str, Any]:
     """Ask whoever applies the plan, on any host that shares the archive, to stop; what is in flight is still
     answered. `stopping` is false where nobody applies it. Raises UsageError."""
-    plan = planfile.find(desk.store, prefix)
-    stopping = desk.store.holder(f"plan-{plan}") is not None
+    plan = planfile.find(workspace.store, prefix)
+    stopping = workspace.store.holder(f"plan-{plan}") is not None
     if stopping:
-        request_stop(desk.store, plan)
+        request_stop(workspace.store, plan)
     return {"plan": plan, "stopping": stopping}
 
 
-def change_rate(desk: Desk, prefix: str, rate: float) -> dict[str, Any]:
+def change_rate(workspace: Workspace, prefix: str, rate: float) -> dict[str, Any]:
     """Ask whoever applies the plan to send so many letters a second from now on, at most those that the plan
     says, to which somebody may have consented. `changed` is false where nobody applies it. Raises
     UsageError."""
-    plan = planfile.find(desk.store, prefix)
-    most = planfile.load(desk.store, plan).rate or math.inf
+    plan = planfile.find(workspace.store, prefix)
+    most = planfile.load(workspace.store, plan).rate or math.inf
     if not LEAST_RATE <= rate <= most or math.isinf(rate):
         allowed = f"at least {LEAST_RATE:g}" + (
             f", and at most the {most:g} of the plan" if most < math.inf else ""
         )
         raise UsageError(f"{rate:g} a second: give {allowed}, or make a new plan")
-    changed = desk.store.holder(f"plan-{plan}") is not None
+    changed = workspace.store.holder(f"plan-{plan}") is not None
     if changed:
-        request_rate(desk.store, plan, rate)
+        request_rate(workspace.store, plan, rate)
     return {"plan": plan, "rate": rate, "changed": changed}
 
 
-def reconcile_plan(desk: Desk, prefix: str, decision: Decision = _UNDECIDED) -> dict[str, Any]:
+def reconcile_plan(workspace: Workspace, prefix: str, decision: Decision = _UNDECIDED) -> dict[str, Any]:
     """Find out what became of letters in doubt: from the broker, from what came back, or by decision. How
     many were resolved, and how many are set aside; the listener hears what could not be asked. Raises
     UsageError, Busy while the plan is being applied."""
-    warn_of_ledger(desk)
-    plan = planfile.find(desk.store, prefix)
+    warn_of_ledger(workspace)
+    plan = planfile.find(workspace.store, prefix)
     line = Line(plan, "a broker, which may list its connections late")
     line.news(lambda elapsed: f"asking the brokers what became of it, {human_seconds(elapsed)}")
     with (
-        open_brokers(desk) as brokers,
-        ledger.opened(desk.settings.ledger, desk.store) as book,
-        desk.listener.follow([line]),
+        open_brokers(workspace) as brokers,
+        ledger.opened(workspace.settings.ledger, workspace.store) as book,
+        workspace.listener.follow([line]),
     ):
-        resolved = reconcile(desk.store, plan, brokers, book, replace(decision, who=desk.actor))
+        resolved = reconcile(workspace.store, plan, brokers, book, replace(decision, who=workspace.actor))
     for note in resolved.notes:
-        desk.listener.complain(note)
+        workspace.listener.complain(note)
     counts = {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
     return {"plan": plan, "resolved": counts, "held": resolved.held}

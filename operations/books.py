@@ -5,32 +5,32 @@ from contextlib import closing
 from dlq.archive.user_sql import list_objects
 from dlq.core.documents import Document
 from dlq.operations.connecting import warn_of_ledger
-from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay.verify import verify
 
 
-def verify_books(desk: Desk) -> Document:
+def verify_books(workspace: Workspace) -> Document:
     """Return whether all that was captured is accounted for once (`balanced`), and the books of each source.
     Reads the whole archive. Raises FormatTooNew, ArchiveError, UsageError without the ledger."""
-    warn_of_ledger(desk)
-    books = [found.as_json() for found in verify(desk.store, desk.settings)]
+    warn_of_ledger(workspace)
+    books = [found.as_json() for found in verify(workspace.store, workspace.settings)]
     return {"balanced": all(found["balanced"] for found in books), "sources": books}
 
 
-def list_audit(desk: Desk, subject: str | None = None, limit: int = 0) -> list[Document]:
+def list_audit(workspace: Workspace, subject: str | None = None, limit: int = 0) -> list[Document]:
     """Return who did what, when and why, the last first: to failures, plans and letters, or to the one
     `subject` (a whole id). At most `limit`; 0: all."""
     where, values = ("WHERE subject = ?", [subject]) if subject is not None else ("", [])
     most = f"LIMIT {limit}" if limit else ""
-    return _read(desk, f"SELECT * FROM audit {where} ORDER BY done_at DESC {most}", values)
+    return _read(workspace, f"SELECT * FROM audit {where} ORDER BY done_at DESC {most}", values)
 
 
-def list_transactions(desk: Desk) -> list[Document]:
+def list_transactions(workspace: Workspace) -> list[Document]:
     """RocketMQ's transactions of the latest analysis, a row each; those that were checked most on top."""
-    return _read(desk, "SELECT * FROM transactions ORDER BY checks DESC, unique_key", [])
+    return _read(workspace, "SELECT * FROM transactions ORDER BY checks DESC, unique_key", [])
 
 
-def _read(desk: Desk, sql: str, values: list[str]) -> list[Document]:
-    with closing(open_views(desk, with_plans="audit" in sql)) as connection:
+def _read(workspace: Workspace, sql: str, values: list[str]) -> list[Document]:
+    with closing(open_views(workspace, with_plans="audit" in sql)) as connection:
         return list_objects(connection, sql, values)

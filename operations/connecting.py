@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dlq.core import cleartext
 from dlq.core.errors import DlqError, UsageError, with_next_step
 from dlq.core.suggestions import suggest
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Connector
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-def connect(desk: Desk, broker: "Broker") -> "Connector":
+def connect(workspace: Workspace, broker: "Broker") -> "Connector":
     """`open_connector`, after a warning where the broker's password goes out in the clear."""
     from dlq.connectors import open_connector
 
     for line in cleartext.of_broker(broker):
-        desk.listener.warn(line)
+        workspace.listener.warn(line)
     return open_connector(broker)
 
 
 def ask_each(
-    desk: Desk, broker: str | None, ask: Callable[["Connector"], _T]
+    workspace: Workspace, broker: str | None, ask: Callable[["Connector"], _T]
 ) -> tuple[dict[str, _T], list[DlqError]]:
     """Ask one broker, or all: what each answers, by name, and what went wrong with others, of which the
     listener hears. Raises UsageError for an unknown one."""
-    known = desk.settings.brokers
+    known = workspace.settings.brokers
     if broker is not None and broker not in known:
         raise UsageError(
             f"unknown broker {broker!r}{suggest(broker, known)}; configured are: {', '.join(known)}"
@@ -38,33 +38,33 @@ def ask_each(
     errors: list[DlqError] = []
     for name in known if broker is None else (broker,):
         try:
-            connector = connect(desk, known[name])
+            connector = connect(workspace, known[name])
             try:
                 found[name] = ask(connector)
             finally:
                 connector.close()
         except DlqError as error:
             errors.append(error)
-            desk.listener.complain(f"{name}: {with_next_step(error)}")
+            workspace.listener.complain(f"{name}: {with_next_step(error)}")
     return found, errors
 
 
-def warn_of_overlaps(desk: Desk, sources: Sequence["Source"]) -> None:
+def warn_of_overlaps(workspace: Workspace, sources: Sequence["Source"]) -> None:
     """Warn where the letters of these sources are archived by another name, too."""
     from dlq.capture import source_aliases
 
-    for line in source_aliases.warnings(desk.settings, desk.store, sources):
-        desk.listener.warn(line)
+    for line in source_aliases.warnings(workspace.settings, workspace.store, sources):
+        workspace.listener.warn(line)
 
 
-def warn_of_ledger(desk: Desk) -> None:
+def warn_of_ledger(workspace: Workspace) -> None:
     """Warn where the ledger's password goes out in the clear."""
-    for line in cleartext.of_store("ledger", desk.settings.ledger):
-        desk.listener.warn(line)
+    for line in cleartext.of_store("ledger", workspace.settings.ledger):
+        workspace.listener.warn(line)
 
 
-def warn_of_evidence(desk: Desk) -> None:
+def warn_of_evidence(workspace: Workspace) -> None:
     """Warn where the password of a store of evidence goes out in the clear."""
-    for store in desk.settings.evidence.values():
+    for store in workspace.settings.evidence.values():
         for line in cleartext.of_store(f"evidence.{store.name}", store):
-            desk.listener.warn(line)
+            workspace.listener.warn(line)

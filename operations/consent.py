@@ -9,8 +9,8 @@ from dlq.core.clock import now
 from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.failures import Event
-from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import approvals, ledger, planfile
 from dlq.replay.actor import is_agent
 from dlq.replay.planfile import Header
@@ -29,11 +29,11 @@ _DIED_OF = f"""
     GROUP BY fingerprint, cause, advice ORDER BY letters DESC, example LIMIT {_KINDS}"""
 
 
-def list_deaths(desk: Desk, plan: str) -> list[Document]:
+def list_deaths(workspace: Workspace, plan: str) -> list[Document]:
     """Return what the letters of a plan died of, the most first: failure, cause, advice, how many of the
     LOOKED_AT first ones, and an `example`."""
-    ids = [letter.record_id for letter in islice(planfile.letters(desk.store, plan), LOOKED_AT)]
-    with closing(open_views(desk)) as connection:
+    ids = [letter.record_id for letter in islice(planfile.letters(workspace.store, plan), LOOKED_AT)]
+    with closing(open_views(workspace)) as connection:
         return [*run(connection, _DIED_OF, [ids]).objects()]
 
 
@@ -42,11 +42,13 @@ def is_target_of_agent(header: Header) -> bool:
     return is_agent(header.actor or "") and header.to != DEFAULT_TARGET
 
 
-def list_waiting(desk: Desk) -> list[Document]:
-    """Return the plans that wait for the consent of who sits at the desk, the newest first: `plan, letters,
+def list_waiting(workspace: Workspace) -> list[Document]:
+    """Return the plans that wait for the consent of the user, the newest first: `plan, letters,
     actor, reason, targets, agents_target`."""
-    said = ledger.events(desk.settings.ledger, desk.store)
-    found = [header for header in _list_unsent(desk) if _why_not_approve(desk, header, said) is None]
+    said = ledger.events(workspace.settings.ledger, workspace.store)
+    found = [
+        header for header in _list_unsent(workspace) if _why_not_approve(workspace, header, said) is None
+    ]
     return [
         {
             "plan": header.plan,
@@ -60,36 +62,36 @@ def list_waiting(desk: Desk) -> list[Document]:
     ]
 
 
-def _list_unsent(desk: Desk) -> Iterator[Header]:
+def _list_unsent(workspace: Workspace) -> Iterator[Header]:
     """Plans that ask for somebody's consent, and of which something is left to send."""
-    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+    with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         every = book.counts_of_all() if book else {}
-        for plan in planfile.ids(desk.store):
+        for plan in planfile.ids(workspace.store):
             try:
-                header = planfile.load(desk.store, plan)
+                header = planfile.load(workspace.store, plan)
             except DlqError:  # the list of plans names it
                 continue
             known = every.get(plan, {})
             sent = sum(known.values()) - known.get("planned", 0)
-            if sent < header.letters and approvals.is_needed(header, desk.settings.replay):
+            if sent < header.letters and approvals.is_needed(header, workspace.settings.replay):
                 yield header
 
 
-def why_not_approve(desk: Desk, plan: str) -> DlqError | None:
-    """Return what an approval by who sits at the desk would be refused for, or that it is given; None:
+def why_not_approve(workspace: Workspace, plan: str) -> DlqError | None:
+    """Return what an approval by who sits at the workspace would be refused for, or that it is given; None:
     nothing."""
     try:
-        header = planfile.load_checked(desk.store, plan)
-        said = ledger.events(desk.settings.ledger, desk.store)
+        header = planfile.load_checked(workspace.store, plan)
+        said = ledger.events(workspace.settings.ledger, workspace.store)
     except DlqError as error:
         return error
-    return _why_not_approve(desk, header, said)
+    return _why_not_approve(workspace, header, said)
 
 
-def _why_not_approve(desk: Desk, header: Header, said: Sequence[Event]) -> DlqError | None:
-    settings = desk.settings.replay
+def _why_not_approve(workspace: Workspace, header: Header, said: Sequence[Event]) -> DlqError | None:
+    settings = workspace.settings.replay
     try:
-        approvals.approval(header, desk.actor, "", now(), settings)
+        approvals.approval(header, workspace.actor, "", now(), settings)
     except DlqError as error:
         return error
     try:

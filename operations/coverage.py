@@ -9,7 +9,7 @@ from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.suggestions import suggest
 from dlq.operations.connecting import ask_each
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 COLUMNS = ("broker", "what", "death", "leads_to", "verdict", "why", "fix")
 VERDICTS = ("lost", "unknown", "kept")
@@ -33,7 +33,7 @@ class Covered(NamedTuple):
         return rows
 
 
-def cover(desk: Desk, broker: str | None = None, deaths: Sequence[str] = ()) -> Covered:
+def cover(workspace: Workspace, broker: str | None = None, deaths: Sequence[str] = ()) -> Covered:
     """Ask one broker, or all, about these kinds of death, or all. Nothing is changed there. Raises UsageError
     for an unknown one; the listener hears of brokers that do not answer."""
     for death in deaths:
@@ -41,7 +41,7 @@ def cover(desk: Desk, broker: str | None = None, deaths: Sequence[str] = ()) -> 
             raise UsageError(
                 f"unknown death {death!r}{suggest(death, DEATHS)}; known are {', '.join(DEATHS)}"
             )
-    found, errors = ask_each(desk, broker, lambda connector: connector.coverage())
+    found, errors = ask_each(workspace, broker, lambda connector: connector.coverage())
     rows = [
         _row(name, fate)
         for name, fates in found.items()

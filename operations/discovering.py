@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlq.connectors.base import DeadLetterPlace
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.clock import iso
 from dlq.core.configuration import LONGEST_NAME
 from dlq.core.errors import DlqError
 from dlq.core.settings import Settings
 from dlq.operations.connecting import ask_each
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 """What the name of a source has none of."""
@@ -31,12 +31,12 @@ class Discovered(NamedTuple):
     errors: Sequence[DlqError]
 
 
-def discover(desk: Desk, broker: str | None = None) -> Discovered:
+def discover(workspace: Workspace, broker: str | None = None) -> Discovered:
     """Look at one broker, or at all: by dead-letter arguments and policies, and by name. Nothing is changed
     there. Raises UsageError for an unknown one; the listener hears of those that do not answer."""
-    found, errors = ask_each(desk, broker, lambda connector: connector.discover())
+    found, errors = ask_each(workspace, broker, lambda connector: connector.discover())
     brokers = [
-        {"broker": name, "queues": [_row(desk.settings, name, one) for one in places]}
+        {"broker": name, "queues": [_row(workspace.settings, name, one) for one in places]}
         for name, places in found.items()
     ]
     return Discovered({"brokers": brokers}, found, errors)
@@ -50,7 +50,7 @@ def _is_configured(settings: Settings, broker: str, place: DeadLetterPlace) -> b
         and (
             all(getattr(source, name) == value for name, value in wanted.items())
             or any(
-                pattern and kind_of(settings.brokers[broker].kind).means(pattern, place.name)
+                pattern and plugin_of(settings.brokers[broker].kind).means(pattern, place.name)
                 for pattern in (source.queue, source.topic)
             )
         )

@@ -6,9 +6,9 @@ from contextlib import closing
 from dlq.archive import losses, user_sql
 from dlq.core.errors import UsageError
 from dlq.operations.connecting import warn_of_ledger
-from dlq.operations.desk import Desk
 from dlq.operations.selecting import Selection, choose
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import dismissals, ledger
 
 _LONGEST = 2_000
@@ -23,45 +23,48 @@ def why_not_dismiss(state: str | None) -> UsageError | None:
     return None if state in _OPEN else UsageError("dismissed before, sent, or set aside")
 
 
-def dismiss_letters(desk: Desk, ids: Sequence[str], selection: Selection, reason: str) -> _Counts:
+def dismiss_letters(workspace: Workspace, ids: Sequence[str], selection: Selection, reason: str) -> _Counts:
     """Close letters, named by id or selected: how many were closed now (`dismissed`), and how many stay as
     they are (`known`). Raises UsageError."""
     _check_reason(reason)
-    found = _find(desk, ids, selection)
+    found = _find(workspace, ids, selection)
     if not found:
         return {"dismissed": 0, "known": 0}
-    warn_of_ledger(desk)
+    warn_of_ledger(workspace)
     may = [record_id for record_id, state in found.items() if why_not_dismiss(state) is None]
-    with ledger.opened(desk.settings.ledger, desk.store) as book:
-        closed = dismissals.dismiss(book, may, reason, who=desk.actor)
+    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
+        closed = dismissals.dismiss(book, may, reason, who=workspace.actor)
     return {"dismissed": closed, "known": len(found) - closed}
 
 
-def reopen_letters(desk: Desk, ids: Sequence[str], selection: Selection) -> _Counts:
+def reopen_letters(workspace: Workspace, ids: Sequence[str], selection: Selection) -> _Counts:
     """Open letters again: how many were closed (`reopened`), and how many were not (`known`). Raises
     UsageError."""
-    found = _find(desk, ids, selection)
+    found = _find(workspace, ids, selection)
     if not found:
         return {"reopened": 0, "known": 0}
-    warn_of_ledger(desk)
-    with ledger.opened(desk.settings.ledger, desk.store) as book:
+    warn_of_ledger(workspace)
+    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
         reopened = dismissals.undo(book, found)
     return {"reopened": reopened, "known": len(found) - reopened}
 
 
-def dismiss_losses(desk: Desk, sources: Collection[str], reason: str) -> _Counts:
+def dismiss_losses(workspace: Workspace, sources: Collection[str], reason: str) -> _Counts:
     """Close what is known to be lost of these sources: facts of the archive, which are closed there. Raises
     UsageError."""
     _check_reason(reason)
-    _check_lost(desk, sources)
-    closed = sum(losses.dismiss(desk.store, source, reason, desk.actor) for source in sources)
+    _check_lost(workspace, sources)
+    closed = sum(losses.dismiss(workspace.store, source, reason, workspace.actor) for source in sources)
     return {"dismissed": closed, "known": 0}
 
 
-def reopen_losses(desk: Desk, sources: Collection[str]) -> _Counts:
+def reopen_losses(workspace: Workspace, sources: Collection[str]) -> _Counts:
     """Open what is known to be lost of these sources again. Raises UsageError."""
-    _check_lost(desk, sources)
-    return {"reopened": sum(losses.reopen(desk.store, one, desk.actor) for one in sources), "known": 0}
+    _check_lost(workspace, sources)
+    return {
+        "reopened": sum(losses.reopen(workspace.store, one, workspace.actor) for one in sources),
+        "known": 0,
+    }
 
 
 def _check_reason(reason: str) -> None:
@@ -74,18 +77,18 @@ def _check_reason(reason: str) -> None:
         )
 
 
-def _check_lost(desk: Desk, sources: Collection[str]) -> None:
-    if unknown := set(sources) - {loss.source for loss in losses.read_losses(desk.store)}:
+def _check_lost(workspace: Workspace, sources: Collection[str]) -> None:
+    if unknown := set(sources) - {loss.source for loss in losses.read_losses(workspace.store)}:
         raise UsageError(
             f"nothing is known to be lost of {', '.join(sorted(unknown))}; check the name of the source"
         )
 
 
-def _find(desk: Desk, ids: Sequence[str], selection: Selection) -> dict[str, str | None]:
+def _find(workspace: Workspace, ids: Sequence[str], selection: Selection) -> dict[str, str | None]:
     """Record id -> what the ledger says of it."""
     if not ids and selection.is_all:
         raise UsageError("which letters? Name them by id, or choose them with --where, --source or the like")
-    with closing(open_views(desk)) as connection:
-        chosen = user_sql.condition(choose(desk, connection, ids, selection))
+    with closing(open_views(workspace)) as connection:
+        chosen = user_sql.condition(choose(workspace, connection, ids, selection))
         sql = f"SELECT DISTINCT record_id, replay_state FROM letters WHERE {chosen}"
         return dict(user_sql.run(connection, sql).rows)

@@ -13,8 +13,8 @@ from dlq.core.text import encodable
 from dlq.core.units import seconds
 from dlq.core.versions import is_version
 from dlq.operations.connecting import warn_of_ledger
-from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 from dlq.reports.failures import COLUMNS, Row, alike, find, find_all, gather, tell
 
@@ -23,25 +23,25 @@ _OF_OTHERS = ("fingerprint", "state", "owner", "waiting", "letters", "cause", "o
 """What is shown of other failures that have the same exception."""
 
 
-def list_failures(desk: Desk, states: Collection[str] = (), owner: str | None = None) -> list[Row]:
+def list_failures(workspace: Workspace, states: Collection[str] = (), owner: str | None = None) -> list[Row]:
     """Failures in one of these states (none given: any), that this person has; what needs a person first. Of
     each the COLUMNS of reports.failures, and its `broker_kinds` and `events`. Raises UsageError for a state
     that is none."""
     check_states(states)
-    return choose_failures(_gather(desk), states, owner)
+    return choose_failures(_gather(workspace), states, owner)
 
 
-def find_failures(desk: Desk) -> list[Row]:
+def find_failures(workspace: Workspace) -> list[Row]:
     """Return all failures, as if nobody had spoken of any: what `tell_failures` begins with."""
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(workspace)) as connection:
         return find_all(connection)
 
 
-def tell_failures(desk: Desk, found: Sequence[Row]) -> list[Row]:
+def tell_failures(workspace: Workspace, found: Sequence[Row]) -> list[Row]:
     """Return all failures as `list_failures` has them; of those that nobody spoke of nothing is worked out
     anew."""
-    with closing(open_views(desk)) as connection:
-        return tell(connection, found, _read_events(desk), now(), desk.settings)
+    with closing(open_views(workspace)) as connection:
+        return tell(connection, found, _read_events(workspace), now(), workspace.settings)
 
 
 def check_states(states: Collection[str]) -> None:
@@ -60,32 +60,34 @@ def choose_failures(rows: Iterable[Row], states: Collection[str], owner: str | N
     ]
 
 
-def show_failure(desk: Desk, prefix: str) -> Document:
+def show_failure(workspace: Workspace, prefix: str) -> Document:
     """Return the failure whose fingerprint begins so, and all that was ever said of it. Raises UsageError for
     none or several."""
-    return tell_failure(_gather(desk), prefix)
+    return tell_failure(_gather(workspace), prefix)
 
 
 def assign_failure(
-    desk: Desk, prefix: str, owner: str, reason: str = "", proposal: str | None = None
+    workspace: Workspace, prefix: str, owner: str, reason: str = "", proposal: str | None = None
 ) -> Document:
     """Say who works on a failure, `""`: nobody; the failure as it stands then. Who carries out a `proposal`
     says it once, however many do at once. Raises UsageError."""
-    return _add(desk, prefix, "assign", owner, reason, proposal)
+    return _add(workspace, prefix, "assign", owner, reason, proposal)
 
 
-def note_failure(desk: Desk, prefix: str, text: str, proposal: str | None = None) -> Document:
+def note_failure(workspace: Workspace, prefix: str, text: str, proposal: str | None = None) -> Document:
     """Write something down for the others; a `proposal` as `assign_failure`. Raises UsageError."""
-    return _add(desk, prefix, "note", "", _needed(text, "a note says something"), proposal)
+    return _add(workspace, prefix, "note", "", _needed(text, "a note says something"), proposal)
 
 
-def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | None, reason: str) -> Document:
+def snooze_failure(
+    workspace: Workspace, prefix: str, until: str | None, letters: int | None, reason: str
+) -> Document:
     """Let a failure raise no alarm until a time (ISO 8601, or for how long), or until it has so many letters:
     one of the two. Raises UsageError."""
     if (until is None) == (letters is None):
         raise UsageError("until when? Either --until TIME or --letters N; give one")
     end = until_letters(letters) if letters is not None else until_time(_read_future(str(until)))
-    return _add(desk, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
+    return _add(workspace, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
 
 
 def check_version(version: str) -> None:
@@ -95,7 +97,7 @@ def check_version(version: str) -> None:
 
 
 def resolve_failure(
-    desk: Desk, prefix: str, reason: str, version: str = "", proposal: str | None = None
+    workspace: Workspace, prefix: str, reason: str, version: str = "", proposal: str | None = None
 ) -> Document:
     """Mark a failure as fixed: a letter of it that dies from now on makes it regressed, with the `version` of
     the fix unless it is of an older one; a `proposal` as `assign_failure`. Raises UsageError."""
@@ -103,20 +105,20 @@ def resolve_failure(
     check_version(version)
     if not version:
         _needed(reason, 'say how it was fixed: --reason "…", or in which version: --in 2.4.1')
-    told = _add(desk, prefix, "resolve", version, reason, proposal)
-    known = {one.name for one in desk.settings.sources.values() if one.version}
+    told = _add(workspace, prefix, "resolve", version, reason, proposal)
+    known = {one.name for one in workspace.settings.sources.values() if one.version}
     for source in told["sources"] if version else ():
         if source not in known:
-            desk.listener.complain(
+            workspace.listener.complain(
                 f"sources.{source} has no version setting: any letter of it that dies later makes the "
                 'failure regressed; write there where letters have it, like version = "header:app-version"'
             )
     return told
 
 
-def reopen_failure(desk: Desk, prefix: str, reason: str) -> Document:
+def reopen_failure(workspace: Workspace, prefix: str, reason: str) -> Document:
     """Open a failure that was snoozed or resolved, or has regressed. Raises UsageError."""
-    return _add(desk, prefix, "reopen", "", _needed(reason, 'say why: --reason "…"'))
+    return _add(workspace, prefix, "reopen", "", _needed(reason, 'say why: --reason "…"'))
 
 
 def _needed(reason: str, wanted: str) -> str:
@@ -139,36 +141,36 @@ def _read_future(text: str) -> int:
     return moment
 
 
-def _read_events(desk: Desk) -> list[Event]:
-    warn_of_ledger(desk)
-    return ledger.events(desk.settings.ledger, desk.store)
+def _read_events(workspace: Workspace) -> list[Event]:
+    warn_of_ledger(workspace)
+    return ledger.events(workspace.settings.ledger, workspace.store)
 
 
-def _gather(desk: Desk) -> list[Row]:
-    events = _read_events(desk)
-    with closing(open_views(desk)) as connection:
-        return gather(connection, events, now(), desk.settings)
+def _gather(workspace: Workspace) -> list[Row]:
+    events = _read_events(workspace)
+    with closing(open_views(workspace)) as connection:
+        return gather(connection, events, now(), workspace.settings)
 
 
 def _add(
-    desk: Desk, prefix: str, action: Action, value: str, reason: str, proposal: str | None = None
+    workspace: Workspace, prefix: str, action: Action, value: str, reason: str, proposal: str | None = None
 ) -> Document:
-    given = [encodable(text.strip()) for text in (value, reason, desk.actor)]
+    given = [encodable(text.strip()) for text in (value, reason, workspace.actor)]
     if any(len(text) > _LONGEST for text in given):
         raise UsageError(
             f"at most {_LONGEST:,} characters, please: put the rest into a ticket, and its address here"
         )
     value, reason, who = given
-    events = _read_events(desk)
-    with closing(open_views(desk)) as connection:
-        before = find(gather(connection, events, now(), desk.settings), prefix)
+    events = _read_events(workspace)
+    with closing(open_views(workspace)) as connection:
+        before = find(gather(connection, events, now(), workspace.settings), prefix)
         if action == "assign" and before["owner"] not in (None, value):
-            desk.listener.complain(f"until now it was assigned to {before['owner']}")
-        with ledger.opened(desk.settings.ledger, desk.store) as book:
+            workspace.listener.complain(f"until now it was assigned to {before['owner']}")
+        with ledger.opened(workspace.settings.ledger, workspace.store) as book:
             event = make_event(now(), who, before["fingerprint"], action, value, reason)
             book.append([event if proposal is None else event._replace(id=_id_of_deed(proposal))])
             events = book.events()
-        return tell_failure(gather(connection, events, now(), desk.settings), before["fingerprint"])
+        return tell_failure(gather(connection, events, now(), workspace.settings), before["fingerprint"])
 
 
 def _id_of_deed(proposal: str) -> str:

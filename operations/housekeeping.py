@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dlq.archive import housekeeping
 from dlq.operations.connecting import warn_of_ledger
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 
 
@@ -18,16 +18,16 @@ class Retained(NamedTuple):
     busy: Sequence[str] = ()
 
 
-def retain(desk: Desk, apply: bool = False, compact: bool = False) -> Retained:
+def retain(workspace: Workspace, apply: bool = False, compact: bool = False) -> Retained:
     """Remove replayed letters by age or size, and old analyses; without `apply` nothing is changed. Raises
     DlqError."""
-    rules = desk.settings.retain
+    rules = workspace.settings.retain
     if rules.max_age is None and rules.max_size is None:
-        desk.listener.say("[retain] has neither max_age nor max_size: no letter is removed")
-    warn_of_ledger(desk)
-    read = partial(ledger.as_arrow, desk.settings.ledger, desk.store)
-    work = housekeeping.look(desk.store, rules, read(), compact)
-    done = housekeeping.do(desk.store, work, read) if apply else None
+        workspace.listener.say("[retain] has neither max_age nor max_size: no letter is removed")
+    warn_of_ledger(workspace)
+    read = partial(ledger.as_arrow, workspace.settings.ledger, workspace.store)
+    work = housekeeping.look(workspace.store, rules, read(), compact)
+    done = housekeeping.do(workspace.store, work, read) if apply else None
     removed = work.choice.removed if done is None else done.removed
     document = {
         "removed": removed,
@@ -41,9 +41,9 @@ def retain(desk: Desk, apply: bool = False, compact: bool = False) -> Retained:
     return Retained(document, done.busy if done else ())
 
 
-def move_ledger(desk: Desk, outside: str | None = None) -> dict[str, int]:
+def move_ledger(workspace: Workspace, outside: str | None = None) -> dict[str, int]:
     """Move the archive's own ledger (a file, or the one `outside`) to where the configuration says: how many
     replays it has (`replays`), and how many of them are `new` there. Raises UsageError, ArchiveError."""
-    warn_of_ledger(desk)
-    total, new = ledger.move(desk.settings.ledger, desk.store, outside)
+    warn_of_ledger(workspace)
+    total, new = ledger.move(workspace.settings.ledger, workspace.store, outside)
     return {"replays": total, "new": new}

@@ -13,7 +13,6 @@ from dlq.core.failures import make_event
 from dlq.core.settings import Source
 from dlq.core.units import seconds
 from dlq.operations.applying import Applied, line_of, open_brokers, sending
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode, worst
 from dlq.operations.ramping import (
     finish_ramp,
@@ -23,6 +22,7 @@ from dlq.operations.ramping import (
     tell_what_is_sent,
     watched_sources,
 )
+from dlq.operations.workspace import Workspace
 from dlq.replay import came_back, ledger, ordering, planfile
 from dlq.replay.apply import Run, forget_ended
 from dlq.replay.consumed import read_standing
@@ -34,29 +34,29 @@ from dlq.replay.turns import Turns, send_in_turns
 
 
 def apply_in_order(
-    desk: Desk, prefix: str, max_share: float | None = None, release: Sequence[str] = ()
+    workspace: Workspace, prefix: str, max_share: float | None = None, release: Sequence[str] = ()
 ) -> Applied:
     """Send a plan key by key, in growing waves where `max_share` (0 to 1) says how much of one may die again;
     keys that stopped go on where they are to be released. Raises as `apply_plan` and `ramp_plan`, and
     UsageError for a plan in no order, or a key that cannot be released."""
-    plan = planfile.find(desk.store, prefix)
-    checked = planfile.check(desk.store, plan)
+    plan = planfile.find(workspace.store, prefix)
+    checked = planfile.check(workspace.store, plan)
     header = checked.header
     if not header.in_order:
         raise UsageError(f"plan {plan} is in no order, so no key of it stops; leave out --release")
     is_watched = header.in_order == "consumed"
-    sources = watched_sources(desk, header) if is_watched else []
-    stop, line = Stop(desk.store, plan), line_of(desk, plan)
+    sources = watched_sources(workspace, header) if is_watched else []
+    stop, line = Stop(workspace.store, plan), line_of(workspace, plan)
     with ExitStack() as held:
-        brokers = held.enter_context(open_brokers(desk))
-        book = held.enter_context(ledger.opened(desk.settings.ledger, desk.store))
-        send = held.enter_context(sending(desk, plan, brokers, stop, line, tell_what_is_sent))
+        brokers = held.enter_context(open_brokers(workspace))
+        book = held.enter_context(ledger.opened(workspace.settings.ledger, workspace.store))
+        send = held.enter_context(sending(workspace, plan, brokers, stop, line, tell_what_is_sent))
         turns = Turns(checked.letters(), book, header)
-        look = partial(_look, desk, sources, turns)
-        known = _begin(desk, book, turns, look, release)
+        look = partial(_look, workspace, sources, turns)
+        known = _begin(workspace, book, turns, look, release)
         most = math.inf if max_share is None else max_share
-        news, note = partial(tell, line), partial(keep_steps, desk, plan)
-        wait = seconds(desk.settings.replay.ramp_wait)
+        news, note = partial(tell, line), partial(keep_steps, workspace, plan)
+        wait = seconds(workspace.settings.replay.ramp_wait)
         watch = Watch(partial(read_standing, brokers), look, wait, most, stop, news, note)
         start = Run(plan, header.letters, skipped=turns.known)
         places = ordering.places_in_order(checked.letters()) if is_watched else ()
@@ -64,42 +64,44 @@ def apply_in_order(
         done = send_in_turns(send, turns, watch, start, known, places, size)
         done.run.elsewhere = turns.elsewhere
         if done.run.sent:
-            done.run.notes += forget_ended(desk.store, book, header, brokers)
+            done.run.notes += forget_ended(workspace.store, book, header, brokers)
     stopped = [one._asdict() for one in turns.list_stopped()]
-    applied = finish_ramp(desk, done, stop, {"in_order": header.in_order, "stopped_keys": stopped})
+    applied = finish_ramp(workspace, done, stop, {"in_order": header.in_order, "stopped_keys": stopped})
     return replace(applied, code=worst(applied.code, ExitCode.PARTLY)) if stopped else applied
 
 
-def list_stopped(desk: Desk, header: Header) -> list[Document]:
+def list_stopped(workspace: Workspace, header: Header) -> list[Document]:
     """Return the keys of a plan in order that do not go on, as far as ledger and archive know. Raises
     UsageError, ArchiveError."""
     if not header.in_order:
         return []
-    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+    with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         if book is None:
             return []
-        turns = Turns(planfile.letters(desk.store, header.plan), book, header)
+        turns = Turns(planfile.letters(workspace.store, header.plan), book, header)
         turns.learn()
-        turns.note_dead(came_back.find_among(desk.store, turns.out, 0))
+        turns.note_dead(came_back.find_among(workspace.store, turns.out, 0))
         turns.learn()
     return [one._asdict() for one in turns.list_stopped() if one.why != "sending"]
 
 
-def _look(desk: Desk, sources: Sequence[Source], turns: Turns) -> int:
-    look_again(desk, sources)
-    return turns.note_dead(came_back.find_among(desk.store, turns.out, 0))
+def _look(workspace: Workspace, sources: Sequence[Source], turns: Turns) -> int:
+    look_again(workspace, sources)
+    return turns.note_dead(came_back.find_among(workspace.store, turns.out, 0))
 
 
-def _begin(desk: Desk, book: Ledger, turns: Turns, look: Callable[[], int], release: Sequence[str]) -> int:
+def _begin(
+    workspace: Workspace, book: Ledger, turns: Turns, look: Callable[[], int], release: Sequence[str]
+) -> int:
     """Begin before anything is sent: say what is dead again (how many), which keys go on, and whose letters
     come too late, or too early."""
     turns.learn()
     known = look()
     turns.learn()
     released = turns.release(release)
-    book.append([make_event(now(), desk.actor, turns.plan, "release", one) for one in released])
+    book.append([make_event(now(), workspace.actor, turns.plan, "release", one) for one in released])
     left = turns.list_left()
-    told = ordering.tell(desk.store, desk.settings, left, by_all=True) if left else []
+    told = ordering.tell(workspace.store, workspace.settings, left, by_all=True) if left else []
     for text, count in ordering.overtaken(set(left), told).items():
-        desk.listener.complain(f"{count:,} letters: {text}")
+        workspace.listener.complain(f"{count:,} letters: {text}")
     return known

@@ -7,8 +7,8 @@ from dlq.archive.user_sql import list_objects
 from dlq.core.clock import now
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
-from dlq.operations.desk import Desk
 from dlq.operations.views import open_views, read_events
+from dlq.operations.workspace import Workspace
 from dlq.reports.failures import states
 from dlq.reports.incidents import gather, next_step
 
@@ -23,21 +23,25 @@ _FAILURES = """
     FROM letters WHERE incident_id = ? GROUP BY 1 ORDER BY 2 DESC, 1"""
 
 
-def list_incidents(desk: Desk) -> list[Document]:
+def list_incidents(workspace: Workspace) -> list[Document]:
     """First those of which most letters wait, last those whose failures are all resolved or snoozed. Raises
     UsageError where there is no analysis."""
-    if analyses.latest(desk.store) is None:
+    if analyses.latest(workspace.store) is None:
         raise UsageError("no analysis yet: run dlq analyze")
-    with closing(open_views(desk)) as connection:
-        return gather(connection, states=states(connection, read_events(desk), now(), desk.settings))
+    with closing(open_views(workspace)) as connection:
+        return gather(
+            connection, states=states(connection, read_events(workspace), now(), workspace.settings)
+        )
 
 
-def show_incident(desk: Desk, prefix: str) -> Document:
+def show_incident(workspace: Workspace, prefix: str) -> Document:
     """Return the incident whose id begins so: its COLUMNS, its failures with the letters that it has of each
     (`by_failure`), and the command that looks into it (`next`). Raises UsageError for none or several."""
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(workspace)) as connection:
         name = short_ids.incident(connection, prefix)
-        every = gather(connection, states=states(connection, read_events(desk), now(), desk.settings))
+        every = gather(
+            connection, states=states(connection, read_events(workspace), now(), workspace.settings)
+        )
         failures = list_objects(connection, _FAILURES, [name])
     row = next((one for one in every if one["incident_id"] == name), None)
     if row is None:

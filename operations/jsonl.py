@@ -26,11 +26,11 @@ from dlq.core.record import Record
 from dlq.core.settings import Source
 from dlq.core.suggestions import suggest
 from dlq.core.text import quote_value
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode
 from dlq.operations.selecting import Selection
-from dlq.operations.triage import Triage, judge_new
+from dlq.operations.triage import Triage, classify_new
 from dlq.operations.views import open_views, read_events
+from dlq.operations.workspace import Workspace
 from dlq.reports import bundle
 from dlq.reports.masking import Masker
 
@@ -57,12 +57,12 @@ class Imported:
 
     @property
     def code(self) -> ExitCode:
-        """Whether every line was taken, and every letter judged."""
+        """Whether every line was taken, and every letter classified."""
         return ExitCode.PARTLY if self.document["refused"] else self.died.code
 
 
 def import_file(
-    desk: Desk,
+    workspace: Workspace,
     file: str,
     source: str = "import",
     printed_by: str | None = None,
@@ -72,18 +72,18 @@ def import_file(
     """Add the letters of a JSONL file (`-`: of standard input), or of what the program `printed_by` printed.
     They go back to `broker`, or to that of a configured source, whatever a line says. The listener hears of
     each line that is refused. Raises UsageError."""
-    place = _place(desk, source, broker)
+    place = _place(workspace, source, broker)
     if file.endswith(".zip"):
         raise UsageError(f"{file} is a bundle: unzip it, and import its letters.jsonl")
     printed = resolve(reader_of(printed_by)) if printed_by else None
-    result = pull(desk.store, FileConnector(file, printed), place, PullOptions(BY_IMPORT))
+    result = pull(workspace.store, FileConnector(file, printed), place, PullOptions(BY_IMPORT))
     for note in result.notes:
-        desk.listener.complain(note)
+        workspace.listener.complain(note)
     for problem in result.left_letters[:_MOST_REFUSED]:
-        desk.listener.complain(f"{file}: {problem}")
+        workspace.listener.complain(f"{file}: {problem}")
     if result.skipped > _MOST_REFUSED:
-        desk.listener.complain(f"{file}: and {result.skipped - _MOST_REFUSED} more lines")
-    died = judge_new(desk, [result.pull_id], analyze)
+        workspace.listener.complain(f"{file}: and {result.skipped - _MOST_REFUSED} more lines")
+    died = classify_new(workspace, [result.pull_id], analyze)
     document = {
         "source": source,
         "broker": None if place.broker == UNNAMED else place.broker,
@@ -93,13 +93,13 @@ def import_file(
         "known": result.recaptured,
         "causes": died.causes and died.causes[result.pull_id],
     }
-    return Imported(document, died, _count_twins(desk.store, result.pull_id) if result.captured else 0)
+    return Imported(document, died, _count_twins(workspace.store, result.pull_id) if result.captured else 0)
 
 
-def _place(desk: Desk, source: str, broker: str | None) -> Source:
+def _place(workspace: Workspace, source: str, broker: str | None) -> Source:
     """Return the source as it is configured, or one of this name on the broker. Raises UsageError."""
     check_name(f"--source {source!r}", source)
-    known, brokers = desk.settings.sources.get(source), desk.settings.brokers
+    known, brokers = workspace.settings.sources.get(source), workspace.settings.brokers
     if broker is not None and broker not in brokers:
         raise UsageError(
             f"--broker {quote_value(broker)} is not in the configuration{suggest(broker, brokers)}"
@@ -119,36 +119,36 @@ def _count_twins(store: Store, pull_id: str) -> int:
     return int(count)
 
 
-def export_letters(desk: Desk, selection: Selection, masker: Masker | None = None) -> Content:
+def export_letters(workspace: Workspace, selection: Selection, masker: Masker | None = None) -> Content:
     """Return the selected letters as JSONL. Raises UsageError for a wrong selection here, before anything is
     written."""
-    connection = open_views(desk)
-    lines = _lines(desk, connection, selection.condition(desk, connection), masker)
+    connection = open_views(workspace)
+    lines = _lines(workspace, connection, selection.condition(workspace, connection), masker)
     first = list(filter(None, [next(lines, None)]))
     return lambda sink: sum(1 for line in chain(first, lines) if sink.write(line))
 
 
-def export_bundle(desk: Desk, selection: Selection, masker: Masker | None = None) -> Content:
+def export_bundle(workspace: Workspace, selection: Selection, masker: Masker | None = None) -> Content:
     """Return all that is known of the selected letters as one file (zip): the letters, their verdicts and
     incidents, the plans that hold any, rows of the ledger, who did what, and digests. Raises as
     `export_letters`."""
-    connection = open_views(desk, with_plans=True)
-    views.narrow(connection, condition(selection.condition(desk, connection)))
-    latest = analyses.latest(desk.store)
+    connection = open_views(workspace, with_plans=True)
+    views.narrow(connection, condition(selection.condition(workspace, connection)))
+    latest = analyses.latest(workspace.store)
     about: dict[str, Any] = {
         "dlq": version("dlq"),
         "letters": selection.options() or "all",
         "masked": masker is not None,
         "analysis": latest.analysis if latest else None,
     }
-    lines = _lines(desk, connection, None, masker, " ORDER BY source, record_id")
-    found = bundle.members(desk.store, connection, read_events(desk), lines, masker)
+    lines = _lines(workspace, connection, None, masker, " ORDER BY source, record_id")
+    found = bundle.members(workspace.store, connection, read_events(workspace), lines, masker)
     told = masker.document(about) if masker else about
     return lambda sink: bundle.write(sink, told, found)["letters.jsonl"]
 
 
 def _lines(
-    desk: Desk,
+    workspace: Workspace,
     connection: "duckdb.DuckDBPyConnection",
     where: str | None,
     masker: Masker | None,
@@ -159,7 +159,7 @@ def _lines(
     told = {"attempts": "coalesce(attempts, told) AS attempts"}
     columns = ", ".join(told.get(name, f'"{name}"') for name in SEGMENT.names)
     chosen = f"SELECT source, record_id, attempts AS told FROM letters WHERE {condition(where)}"
-    tell = _teller(desk)
+    tell = _teller(workspace)
     with guarded(connection):
         found = connection.sql(
             f"SELECT {columns} FROM records JOIN ({chosen}) USING (source, record_id){order}"
@@ -169,9 +169,9 @@ def _lines(
                 yield _line(record, {} if masker else tell(record), masker)
 
 
-def _teller(desk: Desk) -> Callable[[Record], dict[str, Any]]:
+def _teller(workspace: Workspace) -> Callable[[Record], dict[str, Any]]:
     """Gives what the first line of each queue's letters carries beside them."""
-    known, said = topology.facts(desk.store, desk.settings), set[tuple[str | None, ...]]()
+    known, said = topology.facts(workspace.store, workspace.settings), set[tuple[str | None, ...]]()
 
     def tell(record: Record) -> dict[str, Any]:
         place = (record.source, record.mode, record.dead_letter_queue)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dlq.archive import short_ids, user_sql, views
 from dlq.archive.brief import sum_up
 from dlq.archive.views import Order, Position
-from dlq.core.brokers import kind_of, resolve
+from dlq.core.brokers import plugin_of, resolve
 from dlq.core.clock import from_iso, now
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.core.suggestions import suggest
 from dlq.core.units import human_bytes
-from dlq.operations.desk import Desk
 from dlq.operations.owners import describe_owners_of
 from dlq.operations.selecting import EVERY, Selection, choose
 from dlq.operations.views import open_views, read_events
+from dlq.operations.workspace import Workspace
 from dlq.reports import letter, unpacking
 from dlq.reports.body import LARGEST, Preview, preview, preview_document
 from dlq.reports.failures import states
@@ -71,11 +71,11 @@ class Letters:
         return views.count(self.connection, self.condition)
 
 
-def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
+def list_letters(workspace: Workspace, wanted: LettersWanted) -> Letters:
     """Return one page of the letters that are selected. Raises UsageError for a condition, column or key that
     is none."""
-    connection = open_views(desk)
-    condition = user_sql.condition(wanted.selection.condition(desk, connection))
+    connection = open_views(workspace)
+    condition = user_sql.condition(wanted.selection.condition(workspace, connection))
     if wanted.newest_alone:
         condition = f"{condition} AND {views.among_newest(connection)}"
     letters = Letters(wanted.columns, iter(()), connection, condition)
@@ -85,17 +85,19 @@ def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
     return letters
 
 
-def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> int:
+def count_letters(workspace: Workspace, selection: Selection, ids: Sequence[str] = ()) -> int:
     """Return how many letters are named by id, else selected. Raises UsageError for a condition that is
     none."""
-    with closing(open_views(desk)) as connection:
-        condition = user_sql.condition(choose(desk, connection, ids, selection))
+    with closing(open_views(workspace)) as connection:
+        condition = user_sql.condition(choose(workspace, connection, ids, selection))
         return views.count(connection, condition)
 
 
-def list_values(desk: Desk, columns: Sequence[str], most: int) -> Mapping[str, Sequence[str | None]]:
+def list_values(
+    workspace: Workspace, columns: Sequence[str], most: int
+) -> Mapping[str, Sequence[str | None]]:
     """Return what letters have in these columns of `sum_up`, the most frequent first."""
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(workspace)) as connection:
         sum_up(connection)
         return {
             name: [value for value, _ in user_sql.run(connection, _VALUES.format(name, most)).rows]
@@ -166,47 +168,49 @@ def read_columns(text: str) -> Sequence[str]:
     return names
 
 
-def add_states(desk: Desk, letters: Letters, found: Sequence[Document]) -> Sequence[Document]:
+def add_states(workspace: Workspace, letters: Letters, found: Sequence[Document]) -> Sequence[Document]:
     """Return these letters with the `state` of their failures, what needs a person first; as they are where
     nobody ever spoke of a failure. `found` needs the column fingerprint."""
-    if not (said := read_events(desk)):
+    if not (said := read_events(workspace)):
         return found
-    known = states(letters.connection, said, now(), desk.settings)
+    known = states(letters.connection, said, now(), workspace.settings)
     told = [{**one, "state": known.get(one["fingerprint"], "new")} for one in found]
     return sorted(told, key=lambda one: ORDER.index(one["state"]))
 
 
-def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained: bool = False) -> Document:
+def show_letter(
+    workspace: Workspace, prefix: str, masker: Masker | None = None, explained: bool = False
+) -> Document:
     """Return all that is known of the letter whose id begins so (8 or more digits): its columns, what belongs
     to it, what to do next; with `explained` which rules looked at it, what each saw, and what follows. Raises
     UsageError for none or several."""
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(workspace)) as connection:
         record_id = short_ids.record_id(connection, prefix)
         lies = views.on_page(views.page_of(connection, record_id))
         found = letter.gather(connection, record_id, lies)
         found = found if masker is None else {**masker.document(found), "masked": True}
         if explained:
-            steps = {"explain": _explain(desk, connection, found, lies)}
+            steps = {"explain": _explain(workspace, connection, found, lies)}
             found |= steps if masker is None else masker.document(steps)
-    return found | {"owners": describe_owners_of(found, desk.settings)}
+    return found | {"owners": describe_owners_of(found, workspace.settings)}
 
 
 def _explain(
-    desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document, lies: str
+    workspace: Workspace, connection: "duckdb.DuckDBPyConnection", found: Document, lies: str
 ) -> list[Document]:
     record = next(views.read_records(connection, lies))
     # All rules are imported for them, which takes as long as to find the letter.
     from dlq.analyzers import topology
     from dlq.reports import explain
 
-    return explain.gather(found, record, topology.facts(desk.store, desk.settings))
+    return explain.gather(found, record, topology.facts(workspace.store, workspace.settings))
 
 
 def preview_body(found: Mapping[str, Any], full: bool = False) -> Preview:
     """Return what people are shown of a letter's body; with `full` up to 4 MiB of it."""
     if found.get("masked"):
         return preview(*unpack_body(found), None, full)
-    kind = kind_of(found["broker_kind"])
+    kind = plugin_of(found["broker_kind"])
     try:
         body, encoding = unpack_body(found, LARGEST)
         told = resolve(kind.readable)(body, found["properties"] or {}) if kind.readable else None
@@ -225,7 +229,7 @@ def unpack_body(found: Mapping[str, Any], limit: int = _LARGEST) -> tuple[bytes,
     body, flags = base64.b64decode(found["body_base64"] or ""), found["flags"] or 0
     if found.get("masked"):  # its shape, which nothing has packed
         return body, None
-    kind = kind_of(found["broker_kind"])
+    kind = plugin_of(found["broker_kind"])
     if packing := kind.packing(flags):
         return body, packing
     plain = resolve(kind.unpack)(body, flags, limit) if kind.unpack else None
@@ -234,9 +238,9 @@ def unpack_body(found: Mapping[str, Any], limit: int = _LARGEST) -> tuple[bytes,
     return body, unpacking.packing_of(found["content_encoding"], found["headers"] or {})
 
 
-def run_query(desk: Desk, sql: str) -> user_sql.Rows:
+def run_query(workspace: Workspace, sql: str) -> user_sql.Rows:
     """Return what one SELECT of a user's finds in the archive's views; ids in it may be short. Raises
     UsageError."""
     checked = user_sql.single_select(sql)
-    connection = open_views(desk, with_plans="audit" in checked.lower())
+    connection = open_views(workspace, with_plans="audit" in checked.lower())
     return user_sql.run(connection, short_ids.expand(connection, checked))

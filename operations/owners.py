@@ -12,10 +12,10 @@ from dlq.core.errors import UsageError
 from dlq.core.settings import Consumer, Settings
 from dlq.core.units import seconds
 from dlq.operations.connecting import warn_of_ledger
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode
 from dlq.operations.programs import ask_program
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import ledger, planfile
 from dlq.replay.owners import TIMES, Owners, oldest_of
 
@@ -43,17 +43,17 @@ def describe_owners_of(letter: Document, settings: Settings) -> list[str]:
     return owners.describe()
 
 
-def check_replay(desk: Desk, prefix: str) -> Checked:
+def check_replay(workspace: Workspace, prefix: str) -> Checked:
     """Ask the consumers of a plan's letters (`verify`) which of those that the broker confirmed they have
     processed. Letters of a program that fails are unknown; the listener hears why. Raises UsageError."""
-    plan = planfile.find(desk.store, prefix)
-    warn_of_ledger(desk)
-    sent = _find_sent(desk, plan)
-    owners, checked = Owners(desk.settings), []
-    for consumer in desk.settings.consumers.values():
+    plan = planfile.find(workspace.store, prefix)
+    warn_of_ledger(workspace)
+    sent = _find_sent(workspace, plan)
+    owners, checked = Owners(workspace.settings), []
+    for consumer in workspace.settings.consumers.values():
         mine = [one for one in sent if consumer in owners.find(one.source)]
         if consumer.verify and mine:
-            checked.append(_check(desk, consumer, mine))
+            checked.append(_check(workspace, consumer, mine))
     asked = {one["consumer"] for one in checked}
     unasked = sum(asked.isdisjoint(known.name for known in owners.find(one.source)) for one in sent)
     is_done = not any(one["not_processed"] or one["unknown"] for one in checked)
@@ -61,21 +61,21 @@ def check_replay(desk: Desk, prefix: str) -> Checked:
     return Checked(document, ExitCode.DONE if is_done else ExitCode.PARTLY)
 
 
-def _find_sent(desk: Desk, plan: str) -> list[_Sent]:
+def _find_sent(workspace: Workspace, plan: str) -> list[_Sent]:
     """Return the letters of a plan that a broker has confirmed, by this plan or by another with the same
     key."""
     confirmed: list[str] = []
-    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
-        letters = planfile.letters(desk.store, plan)
+    with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
+        letters = planfile.letters(workspace.store, plan)
         while some := list(islice(letters, _BATCH)):
             states = book.states([letter.key for letter in some]) if book else {}
             confirmed += [letter.record_id for letter in some if states.get(letter.key) == "confirmed"]
     sql = "SELECT DISTINCT record_id, source, key FROM letters WHERE record_id IN (SELECT unnest($1))"
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(workspace)) as connection:
         return [_Sent(*row) for row in run(connection, sql, [confirmed]).rows]
 
 
-def _check(desk: Desk, consumer: Consumer, sent: Sequence[_Sent]) -> Document:
+def _check(workspace: Workspace, consumer: Consumer, sent: Sequence[_Sent]) -> Document:
     """Return what one consumer answers: how many letters are processed, which are not, how many nobody knows
     of."""
     keys = list(dict.fromkeys(one.key for one in sent if one.key))
@@ -85,7 +85,7 @@ def _check(desk: Desk, consumer: Consumer, sent: Sequence[_Sent]) -> Document:
         processed = _read(consumer, ask_program(consumer.verify, keys, seconds(consumer.verify_timeout)))
     except UsageError as failure:
         error = str(failure)
-        desk.listener.complain(f"consumers.{consumer.name}.verify: {error}")
+        workspace.listener.complain(f"consumers.{consumer.name}.verify: {error}")
     missing = [] if error else [one.record_id for one in sent if one.key and one.key not in processed]
     done = sum(one.key in processed for one in sent if one.key)
     unknown = len(sent) - done - len(missing)

@@ -12,9 +12,9 @@ from dlq.core.documents import Document
 from dlq.core.errors import Busy, DlqError, UsageError
 from dlq.core.text import encodable
 from dlq.operations.connecting import connect, warn_of_ledger
-from dlq.operations.desk import Desk
 from dlq.operations.selecting import EVERY, Selection, choose
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import approvals, edits, ledger, planfile, status, still_queued
 from dlq.replay.apply import check_plan
 from dlq.replay.brokers import Brokers, Opener
@@ -67,43 +67,43 @@ class Plans(NamedTuple):
     damaged: Sequence[DlqError]
 
 
-def list_plans(desk: Desk) -> Plans:
+def list_plans(workspace: Workspace) -> Plans:
     """Return every plan with the states of its letters."""
     damaged: list[DlqError] = []
-    warn_of_ledger(desk)
-    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+    warn_of_ledger(workspace)
+    with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         if book is not None:
             book.expire()
-        headers = sorted(_headers(desk, damaged), key=lambda header: header.created_at)
+        headers = sorted(_headers(workspace, damaged), key=lambda header: header.created_at)
         own = book.counts_of_all() if book else {}
-        rows = [_row(desk, book, one, own.get(one.plan, {})) for one in headers if one.letters]
+        rows = [_row(workspace, book, one, own.get(one.plan, {})) for one in headers if one.letters]
         return Plans(rows, damaged)
 
 
-def count_sent(desk: Desk, letters: dict[str, int]) -> Iterator[tuple[str, Mapping[str, int]]]:
+def count_sent(workspace: Workspace, letters: dict[str, int]) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Plan -> letters in each state, as the ledger alone tells: what another plan sent of it is planned here.
     `letters`, how many each plan has, is filled here: a plan never changes."""
-    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+    with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         if book is not None:
             book.expire()
-        if any(plan not in letters for plan in planfile.ids(desk.store)):
-            letters |= {header.plan: header.letters for header in _headers(desk, [])}
+        if any(plan not in letters for plan in planfile.ids(workspace.store)):
+            letters |= {header.plan: header.letters for header in _headers(workspace, [])}
         for plan, size in letters.items():
             own = book.counts(plan) if book else {}
             known = {str(state): own.get(state, 0) for state in STATES}
             yield plan, {**known, "planned": known["planned"] + size - sum(known.values())}
 
 
-def _headers(desk: Desk, damaged: list[DlqError]) -> Iterator[Header]:
-    for plan in planfile.ids(desk.store):
+def _headers(workspace: Workspace, damaged: list[DlqError]) -> Iterator[Header]:
+    for plan in planfile.ids(workspace.store):
         try:
-            yield planfile.load(desk.store, plan)
+            yield planfile.load(workspace.store, plan)
         except DlqError as error:
             damaged.append(error)
 
 
-def _row(desk: Desk, book: Ledger | None, header: Header, own: Mapping[State, int]) -> Document:
-    states = status.counts(desk.store, book, header, own)
+def _row(workspace: Workspace, book: Ledger | None, header: Header, own: Mapping[State, int]) -> Document:
+    states = status.counts(workspace.store, book, header, own)
     return {
         "plan": header.plan,
         "created_at": header.created_at,
@@ -132,47 +132,47 @@ class Made(NamedTuple):
     differences: Sequence[str]
 
 
-def make_plan(desk: Desk, wanted: PlanWanted, opener: Opener | None = None) -> Made:
+def make_plan(workspace: Workspace, wanted: PlanWanted, opener: Opener | None = None) -> Made:
     """Choose letters and write a plan; nothing is sent. `opener` opens brokers otherwise than by connecting.
     Raises UsageError, BrokerError."""
     how = replace(
         wanted.how,
-        where=_choose(desk, wanted),
-        keep_headers=wanted.how.keep_headers or desk.settings.replay.keep or False,
-        actor=desk.actor,
+        where=_choose(workspace, wanted),
+        keep_headers=wanted.how.keep_headers or workspace.settings.replay.keep or False,
+        actor=workspace.actor,
         reason=encodable(wanted.how.reason) if wanted.how.reason else None,
     )
-    with Brokers(desk.settings, opener or partial(connect, desk)) as brokers:
-        header = make(desk.store, desk.settings, how, brokers, desk.listener.say)
-    changes = edits.load(desk.store, header)
+    with Brokers(workspace.settings, opener or partial(connect, workspace)) as brokers:
+        header = make(workspace.store, workspace.settings, how, brokers, workspace.listener.say)
+    changes = edits.load(workspace.store, header)
     return Made(
         header,
-        _describe_plan(desk, header, len(changes.changed)),
-        list(edits.differences(desk.store, header, changes)),
+        _describe_plan(workspace, header, len(changes.changed)),
+        list(edits.differences(workspace.store, header, changes)),
     )
 
 
-def is_in_order(desk: Desk, prefix: str) -> bool:
+def is_in_order(workspace: Workspace, prefix: str) -> bool:
     """Return whether the plan whose id begins so goes key by key. Raises UsageError."""
-    return planfile.load(desk.store, planfile.find(desk.store, prefix)).in_order is not None
+    return planfile.load(workspace.store, planfile.find(workspace.store, prefix)).in_order is not None
 
 
-def _choose(desk: Desk, wanted: PlanWanted) -> str | None:
+def _choose(workspace: Workspace, wanted: PlanWanted) -> str | None:
     if not wanted.ids and wanted.selection.is_all:
         return None
-    with open_views(desk) as connection:
-        return choose(desk, connection, wanted.ids, wanted.selection)
+    with open_views(workspace) as connection:
+        return choose(workspace, connection, wanted.ids, wanted.selection)
 
 
-def approve_plan(desk: Desk, prefix: str, reason: str = "", digest: str | None = None) -> Document:
-    """Consent, as who sits at the desk, to a plan that somebody else made, as it is now; the ledger keeps it.
+def approve_plan(workspace: Workspace, prefix: str, reason: str = "", digest: str | None = None) -> Document:
+    """Consent, as the user, to a plan that somebody else made, as it is now; the ledger keeps it.
     With `digest` only to the one that was looked at. Raises UsageError."""
-    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
+    header = planfile.load_checked(workspace.store, planfile.find(workspace.store, prefix))
     if digest not in (None, header.digest):
         raise UsageError(f"plan {header.plan} is not the one that was shown: look at it again")
-    given = approvals.approval(header, desk.actor, encodable(reason), now(), desk.settings.replay)
-    warn_of_ledger(desk)
-    with ledger.opened(desk.settings.ledger, desk.store) as book:
+    given = approvals.approval(header, workspace.actor, encodable(reason), now(), workspace.settings.replay)
+    warn_of_ledger(workspace)
+    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
         book.append([given])
     return {
         "plan": header.plan,
@@ -183,7 +183,7 @@ def approve_plan(desk: Desk, prefix: str, reason: str = "", digest: str | None =
     }
 
 
-def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
+def _describe_plan(workspace: Workspace, header: Header, changed: int) -> Document:
     """Return what `replay plan` tells of a new plan, of which `changed` letters go back changed."""
     return {
         "plan": header.plan,
@@ -197,7 +197,7 @@ def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
         "not_looked_at": dict(header.not_looked_at),
         "targets": dict(header.targets),
         "target_brokers": {target: list(header.brokers_of(target)) for target in header.targets},
-        "still_queued": still_queued.of_plan(desk.store, desk.settings, header),
+        "still_queued": still_queued.of_plan(workspace.store, workspace.settings, header),
         "told_by_letters": dict(header.told_by_letters),
         "stripped": dict(header.stripped),
         "warnings": dict(header.warnings),
@@ -210,54 +210,56 @@ def _describe_plan(desk: Desk, header: Header, changed: int) -> Document:
     }
 
 
-def show_plan(desk: Desk, prefix: str, masker: Masker | None = None) -> Document:
+def show_plan(workspace: Workspace, prefix: str, masker: Masker | None = None) -> Document:
     """Return the plan whose id begins so, as it was told when it was made, and: when that was, of which
     letters, where to and how (`created_at, where, to, rate, any_advice, keep_headers, witness`), what its
     edits change (`differences`, masked by `masker`), and who said what of it (`history`). Raises UsageError
     for none, several, or one that somebody has changed."""
-    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
-    changes, mask = edits.load(desk.store, header), dict if masker is None else masker.document
+    header = planfile.load_checked(workspace.store, planfile.find(workspace.store, prefix))
+    changes, mask = edits.load(workspace.store, header), dict if masker is None else masker.document
     asked = ("created_at", "where", "to", "rate", "any_advice", "keep_headers", "witness")
     return {
-        **_describe_plan(desk, header, len(changes.changed)),
+        **_describe_plan(workspace, header, len(changes.changed)),
         **{name: getattr(header, name) for name in asked},
-        "differences": list(edits.differences(desk.store, header, changes, mask)),
+        "differences": list(edits.differences(workspace.store, header, changes, mask)),
         "history": [
             {"at": iso(one.at), "actor": one.actor, "action": one.action, "reason": one.reason}
-            for one in ledger.events(desk.settings.ledger, desk.store)
+            for one in ledger.events(workspace.settings.ledger, workspace.store)
             if one.subject == header.plan
         ],
     }
 
 
-def list_plan_letters(desk: Desk, prefix: str, limit: int = 0, after: int = -1) -> Iterator[Document]:
+def list_plan_letters(
+    workspace: Workspace, prefix: str, limit: int = 0, after: int = -1
+) -> Iterator[Document]:
     """Yield the letters of a plan in its order, from behind the one with the number `after`: `number,
     record_id, key, lap, broker, target`. At most `limit`; 0: all. Raises UsageError, ArchiveError where the
     file is damaged."""
-    letters = planfile.letters(desk.store, planfile.find(desk.store, prefix))
+    letters = planfile.letters(workspace.store, planfile.find(workspace.store, prefix))
     for letter in islice(letters, after + 1, after + 1 + limit if limit else None):
         told = letter._asdict()
         names = ("number", "record_id", "key", "lap", "broker")
         yield {**{name: told[name] for name in names}, "target": str(letter.target)}
 
 
-def count_states(desk: Desk, header: Header) -> Mapping[State, int]:
+def count_states(workspace: Workspace, header: Header) -> Mapping[State, int]:
     """State -> letters of the plan, those that another plan sent among them."""
-    warn_of_ledger(desk)
-    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+    warn_of_ledger(workspace)
+    with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         if book is not None:
             book.expire()
-        return status.counts(desk.store, book, header)
+        return status.counts(workspace.store, book, header)
 
 
-def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
+def read_replay_status(workspace: Workspace, prefix: str, classify: bool = True) -> Document:
     """Return how far the plan is whose id begins so: `plan, states, sent, skipped, seconds, still_queued,
-    came_back, stopped_keys`. What came back and is not judged yet is judged now, unless `judge` is false.
-    Raises UsageError."""
-    from dlq.operations import in_order, triage  # they judge and send, and to plan needs none of that
+    came_back, stopped_keys`. What came back and is not classified yet is classified now, unless `classify` is
+    false. Raises UsageError."""
+    from dlq.operations import in_order, triage  # they classify and send, and to plan needs none of that
 
-    header = planfile.load(desk.store, planfile.find(desk.store, prefix))
-    states = count_states(desk, header)
+    header = planfile.load(workspace.store, planfile.find(workspace.store, prefix))
+    states = count_states(workspace, header)
     sent = header.letters - states["planned"] - states["sending"]
     return {
         "plan": header.plan,
@@ -265,16 +267,16 @@ def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
         "sent": sent,
         "skipped": 0,
         "seconds": 0.0,
-        "still_queued": still_queued.of_plan(desk.store, desk.settings, header),
-        "came_back": triage.list_came_back(desk, header.plan, judge) if sent else [],
-        "stopped_keys": in_order.list_stopped(desk, header),
+        "still_queued": still_queued.of_plan(workspace.store, workspace.settings, header),
+        "came_back": triage.list_came_back(workspace, header.plan, classify) if sent else [],
+        "stopped_keys": in_order.list_stopped(workspace, header),
     }
 
 
-def describe_doubt(desk: Desk, plan: str, most: int) -> Document:
+def describe_doubt(workspace: Workspace, plan: str, most: int) -> Document:
     """`why`: reason -> how many letters of the plan are in doubt for it; and the first `letters` of these, at
     most so many: `record_id, target, sent_at, why`."""
-    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+    with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         found = book.entries(plan, "in_doubt") if book is not None else []
     rows = [
         {"record_id": e.record_id, "target": e.target, "sent_at": iso(e.sent_at), "why": e.detail or _NO_WORD}
@@ -283,13 +285,13 @@ def describe_doubt(desk: Desk, plan: str, most: int) -> Document:
     return {"why": dict(Counter(row["why"] for row in rows).most_common()), "letters": rows[:most]}
 
 
-def why_not_apply(desk: Desk, plan: str) -> DlqError | None:
+def why_not_apply(workspace: Workspace, plan: str) -> DlqError | None:
     """Return what an apply of this plan would be refused for now, before a broker is asked; None: nothing."""
     try:
-        with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
-            header = check_plan(desk.store, desk.settings, plan, book).header
-        Loader(desk.store).check(header.segments, plan)
-        holder = desk.store.holder(f"plan-{plan}")
+        with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
+            header = check_plan(workspace.store, workspace.settings, plan, book).header
+        Loader(workspace.store).check(header.segments, plan)
+        holder = workspace.store.holder(f"plan-{plan}")
         return Busy(f"plan-{plan} is locked by {holder}") if holder else None
     except DlqError as error:
         return error

@@ -13,7 +13,6 @@ from dlq.core.documents import value
 from dlq.core.errors import DlqError
 from dlq.core.logs import Log
 from dlq.operations.concurrency import Stop
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode, code_of, worst
 from dlq.operations.profile import Task
 from dlq.operations.programs import tell_program
@@ -21,6 +20,7 @@ from dlq.operations.progress import Line
 from dlq.operations.pulling import KEYS, pull_one, take_all
 from dlq.operations.sources import RUNS
 from dlq.operations.time_limit import Clock, time_limit
+from dlq.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -38,12 +38,12 @@ _Trace = Callable[[BaseException], None]
 
 
 def run_profile(
-    desk: Desk, task: Task, log: Log, parallel: int, trace: _Trace
+    workspace: Workspace, task: Task, log: Log, parallel: int, trace: _Trace
 ) -> tuple[dict[str, Any], ExitCode]:
     """Return one run of a profile: what it did, as `dlq run` prints it, and how it ended. Raises Busy while
     another run of it is at work."""
-    with desk.store.lock(f"profile-{task.profile.name}"):
-        running = _Run(desk, task, log, parallel, trace)
+    with workspace.store.lock(f"profile-{task.profile.name}"):
+        running = _Run(workspace, task, log, parallel, trace)
         code = running.run()
     return vars(running.outcome), code
 
@@ -64,9 +64,9 @@ class _Outcome:
 class _Run:
     """The steps; `codes` collects what the exit code is made of."""
 
-    def __init__(self, desk: Desk, task: Task, log: Log, parallel: int, trace: _Trace) -> None:
+    def __init__(self, workspace: Workspace, task: Task, log: Log, parallel: int, trace: _Trace) -> None:
         """`parallel`: sources pulled at once, at most; `trace` hears of errors that nobody expects."""
-        self._desk, self._task, self._log, self._trace = desk, task, log, trace
+        self._workspace, self._task, self._log, self._trace = workspace, task, log, trace
         self._clock, self._parallel = Clock(task.max_seconds), parallel
         self._failures: list[ExitCode] = []
         self._partial = False
@@ -115,8 +115,8 @@ class _Run:
     def _pull_all(self) -> None:
         """Several sources at once. The limit of time is kept by this thread: no signal ends another one."""
         sources, limit = self._task.sources, self._clock.seconds_left(_PULLS_STOP)
-        _ = self._desk.store  # opened once, before threads want it
-        ended = list(take_all(self._desk, self._pull_one, sources, self._parallel, limit))
+        _ = self._workspace.store  # opened once, before threads want it
+        ended = list(take_all(self._workspace, self._pull_one, sources, self._parallel, limit))
         late = limit is not None and self._clock.seconds_left(_PULLS_STOP) == 0.0
         for source, future in ended:
             note = partial(self._note_future, future, late)
@@ -143,7 +143,7 @@ class _Run:
 
         task, left = self._task, self._clock.seconds_left(PULLS_END)
         options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
-        return pull_one(self._desk, source, options, Line(source.name, "the broker", False), stop)
+        return pull_one(self._workspace, source, options, Line(source.name, "the broker", False), stop)
 
     def _note_pull(self, result: "PullResult") -> None:
         facts = {key: getattr(result, key) for key in KEYS}
@@ -164,10 +164,10 @@ class _Run:
         from dlq.analyzers.analysis import still_holds
         from dlq.archive import manifests
 
-        store = self._desk.store
+        store = self._workspace.store
         if not any(manifest.rows for manifest in manifests.list_committed(store)):
             return
-        last = still_holds(store, self._desk.settings)
+        last = still_holds(store, self._workspace.settings)
         found = last or self._analyze_anew()
         self.outcome.analysis = found.analysis
         broken = found.extra.get("broken", 0)
@@ -180,11 +180,11 @@ class _Run:
         from dlq.analyzers.analysis import analyze
         from dlq.capture import external_stores
 
-        taken = external_stores.take(self._desk.store, self._desk.settings)
+        taken = external_stores.take(self._workspace.store, self._workspace.settings)
         for snapshot in taken:
             if snapshot.error is not None:
                 self._fail("evidence_missing", snapshot.error, ExitCode.PARTLY, store=snapshot.name)
-        return analyze(self._desk.store, self._desk.settings, snapshots=taken)
+        return analyze(self._workspace.store, self._workspace.settings, snapshots=taken)
 
     def _gather(self) -> None:
         """Gather the report's document, of this run's analysis, or of the one before where this one
@@ -194,24 +194,26 @@ class _Run:
         from dlq.replay import still_queued
         from dlq.reports import report
 
-        if analyses.latest(self._desk.store) is None:
+        if analyses.latest(self._workspace.store) is None:
             self._log("no_report")
             return
-        masks = self._desk.settings.mask if self._task.profile.mask else None
+        masks = self._workspace.settings.mask if self._task.profile.mask else None
         with_letters = any(format_ in report.WITH_LETTERS for format_, _path in self._task.reports)
         # A ledger that is gone must be restored, but what died tonight is reported all the same.
-        known = read_replays(self._desk, lambda error: self._fail("ledger_missing", error, code_of(error)))
-        said = read_events(self._desk)
-        queued = still_queued.find_queued(self._desk.store, self._desk.settings)
+        known = read_replays(
+            self._workspace, lambda error: self._fail("ledger_missing", error, code_of(error))
+        )
+        said = read_events(self._workspace)
+        queued = still_queued.find_queued(self._workspace.store, self._workspace.settings)
         self._report = report.make(
-            self._desk.store,
+            self._workspace.store,
             known,
             masks,
             None,
             with_letters,
             events=said,
             queued=queued,
-            settings=self._desk.settings,
+            settings=self._workspace.settings,
         )
 
     def _write_report(self, format_: str, path: str) -> None:
@@ -253,7 +255,7 @@ class _Run:
         if not self._failures:
             return now() / 1e6
         try:
-            state = bounded_json.loads(self._desk.store.get(self._state_name))
+            state = bounded_json.loads(self._workspace.store.get(self._state_name))
             return float(value(float, value(Mapping[str, Any], state).get("last_success", 0)))
         except (DlqError, ValueError):
             return 0.0
@@ -270,7 +272,7 @@ class _Run:
             "last_success": succeeded,
             "run": vars(self.outcome),
         }
-        self._desk.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
+        self._workspace.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
 
     def _write_metrics(self, code: ExitCode, succeeded: float) -> None:
         from dlq.archive.files import SHARED
@@ -280,7 +282,7 @@ class _Run:
         facts = metrics.RunFacts(
             self.outcome.sources, self.outcome.seconds, int(code), now() / 1e6, succeeded
         )
-        gathered = metrics.gather(self._desk.store, self._report, facts)
+        gathered = metrics.gather(self._workspace.store, self._report, facts)
         path = self._task.profile.metrics
         if path is not None:
             write_text(path, metrics.text(gathered), SHARED)  # what scrapes it is another user
@@ -289,7 +291,7 @@ class _Run:
         if self._task.otlp is not None:
             from dlq.reports.metrics_otlp import send
 
-            began = metrics.began(self._desk.store)
+            began = metrics.began(self._workspace.store)
             with time_limit(patience.ENDED, "the collector's answer does not end"):
                 send(gathered, self._task.otlp, began, facts.finished)
             self._log("metrics_written", to="OTLP")

@@ -15,11 +15,11 @@ from dlq.core.errors import UsageError
 from dlq.core.failures import Event, make_event
 from dlq.core.text import encodable
 from dlq.operations import failures
-from dlq.operations.desk import Desk
 from dlq.operations.dismissing import dismiss_letters
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import ledger, planfile
 
 _MOST_IDS = 1_000
@@ -29,7 +29,7 @@ _LONGEST = 2_000
 """Characters of a text that an agent may leave."""
 
 
-def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
+def propose_plan(workspace: Workspace, wanted: PlanWanted) -> Document:
     """Write a plan, and ask no broker; it is sent once a person has approved it, and then applies it. What no
     broker was asked is in its warnings. Raises UsageError."""
     reason = _checked(wanted.how.reason or "", "say why these letters should go back")
@@ -37,10 +37,10 @@ def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
         raise UsageError("say which letters: by ids, a failure, an incident, a source or a cause")
     if len(wanted.ids) > _MOST_IDS:
         raise UsageError(f"at most {_MOST_IDS:,} ids at once; name a failure or an incident instead")
-    _check_open(desk)
-    made = make_plan(desk, wanted._replace(how=replace(wanted.how, reason=reason)), open_offline)
+    _check_open(workspace)
+    made = make_plan(workspace, wanted._replace(how=replace(wanted.how, reason=reason)), open_offline)
     if not made.header.letters:
-        desk.store.delete(planfile.name_of(made.header.plan))
+        workspace.store.delete(planfile.name_of(made.header.plan))
         why = ", ".join(f"{count:,} {name}" for name, count in made.header.left_out.items())
         raise UsageError(
             f"no letter would go (left out: {why or 'none is chosen'}); choose others, and propose those"
@@ -49,34 +49,36 @@ def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
     return {**made.document, "waits_for": f"a person: {commands}"}
 
 
-def propose_dismissal(desk: Desk, failure: str, reason: str) -> Document:
+def propose_dismissal(workspace: Workspace, failure: str, reason: str) -> Document:
     """Keep with a failure that its letters need no replay, and the command that closes them. Raises
     UsageError."""
     text = _checked(reason, "say why these letters need no replay")
-    fingerprint = _find(desk, failure)
-    return _propose(desk, fingerprint, ["dlq", "dismiss", "--failure", fingerprint, "--reason", text], text)
+    fingerprint = _find(workspace, failure)
+    return _propose(
+        workspace, fingerprint, ["dlq", "dismiss", "--failure", fingerprint, "--reason", text], text
+    )
 
 
-def propose_resolution(desk: Desk, failure: str, reason: str, version: str = "") -> Document:
+def propose_resolution(workspace: Workspace, failure: str, reason: str, version: str = "") -> Document:
     """Keep with a failure that its cause is fixed, and since which version, and the command that says so.
     Raises UsageError."""
     text = _checked(reason, "say how it was fixed, and where a person sees that")
     failures.check_version(version)
-    fingerprint = _find(desk, failure)
+    fingerprint = _find(workspace, failure)
     words = ["dlq", "failures", "resolve", fingerprint, "--reason", text]
-    return _propose(desk, fingerprint, [*words, *(["--in", version] if version else [])], text)
+    return _propose(workspace, fingerprint, [*words, *(["--in", version] if version else [])], text)
 
 
-def propose_note(desk: Desk, failure: str, text: str, owner: str | None = None) -> Document:
+def propose_note(workspace: Workspace, failure: str, text: str, owner: str | None = None) -> Document:
     """Keep with a failure what an agent would note, or to whom it would give it (`owner`), and the command
     that does. Raises UsageError."""
     told = _checked(text, "a note says something")
-    fingerprint = _find(desk, failure)
+    fingerprint = _find(workspace, failure)
     if owner is None:
         words = ["dlq", "failures", "note", fingerprint, told]
     else:
         words = ["dlq", "failures", "assign", fingerprint, _checked(owner, "to whom?"), "--reason", told]
-    return _propose(desk, fingerprint, words, told)
+    return _propose(workspace, fingerprint, words, told)
 
 
 class Deed(NamedTuple):
@@ -101,11 +103,11 @@ class Proposal(NamedTuple):
     """Who has done just that since; None: it waits."""
 
 
-def list_proposals(desk: Desk, failure: str) -> list[Proposal]:
+def list_proposals(workspace: Workspace, failure: str) -> list[Proposal]:
     """Return what agents have proposed for a failure (its whole fingerprint), the first first."""
-    with closing(open_views(desk, with_plans=True)) as connection:
+    with closing(open_views(workspace, with_plans=True)) as connection:
         done = [*run(connection, _DONE).rows]
-    events = ledger.events(desk.settings.ledger, desk.store)
+    events = ledger.events(workspace.settings.ledger, workspace.store)
     told = [one for one in events if one.action == "propose" and one.subject == failure]
     return [_describe(one, done) for one in told]
 
@@ -139,53 +141,59 @@ def _read_deed(told: Event) -> Deed | None:
     return None
 
 
-def carry_out(desk: Desk, failure: str, proposal: str) -> str:
-    """Do what an agent has proposed for a failure, as who sits at the desk; what was done, in words. Raises
+def carry_out(workspace: Workspace, failure: str, proposal: str) -> str:
+    """Do what an agent has proposed for a failure, as the user; what was done, in words. Raises
     UsageError where there is no such proposal, or somebody has done it."""
-    found = next((one for one in list_proposals(desk, failure) if one.id == proposal), None)
+    found = next((one for one in list_proposals(workspace, failure) if one.id == proposal), None)
     if found is None or found.deed is None:
         raise UsageError(f"no agent has proposed {proposal} for failure {failure}; open the failure again")
     if found.done_by:
         raise UsageError(f"{found.done_by} has done that already; open the failure again")
     action, value, reason = found.deed
     if action == "note":
-        failures.note_failure(desk, failure, reason, proposal)
+        failures.note_failure(workspace, failure, reason, proposal)
         return "The note is written down."
     if action == "assign":
-        failures.assign_failure(desk, failure, value, reason, proposal)
+        failures.assign_failure(workspace, failure, value, reason, proposal)
         return f"It is assigned to {value}."
     if action == "resolve":
-        failures.resolve_failure(desk, failure, reason, value, proposal)
+        failures.resolve_failure(workspace, failure, reason, value, proposal)
         return "It is resolved."
-    closed = dismiss_letters(desk, [], Selection(failure=failure), reason)
+    closed = dismiss_letters(workspace, [], Selection(failure=failure), reason)
     return f"{closed['dismissed']:,} dismissed; {closed['known']:,} were left alone."
 
 
-def _find(desk: Desk, failure: str) -> str:
-    return str(failures.show_failure(desk, failure)["fingerprint"])
+def _find(workspace: Workspace, failure: str) -> str:
+    return str(failures.show_failure(workspace, failure)["fingerprint"])
 
 
-def _check_open(desk: Desk) -> None:
+def _check_open(workspace: Workspace) -> None:
     """Check how many proposals are open. Raises UsageError for an agent that has proposed much of late at
     which no person has looked."""
     since = now() - _OPEN_DAYS * 86_400_000_000
-    events = ledger.events(desk.settings.ledger, desk.store)
+    events = ledger.events(workspace.settings.ledger, workspace.store)
     approved = {one.subject for one in events if one.action == "approve"}
-    told = [one for one in events if one.action == "propose" and one.actor == desk.actor and one.at > since]
-    with closing(open_views(desk, with_plans=True)) as connection:
+    told = [
+        one for one in events if one.action == "propose" and one.actor == workspace.actor and one.at > since
+    ]
+    with closing(open_views(workspace, with_plans=True)) as connection:
         done = [*run(connection, _DONE).rows]
     waiting = sum(_describe(one, done).done_by is None for one in told)
-    plans = [one for one in planfile.list_makers(desk.store) if one.actor == desk.actor and one.at > since]
+    plans = [
+        one
+        for one in planfile.list_makers(workspace.store)
+        if one.actor == workspace.actor and one.at > since
+    ]
     if waiting + sum(one.subject not in approved for one in plans) >= _MOST_OPEN:
         raise UsageError(
-            f"{_MOST_OPEN} proposals of {desk.actor} wait for a person; no more may: ask one to look"
+            f"{_MOST_OPEN} proposals of {workspace.actor} wait for a person; no more may: ask one to look"
         )
 
 
-def _propose(desk: Desk, fingerprint: str, words: Sequence[str], reason: str) -> Document:
-    _check_open(desk)
-    event = make_event(now(), desk.actor, fingerprint, "propose", shlex.join(words), reason)
-    with ledger.opened(desk.settings.ledger, desk.store) as book:
+def _propose(workspace: Workspace, fingerprint: str, words: Sequence[str], reason: str) -> Document:
+    _check_open(workspace)
+    event = make_event(now(), workspace.actor, fingerprint, "propose", shlex.join(words), reason)
+    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
         book.append([event])
     return {
         "proposal": event.id,

@@ -16,10 +16,10 @@ from dlq.core.errors import DlqError, with_next_step
 from dlq.core.settings import Source
 from dlq.operations.concurrency import Stop, do_at_once
 from dlq.operations.connecting import connect, warn_of_overlaps
-from dlq.operations.desk import Desk, Listener
 from dlq.operations.outcome import ExitCode, code_of
 from dlq.operations.progress import Line, tell_pulled
-from dlq.operations.triage import Triage, judge_new
+from dlq.operations.triage import Triage, classify_new
+from dlq.operations.workspace import Listener, Workspace
 
 _Take = Callable[[Source, Stop], PullResult]
 
@@ -93,11 +93,11 @@ class Pulled:
         return [one.result for one in self.outcomes if one.result is not None]
 
 
-def pull_sources(desk: Desk, wanted: PullWanted) -> Pulled:
-    """Capture what lies in the sources, up to what is there at the start, and judge the new letters. Raises
-    UsageError for an unknown source; what goes wrong with one is in its outcome, and the listener hears
-    it."""
-    chosen = desk.sources(wanted.sources)
+def pull_sources(workspace: Workspace, wanted: PullWanted) -> Pulled:
+    """Capture what lies in the sources, up to what is there at the start, and classify the new letters.
+    Raises UsageError for an unknown source; what goes wrong with one is in its outcome, and the listener
+    hears it."""
+    chosen = workspace.sources(wanted.sources)
     lines = {source.name: Line(source.name, f"the broker {source.broker}", False) for source in chosen}
 
     def take(source: Source, stop: Stop) -> PullResult:
@@ -105,24 +105,26 @@ def pull_sources(desk: Desk, wanted: PullWanted) -> Pulled:
         options = PullOptions(mode, wanted.limit, wanted.max_seconds, wanted.force, wanted.include_empty)
         lines[source.name].begin()
         try:
-            return pull_one(desk, source, options, lines[source.name], stop)
+            return pull_one(workspace, source, options, lines[source.name], stop)
         finally:
             lines[source.name].end()
 
-    warn_of_overlaps(desk, chosen)  # opens the archive, too, before threads want it
-    with desk.listener.follow(list(lines.values())):
-        ended = list(take_all(desk, take, chosen, wanted.parallel))
+    warn_of_overlaps(workspace, chosen)  # opens the archive, too, before threads want it
+    with workspace.listener.follow(list(lines.values())):
+        ended = list(take_all(workspace, take, chosen, wanted.parallel))
     outcomes = [Outcome(source.name, *_outcome(future)) for source, future in ended]
     results = [one.result for one in outcomes if one.result is not None]
-    say_notes(desk.listener, results)
+    say_notes(workspace.listener, results)
     for one in outcomes:
-        _tell_problems(desk.listener, one)
-    died = judge_new(desk, [result.pull_id for result in results], wanted.analyze) if results else None
+        _tell_problems(workspace.listener, one)
+    died = (
+        classify_new(workspace, [result.pull_id for result in results], wanted.analyze) if results else None
+    )
     return Pulled(outcomes, died)
 
 
 def take_all(
-    desk: Desk, take: _Take, sources: Sequence[Source], parallel: int, seconds: float | None = None
+    workspace: Workspace, take: _Take, sources: Sequence[Source], parallel: int, seconds: float | None = None
 ) -> "Iterator[tuple[Source, Future[PullResult]]]":
     """`take` of every source, so many at once (`do_at_once`); those of one queue take turns."""
     turns = {_place(source): Lock() for source in sources}
@@ -133,7 +135,7 @@ def take_all(
                 raise KeyboardInterrupt
             return take(source, stop)
 
-    return do_at_once(take_turn, sources, parallel, partial(desk.listener.say, _ENDING), seconds)
+    return do_at_once(take_turn, sources, parallel, partial(workspace.listener.say, _ENDING), seconds)
 
 
 def _place(source: Source) -> tuple[str, str]:
@@ -141,7 +143,9 @@ def _place(source: Source) -> tuple[str, str]:
     return source.broker, source.queue or source.topic or f"{source.name} alone"
 
 
-def pull_one(desk: Desk, source: Source, options: PullOptions, line: Line, stop: Stop) -> PullResult:
+def pull_one(
+    workspace: Workspace, source: Source, options: PullOptions, line: Line, stop: Stop
+) -> PullResult:
     """Capture one source, and tell `line` how far it is. Raises as `pull`, and KeyboardInterrupt once `stop`
     says so."""
 
@@ -150,14 +154,14 @@ def pull_one(desk: Desk, source: Source, options: PullOptions, line: Line, stop:
         if stop():
             raise KeyboardInterrupt
 
-    awaited = {"broker": f"the broker {source.broker}", "archive": f"the archive {desk.store.location}"}
+    awaited = {"broker": f"the broker {source.broker}", "archive": f"the archive {workspace.store.location}"}
     line.wait_for(awaited["broker"])
-    connector = connect(desk, desk.settings.brokers[source.broker])
+    connector = connect(workspace, workspace.settings.brokers[source.broker])
     try:
         if options.mode == "drain":
-            _say_what_is_taken(desk.listener, connector.members(source), source)
+            _say_what_is_taken(workspace.listener, connector.members(source), source)
         return pull(
-            desk.store,
+            workspace.store,
             connector,
             source,
             options,

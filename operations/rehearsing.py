@@ -15,12 +15,12 @@ from dlq.core.documents import Document
 from dlq.core.errors import BrokerError, DlqError, UsageError
 from dlq.core.text import sql_literal
 from dlq.operations.applying import open_brokers
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode
 from dlq.operations.plans import PlanWanted
 from dlq.operations.progress import Line
 from dlq.operations.triage import describe_failure
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import edits, planfile, rehearsal
 from dlq.replay.destinations import is_allowed
 from dlq.replay.pace import Stop, stopping_on_signals
@@ -55,31 +55,31 @@ class Rehearsed:
     code: ExitCode
 
 
-def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
+def rehearse_plan(workspace: Workspace, prefix: str, wanted: Wanted) -> Rehearsed:
     """Send copies of a sample to a private place, wait for the consumer under test, and tell what passed,
     died or hung. All that is private is removed at the end. Raises UsageError, Busy, BrokerError."""
-    checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
-    plan, stop = checked.header.plan, Stop(desk.store, f"{checked.header.plan}.rehearsal")
-    with _staged(desk, checked) as (connector, last, target):
-        stage = last.at_run(last.run + 1) if rehearsal.load(desk.store, plan) else last
-        _check_target(desk, stage.private.target)
-        chosen, names = _sample(desk, checked, wanted)
+    checked = planfile.check(workspace.store, planfile.find(workspace.store, prefix))
+    plan, stop = checked.header.plan, Stop(workspace.store, f"{checked.header.plan}.rehearsal")
+    with _staged(workspace, checked) as (connector, last, target):
+        stage = last.at_run(last.run + 1) if rehearsal.load(workspace.store, plan) else last
+        _check_target(workspace, stage.private.target)
+        chosen, names = _sample(workspace, checked, wanted)
         book = Book(rehearsal.new_id(plan), stage.private.target.name, stage.dead_place, run=stage.run)
-        copies = rehearsal.copies_of(desk.store, checked, chosen, stage.private.target, book.rehearsal)
+        copies = rehearsal.copies_of(workspace.store, checked, chosen, stage.private.target, book.rehearsal)
         before = _depth(connector, target)
         last.remove()  # what a killed run has left
-        rehearsal.write(desk.store, plan, book)
+        rehearsal.write(workspace.store, plan, book)
         try:
             with stopping_on_signals(stop):
-                found = _perform(desk, stage, copies, chosen, wanted, stop)
+                found = _perform(workspace, stage, copies, chosen, wanted, stop)
         finally:
-            book = replace(book, removed=_remove(desk, plan, stage))
-            rehearsal.write(desk.store, plan, book)
+            book = replace(book, removed=_remove(workspace, plan, stage))
+            rehearsal.write(workspace.store, plan, book)
         after = _depth(connector, target)
-    rehearsal.write(desk.store, plan, replace(book, failures=found.failures))
+    rehearsal.write(workspace.store, plan, replace(book, failures=found.failures))
     document = {
         **vars(book),
-        "failures": _tell(desk, stage.broker.kind, found, chosen, names),
+        "failures": _tell(workspace, stage.broker.kind, found, chosen, names),
         "untold": found.untold,
         "target": {"name": str(target), "before": before, "after": after},
     }
@@ -87,41 +87,41 @@ def rehearse_plan(desk: Desk, prefix: str, wanted: Wanted) -> Rehearsed:
     return Rehearsed(document, ExitCode.INTERRUPTED if stop.signalled else code)
 
 
-def clean_rehearsal(desk: Desk, prefix: str) -> Rehearsed:
+def clean_rehearsal(workspace: Workspace, prefix: str) -> Rehearsed:
     """Remove what killed rehearsals of the plan have left, and consumers made again since. Raises UsageError,
     Busy, BrokerError."""
-    checked = planfile.check(desk.store, planfile.find(desk.store, prefix))
+    checked = planfile.check(workspace.store, planfile.find(workspace.store, prefix))
     plan = checked.header.plan
-    with _staged(desk, checked) as (_, stage, _target):
+    with _staged(workspace, checked) as (_, stage, _target):
         for run in range(1, stage.run + 1):
             stage.at_run(run).remove()
-        known = rehearsal.load(desk.store, plan) or Book("", stage.private.target.name, stage.dead_place)
+        known = rehearsal.load(workspace.store, plan) or Book("", stage.private.target.name, stage.dead_place)
         book = replace(known, removed=True)
-        rehearsal.write(desk.store, plan, book)
+        rehearsal.write(workspace.store, plan, book)
     return Rehearsed({**vars(book), "failures": []}, ExitCode.DONE)
 
 
 @contextmanager
-def _staged(desk: Desk, checked: Checked) -> Iterator[tuple[Connector, Stage, Target]]:
+def _staged(workspace: Workspace, checked: Checked) -> Iterator[tuple[Connector, Stage, Target]]:
     """With the places of the last rehearsal; of the first, where there was none."""
     plan = checked.header.plan
     broker, target = rehearsal.only_place(checked.header)
-    with desk.store.lock(f"rehearsal-{plan}"), open_brokers(desk) as brokers:
+    with workspace.store.lock(f"rehearsal-{plan}"), open_brokers(workspace) as brokers:
         connector = brokers.get(broker)
-        known = rehearsal.load(desk.store, plan)
-        stage = Stage(connector, desk.settings.brokers[broker], plan, known.run if known else 1)
+        known = rehearsal.load(workspace.store, plan)
+        stage = Stage(connector, workspace.settings.brokers[broker], plan, known.run if known else 1)
         yield connector, stage, target
 
 
-def _check_target(desk: Desk, target: Target) -> None:
-    patterns = desk.settings.replay.targets
+def _check_target(workspace: Workspace, target: Target) -> None:
+    patterns = workspace.settings.replay.targets
     if not is_allowed(target, patterns):
         raise UsageError(
             f"[replay] targets lets letters go to {', '.join(patterns)} alone; add {target} there"
         )
 
 
-def _sample(desk: Desk, checked: Checked, wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
+def _sample(workspace: Workspace, checked: Checked, wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
     """Record id -> failure, of those that are chosen; and failure -> what it is, in a line."""
     ids = [letter.record_id for letter in checked.letters()]
     names: dict[str, str] = {}
@@ -132,7 +132,7 @@ def _sample(desk: Desk, checked: Checked, wanted: Wanted) -> tuple[dict[str, str
                 names[failure] = describe_failure(dict(zip(_NAMED, told, strict=True)))
             yield record_id, failure
 
-    with closing(open_views(desk)) as connection:
+    with closing(open_views(workspace)) as connection:
         rows = user_sql.run(connection, _BY_DEATH, [ids]).rows
         return rehearsal.sample(failures(rows), wanted.per_failure, wanted.limit), names
 
@@ -147,7 +147,7 @@ def _depth(connector: Connector, target: Target) -> int | None:
 
 
 def _perform(
-    desk: Desk,
+    workspace: Workspace,
     stage: Stage,
     copies: Sequence[Outgoing],
     chosen: Mapping[str, str],
@@ -157,26 +157,28 @@ def _perform(
     """Make the places, fill them, and wait. Raises BrokerError."""
     stage.private.make()
     place = stage.private.target
-    desk.listener.warn(_WARNING)
-    desk.listener.say(f"{len(copies):,} copies go to {place}; what dies has to come to {stage.dead_place}")
+    workspace.listener.warn(_WARNING)
+    workspace.listener.say(
+        f"{len(copies):,} copies go to {place}; what dies has to come to {stage.dead_place}"
+    )
     for how in stage.private.point:
-        desk.listener.say(f"  {how}")
-    sent = _send(desk, stage, copies)
+        workspace.listener.say(f"  {how}")
+    sent = _send(workspace, stage, copies)
     line = Line(place.name, "the broker")
 
     def tell(left: int | None) -> None:
         said = _HINT if left is None else f"{left:,} of {len(sent):,} copies are not consumed yet"
         line.news(lambda _elapsed: f"{said}; Ctrl-C ends the rehearsal")
 
-    with desk.listener.follow([line]):
+    with workspace.listener.follow([line]):
         left = rehearsal.wait(stage, len(sent), wanted.seconds, stop, tell)
     if not stage.is_whole():
-        desk.listener.complain("a private place is gone: nobody knows what became of the copies in it")
+        workspace.listener.complain("a private place is gone: nobody knows what became of the copies in it")
         left = None
     return rehearsal.look(stage, {one: chosen[one] for one in sent}, left)
 
 
-def _send(desk: Desk, stage: Stage, copies: Sequence[Outgoing]) -> list[str]:
+def _send(workspace: Workspace, stage: Stage, copies: Sequence[Outgoing]) -> list[str]:
     """Return the ids of letters whose copies are there. Raises BrokerError where none is."""
     ids = {one.number: one.record.record_id for one in copies}
     answers = stage.send(copies)
@@ -185,15 +187,15 @@ def _send(desk: Desk, stage: Stage, copies: Sequence[Outgoing]) -> list[str]:
     if why and not sent:
         raise BrokerError(f"no copy could be sent: {next(iter(why))}")
     for reason, count in why.items():
-        desk.listener.complain(f"{count:,} copies were not sent: {reason}")
+        workspace.listener.complain(f"{count:,} copies were not sent: {reason}")
     return sent
 
 
-def _remove(desk: Desk, plan: str, stage: Stage) -> bool:
+def _remove(workspace: Workspace, plan: str, stage: Stage) -> bool:
     try:
         stage.remove()
     except DlqError as error:
-        desk.listener.complain(
+        workspace.listener.complain(
             f"what is private could not be removed: {error}; dlq replay rehearse {plan} --clean tries again"
         )
         return False
@@ -201,12 +203,12 @@ def _remove(desk: Desk, plan: str, stage: Stage) -> bool:
 
 
 def _tell(
-    desk: Desk, kind: str, found: Found, of: Mapping[str, str], names: Mapping[str, str]
+    workspace: Workspace, kind: str, found: Found, of: Mapping[str, str], names: Mapping[str, str]
 ) -> list[Document]:
     """Return what became of each failure (`of`: a letter's), and what its copies died of, by the rules for
     all."""
     deaths: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    facts = topology.facts(desk.store, desk.settings)
+    facts = topology.facts(workspace.store, workspace.settings)
     for record_id, record in found.died.items():
         verdict = judge(record, facts)._asdict()
         cause = cause_in_words(verdict["cause"], [kind], verdict["proof"])
@@ -225,14 +227,14 @@ def _tell(
     ]
 
 
-def take_passed(desk: Desk, prefix: str, wanted: PlanWanted) -> PlanWanted:
+def take_passed(workspace: Workspace, prefix: str, wanted: PlanWanted) -> PlanWanted:
     """Narrow a new plan to failures that passed entirely when the plan was rehearsed whose id begins so, and
     make it as that was; that they passed is the word that they are fixed. Raises UsageError."""
-    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
-    passed = _list_passed(desk, header.plan)
+    header = planfile.load_checked(workspace.store, planfile.find(workspace.store, prefix))
+    passed = _list_passed(workspace, header.plan)
     if wanted.ids:
         raise UsageError("--rehearsed chooses the letters; leave out the ids, or leave out --rehearsed")
-    if len(edits.load(desk.store, header).changed) != header.unwrapped:
+    if len(edits.load(workspace.store, header).changed) != header.unwrapped:
         raise UsageError(
             f"plan {header.plan} has edits, which --rehearsed does not take along; make "
             "a plan of the letters that passed with --edit"
@@ -251,8 +253,8 @@ def take_passed(desk: Desk, prefix: str, wanted: PlanWanted) -> PlanWanted:
     return PlanWanted((), wanted.selection._replace(where=" AND ".join(conditions)), how)
 
 
-def _list_passed(desk: Desk, plan: str) -> list[str]:
-    book = rehearsal.load(desk.store, plan)
+def _list_passed(workspace: Workspace, plan: str) -> list[str]:
+    book = rehearsal.load(workspace.store, plan)
     if book is None or not book.failures:
         raise UsageError(f"plan {plan} has no finished rehearsal; run dlq replay rehearse {plan}")
     passed = [one.failure for one in book.failures if one.has_passed and one.failure]

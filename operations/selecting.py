@@ -10,7 +10,7 @@ from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
 from dlq.core.text import sql_literal
 from dlq.core.units import seconds
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,14 +32,14 @@ class Selection(NamedTuple):
         """Nothing is given, so no letter is left out."""
         return not self.sources and all(part is None for part in self._replace(sources=None))
 
-    def condition(self, desk: Desk, connection: "duckdb.DuckDBPyConnection") -> str | None:
+    def condition(self, workspace: Workspace, connection: "duckdb.DuckDBPyConnection") -> str | None:
         """Return the condition as SQL over the columns of `letters`, with whole ids; None for all. Raises
         UsageError for what is not there: a misspelt name must not look like "no letters"."""
         from dlq.archive import short_ids, user_sql
 
         if self.where is not None:
             user_sql.condition(self.where)
-        parts = [*self._named(desk, connection)]
+        parts = [*self._named(workspace, connection)]
         if self.where is not None:
             where = short_ids.expand(connection, self.where)
             parts.append(f"({where}\n)" if parts else where)
@@ -62,11 +62,11 @@ class Selection(NamedTuple):
             rest = rest._replace(where=None)
         return f"{command} {rest.options()}".rstrip()
 
-    def _named(self, desk: Desk, connection: "duckdb.DuckDBPyConnection") -> Iterator[str]:
+    def _named(self, workspace: Workspace, connection: "duckdb.DuckDBPyConnection") -> Iterator[str]:
         from dlq.archive import short_ids
 
         if self.sources:
-            yield f"source IN ({', '.join(map(sql_literal, _known(desk, self.sources)))})"
+            yield f"source IN ({', '.join(map(sql_literal, _known(workspace, self.sources)))})"
         if self.since is not None:
             yield f"coalesce(dead_at, captured_at) >= TIMESTAMPTZ '{iso(read_moment(self.since))}'"
         if self.incident is not None:
@@ -87,7 +87,7 @@ def _holds(text: str) -> str:
 
 
 def choose(
-    desk: Desk, connection: "duckdb.DuckDBPyConnection", ids: Sequence[str], selection: "Selection"
+    workspace: Workspace, connection: "duckdb.DuckDBPyConnection", ids: Sequence[str], selection: "Selection"
 ) -> str | None:
     """Return the condition of the letters that are named by `ids`, else of those selected. Raises
     UsageError."""
@@ -95,7 +95,7 @@ def choose(
     from dlq.replay.wanted import condition_of_ids
 
     if not ids:
-        return selection.condition(desk, connection)
+        return selection.condition(workspace, connection)
     if not selection.is_all:
         raise UsageError(
             f"letters are named by id or chosen with {selection.options()}, not both; use one of them"
@@ -114,10 +114,13 @@ def read_moment(since: str) -> int:
         ) from error
 
 
-def _known(desk: Desk, sources: Sequence[str]) -> Sequence[str]:
+def _known(workspace: Workspace, sources: Sequence[str]) -> Sequence[str]:
     from dlq.archive import manifests
 
-    known = {*desk.settings.sources, *(manifest.source for manifest in manifests.list_committed(desk.store))}
+    known = {
+        *workspace.settings.sources,
+        *(manifest.source for manifest in manifests.list_committed(workspace.store)),
+    }
     for source in sources:
         if source not in known:
             raise UsageError(

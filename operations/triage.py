@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dlq.analyzers import letters, topology
-from dlq.analyzers.rules import judge_letters
+from dlq.analyzers.rules import classify_letters
 from dlq.archive import manifests, views
 from dlq.archive.manifests import Manifest
 from dlq.archive.user_sql import run
 from dlq.core.causes import cause_in_words
 from dlq.core.errors import ArchiveError, DlqError
-from dlq.operations.desk import Desk
-from dlq.operations.judging import analyze_new
+from dlq.operations.analysis import analyze_new
 from dlq.operations.outcome import ExitCode
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay.came_back import newest
 
 _MOST_BACK, _LONGEST = 20, 500
 MOST_LETTERS = 20_000
-"""Letters that are judged alone at once; of more an analysis tells."""
+"""Letters that are classified alone at once; of more an analysis tells."""
 _Verdict = tuple[str, Mapping[str, Any]]
 """The pull that brought a letter, and what _NAMED says of it."""
 _NAMED = ["source", "fingerprint", "cause", "proof", "exception_class", "exception_message", "evidence"]
@@ -32,52 +32,54 @@ class Triage(NamedTuple):
     """What is known of the new letters of some pulls."""
 
     causes: Mapping[str, Mapping[str, int]] | None
-    """Pull id -> cause -> letters; None where they are too many to be judged here."""
+    """Pull id -> cause -> letters; None where they are too many to be classified here."""
     failures: list[tuple[int, str, str]]
     """Letters, their cause, and the failure in a line, the most frequent first."""
     letters: int
     code: ExitCode = ExitCode.DONE
 
 
-def judge_new(desk: Desk, pull_ids: Collection[str], analyze: bool) -> Triage:
+def classify_new(workspace: Workspace, pull_ids: Collection[str], analyze: bool) -> Triage:
     """Return what the letters that these pulls have archived died of: by a new analysis (`analyze`, and where
     this process can make it), else by what each letter says alone, which is kept nowhere. Never an error:
     they are archived all the same."""
     try:
-        done = analyze_new(desk) if analyze else None
-        new = [m for m in manifests.list_committed(desk.store) if m.pull_id in pull_ids]
+        done = analyze_new(workspace) if analyze else None
+        new = [m for m in manifests.list_committed(workspace.store) if m.pull_id in pull_ids]
         letters, code = sum(m.rows for m in new), ExitCode.DONE if done is None else done.code
         if done is None and letters > MOST_LETTERS:
             return Triage(None, [], letters)
-        verdicts = _judge_alone(desk, new) if done is None else _read_verdicts(desk, pull_ids)
-        return _count(desk, pull_ids, verdicts, code)
+        verdicts = _classify_alone(workspace, new) if done is None else _read_verdicts(workspace, pull_ids)
+        return _count(workspace, pull_ids, verdicts, code)
     except DlqError as error:
-        desk.listener.complain(f"archived, but not judged: {error}; dlq analyze judges them")
+        workspace.listener.complain(f"archived, but not classified: {error}; dlq analyze classifies them")
         return Triage(None, [], 0, ExitCode.PARTLY)
 
 
-def _read_verdicts(desk: Desk, pull_ids: Collection[str]) -> Iterator[_Verdict]:
+def _read_verdicts(workspace: Workspace, pull_ids: Collection[str]) -> Iterator[_Verdict]:
     mine = "pull_id IN (SELECT unnest(?)) AND cause IS NOT NULL"
     sql = f"SELECT pull_id, {', '.join(_NAMED)} FROM letters WHERE {mine}"
-    with closing(views.connect(desk.store)) as connection:
+    with closing(views.connect(workspace.store)) as connection:
         for pull_id, *values in run(connection, sql, [list(pull_ids)]).rows:
             yield pull_id, dict(zip(_NAMED, values, strict=True))
 
 
-def _judge_alone(desk: Desk, new: Sequence[Manifest]) -> Iterator[_Verdict]:
-    judge = judge_letters(topology.facts(desk.store, desk.settings))
+def _classify_alone(workspace: Workspace, new: Sequence[Manifest]) -> Iterator[_Verdict]:
+    classify = classify_letters(topology.facts(workspace.store, workspace.settings))
     for manifest in new:
         try:
-            found = desk.store.parquet(manifest.segment) if manifest.rows else None
+            found = workspace.store.parquet(manifest.segment) if manifest.rows else None
             for group in letters.read(found, manifest.rows) if found else ():
                 for letter in group.letters:
-                    verdict = judge(letter)[0]._asdict() | {"source": letter.source}
+                    verdict = classify(letter)[0]._asdict() | {"source": letter.source}
                     yield manifest.pull_id, verdict
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"{manifest.segment} in the archive cannot be read: {error}") from error
 
 
-def _count(desk: Desk, pull_ids: Collection[str], verdicts: Iterable[_Verdict], code: ExitCode) -> Triage:
+def _count(
+    workspace: Workspace, pull_ids: Collection[str], verdicts: Iterable[_Verdict], code: ExitCode
+) -> Triage:
     causes: dict[str, Counter[str]] = {pull_id: Counter() for pull_id in pull_ids}
     failures: Counter[str] = Counter()
     examples: dict[str, Mapping[str, Any]] = {}
@@ -86,7 +88,8 @@ def _count(desk: Desk, pull_ids: Collection[str], verdicts: Iterable[_Verdict], 
         failures[verdict["fingerprint"]] += 1
         examples.setdefault(verdict["fingerprint"], verdict)
     told = [
-        (n, _cause(desk, examples[key]), describe_failure(examples[key])) for key, n in failures.most_common()
+        (n, _cause(workspace, examples[key]), describe_failure(examples[key]))
+        for key, n in failures.most_common()
     ]
     of_pull = {pull_id: dict(found.most_common()) for pull_id, found in causes.items()}
     return Triage(of_pull, told, failures.total(), code)
@@ -99,23 +102,23 @@ def describe_failure(verdict: Mapping[str, Any]) -> str:
     return next(iter(": ".join(part for part in parts if part).strip().splitlines()), "")
 
 
-def _cause(desk: Desk, verdict: Mapping[str, Any]) -> str:
+def _cause(workspace: Workspace, verdict: Mapping[str, Any]) -> str:
     """Name a cause in the words of its broker's people, where the configuration tells the broker."""
-    source = desk.settings.sources.get(verdict["source"])
-    broker = desk.settings.brokers.get(source.broker) if source else None
+    source = workspace.settings.sources.get(verdict["source"])
+    broker = workspace.settings.brokers.get(source.broker) if source else None
     return cause_in_words(str(verdict["cause"]), [broker.kind if broker else None], verdict["proof"])
 
 
 _BACK = ("record_id", "cause", "exception_class", "exception_message", "evidence", "failure_text")
 
 
-def list_came_back(desk: Desk, plan: str, judge: bool = True) -> list[dict[str, Any]]:
+def list_came_back(workspace: Workspace, plan: str, classify: bool = True) -> list[dict[str, Any]]:
     """Return the newest letters of `plan` that died again: `record_id, cause, failure` (in a line). Those
-    that no analysis has judged yet are judged now, with `judge`, else told by their text."""
+    that no analysis has classified yet are classified now, with `classify`, else told by their text."""
     with suppress(DlqError):  # without a verdict they are told by their text
-        if judge:
-            analyze_new(desk)
-    with closing(open_views(desk)) as connection:
+        if classify:
+            analyze_new(workspace)
+    with closing(open_views(workspace)) as connection:
         ids = newest(connection, plan, _MOST_BACK)
         if not ids:
             return []

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from dlq.core.errors import UsageError
 from dlq.core.failures import OF_LETTERS, OF_PLANS
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     import duckdb
@@ -14,51 +14,53 @@ if TYPE_CHECKING:
     from dlq.core.failures import Event
 
 
-def read_replays(desk: Desk, missing: Callable[[UsageError], None] | None = None) -> "pa.Table | None":
+def read_replays(
+    workspace: Workspace, missing: Callable[[UsageError], None] | None = None
+) -> "pa.Table | None":
     """Return the ledger as a table; None when nothing was ever replayed, or it is out of reach, which
     `missing` is told, else the listener."""
     from dlq.operations.connecting import warn_of_ledger
     from dlq.replay.ledger import as_arrow
 
-    warn_of_ledger(desk)
+    warn_of_ledger(workspace)
     try:
-        return as_arrow(desk.settings.ledger, desk.store)
+        return as_arrow(workspace.settings.ledger, workspace.store)
     except UsageError as error:
         if missing is not None:
             missing(error)
         else:
-            desk.listener.complain(f"what was replayed is not known here: {error}")
+            workspace.listener.complain(f"what was replayed is not known here: {error}")
         return None
 
 
-def read_events(desk: Desk) -> "list[Event]":
+def read_events(workspace: Workspace) -> "list[Event]":
     """Return what people said of failures; nothing where the ledger is out of reach, which `read_replays`
     tells."""
     from dlq.replay import ledger
 
     try:
-        return ledger.events(desk.settings.ledger, desk.store)
+        return ledger.events(workspace.settings.ledger, workspace.store)
     except UsageError:
         return []
 
 
 def open_views(
-    desk: Desk, with_plans: bool = False, memory: str | None = None
+    workspace: Workspace, with_plans: bool = False, memory: str | None = None
 ) -> "duckdb.DuckDBPyConnection":
     """Return a read-only connection over the archive and the ledger. The view `audit` has who made plans only
     `with_plans`, each of which is a file to read. `memory` is for those who are many."""
     from dlq.archive.views import MEMORY, connect, say
     from dlq.replay import planfile, still_queued
 
-    plans = planfile.list_makers(desk.store) if with_plans else ()
-    if desk.views is not None:
+    plans = planfile.list_makers(workspace.store) if with_plans else ()
+    if workspace.views is not None:
         if with_plans:
-            say(desk.views, _make_audit([*read_events(desk), *plans]))
-        return desk.views
-    known = read_replays(desk)  # first: it warns of a password in the clear
-    queued = still_queued.find_queued(desk.store, desk.settings)
-    said = _make_audit([*read_events(desk), *plans])
-    return connect(desk.store, known, audit=said, queued=queued, memory=memory or MEMORY)
+            say(workspace.views, _make_audit([*read_events(workspace), *plans]))
+        return workspace.views
+    known = read_replays(workspace)  # first: it warns of a password in the clear
+    queued = still_queued.find_queued(workspace.store, workspace.settings)
+    said = _make_audit([*read_events(workspace), *plans])
+    return connect(workspace.store, known, audit=said, queued=queued, memory=memory or MEMORY)
 
 
 def _make_audit(said: "Iterable[Event]") -> "pa.Table":
@@ -78,11 +80,11 @@ def _make_audit(said: "Iterable[Event]") -> "pa.Table":
     return pa.Table.from_pylist(rows, AUDIT)
 
 
-def count_not_judged(desk: Desk) -> int:
-    """Return how many letters no analysis has judged yet."""
+def count_not_classified(workspace: Workspace) -> int:
+    """Return how many letters no analysis has classified yet."""
     from dlq.archive import analyses
 
-    return sum(manifest.rows for manifest in analyses.unread(desk.store))
+    return sum(manifest.rows for manifest in analyses.unread(workspace.store))
 
 
 def _tell_subject(event: "Event") -> str:

@@ -16,9 +16,9 @@ from dlq.core.errors import DlqError, Unreachable
 from dlq.core.settings import Source
 from dlq.operations.concurrency import Stop, do_at_once
 from dlq.operations.connecting import connect
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode, code_of
 from dlq.operations.plans import count_sent
+from dlq.operations.workspace import Workspace
 from dlq.replay import came_back
 
 _AT_ONCE = 8
@@ -32,16 +32,16 @@ class Watching:
     """Sources that are looked at again and again, and the replays that go on meanwhile. A context manager:
     leaving it closes the connections."""
 
-    def __init__(self, desk: Desk, sources: Sequence[str] = ()) -> None:
+    def __init__(self, workspace: Workspace, sources: Sequence[str] = ()) -> None:
         """Watch these sources; none means all. Raises UsageError for an unknown one."""
-        self._desk = desk
-        self._watched = [_Watched(source) for source in desk.sources(sources)]
-        self._replays = _Replays(desk)
+        self._workspace = workspace
+        self._watched = [_Watched(source) for source in workspace.sources(sources)]
+        self._replays = _Replays(workspace)
 
     def look(self) -> dict[str, Any]:
         """Return one look, as `dlq watch` prints it. A broker that does not answer is no error here."""
-        _look(self._desk, self._watched)
-        lost = losses.open_by_source(self._desk.store)
+        _look(self._workspace, self._watched)
+        lost = losses.open_by_source(self._workspace.store)
         return {
             "at": iso(now()),
             "sources": [_describe(one, lost) for one in self._watched],
@@ -76,10 +76,10 @@ class _Watched:
     seen: deque[tuple[float, Gauge]] = field(default_factory=deque)
     error: DlqError | None = None
 
-    def look(self, desk: Desk) -> tuple[Connector, Gauge]:
+    def look(self, workspace: Workspace) -> tuple[Connector, Gauge]:
         """Ask the broker, on the connection of before or a new one; raises BrokerError. Changes nothing here:
         a thread that hangs, and was left behind, may end at any time."""
-        connector = self.connector or connect(desk, desk.settings.brokers[self.source.broker])
+        connector = self.connector or connect(workspace, workspace.settings.brokers[self.source.broker])
         try:
             return connector, connector.gauge(self.source)
         except DlqError:
@@ -99,11 +99,11 @@ class _Watched:
         self.seen.clear()
 
 
-def _look(desk: Desk, watched: Sequence[_Watched]) -> None:
+def _look(workspace: Workspace, watched: Sequence[_Watched]) -> None:
     """Ask for all at once. Who hangs is left behind, and asked on a new connection the next time."""
 
     def look(one: _Watched, _stop: Stop) -> tuple[Connector, Gauge]:
-        return one.look(desk)
+        return one.look(workspace)
 
     for one, future in do_at_once(look, watched, _AT_ONCE, seconds=patience.SHORTLY):
         if future.cancelled() or not future.done():
@@ -156,8 +156,8 @@ def _describe(one: _Watched, lost: Mapping[str, Sequence[Loss]]) -> dict[str, An
 class _Replays:
     """The plans whose letters change their state while one looks."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._letters: dict[str, int] = {}
         self._before: dict[str, Mapping[str, int]] = {}
         self._moving: dict[str, None] = {}
@@ -167,7 +167,7 @@ class _Replays:
     def list_moving(self) -> list[dict[str, Any]]:
         """Return those that are being sent, or were since the first look: how far they are, and what came
         back."""
-        found = dict(count_sent(self._desk, self._letters))
+        found = dict(count_sent(self._workspace, self._letters))
         for plan, states in found.items():
             if states["sending"] or states != self._before.get(plan, states):
                 self._moving[plan] = None
@@ -179,7 +179,7 @@ class _Replays:
 
     def _returned(self) -> Mapping[str, int]:
         """Counted anew when a pull has added to the archive: before that nothing came back."""
-        store, settings = self._desk.store, self._desk.settings
+        store, settings = self._workspace.store, self._workspace.settings
         segments = len(store.list("manifests/")) if self._moving else 0
         if self._moving.keys() != self._back.keys() or segments != self._segments:
             self._segments = segments

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from dlq.connectors.base import Target
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.record import COLUMNS, Record
 from dlq.replay.letters import Letter
 
@@ -71,7 +71,7 @@ def _bound(record: Record, edited: bool) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _with_block(broker_kind: str) -> tuple[str, ...]:
-    beside = kind_of(broker_kind).sent_columns
+    beside = plugin_of(broker_kind).sent_columns
     return SENT_COLUMNS if beside is None else (*ALWAYS_SENT, *beside)
 
 

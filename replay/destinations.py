@@ -7,7 +7,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.base import Fate, Limits, Target
 from dlq.core import patience
 from dlq.core.errors import BrokerError, DlqError, NotFound
@@ -140,7 +140,7 @@ class Destinations:
 
     def _ask_coverage(self, broker: str) -> dict[tuple[str, str], list[Fate]]:
         found: dict[tuple[str, str], list[Fate]] = {}
-        with suppress(DlqError), looks.within(patience.SHORTLY):
+        with suppress(DlqError), deadline.within(patience.SHORTLY):
             for fate in self._brokers.get(broker).coverage():
                 if fate.death in _AGAIN:
                     found.setdefault((fate.kind, fate.name), []).append(fate)

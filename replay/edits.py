@@ -18,7 +18,7 @@ from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing
 from dlq.connectors.file import lines_of, open_binary
 from dlq.connectors.jsonl.format import body_of, parse_line, to_text
-from dlq.core.brokers import kind_of, resolve
+from dlq.core.brokers import plugin_of, resolve
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.ordinary import UNREADABLE
@@ -116,7 +116,7 @@ def _maps(record: Record, document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_headers(record: Record, block: bytes | None, wanted: Mapping[str, Any]) -> bytes | None:
     """Return the property block with these headers, or None where only the connector can make it."""
-    edit = kind_of(record.broker_kind).edit_headers
+    edit = plugin_of(record.broker_kind).edit_headers
     known = record.headers
     changed = {
         name: value for name, value in wanted.items() if value is None or known.get(name) != to_text(value)
@@ -130,7 +130,7 @@ def _with_headers(record: Record, block: bytes | None, wanted: Mapping[str, Any]
 
 
 def _with_properties(record: Record, block: bytes | None, wanted: Mapping[str, Any]) -> bytes | None:
-    edit = kind_of(record.broker_kind).edit_properties
+    edit = plugin_of(record.broker_kind).edit_properties
     _only_texts("property", wanted)
     if not edit or block is None:
         return None

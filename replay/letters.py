@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.core.brokers import kind_of, resolve
+from dlq.core.brokers import plugin_of, resolve
 from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID, REPLAY_LAP, REPLAY_OF
 from dlq.core.record import Record
@@ -64,7 +64,7 @@ def lap_of(record: Record) -> int:
 
 def transaction_of(record: Record) -> str | None:
     """Return the transaction that a half message belongs to; all its copies have the same."""
-    reference = kind_of(record.broker_kind).transaction
+    reference = plugin_of(record.broker_kind).transaction
     found: str | None = resolve(reference)(record) if reference else None
     return found
 

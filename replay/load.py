@@ -10,7 +10,7 @@ from dlq.archive import manifests, parquet, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import check_cells, to_records
 from dlq.archive.store import Store
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
 from dlq.replay.content import ALWAYS_SENT, SENT_COLUMNS
@@ -146,7 +146,7 @@ def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
 def _read_lean(file: pq.ParquetFile) -> pa.Table | None:
     """Return None where a letter has no property block, or they are of several kinds of brokers."""
     kinds = file.read(columns=["broker_kind"])["broker_kind"].unique().to_pylist()
-    sent = kind_of(kinds[0]).sent_columns if len(kinds) == 1 else None
+    sent = plugin_of(kinds[0]).sent_columns if len(kinds) == 1 else None
     if sent is None:
         return None
     table = file.read(columns=[*ALWAYS_SENT, *sent])

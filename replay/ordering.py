@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dlq.archive import user_sql, views
 from dlq.archive.store import Store
-from dlq.core.brokers import kind_of, kinds
+from dlq.core.brokers import plugin_of, plugins
 from dlq.core.causes import SAME_KEY
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.provenance import REPLAY_OF
@@ -105,7 +105,7 @@ def _key_of(settings: Settings) -> str:
     named = [name for name, source in settings.sources.items() if source.key != "message_id"]
     own = " ".join(
         f"WHEN {sql_literal(name)} THEN coalesce({', '.join(map(_column, kind.order_key))})"
-        for name, kind in kinds().items()
+        for name, kind in plugins().items()
         if kind.order_key
     )
     key = f"CASE WHEN {_is_one_of(named)} THEN key ELSE CASE broker_kind {own} END END"
@@ -212,7 +212,7 @@ def check_evidence(
         return
     for broker, target in sorted(places):
         named = settings.brokers[broker]
-        kind = kind_of(named.kind)
+        kind = plugin_of(named.kind)
         if is_told(found.get((broker, target), ())) and not kind.ramp_note:
             continue
         hint = kind.ramp_note or ("" if target.kind == "topic" else kind.tells_more(named))

@@ -148,7 +148,7 @@ class _Planner:
             for record, place, advice, origin in zip(
                 loader.records(places), places, self._advice(rows, self._owners), origins, strict=True
             )
-            if (found := self._candidate(record, _as_judged(record, origin), place, advice))
+            if (found := self._candidate(record, _as_classified(record, origin), place, advice))
         ]
         self._picker.destinations.learn([one.destination for one in candidates], self._wanted.to)
         known = self._known(rows, [one.letter.key for one in candidates])
@@ -362,7 +362,7 @@ def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         start = run
 
 
-def _as_judged(record: Record, origin: tuple[str | None, ...]) -> Record:
+def _as_classified(record: Record, origin: tuple[str | None, ...]) -> Record:
     """Return a record with the origin that the analysis found; mostly the one that it was captured with."""
     if _origin_of(record) == origin:
         return record

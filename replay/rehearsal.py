@@ -20,7 +20,7 @@ from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, build
 from dlq.connectors.base import Connector, Consumption, Outgoing, ReadRequest, SendRequest, Sent, Target
 from dlq.core import documents, patience
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.errors import HarmRefused, NotFound, UsageError
 from dlq.core.provenance import REHEARSAL, REPLAY_ID, REPLAY_OF
 from dlq.core.record import Record
@@ -34,7 +34,8 @@ _MOST_NAMED = 3
 
 
 class Tried(NamedTuple):
-    """What became of one failure's copies. `failure` is its fingerprint, empty where nothing is judged."""
+    """What became of one failure's copies. `failure` is its fingerprint, empty where nothing is
+    classified."""
 
     failure: str
     sent: int
@@ -138,7 +139,7 @@ class Stage:
 
     def __init__(self, connector: Connector, broker: Broker, plan: str, run: int = 1) -> None:
         """Take the broker of a rehearsal. Raises UsageError where it can have none."""
-        self._connector, self.broker, self._kind = connector, broker, kind_of(broker.kind)
+        self._connector, self.broker, self._kind = connector, broker, plugin_of(broker.kind)
         self._plan, self.run = plan, run
         self.private = connector.private(f"dlq.rehearsal.{plan}" + (f".{run}" if run > 1 else ""))
         self._way = SendRequest(f"rehearsal-{plan}", window=100, private=[self.private.target])

@@ -14,7 +14,7 @@ from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
 from dlq.archive.views import Queued
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.settings import Settings
 from dlq.replay import planfile
 from dlq.replay.planfile import Header
@@ -28,7 +28,7 @@ def is_left(manifest: Manifest, settings: Settings) -> bool:
     source = settings.sources.get(manifest.source)
     if source is None:  # a file that was imported is a copy, too, and lies in no queue
         return manifest.mode == "drain"
-    return not kind_of(settings.brokers[source.broker].kind).keeps_letters
+    return not plugin_of(settings.brokers[source.broker].kind).keeps_letters
 
 
 def find_queued(store: Store, settings: Settings) -> Queued:

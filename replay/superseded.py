@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from dlq.archive import user_sql, views
 from dlq.archive.store import Store
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.newer import Bound, NewerProof, NewerSearch, Sought
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.errors import BrokerError
 from dlq.core.keys import key_reader
 from dlq.core.settings import Settings
@@ -93,7 +93,7 @@ def find(asked: Asked, brokers: Brokers) -> Found:
     """Look at each broker that the plan asks for. Raises UsageError, ArchiveError."""
     found, chosen = Found(), dict[str, list[str]]()
     for name, source in asked.settings.sources.items():
-        has_log = kind_of(asked.settings.brokers[source.broker].kind).keeps_letters
+        has_log = plugin_of(asked.settings.brokers[source.broker].kind).keeps_letters
         if asked.check or (asked.check is None and has_log and source.key != "message_id"):
             chosen.setdefault(source.broker, []).append(name)
     for broker, sources in chosen.items():
@@ -120,7 +120,7 @@ class _Look:
         died = self._rows(f"SELECT origin_group, message_id FROM letters WHERE {self._same_key} {several}")
         letters, why = self._read(), f"{self._broker} keeps no log"
         try:
-            with looks.within(2 * SECONDS):
+            with deadline.within(2 * SECONDS):
                 search = NewerSearch(letters, died, Bound(SECONDS, MESSAGES, SIZE), self._say)
                 proof = brokers.get(self._broker).newer(search)
         except BrokerError as error:

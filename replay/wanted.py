@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.text import sql_literal
@@ -90,4 +90,4 @@ class Wanted:
 
     def to_for(self, record: Record) -> str:
         """Return `to` as this letter's broker reads it."""
-        return kind_of(record.broker_kind).default_target if self.to == DEFAULT_TARGET else self.to
+        return plugin_of(record.broker_kind).default_target if self.to == DEFAULT_TARGET else self.to

@@ -32,7 +32,7 @@ _OWNER_ALONE = 0o600 << 16
 _BATCH = 10_000
 _EXACT = ("digest", "segments", "segment", "subject")
 """Digests and names of our own making, which masking must not spoil."""
-_JUDGED = ", ".join(f'"{name}"' for name in (*analyses.VERDICTS.names, "replay_state", "analysis"))
+_CLASSIFIED = ", ".join(f'"{name}"' for name in (*analyses.VERDICTS.names, "replay_state", "analysis"))
 
 _Rows = Iterator[Mapping[str, Any]]
 _Member = tuple[str, Iterable[bytes]]
@@ -53,7 +53,10 @@ def members(
     yield "letters.jsonl", letters
     plans: list[str] = []
     for name, rows in (
-        ("verdicts.jsonl", _rows(connection, f"SELECT {_JUDGED} FROM letters ORDER BY source, record_id")),
+        (
+            "verdicts.jsonl",
+            _rows(connection, f"SELECT {_CLASSIFIED} FROM letters ORDER BY source, record_id"),
+        ),
         ("incidents.jsonl", _rows(connection, "FROM incidents ORDER BY incident_id")),
         ("planned.jsonl", _planned(store, connection, plans)),
         ("plans.jsonl", (asdict(planfile.load(store, plan)) for plan in plans)),

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from dlq.analyzers.rules.exceptions import template
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.failure_headers import is_of_a_failure
 from dlq.core.json_paths import EVERY, parse_path
 from dlq.core.settings import Mask
@@ -91,7 +91,7 @@ class Masker:
     def _header(self, name: str, value: Any, kind: str | None) -> Any:
         if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
             return value
-        if is_of_a_failure(name) or (kind and kind_of(kind).writes.fullmatch(name)):
+        if is_of_a_failure(name) or (kind and plugin_of(kind).writes.fullmatch(name)):
             return self._of_programs(value)
         inner = _json(value) if isinstance(value, str) else value
         return self._shape(inner) if isinstance(inner, dict | list) else shape(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dlq.archive import topology as of_pull
 from dlq.archive.store import Store
 from dlq.archive.user_sql import run
-from dlq.core.brokers import kinds
+from dlq.core.brokers import plugins
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,7 +31,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[s
     """`{source, because, kept_seconds, letters, first, last}` of every source whose broker deletes by age,
     the most urgent first: how many letters it still has, when the first and the last of them are deleted."""
     found = []
-    keeping = [name for name, kind in kinds().items() if kind.keeps_letters]
+    keeping = [name for name, kind in plugins().items() if kind.keeps_letters]
     for source, (because, kept_ms) in sorted(read_limits(store).items()):
         (row,) = run(connection, _SQL, [kept_ms, kept_ms, source, keeping, kept_ms]).rows
         if row[0]:

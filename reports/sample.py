@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.causes import cause_in_words
 from dlq.core.documents import Document
 from dlq.reports import stack, unpacking
@@ -125,7 +125,7 @@ def _within(budget: int, rows: list[Document]) -> list[Document]:
 def _story(row: Document, masked: bool) -> Document:
     body = base64.b64decode(row.pop("body_base64") or "")
     row.pop("properties")
-    kind, flags = kind_of(row["broker_kind"]), row.pop("flags") or 0
+    kind, flags = plugin_of(row["broker_kind"]), row.pop("flags") or 0
     said = {name: value or "" for name, value in (row["headers"] or {}).items()}
     encoding = kind.packing(flags) or unpacking.packing_of(row["content_encoding"], said)
     packed = (None, None) if masked else (encoding, kind.why_no_text(flags))

@@ -35,14 +35,14 @@ class _Step(NamedTuple):
     why: str
 
 
-_UNJUDGED = "{letters} without a verdict of an analysis; plans and thresholds rest on those"
+_UNCLASSIFIED = "{letters} without a verdict of an analysis; plans and thresholds rest on those"
 _STEPS = (
     _Step(
         lambda n, _waiting: n["in_doubt"] + n["sending"],
         f'dlq query "{_RISKY}"',
         "{n} replays may or may not have arrived: reconcile their plans before anything is sent again",
     ),
-    _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", _UNJUDGED),
+    _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", _UNCLASSIFIED),
     _Step(
         lambda _n, waiting: waiting.get("replay", 0),
         "dlq replay plan --where \"advice = 'replay'\"",
@@ -182,7 +182,7 @@ _TRANSACTIONS = """
            max(checks) AS checks, min(first_seen) AS first, max(last_seen) AS last
     FROM transactions GROUP BY 1 ORDER BY 2 DESC, 1"""
 # What analyses alone have said of letters that nobody has closed: thresholds and next steps rest on it.
-_JUDGED = f"""
+_CLASSIFIED = f"""
     SELECT cause, advice, sum(letters)::BIGINT AS letters,
            coalesce(sum(letters) FILTER (replay_state IN ({_WAITING})), 0)::BIGINT AS waiting
     FROM facts WHERE replay_state <> 'dismissed' GROUP BY ALL"""
@@ -214,7 +214,7 @@ def gather(
     connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None, lives: Sequence[Document] = ()
 ) -> Document:
     """Return the whole report of `analysis` (the one that `connection`'s views show; None: no letter is
-    judged yet).
+    classified yet).
 
     `lives`: failures that somebody spoke of, each with `fingerprint, state, owner`; all others are new.
 
@@ -272,16 +272,16 @@ class _Counted(NamedTuple):
 
 
 def _count(connection: "duckdb.DuckDBPyConnection", total: int, only: str = _EVERY) -> _Counted:
-    """Count the facts. `total`: of the letters where none is judged to be one."""
-    judged, states = (list_objects(connection, sql) for sql in (_JUDGED, _REPLAY_STATES))
+    """Count the facts. `total`: of the letters where none is classified to be one."""
+    classified, states = (list_objects(connection, sql) for sql in (_CLASSIFIED, _REPLAY_STATES))
     duplicates = list_objects(connection, _DUPLICATES.format(only=only))
     how_many = list_objects(connection, _HOW_MANY.format(only=only))[0]
     undated, oldest = how_many.pop("undated"), how_many.pop("oldest")
     how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
-    counts = _counts(sum(row["letters"] for row in states) or total, judged, states, duplicates)
+    counts = _counts(sum(row["letters"] for row in states) or total, classified, states, duplicates)
     return _Counted(
         {**counts, **how_many, **list_objects(connection, _BY_STATE)[0]},
-        _total(judged, "advice", "waiting"),
+        _total(classified, "advice", "waiting"),
         undated,
         None if oldest is None else iso(int(oldest * 1_000_000)),
     )
@@ -301,10 +301,10 @@ def _total(rows: Sequence[Document], name: str, number: str) -> Mapping[str, int
 
 
 def _counts(
-    letters: int, judged: Sequence[Document], states: Sequence[Document], duplicates: Sequence[Document]
+    letters: int, classified: Sequence[Document], states: Sequence[Document], duplicates: Sequence[Document]
 ) -> dict[str, int]:
     """Return what a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
-    by_cause, by_advice = (_total(judged, name, "letters") for name in ("cause", "advice"))
+    by_cause, by_advice = (_total(classified, name, "letters") for name in ("cause", "advice"))
     by_state = {row["replay_state"]: row["letters"] for row in states}
     total = letters - by_state.get("dismissed", 0)
     return {

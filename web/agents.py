@@ -31,7 +31,6 @@ from dlq.core.text import block_for_terminal, for_terminal, json_for_terminal, s
 from dlq.operations import proposals
 from dlq.operations.agent_query import run_agents_query
 from dlq.operations.books import list_transactions
-from dlq.operations.desk import Desk
 from dlq.operations.failures import list_failures, show_failure
 from dlq.operations.incidents import COLUMNS as INCIDENT_COLUMNS
 from dlq.operations.incidents import list_incidents
@@ -39,12 +38,13 @@ from dlq.operations.letters import LettersWanted, list_letters, preview_body, sh
 from dlq.operations.plans import PlanWanted, list_plans, read_replay_status, show_plan
 from dlq.operations.reporting import describe_now
 from dlq.operations.selecting import Selection
+from dlq.operations.workspace import Workspace
 from dlq.replay.wanted import Wanted
 from dlq.reports.failures import COLUMNS as FAILURE_COLUMNS
 from dlq.reports.masking import Masker
 
-_Seat = Callable[[str], Desk]
-"""The desk at which an agent of that name sits."""
+_Seat = Callable[[str], Workspace]
+"""The workspace at which an agent of that name sits."""
 
 MOST_ROWS = 50
 _LONGEST_TEXT = 1_500
@@ -73,32 +73,34 @@ _Id = Annotated[str, Field(description="record_id, or its first 8 digits.")]
 _Reason = Annotated[str, Field(description="Why, for the person who decides.")]
 
 
-def overview(desk: Desk) -> Document:
+def overview(workspace: Workspace) -> Document:
     """Return how it stands now: the answer first, counts, causes, failures, incidents, replays."""
-    found = describe_now(desk)
+    found = describe_now(workspace)
     return {name: found[name] for name in _OVERVIEW if name in found}
 
 
 def failures(
-    desk: Desk, state: Literal["", "new", "open", "snoozed", "resolved", "regressed"] = ""
+    workspace: Workspace, state: Literal["", "new", "open", "snoozed", "resolved", "regressed"] = ""
 ) -> Document:
     """Kinds of failure, one row a fingerprint: letters, owner, state, advice."""
-    rows = list_failures(desk, [state] if state else ())
+    rows = list_failures(workspace, [state] if state else ())
     return {"failures": [{name: row[name] for name in FAILURE_COLUMNS} for row in rows]}
 
 
-def failure(desk: Desk, fingerprint: _Fingerprint) -> Document:
+def failure(workspace: Workspace, fingerprint: _Fingerprint) -> Document:
     """Return one failure, with all that people said and agents proposed of it."""
-    return show_failure(desk, fingerprint)
+    return show_failure(workspace, fingerprint)
 
 
-def incidents(desk: Desk) -> Document:
+def incidents(workspace: Workspace) -> Document:
     """Bursts of letters that belong together in time and cause."""
-    return {"incidents": [{name: row[name] for name in INCIDENT_COLUMNS} for row in list_incidents(desk)]}
+    return {
+        "incidents": [{name: row[name] for name in INCIDENT_COLUMNS} for row in list_incidents(workspace)]
+    }
 
 
 def letters(
-    desk: Desk,
+    workspace: Workspace,
     failure: str = "",
     incident: str = "",
     source: str = "",
@@ -112,7 +114,7 @@ def letters(
     out."""
     chosen = _selection(failure, incident, source, cause, advice, since)
     most = max(1, min(limit, MOST_ROWS))
-    page = list_letters(desk, LettersWanted(chosen, _OF_A_ROW, most, _read_key(after)))
+    page = list_letters(workspace, LettersWanted(chosen, _OF_A_ROW, most, _read_key(after)))
     with closing(page.connection):
         rows = [_tell_row(dict(zip(page.columns, row, strict=True))) for row in page.rows]
         last = page.last.encode().hex() if page.last and page.is_more else None
@@ -157,10 +159,10 @@ def _read_key(after: str) -> str | None:
         ) from None
 
 
-def letter(desk: Desk, record_id: _Id) -> Document:
+def letter(workspace: Workspace, record_id: _Id) -> Document:
     """Return one letter explained: its way, evidence, rule, advice, headers, body as text. What is empty is
     left out."""
-    found = show_letter(desk, record_id, Masker(desk.settings.mask), explained=True)
+    found = show_letter(workspace, record_id, Masker(workspace.settings.mask), explained=True)
     steps = found.pop("explain", ())
     spoke = [
         _without_empty({**one, "saw": _without_empty(one["saw"]), "spoke": None})
@@ -186,29 +188,29 @@ _OF_NO_USE = frozenset(
 
 
 def query(
-    desk: Desk,
+    workspace: Workspace,
     sql: Annotated[str, Field(description="One SELECT in DuckDB's SQL; `describe letters` lists columns.")],
 ) -> Document:
     """SQL over the table letters, without what letters hold: times, counts, causes, ids."""
-    found = run_agents_query(desk, sql)
+    found = run_agents_query(workspace, sql)
     return {"rows": found.rows, **({"cut": f"the first {len(found.rows)} rows"} if found.is_cut else {})}
 
 
-def transactions(desk: Desk, state: str = "") -> Document:
+def transactions(workspace: Workspace, state: str = "") -> Document:
     """RocketMQ's transactions and how they ended."""
-    return {"transactions": [row for row in list_transactions(desk) if state in ("", row["state"])]}
+    return {"transactions": [row for row in list_transactions(workspace) if state in ("", row["state"])]}
 
 
-def plan_status(desk: Desk, plan: str = "") -> Document:
+def plan_status(workspace: Workspace, plan: str = "") -> Document:
     """Return how far a plan is, and what it holds; without a name all plans."""
     if not plan:
-        return {"plans": [*list_plans(desk).plans][::-1]}
-    shown = show_plan(desk, plan, Masker(desk.settings.mask))
-    return {**shown, **read_replay_status(desk, shown["plan"], judge=False)}
+        return {"plans": [*list_plans(workspace).plans][::-1]}
+    shown = show_plan(workspace, plan, Masker(workspace.settings.mask))
+    return {**shown, **read_replay_status(workspace, shown["plan"], classify=False)}
 
 
 def propose_plan(
-    desk: Desk,
+    workspace: Workspace,
     reason: _Reason,
     ids: Annotated[list[str], Field(description="These letters, whatever is advised.")] = [],  # noqa: B006
     failure: str = "",
@@ -222,22 +224,26 @@ def propose_plan(
 ) -> Document:
     """Write a replay plan that waits for a person; nothing is sent."""
     chosen = _selection(failure, incident, source, cause)
-    return proposals.propose_plan(desk, PlanWanted(ids, chosen, Wanted(to=to, fixed=fixed, reason=reason)))
+    return proposals.propose_plan(
+        workspace, PlanWanted(ids, chosen, Wanted(to=to, fixed=fixed, reason=reason))
+    )
 
 
-def propose_dismissal(desk: Desk, fingerprint: _Fingerprint, reason: _Reason) -> Document:
+def propose_dismissal(workspace: Workspace, fingerprint: _Fingerprint, reason: _Reason) -> Document:
     """Propose to close a failure's letters without replay."""
-    return proposals.propose_dismissal(desk, fingerprint, reason)
+    return proposals.propose_dismissal(workspace, fingerprint, reason)
 
 
-def propose_resolution(desk: Desk, fingerprint: _Fingerprint, reason: _Reason, version: str = "") -> Document:
+def propose_resolution(
+    workspace: Workspace, fingerprint: _Fingerprint, reason: _Reason, version: str = ""
+) -> Document:
     """Propose that a failure is fixed, since a version where that is known."""
-    return proposals.propose_resolution(desk, fingerprint, reason, version)
+    return proposals.propose_resolution(workspace, fingerprint, reason, version)
 
 
-def propose_note(desk: Desk, fingerprint: _Fingerprint, text: str, owner: str = "") -> Document:
+def propose_note(workspace: Workspace, fingerprint: _Fingerprint, text: str, owner: str = "") -> Document:
     """Propose a note on a failure, or who should own it."""
-    return proposals.propose_note(desk, fingerprint, text, owner or None)
+    return proposals.propose_note(workspace, fingerprint, text, owner or None)
 
 
 READING = (
@@ -257,8 +263,8 @@ def _selection(
 
 
 def make_server(seat: _Seat, without: Collection[str] = ()) -> MCPServer:
-    """Return the server with its tools, but for those named in `without`; `seat` gives each call the desk of
-    its agent."""
+    """Return the server with its tools, but for those named in `without`; `seat` gives each call the
+    workspace of its agent."""
     tools = [
         _made(tool, seat, reads) for some, reads in _TOOLS for tool in some if tool.__name__ not in without
     ]
@@ -317,7 +323,7 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., Awaitable[str]]:
-    """Return a tool without its desk, which answers with fenced text."""
+    """Return a tool without its workspace, which answers with fenced text."""
 
     async def call(context: Context, **given: Any) -> str:
         answer = partial(_answer, tool, seat, _name_of(context), given)
@@ -335,11 +341,11 @@ def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., Awaita
 
 def _answer(tool: Callable[..., Document], seat: _Seat, agent: str, given: Mapping[str, Any]) -> str:
     """Return what a tool says, fenced. Raises ToolError."""
-    desk = seat(agent)
-    masker = Masker(desk.settings.mask)
+    workspace = seat(agent)
+    masker = Masker(workspace.settings.mask)
     try:
         _check_length(given)
-        return fence(cut(masker.document(tool(desk, **given))))
+        return fence(cut(masker.document(tool(workspace, **given))))
     except DlqError as error:
         raise ToolError(_fence_error(masker.sentence(str(error)))) from error
     except Exception as error:  # the SDK would write it as it is

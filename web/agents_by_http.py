@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dlq.core.errors import UsageError
 from dlq.core.extras import import_with_extra
-from dlq.operations.desk import Notes, open_desk
+from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay.actor import name_agent
 from dlq.web import people
 from dlq.web.forms import check_origin
@@ -70,7 +70,7 @@ def _by_bearer(console: "Console", request: Request) -> "tuple[Person, str] | No
 def _seat(console: "Console", person: "Person", name: str, program: str) -> Any:
     """Seat somebody by the name that its bearer proves, else by what its program calls itself: of one request
     by HTTP the header alone may say it."""
-    return lambda agent: open_desk(
+    return lambda agent: open_workspace(
         console.settings, Notes(), name_agent(name or agent or program, person.name)
     )
 

@@ -18,8 +18,8 @@ from starlette.responses import RedirectResponse, Response
 from dlq.core.clock import iso, now
 from dlq.core.settings import Settings
 from dlq.operations.coverage import Covered, cover
-from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.sources import inspect_sources
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay.actor import mark_proven
 from dlq.reports.masking import Masker
 from dlq.web.forms import Form
@@ -50,7 +50,7 @@ class _Depths:
         self._lock = threading.Lock()
         self._until = -math.inf
 
-    def read(self, desk: Desk) -> str:
+    def read(self, workspace: Workspace) -> str:
         """Ask all brokers, one at a time and not again at once, for whoever may look: what they said last is
         shown to the others. Returns why they were not asked."""
         if not self._lock.acquire(blocking=False):
@@ -59,7 +59,7 @@ class _Depths:
             if time.monotonic() < self._until:
                 return f"The brokers were asked less than {_ASK_AGAIN:.0f} s ago, or took long to answer."
             began = time.monotonic()
-            for one in inspect_sources(desk, desk.sources()):
+            for one in inspect_sources(workspace, workspace.sources()):
                 depth = one.inspection.depth if one.inspection else None
                 self._found[one.source.name] = (depth, str(one.error or ""))
             self.asked_at, took = iso(now()), time.monotonic() - began
@@ -81,7 +81,7 @@ class _Covering:
         self._until = -math.inf
         self._lock = threading.Lock()
 
-    def ask(self, desk: Desk) -> tuple[Covered, list[str]]:
+    def ask(self, workspace: Workspace) -> tuple[Covered, list[str]]:
         """Ask the brokers, one at a time, and return also what went wrong. They are not asked again before
         nine times as long has passed; meanwhile everybody sees what was said last."""
         last = self._last
@@ -90,7 +90,7 @@ class _Covering:
         try:
             if self._last is None or time.monotonic() >= self._until:
                 began, notes = time.monotonic(), Notes()
-                self._last = cover(replace(desk, listener=notes)), notes.problems
+                self._last = cover(replace(workspace, listener=notes)), notes.problems
                 took = time.monotonic() - began
                 self._until = time.monotonic() + max(_ASK_AGAIN, 9 * took)
             return self._last
@@ -169,9 +169,11 @@ class PageRequest:
     refused: Refused | None = None
     """The form of the page that was sent last, and refused."""
 
-    def desk(self, proven: bool = False) -> Desk:
+    def workspace(self, proven: bool = False) -> Workspace:
         """Return where an operation works for this person; `proven` under their name."""
-        return open_desk(self.console.settings, Notes(), mark_proven(self.person.name) if proven else None)
+        return open_workspace(
+            self.console.settings, Notes(), mark_proven(self.person.name) if proven else None
+        )
 
     @property
     def sees_all(self) -> bool:
@@ -216,9 +218,9 @@ class PageRequest:
         }
         return common | dict(values)
 
-    def list_notes(self, desk: Desk) -> list[str]:
+    def list_notes(self, workspace: Workspace) -> list[str]:
         """Return what an operation had to say beside its result."""
-        notes = desk.listener
+        notes = workspace.listener
         return [*notes.said, *notes.problems, *notes.warnings] if isinstance(notes, Notes) else []
 
     def go_on(self, path: str, *news: str, is_changed: bool = True, undo: Undo | None = None) -> Response:

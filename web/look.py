@@ -15,8 +15,8 @@ from dlq.archive import analyses
 from dlq.archive.store import LocalStore
 from dlq.core import patience
 from dlq.core.errors import DlqError, TookTooLong, UsageError
-from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay.ledger import location, version
 from dlq.reports.masking import Masker
 
@@ -56,9 +56,9 @@ class Kept:
         """Close: the next one looks by it, too."""
 
 
-def _open_views(desk: Desk) -> "duckdb.DuckDBPyConnection":
+def _open_views(workspace: Workspace) -> "duckdb.DuckDBPyConnection":
     """Views whose conditions may also use `masked(text)`: a text as pages show it."""
-    connection, masker = open_views(desk, memory=_MEMORY), Masker(desk.settings.mask)
+    connection, masker = open_views(workspace, memory=_MEMORY), Masker(workspace.settings.mask)
 
     def mask(text: str) -> str:
         return str(masker.document({"exception_message": text})["exception_message"])
@@ -98,8 +98,8 @@ class Look:
     """Views of the archive as it is now, for several who look at once, and anew when it has changed; what is
     made of it is kept until then."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
         self._lock = threading.Lock()
         """Of what follows; nobody does anything long under it."""
         self._moment: _Moment | None = None
@@ -128,10 +128,10 @@ class Look:
                 each.until = -math.inf
 
     @contextmanager
-    def open(self) -> Iterator[Desk]:
-        """Open a desk on the archive as it is now, with views of its own; a question that takes too long is
-        ended. Not within another: who waits for a second place while they hold one may wait for ever. Raises
-        TookTooLong."""
+    def open(self) -> Iterator[Workspace]:
+        """Open a workspace on the archive as it is now, with views of its own; a question that takes too long
+        is ended. Not within another: who waits for a second place while they hold one may wait for ever.
+        Raises TookTooLong."""
         if getattr(self._seated, "yes", False):
             raise RuntimeError("a look within a look")
         with self._seats:
@@ -146,7 +146,7 @@ class Look:
             watch.start()
             self._seated.yes = True
             try:
-                yield replace(self.desk, views=cast("duckdb.DuckDBPyConnection", Kept(connection)))
+                yield replace(self.workspace, views=cast("duckdb.DuckDBPyConnection", Kept(connection)))
             except DlqError as error:
                 if not is_ended.is_set():
                     raise
@@ -156,7 +156,7 @@ class Look:
                 watch.cancel()
                 self._give_back(moment, connection)
 
-    def keep(self, name: Hashable, make: Callable[[Desk], _T], of_letters: bool = False) -> _T:
+    def keep(self, name: Hashable, make: Callable[[Workspace], _T], of_letters: bool = False) -> _T:
         """Return what `make` makes of the archive, made once while it stays as it is; whoever asks for the
         same meanwhile waits for it, and nobody else does. `of_letters`: whatever people say of failures and
         plans changes nothing of it."""
@@ -170,7 +170,7 @@ class Look:
             with self._lock:
                 self.making.pop((moment, name), None)
 
-    def keep_long(self, name: Hashable, make: Callable[[Desk], _T]) -> _T:
+    def keep_long(self, name: Hashable, make: Callable[[Workspace], _T]) -> _T:
         """`keep` of what reads the whole archive for its letters: made by one at a time, and, unless this
         page has changed something, not anew before nine times as long has passed as it took. Who may only
         look would keep the server at work while anything goes on. Raises what `make` raised, as long."""
@@ -186,7 +186,7 @@ class Look:
             return cast(_T, long.made[0])
         raise cast(DlqError, long.made)
 
-    def _make_long(self, long: _Long, name: Hashable, make: Callable[[Desk], Any]) -> None:
+    def _make_long(self, long: _Long, name: Hashable, make: Callable[[Workspace], Any]) -> None:
         began, long.until = time.monotonic(), math.inf
         try:
             long.made = (self.keep(name, make, of_letters=True),)
@@ -198,14 +198,14 @@ class Look:
             long.until = min(long.until, now + _RESTS * (now - began))
 
     def _find_or_make(
-        self, moment: _Moment, name: Hashable, make: Callable[[Desk], _T], of_letters: bool
+        self, moment: _Moment, name: Hashable, make: Callable[[Workspace], _T], of_letters: bool
     ) -> _T:
         with self._lock:
             known = self._kept.get(name) if moment is self._moment else None
         if known is not None:
             return cast(_T, known[0])
-        with self.open() as desk:
-            made = make(desk)
+        with self.open() as workspace:
+            made = make(workspace)
         self._put(moment, name, made, of_letters)
         return made
 
@@ -221,7 +221,7 @@ class Look:
         moment = self._look()
         with self._lock:
             connection, self._idle = self._idle, None
-        return moment, connection or _open_views(self.desk)
+        return moment, connection or _open_views(self.workspace)
 
     def _give_back(self, moment: _Moment, connection: "duckdb.DuckDBPyConnection") -> None:
         """Give a connection back. One waits for the next who looks; more would only hold memory."""
@@ -268,7 +268,7 @@ class Look:
         self._moment = found
 
     def read_moment(self) -> _Moment:
-        store = self.desk.store
+        store = self.workspace.store
         known = analyses.ids(store)
         manifests: list[Hashable] = [tuple(store.list("manifests/"))]
         if isinstance(store, LocalStore):
@@ -284,11 +284,11 @@ class Look:
     def _read_replays(self) -> Hashable:
         """Return None where the ledger is out of reach, which who looks is told."""
         with suppress(DlqError):
-            return version(self.desk.settings.ledger, self.desk.store)
+            return version(self.workspace.settings.ledger, self.workspace.store)
         return None
 
     def _read_ledger(self) -> Hashable:
-        settings, store = self.desk.settings.ledger, self.desk.store
+        settings, store = self.workspace.settings.ledger, self.workspace.store
         if location.is_server(settings):
             return int(time.monotonic() / _FAR_SECONDS)
         try:

@@ -15,7 +15,7 @@ from dlq.core import patience
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Settings
 from dlq.operations.bearers import read_bearers
-from dlq.operations.desk import Notes, open_desk
+from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay.actor import system_user
 from dlq.web.app import make_app
 from dlq.web.console import Console
@@ -131,10 +131,10 @@ def serve(
 
 def make_console(settings: Settings, config: str | None, port: int) -> Console:
     """Return all that lives as long as the server."""
-    desk = open_desk(settings, Notes())
+    workspace = open_workspace(settings, Notes())
     sessions = Sessions(system_user(), read_bearers(settings.serve))
     jobs = Jobs(settings.archive, config)
-    return Console(settings, sessions, jobs, Look(desk), f"dlq-{port}")
+    return Console(settings, sessions, jobs, Look(workspace), f"dlq-{port}")
 
 
 def check_host(settings: Settings, host: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from dlq.analyzers.groups.judged import Duplicate
+from dlq.analyzers.groups.classified import Duplicate
 from dlq.analyzers.rules import Letter, Verdict
 from dlq.core.causes import CAUSES, MOVED, SAME_KEY
 from dlq.core.settings import Rule as UserRule

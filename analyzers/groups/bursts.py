@@ -16,8 +16,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from dlq.analyzers.groups import contract
+from dlq.analyzers.groups.classified import Classified, Key, Sharing
 from dlq.analyzers.groups.contract import Context, OwnRows, Reduced, Relation, Said
-from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, join_known, lowest, millisecond
 
 _AUDIT_ARRAYS = 33
@@ -132,7 +132,7 @@ class LogLine(NamedTuple):
 class _Member(NamedTuple):
     """A letter of a burst, and where it stands there."""
 
-    letter: Judged
+    letter: Classified
     burst_id: str
     standing: Standing
 
@@ -146,23 +146,23 @@ def keys(letter: Sharing) -> Iterator[Key]:
         yield "connection", letter.broker, letter.connection_id
 
 
-def _members(letters: Iterable[Judged], _context: Context, said: Said) -> Iterator[contract.Member]:
+def _members(letters: Iterable[Classified], _context: Context, said: Said) -> Iterator[contract.Member]:
     for one in letters:
         if one.is_of_burst:
             line = said.get(key_of_line(one), {}).get(one.record_id, _NO_LINE)
             yield contract.Member(_key_of(one), (), (one, line))
 
 
-def key_of_line(letter: Judged) -> Key:
+def key_of_line(letter: Classified) -> Key:
     """Return the key by which lines of clients' logs belong to a letter."""
     return "line", letter.message_id or ""
 
 
-def _key_of(letter: Judged) -> Key:
+def _key_of(letter: Classified) -> Key:
     return "connection", letter.broker, letter.connection_id or ""
 
 
-def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Context) -> Iterator[Reduced]:
+def _together(key: Key, told: Iterator[tuple[Classified, LogLine]], _context: Context) -> Iterator[Reduced]:
     """All letters of a connection are in memory at once."""
     lines = list(told)
     members = find(str(key[1]), str(key[2]), lines)
@@ -170,7 +170,7 @@ def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Contex
     yield Reduced({one.letter.identity: (one.burst_id, one.standing) for one in members}, rows)
 
 
-def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -> list[_Member]:
+def find(broker: str, connection: str, told: Sequence[tuple[Classified, LogLine]]) -> list[_Member]:
     """Return the suppressed duplicates of a connection, each with its line, and with its burst."""
     log = {one.record_id: line for one, line in told}
     return [
@@ -180,7 +180,7 @@ def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -
     ]
 
 
-def conclude(letter: Judged, said: Said, _context: Context) -> Judged:
+def conclude(letter: Classified, said: Said, _context: Context) -> Classified:
     """Return a letter's burst, and what it says of it by where it stands there."""
     found = said.get(_key_of(letter), {}).get(letter.identity) if letter.is_of_burst else None
     if found is None:
@@ -190,11 +190,11 @@ def conclude(letter: Judged, said: Said, _context: Context) -> Judged:
 
 
 def _by_cut(
-    members: Iterable[Judged], log: Mapping[str, LogLine]
-) -> Iterator[tuple[int | None, list[Judged]]]:
+    members: Iterable[Classified], log: Mapping[str, LogLine]
+) -> Iterator[tuple[int | None, list[Classified]]]:
     """Return the letters of each reconnect of a connection, which is counted from 1; None for the first, and
     where no log tells."""
-    cuts: dict[int, list[Judged]] = defaultdict(list)
+    cuts: dict[int, list[Classified]] = defaultdict(list)
     cut, last = 0, None
     for one in sorted(members, key=lambda one: in_order(log.get(one.record_id, _NO_LINE).time)):
         at = log.get(one.record_id, _NO_LINE).time
@@ -206,7 +206,7 @@ def _by_cut(
 
 
 def _standings(
-    name: str, connection: str, burst: Sequence[Judged], log: Mapping[str, LogLine]
+    name: str, connection: str, burst: Sequence[Classified], log: Mapping[str, LogLine]
 ) -> Iterator[_Member]:
     lines = {one.record_id: log.get(one.record_id, _NO_LINE) for one in burst}
     of_queue: dict[str | None, set[str | None]] = defaultdict(set)

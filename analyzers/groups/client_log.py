@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dlq.analyzers.groups.bursts import LogLine, key_of_line
+from dlq.analyzers.groups.classified import Classified, Key
 from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
-from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.groups.values import highest, in_order
 
 CUT_SHORT = "it can't be read to its end; wait until it is written and packed"
@@ -102,7 +102,7 @@ def _found(pattern: re.Pattern[str], text: str) -> str | None:
     return match[1] if match else None
 
 
-def join(letters: Iterable[Judged], lines: Iterable[Line]) -> list[Joined]:
+def join(letters: Iterable[Classified], lines: Iterable[Line]) -> list[Joined]:
     """Suppressed duplicates and lines side by side. Of several lines of one message and consumer the last
     dispatch counts."""
     newest: dict[tuple[str, str], Line] = {}
@@ -129,7 +129,7 @@ def join(letters: Iterable[Judged], lines: Iterable[Line]) -> list[Joined]:
     return joined
 
 
-def _joined(letter: Judged | None, line: Line | None) -> Joined:
+def _joined(letter: Classified | None, line: Line | None) -> Joined:
     explained, without_line, without_letter = STATES
     return Joined(
         without_letter if letter is None else without_line if line is None else explained,
@@ -148,15 +148,15 @@ def members(lines: Iterable[Line]) -> Iterator[Member]:
     return (Member(("line", line.message_id), (), line) for line in lines)
 
 
-def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterator[Member]:
+def _members(letters: Iterable[Classified], context: Context, _said: Said) -> Iterator[Member]:
     if context.has_logs:
         for one in letters:
             if one.cause == "suppressed_duplicate":
                 yield Member(key_of_line(one), (), one)
 
 
-def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> Iterator[Reduced]:
-    letters: list[Judged] = []
+def _together(_key: Key, told: Iterator[Classified | Line], _context: Context) -> Iterator[Reduced]:
+    letters: list[Classified] = []
     lines: list[Line] = []
     for one in told:
         if isinstance(one, Line):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlq.analyzers.groups.advice import Known, advise
+from dlq.analyzers.groups.classified import Classified
 from dlq.analyzers.groups.contract import Context, Said
-from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.groups.relations import find
 from dlq.core.causes import proof_of
 from dlq.core.settings import Rule
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 def conclude(
-    letter: Judged, said: Said, context: Context, rules: Sequence[Rule], max_laps: int
+    letter: Classified, said: Said, context: Context, rules: Sequence[Rule], max_laps: int
 ) -> Change | None:
     """Return what a letter's verdict becomes by what all rounds have said; None: nothing was found of it, and
     no rule of the user's speaks."""
@@ -73,7 +73,7 @@ def conclude(
     )
 
 
-def with_rule(letter: Judged, rule: Rule) -> Judged:
+def with_rule(letter: Classified, rule: Rule) -> Classified:
     """Return a letter of which a rule of the user's speaks; what it says of the cause comes first."""
     if rule.cause is None:
         return letter._replace(user_rule=rule.name)

@@ -11,7 +11,7 @@ found. Then all is known that a letter died of, and a census counts every letter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlq.analyzers.groups.judged import Judged, Key, Sharing
+from dlq.analyzers.groups.classified import Classified, Key, Sharing
 from dlq.core.settings import Evidence
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ Together = Callable[[Key, Iterator[Any], Context], Iterator[Reduced]]
 """What members say, in order: a stream, of which no more is kept than needed."""
 
 
-def say_nothing(letter: Judged, _said: Said, _context: Context) -> Judged:
+def say_nothing(letter: Classified, _said: Said, _context: Context) -> Classified:
     """Return what concerns other relations alone."""
     return letter
 
@@ -83,11 +83,11 @@ class Relation(NamedTuple):
 
     kinds: Sequence[str]
     """Of its keys."""
-    members: Callable[[Iterable[Judged], Context, Said], Iterator[Member]]
+    members: Callable[[Iterable[Classified], Context, Said], Iterator[Member]]
     """What letters say under keys: those of one share of them at once, so that what adds up need not be told
     letter by letter."""
     together: Together
-    conclude: Callable[[Judged, Said, Context], Judged] = say_nothing
+    conclude: Callable[[Classified, Said, Context], Classified] = say_nothing
     """What was found of a letter, in what is known of it; the letter itself: nothing."""
     column: str | None = None
     """Its letters have a value here. None: they share a key, or are any."""

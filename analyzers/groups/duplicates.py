@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
+from dlq.analyzers.groups.classified import Classified, Duplicate, Key, Sharing, number_of
 from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
-from dlq.analyzers.groups.judged import Duplicate, Judged, Key, Sharing, number_of
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.rocketmq_topics import DEAD_LETTERS
 
 MATCH_KEYS = ("same_message_id", "same_key", "same_body", "several_groups")
@@ -162,16 +162,16 @@ _ROCKETMQ_KINDS: tuple[tuple[str, Callable[[_Met, bool], bool]], ...] = (
 """The first line that holds."""
 
 
-def keys(letter: Sharing | Judged) -> Iterator[Key]:
+def keys(letter: Sharing | Classified) -> Iterator[Key]:
     """Return what makes letters duplicates. A replayed message that died again is a new lap of its original,
     not a duplicate of it; a coordinated message is named by its work, whatever its producer calls the
     message."""
-    if kind_of(letter.broker_kind).duplicates == "anywhere":
+    if plugin_of(letter.broker_kind).duplicates == "anywhere":
         return _anywhere(letter)
     return _of_group(letter)
 
 
-def _of_group(letter: Sharing | Judged) -> Iterator[Key]:
+def _of_group(letter: Sharing | Classified) -> Iterator[Key]:
     """Yield the keys of a letter for RocketMQ's consumers."""
     if letter.rocket is not None and letter.dead_letter_queue.startswith(DEAD_LETTERS):
         queue = (letter.broker, letter.dead_letter_queue)
@@ -183,7 +183,7 @@ def _of_group(letter: Sharing | Judged) -> Iterator[Key]:
             yield "by_business", *queue, business, letter.body_sha256 or ""
 
 
-def _anywhere(letter: Sharing | Judged) -> Iterator[Key]:
+def _anywhere(letter: Sharing | Classified) -> Iterator[Key]:
     place = (letter.origin or "", letter.laps)
     key = letter.work if letter.work is not None else _own_key(letter)
     if letter.message_id:
@@ -196,7 +196,7 @@ def _anywhere(letter: Sharing | Judged) -> Iterator[Key]:
         yield "several_groups", letter.broker, letter.message_id
 
 
-def _own_key(letter: Sharing | Judged) -> str | None:
+def _own_key(letter: Sharing | Classified) -> str | None:
     return letter.key if letter.key and letter.key != letter.message_id else None
 
 
@@ -217,7 +217,7 @@ class Total(NamedTuple):
     any_fallback: bool | None
 
 
-def _total(letter: Judged) -> Total:
+def _total(letter: Classified) -> Total:
     rocket = letter.rocket
     at = letter.captured_at if letter.dead_at is None else letter.dead_at
     place = letter.origin if rocket is None else letter.dead_letter_queue
@@ -257,7 +257,7 @@ def _two_of(values: frozenset[_V]) -> frozenset[_V]:
     return values if len(values) < 3 else frozenset(list(values)[:2])
 
 
-def members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterator[Member]:
+def members(letters: Iterable[Classified], context: Context, _said: Said) -> Iterator[Member]:
     """Yield for each key that several letters have what these come to."""
     totals: dict[Key, Total] = {}
     for letter in letters:
@@ -274,7 +274,7 @@ def together(_key: Key, totals: Iterator[Total], _context: Context) -> Iterator[
     yield Reduced(reduce(add, totals))
 
 
-def conclude(letter: Judged, said: Said, context: Context) -> Judged:
+def conclude(letter: Classified, said: Said, context: Context) -> Classified:
     """Return what a letter is to others, by the keys that it shares with them."""
     if context.shared.isdisjoint(letter.keys):
         return letter
@@ -283,7 +283,7 @@ def conclude(letter: Judged, said: Said, context: Context) -> Judged:
     return letter if found is None else letter._replace(duplicate=found)
 
 
-def _of_shared(letter: Judged, shared: Iterable[Shared]) -> Duplicate | None:
+def _of_shared(letter: Classified, shared: Iterable[Shared]) -> Duplicate | None:
     if letter.rocket is not None:
         return of_rocketmq_letter(letter.record_id, letter.body_sha256, letter.rocket.replayed, shared)
     of_work = letter.coordinator is not None or letter.work is not None

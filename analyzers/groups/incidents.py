@@ -19,8 +19,8 @@ from itertools import groupby
 from math import fsum, sqrt
 from typing import Any, NamedTuple, TypeVar
 
+from dlq.analyzers.groups.classified import Key
 from dlq.analyzers.groups.contract import Alike, Census, Context, Member, Reduced, Said
-from dlq.analyzers.groups.judged import Key
 
 _K = TypeVar("_K", int, str)
 _SECOND = 1_000_000

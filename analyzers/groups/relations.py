@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from dlq.analyzers.groups import bursts, client_log, duplicates, incidents, stores, transactions
+from dlq.analyzers.groups.classified import Classified, Sharing, number_of
 from dlq.analyzers.groups.contract import Census, Context, Relation, Said, Together, say_nothing
-from dlq.analyzers.groups.judged import Judged, Sharing, number_of
 
 ROUNDS: Sequence[Sequence[Relation]] = (
     (duplicates.DUPLICATES, transactions.ENDED, stores.FACTS, client_log.LINES),
@@ -34,7 +34,7 @@ def may_be_any(looked_for: Sequence[Relation], context: Context) -> bool:
     return any(relation.may_be_any(context) for relation in looked_for)
 
 
-def find(letter: Judged, said: Said, context: Context) -> Judged:
+def find(letter: Classified, said: Said, context: Context) -> Classified:
     """Return a letter with all that was found of it, by what all rounds have said."""
     for conclude in _CONCLUDE:
         letter = conclude(letter, said, context)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from dlq.analyzers.groups.classified import Classified, Key
 from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
-from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.groups.values import highest, in_order, join_known, second
 from dlq.core.rocketmq_topics import DEAD_LETTERS
 from dlq.core.settings import Evidence
@@ -99,7 +99,7 @@ class Answer(NamedTuple):
     """For people."""
 
 
-def _letter_of(one: Judged) -> Letter:
+def _letter_of(one: Classified) -> Letter:
     """Return a letter as the stores are asked about it."""
     return Letter(
         one.broker_kind,
@@ -124,13 +124,13 @@ def members(asked: Asked, facts: Iterable[Fact]) -> Iterator[Member]:
     return (Member(_key_of(asked, fact.key), (), fact) for fact in facts)
 
 
-def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterator[Member]:
+def _members(letters: Iterable[Classified], context: Context, _said: Said) -> Iterator[Member]:
     for one in letters:
         for asked, keys in _questions(one, context):
             yield from (Member(_key_of(asked, key), (), None) for key in keys or ())
 
 
-def _questions(one: Judged, context: Context) -> Iterator[tuple[Asked, list[str] | None]]:
+def _questions(one: Classified, context: Context) -> Iterator[tuple[Asked, list[str] | None]]:
     """Yield each asking of a store that may know a letter, and by which keys; None: it did not answer."""
     if not context.asked:
         return
@@ -145,7 +145,7 @@ def _together(_key: Key, told: Iterator[Fact | None], _context: Context) -> Iter
     yield Reduced([fact for fact in told if fact is not None] or None)
 
 
-def conclude(one: Judged, said: Said, context: Context) -> Judged:
+def conclude(one: Classified, said: Said, context: Context) -> Classified:
     """Return what the stores say of a letter that any of them may know."""
     answers = []
     for asked, keys in _questions(one, context):

@@ -16,8 +16,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dlq.analyzers.groups import contract
+from dlq.analyzers.groups.classified import Classified, Key, Sharing
 from dlq.analyzers.groups.contract import Context, OwnRows, Reduced, Relation, Said
-from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, is_within, join_known, lowest, second
 from dlq.analyzers.rules import LONGEST_EVIDENCE
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
@@ -459,7 +459,7 @@ def keys(letter: Sharing) -> Iterator[Key]:
 
 
 def _members_at_places(
-    letters: Iterable[Judged], _context: Context, _said: Said
+    letters: Iterable[Classified], _context: Context, _said: Said
 ) -> Iterator[contract.Member]:
     """Half copies, and op records under each offset that they name."""
     for one in letters:
@@ -470,7 +470,7 @@ def _members_at_places(
                 yield contract.Member(_place(one, offset), (), (None, one.dead_at, one.captured_at))
 
 
-def _place(one: Judged, offset: int | None) -> Key:
+def _place(one: Classified, offset: int | None) -> Key:
     return "ended", one.source, one.broker, one.broker_node or "", str(offset)
 
 
@@ -488,11 +488,11 @@ def _ended_at_place(
     yield Reduced(found or None)
 
 
-def _key_of(one: Judged) -> Key:
+def _key_of(one: Classified) -> Key:
     return "transaction", one.source, one.broker, one.unique_key or ""
 
 
-def _members(letters: Iterable[Judged], _context: Context, said: Said) -> Iterator[contract.Member]:
+def _members(letters: Iterable[Classified], _context: Context, said: Said) -> Iterator[contract.Member]:
     for one in letters:
         if one.role is not None and one.role != "finished":
             ended = said.get(_place(one, one.rocket.offset), {}) if one.rocket else {}
@@ -507,7 +507,7 @@ def _together(key: Key, members: Iterator[Member], context: Context) -> Iterator
     yield Reduced({one.broker_node: one for one in resolved}, rows)
 
 
-def _conclude(letter: Judged, said: Said, _context: Context) -> Judged:
+def _conclude(letter: Classified, said: Said, _context: Context) -> Classified:
     """Return what its transaction makes of a record. A cause that the user names stays."""
     if letter.role is None:
         return letter
@@ -528,7 +528,7 @@ def _in_time(one: Member) -> tuple[str, tuple[bool, int], tuple[bool, int], str]
     return one.broker_node, in_order(one.dead_at), in_order(one.offset), one.record_id
 
 
-def _member(one: Judged, ended_at: int | None, end_seen_at: int | None) -> Member:
+def _member(one: Classified, ended_at: int | None, end_seen_at: int | None) -> Member:
     stored = one.rocket
     return Member(
         one.broker_node or "",

@@ -28,7 +28,7 @@ from dlq.analyzers.rules.letter import (
 from dlq.analyzers.rules.origin_inference import find_by_name, find_way_back
 from dlq.analyzers.rules.recording import RecordingLetter, as_letter
 from dlq.analyzers.rules.shapes import remember, spare
-from dlq.core.brokers import kind_of, kinds
+from dlq.core.brokers import plugin_of, plugins
 from dlq.core.causes import proof_of
 from dlq.core.failure_headers import first_published
 from dlq.core.provenance import REPLAY_LAP
@@ -103,14 +103,14 @@ BROKEN = _BROKEN.name
 def judge(record: Record, facts: Facts) -> Verdict:
     """Return the verdict on one letter. It never raises: a rule that does is named, and the letter is
     `unknown`."""
-    return judge_letter(Letter._make(record), facts, _all_for)[0]
+    return classify_letter(Letter._make(record), facts, _all_for)[0]
 
 
 RulesFor = Callable[[Letter], Sequence[Rule]]
 
 
 def rules_for_letters(facts: Facts) -> RulesFor:
-    """Return which rules `judged` asks of each of many letters."""
+    """Return which rules `classify_letter` asks of each of many letters."""
     return spare(_asked, facts, _QUESTIONS)
 
 
@@ -118,22 +118,22 @@ def _all_for(letter: Letter) -> Sequence[Rule]:
     return _asked(letter.broker_kind)
 
 
-def judge_letters(facts: Facts) -> Callable[[Letter], tuple[Verdict, str | None]]:
-    """Return what `judge_letter` says of many letters: those that died alike are judged once."""
+def classify_letters(facts: Facts) -> Callable[[Letter], tuple[Verdict, str | None]]:
+    """Return what `classify_letter` says of many letters: those that died alike are classified once."""
     rules_for = rules_for_letters(facts)
-    judge_alike = remember(lambda letter: _judge_named(letter, facts, rules_for))
+    classify_alike = remember(lambda letter: _classify_named(letter, facts, rules_for))
 
-    def judge_each(letter: Letter) -> tuple[Verdict, str | None]:
+    def classify_each(letter: Letter) -> tuple[Verdict, str | None]:
         named = frameworks.as_named(letter)
-        return _with_producer(named, *judge_alike(named))
+        return _with_producer(named, *classify_alike(named))
 
-    return judge_each
+    return classify_each
 
 
-def judge_letter(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
+def classify_letter(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
     """Return the verdict, and the text that the exception was read from, if any."""
     named = frameworks.as_named(letter)
-    return _with_producer(named, *_judge_named(named, facts, rules_for))
+    return _with_producer(named, *_classify_named(named, facts, rules_for))
 
 
 def _with_producer(letter: Letter, verdict: Verdict, text: str | None) -> tuple[Verdict, str | None]:
@@ -144,7 +144,7 @@ def _with_producer(letter: Letter, verdict: Verdict, text: str | None) -> tuple[
     return verdict._replace(producer_id=producer, producer_seq=number), text
 
 
-def _judge_named(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
+def _classify_named(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
     """Return all but the producer that the letter's own id tells."""
     rule, found = _first_finding(letter, facts, rules_for(letter))
     try:
@@ -250,7 +250,7 @@ _QUESTIONS = (_own_name, _published_by_headers, _laps, name_owner, frameworks.fi
 def _asked(kind: str) -> tuple[Rule, ...]:
     """Return the rules for letters of a kind of broker, in order: frameworks say more than the broker
     does."""
-    first, last = _rules_of(kind_of(kind).rules)
+    first, last = _rules_of(plugin_of(kind).rules)
     return (*first, *OF_ANY_BROKER, *last)
 
 
@@ -310,7 +310,7 @@ def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
         row = (mine.name, "any", mine.cause or "", "", proof_of(mine.cause, ()) or "", "", mine.where)
         yield dict(zip(COLUMNS, row, strict=True))
     brokers: dict[str, list[str]] = {}
-    for name, kind in kinds().items():
+    for name, kind in plugins().items():
         brokers.setdefault(kind.rules, []).append(name)
     modules = [(", ".join(of), *_rules_of(module)) for module, of in brokers.items()]
     before = [(of, first) for of, first, _ in modules]

@@ -1,8 +1,8 @@
-"""The engine of the many: Spark's Python workers judge letters, and look at them by shares; Spark brings
+"""The engine of the many: Spark's Python workers classify letters, and look at them by shares; Spark brings
 together what members of groups say under one key, in order, however many there are.
 
-It knows neither brokers nor causes: `judging` says what is done with one letter, `groups.relations` by which
-keys letters belong together and what that means.
+It knows neither brokers nor causes: `classification` says what is done with one letter, `groups.relations` by
+which keys letters belong together and what that means.
 """
 
 import re
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dlq.analyzers.asked import Asked, Done
+from dlq.analyzers.classification import LARGEST_SHARE, PART, Part, Terms, classify_share, shares
 from dlq.analyzers.groups import relations, stores
+from dlq.analyzers.groups.classified import number_of
 from dlq.analyzers.groups.client_log import members
-from dlq.analyzers.groups.judged import number_of
-from dlq.analyzers.judging import LARGEST_SHARE, PART, Part, Terms, judge_share, shares
 from dlq.analyzers.spark import client_log, tasks, user_rules
 from dlq.analyzers.spark.files import Files, files_of, spark_schema
 from dlq.analyzers.spark.session import session
@@ -43,7 +43,7 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = N
     settings = asked.settings.spark
     with session(settings, master) as spark, _told():
         files = files_of(asked.store)
-        fresh = _judge_segments(spark, files, terms, asked.fresh(kept), f"{asked.folder}/judged")
+        fresh = _classify_segments(spark, files, terms, asked.fresh(kept), f"{asked.folder}/classified")
         parts = [*kept, *fresh]
         _look_between(spark, asked, files, parts)
         return Done(parts)
@@ -65,18 +65,18 @@ def _told() -> Iterator[None]:
         raise kind(fault[1]) from error
 
 
-def _judge_segments(
+def _classify_segments(
     spark: "SparkSession", files: Files, terms: Terms, committed: Sequence[Manifest], folder: str
 ) -> list[Part]:
-    """Judge the letters of these segments into files below `folder` of the archive. Raises ArchiveError for a
-    segment that cannot be read."""
+    """Classify the letters of these segments into files below `folder` of the archive. Raises ArchiveError
+    for a segment that cannot be read."""
     parts_of = shares(committed, spark.sparkContext.defaultParallelism)
     if not parts_of:
         return []
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        parts = [judge_share(files, terms, parts_of[number], folder) for number in numbers]
+        parts = [classify_share(files, terms, parts_of[number], folder) for number in numbers]
         yield pa.RecordBatch.from_pylist([part._asdict() for part in parts], schema=PART)
 
     each = spark.range(0, len(parts_of), 1, len(parts_of))

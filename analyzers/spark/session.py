@@ -34,7 +34,7 @@ _BASE: Mapping[str, str] = {
     "spark.app.name": "dlq analyze",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # With it the workers that judge by Arrow would be others than those that look between letters.
+    # With it the workers that classify by Arrow would be others than those that look between letters.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     # Letters are hostile: a cast that fails gives null, it does not end the analysis.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 ROOMS = ("dlq.core", "dlq.archive", "dlq.analyzers", "dlq.connectors")
-"""What judges letters, and the brokers' descriptions; both need pyarrow and Python's own modules alone."""
+"""What classifies letters, and the brokers' descriptions; both need pyarrow and Python's own modules
+alone."""
 _HOST = re.compile(r"\((\S+) executor \S+\)")
 _MISSING = (
     (re.compile(r"Cannot run program "), "there is no program {python}"),
@@ -65,7 +66,7 @@ def name_what_lacks(said: str, master: str, python: str) -> str | None:
     where = f" on {host[1]}" if host else ""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return (
-        f"a worker of {master}{where} cannot judge letters: {found}; every worker needs Python {version} "
+        f"a worker of {master}{where} cannot classify letters: {found}; every worker needs Python {version} "
         'with pyarrow: name the program as "spark.pyspark.python" in [spark.conf]'
     )
 

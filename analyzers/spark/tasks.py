@@ -1,5 +1,5 @@
-"""What Spark's Python workers do, a share of the judged letters at a time. Between them go only members of
-groups, and what these come to."""
+"""What Spark's Python workers do, a share of the classified letters at a time. Between them go only members
+of groups, and what these come to."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.analyzers import tables
+from dlq.analyzers.classification import CLASSIFIED
 from dlq.analyzers.groups import relations
+from dlq.analyzers.groups.classified import Classified, Identity, Key, number_of
 from dlq.analyzers.groups.conclusions import Change, conclude, with_rule
 from dlq.analyzers.groups.contract import Alike, Context, Relation
-from dlq.analyzers.groups.judged import Identity, Judged, Key, number_of
-from dlq.analyzers.judging import JUDGED
 from dlq.analyzers.spark.files import Files
 from dlq.archive import analyses, parquet
 from dlq.archive.store_facts import FACTS
@@ -41,7 +41,7 @@ class Concluded(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The judged letters of an analysis, as workers read them, and what they are looked at for."""
+    """The classified letters of an analysis, as workers read them, and what they are looked at for."""
 
     files: Files
     folder: str
@@ -57,9 +57,9 @@ class Shares(NamedTuple):
 
     def read(self, number: int, columns: Iterable[str]) -> pa.Table:
         """Columns of a share's letters. Raises ArchiveError."""
-        wanted = [name for name in JUDGED.names if name in {*columns, "captured_at"}]
-        parts = (_read(self.files, name, JUDGED, wanted) for name in self.parts[number])
-        table = pa.concat_tables([JUDGED.empty_table().select(wanted), *parts])
+        wanted = [name for name in CLASSIFIED.names if name in {*columns, "captured_at"}]
+        parts = (_read(self.files, name, CLASSIFIED, wanted) for name in self.parts[number])
+        table = pa.concat_tables([CLASSIFIED.empty_table().select(wanted), *parts])
         if self.since is None:
             return table
         since = pa.scalar(self.since, table.schema.field("captured_at").type)
@@ -97,7 +97,7 @@ class _Concerned(NamedTuple):
     """The letters of a share of which anything may be found, by their rows."""
 
     rows: Sequence[int]
-    letters: Sequence[Judged]
+    letters: Sequence[Classified]
     context: Context
 
 
@@ -131,8 +131,8 @@ def _shared(shares: Shares, keys: pa.ChunkedArray) -> dict[int, list[int]]:
     return rows
 
 
-def _letters(shares: Shares, number: int, rows: Sequence[int], said: Mapping[Key, Any]) -> list[Judged]:
-    """Judge letters, with what the user's rules say of them."""
+def _letters(shares: Shares, number: int, rows: Sequence[int], said: Mapping[Key, Any]) -> list[Classified]:
+    """Classify letters, with what the user's rules say of them."""
     letters = tables.read_letters(shares.read(number, tables.FROM_FILES).take(pa.array(rows, pa.int64())))
     held = ((place, said.get(key_of_rule(one.identity))) for place, one in enumerate(letters))
     for place, rule in held:

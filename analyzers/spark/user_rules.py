@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dlq.analyzers.classification import CLASSIFIED
 from dlq.analyzers.conditions import condition
-from dlq.analyzers.judging import JUDGED
 from dlq.analyzers.spark.files import spark_schema
 from dlq.analyzers.spark.tasks import Item, Shares, key_of_rule
 from dlq.analyzers.user_rules import check_rules
@@ -26,8 +26,8 @@ RECORDS = pa.schema(
     [
         pa.field("share", pa.int32()),
         *SEGMENT,
-        *(field for field in JUDGED if field.name not in SEGMENT.names),
-        *(JUDGED.field(other).with_name(f"better_{name}") for name, other in _BETTER.items()),
+        *(field for field in CLASSIFIED if field.name not in SEGMENT.names),
+        *(CLASSIFIED.field(other).with_name(f"better_{name}") for name, other in _BETTER.items()),
     ]
 )
 """A record, and its verdict by itself."""
@@ -91,14 +91,14 @@ def _records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a share beside their verdicts, row group by row group."""
     of_record = [name for name in SEGMENT.names if name in schema.names]
-    of_verdict = [name for name in schema.names if name in JUDGED.names and name not in SEGMENT.names]
-    judged = shares._replace(since=None).read(number, [*of_verdict, *_BETTER.values()])
+    of_verdict = [name for name in schema.names if name in CLASSIFIED.names and name not in SEGMENT.names]
+    classified = shares._replace(since=None).read(number, [*of_verdict, *_BETTER.values()])
     for name in segments:
         with parquet.readable(name):
             file = parquet.open_parquet(shares.files.parquet(name))
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=of_record)
-                mine, judged = judged[: len(table)], judged[len(table) :]
+                mine, classified = classified[: len(table)], classified[len(table) :]
                 columns = {name: table[name] for name in of_record}
                 columns |= {name: mine[name] for name in of_verdict}
                 columns |= {f"better_{name}": mine[other] for name, other in _BETTER.items()}

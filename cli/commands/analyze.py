@@ -42,17 +42,17 @@ def analyze(
         ),
     ] = None,
 ) -> int:
-    """Judge all letters: cause, exception, duplicates and advice.
+    """Classify all letters: cause, exception, duplicates and advice.
 
-    Up to 50,000 letters (\\[analysis] spark_from) are judged in this process; Spark judges more, or where you
-    name a cluster. Both engines give the same verdicts.
+    Up to 50,000 letters (\\[analysis] spark_from) are classified in this process; Spark classifies more, or
+    where you name a cluster. Both engines give the same verdicts.
 
     It first asks the stores that the configuration names as evidence. If one does not answer, or a letter
     makes a rule fail, it does the rest and exits with 3.
 
     Example: dlq analyze --since 24h
     """
-    from dlq.operations.judging import AnalysisWanted, analyze_archive
+    from dlq.operations.analysis import AnalysisWanted, analyze_archive
     from dlq.operations.selecting import read_moment
 
     context: Context = ctx.obj
@@ -60,7 +60,7 @@ def analyze(
         raise UsageError(f"--engine must be {', '.join(_ENGINES)}, not {engine!r}{suggest(engine, _ENGINES)}")
     moment = None if since is None else read_moment(since)
     wanted = AnalysisWanted(cast("Engine", engine), master, moment, client_log or ())
-    done = analyze_archive(context.desk, wanted)
+    done = analyze_archive(context.workspace, wanted)
     context.emit(done.document, lambda: _show(context, done.analysis))
     for problem in done.problems:
         context.complain(problem)

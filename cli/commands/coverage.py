@@ -47,7 +47,7 @@ def coverage(
 
     context: Context = ctx.obj
     bounds = thresholds.parse(fail_on or [], COUNTS)
-    found = cover(context.desk, broker, death or [])
+    found = cover(context.workspace, broker, death or [])
     if svg:
         files.write_text(svg, coverage_svg.draw(found.rows, found.document["counts"]), parents=False)
     _show(context, found)

@@ -37,7 +37,7 @@ _TOUR = (
         ["pull", "--mode", "drain"],
     ),
     (
-        "Why did they die? Each was judged at once, by evidence; no evidence, no label. The answer first.",
+        "Why did they die? Each was classified by evidence; no evidence, no label. The answer first.",
         ["report"],
     ),
     (
@@ -66,7 +66,7 @@ For your own broker, in a folder of yours:
 
     dlq init                # asks for your broker, finds its dead-letter queues, writes dlq.toml
     dlq doctor              # connects and looks; changes nothing
-    dlq pull                # copies, and judges; --mode drain empties the queue into the archive
+    dlq pull                # copies, and classifies; --mode drain empties the queue into the archive
     dlq report
     dlq replay plan --where "cause = 'application_error'"     # --fixed, after you have deployed the fix
 """
@@ -102,7 +102,7 @@ def demo(
 
 
 def _by_spark(context: Context, config: Path) -> None:
-    """Let Spark judge the same archive and print whether any verdict differs, or what that would take."""
+    """Let Spark classify the same archive and print whether any verdict differs, or what that would take."""
     from dlq.analyzers.spark.session import list_missing
     from dlq.archive import analyses
     from dlq.archive.store import open_store

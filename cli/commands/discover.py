@@ -41,7 +41,7 @@ def look_around(context: Context, broker: str | None = None, write: bool = True)
     """Show what looks like a dead-letter queue on this broker, or on all, and perhaps add sources."""
     from dlq.operations.discovering import discover as look
 
-    found = look(context.desk, broker)
+    found = look(context.workspace, broker)
     _show(context, found.document)
     if write:
         _write(context, found)

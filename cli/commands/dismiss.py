@@ -53,16 +53,16 @@ def dismiss(
     if lost:
         _say_lost(
             context,
-            dismissing.reopen_losses(context.desk, lost)
+            dismissing.reopen_losses(context.workspace, lost)
             if undo
-            else dismissing.dismiss_losses(context.desk, lost, reason or ""),
+            else dismissing.dismiss_losses(context.workspace, lost, reason or ""),
         )
         return
     chosen = (ids or [], Selection(where, source, since, incident, failure, text))
     if undo:
-        _say(context, dismissing.reopen_letters(context.desk, *chosen))
+        _say(context, dismissing.reopen_letters(context.workspace, *chosen))
     else:
-        _say(context, dismissing.dismiss_letters(context.desk, *chosen, reason or ""))
+        _say(context, dismissing.dismiss_letters(context.workspace, *chosen, reason or ""))
 
 
 def _say_lost(context: Context, counts: Mapping[str, int]) -> None:

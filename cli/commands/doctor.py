@@ -36,12 +36,12 @@ def doctor(
     from dlq.operations.sources import add_oldest, inspect_own, inspect_sources
 
     context: Context = ctx.obj
-    chosen = context.desk.sources(sources or [])
-    findings = inspect_sources(context.desk, chosen)
+    chosen = context.workspace.sources(sources or [])
+    findings = inspect_sources(context.workspace, chosen)
     for line in doctor_output.list_problems(findings):
         context.complain(line)
-    findings, own = inspect_own(context.desk, findings)
-    findings = add_oldest(context.desk, findings)
+    findings, own = inspect_own(context.workspace, findings)
+    findings = add_oldest(context.workspace, findings)
     _show(context, findings)
     errors = [error for error in (*(finding.error for finding in findings), own) if error is not None]
     if errors:

@@ -47,7 +47,7 @@ def export(
     selection = Selection(where, source, since, incident, failure, text)
     masker = Masker(context.settings.mask) if mask else None
     export_them = export_bundle if file.endswith(_BUNDLE) else export_letters
-    count = _written(file, export_them(context.desk, selection, masker), mask)
+    count = _written(file, export_them(context.workspace, selection, masker), mask)
     if file == "-":
         context.say(f"{count} letters")
     else:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dlq.cli.context import Context, say_what_is_not_judged
+from dlq.cli.context import Context, say_what_is_not_classified
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _As = Annotated[
     str | None, typer.Option("--as", metavar="NAME", help="Your name (default: your user at this host).")
 ]
 _Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")]
-_EMPTY = "no failures: nothing is captured yet, or nothing of it is judged; dlq pull, then dlq analyze"
+_EMPTY = "no failures: nothing is captured yet, or nothing of it is classified; dlq pull, then dlq analyze"
 
 
 def register(app: typer.Typer) -> None:
@@ -63,9 +63,9 @@ def ls(
     from dlq.reports.failures import COLUMNS
 
     context: Context = ctx.obj
-    found = list_failures(context.desk, state or (), owner)
+    found = list_failures(context.workspace, state or (), owner)
     if context.output == "table":
-        say_what_is_not_judged(context)
+        say_what_is_not_classified(context)
         _draw(context, found)
     else:
         context.emit_rows(COLUMNS, ([row[name] for name in COLUMNS] for row in found))
@@ -81,7 +81,7 @@ def show(ctx: typer.Context, fingerprint: _Failure) -> None:
     from dlq.operations.failures import show_failure
 
     context: Context = ctx.obj
-    _show(context, show_failure(context.desk, fingerprint))
+    _show(context, show_failure(context.workspace, fingerprint))
 
 
 def assign(
@@ -101,8 +101,8 @@ def assign(
     context: Context = ctx.obj
     if nobody and owner:
         raise UsageError("give either an owner or --nobody")
-    desk = context.desk_of(as_)
-    _show(context, assign_failure(desk, fingerprint, "" if nobody else owner or desk.actor, reason))
+    workspace = context.workspace_of(as_)
+    _show(context, assign_failure(workspace, fingerprint, "" if nobody else owner or workspace.actor, reason))
 
 
 def note(ctx: typer.Context, fingerprint: _Failure, text: str, as_: _As = None) -> None:
@@ -113,7 +113,7 @@ def note(ctx: typer.Context, fingerprint: _Failure, text: str, as_: _As = None) 
     from dlq.operations.failures import note_failure
 
     context: Context = ctx.obj
-    _show(context, note_failure(context.desk_of(as_), fingerprint, text))
+    _show(context, note_failure(context.workspace_of(as_), fingerprint, text))
 
 
 def snooze(
@@ -135,7 +135,7 @@ def snooze(
     from dlq.operations.failures import snooze_failure
 
     context: Context = ctx.obj
-    _show(context, snooze_failure(context.desk_of(as_), fingerprint, until, letters, reason))
+    _show(context, snooze_failure(context.workspace_of(as_), fingerprint, until, letters, reason))
 
 
 def resolve(
@@ -157,7 +157,7 @@ def resolve(
     from dlq.operations.failures import resolve_failure
 
     context: Context = ctx.obj
-    _show(context, resolve_failure(context.desk_of(as_), fingerprint, reason, version))
+    _show(context, resolve_failure(context.workspace_of(as_), fingerprint, reason, version))
 
 
 def reopen(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_: _As = None) -> None:
@@ -168,12 +168,12 @@ def reopen(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_:
     from dlq.operations.failures import reopen_failure
 
     context: Context = ctx.obj
-    _show(context, reopen_failure(context.desk_of(as_), fingerprint, reason))
+    _show(context, reopen_failure(context.workspace_of(as_), fingerprint, reason))
 
 
 def _show(context: Context, failure: dict[str, Any]) -> None:
     if context.output == "table":
-        say_what_is_not_judged(context)
+        say_what_is_not_classified(context)
     context.emit(failure, lambda: _draw_one(context, failure))
 
 

@@ -52,7 +52,7 @@ def import_(
     from dlq.operations.jsonl import import_file
 
     context: Context = ctx.obj
-    done = import_file(context.desk, file, source, printed_by, not no_analyze, broker)
+    done = import_file(context.workspace, file, source, printed_by, not no_analyze, broker)
     context.emit(done.document, lambda: _show(context, done))
     if done.twins:
         context.complain(

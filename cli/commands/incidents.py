@@ -19,7 +19,7 @@ def incidents(ctx: typer.Context) -> None:
     from dlq.operations.incidents import COLUMNS, list_incidents
 
     context: Context = ctx.obj
-    found = list_incidents(context.desk)
+    found = list_incidents(context.workspace)
     if context.output == "json":
         context.emit({"incidents": [{name: row[name] for name in COLUMNS} for row in found]})
     elif context.output == "table":

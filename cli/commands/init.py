@@ -13,7 +13,7 @@ from dlq.archive.files import replacing
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode
 from dlq.core import urls
-from dlq.core.brokers import kind_of, kinds
+from dlq.core.brokers import plugin_of, plugins
 from dlq.core.errors import UsageError
 
 
@@ -92,11 +92,11 @@ def _readable(name: str) -> str:
 def _of_broker(url: str, api: str | None, password_file: str | None = None) -> str:
     """TOML of one broker. Raises UsageError."""
     scheme = url.partition(":")[0]
-    known = {scheme: name for name, kind in kinds().items() for scheme in kind.schemes}
+    known = {scheme: name for name, kind in plugins().items() for scheme in kind.schemes}
     name = known.get(scheme)
     if name is None:
         raise UsageError(f"--url: no broker is known by {scheme}://; known are {', '.join(known)}")
-    kind = kind_of(name)
+    kind = plugin_of(name)
     urls.check("--url", url)
     values = {"kind": name, "url": url}
     if password_file:

@@ -35,7 +35,7 @@ def move(ctx: typer.Context, outside: _OUTSIDE = None) -> None:
     from dlq.operations.housekeeping import move_ledger
 
     context: Context = ctx.obj
-    moved = move_ledger(context.desk, outside)
+    moved = move_ledger(context.workspace, outside)
     text = (
         f"{moved['replays']:,} replays moved, {moved['replays'] - moved['new']:,} of them were there already"
     )

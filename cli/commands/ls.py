@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dlq.cli import completion, selecting
-from dlq.cli.context import Context, say_what_is_not_judged
+from dlq.cli.context import Context, say_what_is_not_classified
 from dlq.core.causes import mark_doubt, word_for
 
 _FOR_EYES = (
@@ -68,8 +68,8 @@ def ls(
 
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
-    body_size, laps, replay_state, analysis (null: not judged yet). --columns also takes any other column of
-    the view letters, such as still_queued.
+    body_size, laps, replay_state, analysis (null: not classified yet). --columns also takes any other column
+    of the view letters, such as still_queued.
 
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
@@ -84,19 +84,19 @@ def ls(
     chosen = letters.read_columns(columns) if columns is not None else _FOR_EYES if for_eyes else LS_COLUMNS
     order = letters.read_order(sort) if sort else None
     wanted = letters.LettersWanted(selection, chosen, most, order=order)
-    page = letters.list_letters(context.desk, wanted)
+    page = letters.list_letters(context.workspace, wanted)
     if (first := next(page.rows, None)) is None:
         context.say(_EMPTY if selection.is_all else "no letters")
     shown = chain([first] if first else [], page.rows)
     if for_eyes:
         found = [dict(zip(_FOR_EYES, row, strict=True)) for row in shown]
-        _show(context, found, found if order else letters.add_states(context.desk, page, found))
+        _show(context, found, found if order else letters.add_states(context.workspace, page, found))
     else:
         context.emit_rows(chosen, shown)
     if page.is_more:
         context.say(f"{most} of {page.count():,} letters shown; --limit 0 shows all")
     if context.output == "table":
-        say_what_is_not_judged(context)
+        say_what_is_not_classified(context)
 
 
 def _show(context: Context, found: list[dict[str, Any]], told: Sequence[Mapping[str, Any]]) -> None:

@@ -28,13 +28,16 @@ def mcp(ctx: typer.Context) -> None:
     from dlq.replay.actor import actor, name_agent
 
     context: Context = ctx.obj
-    desk, user = context.desk, actor()
+    workspace, user = context.workspace, actor()
     bound_memory()
     # The rooms of commands and of pages do not know each other, but for this door.
     agents = import_with_extra("dlq.web.agents", "mcp", "agents need")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
-    server, is_gone = agents.make_server(lambda agent: replace(desk, name=name_agent(agent, user))), False
+    server, is_gone = (
+        agents.make_server(lambda agent: replace(workspace, name=name_agent(agent, user))),
+        False,
+    )
     try:
         server.run("stdio")
     except* BrokenPipeError:

@@ -53,7 +53,8 @@ def pull(
 
     It takes up to the number that is there at the start. A drain acknowledges a message only after it is
     durable on disk. A second pull after a crash adds nothing twice. The pull ends with an analysis, so every
-    letter has a verdict; where the archive is so large that Spark is needed, new letters are judged alone.
+    letter has a verdict; where the archive is so large that Spark is needed, new letters are classified
+    alone.
 
     Example: dlq pull orders --mode drain --max-time 5m
     """
@@ -66,7 +67,7 @@ def pull(
     wanted = PullWanted(
         sources or (), mode, limit, seconds, force, include_empty, parallel, analyze=not no_analyze
     )
-    done = pull_sources(context.desk, wanted)
+    done = pull_sources(context.workspace, wanted)
     _show(context, done)
     if done.code == ExitCode.INTERRUPTED:
         context.complain("interrupted; what is archived stays, and the next pull goes on from there")

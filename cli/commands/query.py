@@ -20,8 +20,8 @@ def query(
     No file and no network can be reached. Times are UTC. Views: records, verdicts, incidents, bursts (of
     suppressed duplicates), transactions, client_log (of the latest analysis), replays (the ledger), audit
     (who did what to failures, plans and letters), ls (the columns of dlq ls), letters (every column of
-    record and verdict, replay_state and analysis). A letter that is not judged yet has no cause there, and
-    its analysis is null. dlq query "describe letters" lists the columns.
+    record and verdict, replay_state and analysis). A letter that is not classified yet has no cause there,
+    and its analysis is null. dlq query "describe letters" lists the columns.
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """
@@ -29,5 +29,5 @@ def query(
 
     context: Context = ctx.obj
     bound_memory(OF_SQL)
-    found = run_query(context.desk, sys.stdin.read() if sql == "-" else sql)
+    found = run_query(context.workspace, sys.stdin.read() if sql == "-" else sql)
     context.emit_rows(found.columns, found.rows)

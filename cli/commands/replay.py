@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from dlq.cli import completion, selecting
-from dlq.cli.context import Context, say_what_is_not_judged
+from dlq.cli.context import Context, say_what_is_not_classified
 from dlq.cli.exit import ExitCode, worst
 from dlq.cli.rehearsal import narrow, rehearse
 from dlq.core.errors import UsageError
@@ -197,9 +197,9 @@ def plan(
         check_superseded or (False if no_check_superseded else None), in_order, reason=reason,
     )  # fmt: skip
     wanted = PlanWanted(ids or (), Selection(where, source, since, incident, failure, text), how)
-    made = make_plan(context.desk_of(as_), narrow(context, rehearsed, wanted))
+    made = make_plan(context.workspace_of(as_), narrow(context, rehearsed, wanted))
     if not made.header.letters:
-        say_what_is_not_judged(context)
+        say_what_is_not_classified(context)
     return _carry_out(context, made, asks) if apply_now else _show(context, made)
 
 
@@ -251,7 +251,7 @@ def approve(
     from dlq.operations.plans import approve_plan
 
     context: Context = ctx.obj
-    document = approve_plan(context.desk_of(as_), plan, reason)
+    document = approve_plan(context.workspace_of(as_), plan, reason)
     text = "{plan}, made by {made_by}, is approved by {approved_by}: {letters:,} letters"
     context.emit(document, lambda: context.console.print(for_terminal(text.format_map(document))))
 
@@ -296,11 +296,11 @@ def _apply(
     from dlq.operations.plans import is_in_order
     from dlq.operations.ramping import ramp_plan
 
-    desk = context.desk
-    if release or is_in_order(desk, plan):
-        done = apply_in_order(desk, plan, max_share, release)
+    workspace = context.workspace
+    if release or is_in_order(workspace, plan):
+        done = apply_in_order(workspace, plan, max_share, release)
     else:
-        done = apply_plan(desk, plan) if max_share is None else ramp_plan(desk, plan, max_share)
+        done = apply_plan(workspace, plan) if max_share is None else ramp_plan(workspace, plan, max_share)
     document = {**more, **done.document}
     context.emit(document, lambda: show_states(context, document))
     return done.code
@@ -325,12 +325,12 @@ def status(
 
     context: Context = ctx.obj
     if plan is None:
-        found = list_plans(context.desk)
+        found = list_plans(context.workspace)
         show_plans(context, found.plans)
         if found.damaged:
             raise found.damaged[0]
         return ExitCode.DONE
-    document = read_replay_status(context.desk, plan)
+    document = read_replay_status(context.workspace, plan)
     context.emit(document, lambda: show_states(context, document))
     stopped = ExitCode.PARTLY if document["stopped_keys"] else ExitCode.DONE
     return worst(code_of_states(document["states"]), stopped)
@@ -348,7 +348,7 @@ def check(ctx: typer.Context, plan: _Plan) -> int:
     from dlq.operations.owners import check_replay
 
     context: Context = ctx.obj
-    checked = check_replay(context.desk, plan)
+    checked = check_replay(context.workspace, plan)
     context.emit(checked.document, lambda: show_checked(context, checked.document))
     return checked.code
 
@@ -387,7 +387,7 @@ def reconcile(
     decision = _decision(
         sent, not_sent, hold, {"confirmed": all_sent, "planned": all_not_sent, "held": all_hold}
     )
-    document = reconcile_plan(context.desk, plan, decision)
+    document = reconcile_plan(context.workspace, plan, decision)
     context.emit(document, lambda: show_resolved(context, document))
     return ExitCode.IN_DOUBT if document["resolved"]["unknown"] else ExitCode.DONE
 
@@ -402,7 +402,7 @@ def stop(ctx: typer.Context, plan: _Plan) -> None:
     from dlq.operations.applying import stop_plan
 
     context: Context = ctx.obj
-    document = stop_plan(context.desk, plan)
+    document = stop_plan(context.workspace, plan)
     text = "stopping" if document["stopping"] else "nobody is applying it"
     context.emit(document, lambda: context.console.print(f"{document['plan']}: {text}"))
 
@@ -423,7 +423,7 @@ def rate(
     from dlq.operations.applying import change_rate
 
     context: Context = ctx.obj
-    document = change_rate(context.desk, plan, per_second)
+    document = change_rate(context.workspace, plan, per_second)
     text = f"{per_second:g} a second from now on" if document["changed"] else "nobody is applying it"
     context.emit(document, lambda: context.console.print(f"{document['plan']}: {text}"))
 

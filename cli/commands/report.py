@@ -102,7 +102,8 @@ def report(
             "a report is more than one table, and no CSV; use dlq ls -o csv, or dlq query SQL -o csv"
         )
     part = Selection(where, source, since, incident, failure, text)
-    document = make_report(context.desk, ReportWanted(part, compare, mask, chosen in reports.WITH_LETTERS))
+    wanted = ReportWanted(part, compare, mask, chosen in reports.WITH_LETTERS)
+    document = make_report(context.workspace, wanted)
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if not out:

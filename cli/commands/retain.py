@@ -32,7 +32,7 @@ def retain(
     from dlq.operations.housekeeping import retain as carry_out
 
     context: Context = ctx.obj
-    done = carry_out(context.desk, apply, compact)
+    done = carry_out(context.workspace, apply, compact)
     context.emit(done.document, lambda: _show(context, done.document))
     for problem in done.busy:
         context.complain(f"{problem}; its letters wait for the next time")

@@ -74,7 +74,7 @@ def _run(context: Context, name: str, skip_if_busy: bool, otlp: str | None, log:
     task = load(context.settings, name, otlp)
     trace = show_trace if context.verbose else lambda _error: None
     try:
-        outcome, code = run_profile(context.desk, task, log, parallel, trace)
+        outcome, code = run_profile(context.workspace, task, log, parallel, trace)
     except Busy as error:
         if not skip_if_busy:
             raise

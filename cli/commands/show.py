@@ -42,7 +42,7 @@ def show(
 
     context: Context = ctx.obj
     masker = Masker(context.settings.mask) if mask else None
-    letter = show_letter(context.desk, record_id, masker, explain and body is None)
+    letter = show_letter(context.workspace, record_id, masker, explain and body is None)
     if body is not None:
         _write_body(context, letter, body, SHARED if mask else PRIVATE)
         return

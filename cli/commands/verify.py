@@ -21,7 +21,7 @@ def verify(ctx: typer.Context) -> int:
     from dlq.operations.books import verify_books
 
     context: Context = ctx.obj
-    document = verify_books(context.desk)
+    document = verify_books(context.workspace)
     balanced, books = document["balanced"], document["sources"]
     if context.output == "json":
         context.emit(document)
@@ -32,7 +32,7 @@ def verify(ctx: typer.Context) -> int:
         for sentence in (*found["problems"], *found["notes"]):
             context.complain(f"{found['source']}: {sentence}")
     if not books:
-        context.say(f"the archive {context.desk.store.location} is empty")
+        context.say(f"the archive {context.workspace.store.location} is empty")
     elif context.output == "table" and balanced:
         context.say("Every captured letter is accounted for, once.")
     return ExitCode.DONE if balanced else ExitCode.IN_DOUBT

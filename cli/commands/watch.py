@@ -46,7 +46,7 @@ def watch(
     pause = seconds_ahead(every)
     if pause <= 0:
         raise UsageError(f"--every {every}: it must be longer than nothing")
-    with Watching(context.desk, sources or ()) as watching, _screen(context):
+    with Watching(context.workspace, sources or ()) as watching, _screen(context):
         for number in numbers(1):
             _show(context, watching.look())
             if number == count:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.local.credentials import password_of
 from dlq.core import clock, patience
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable, UsageError
@@ -50,7 +50,7 @@ def _steps(place: str, scan: Callable[[int], Any]) -> Iterator[Any]:
     cursor, found = scan(0)
     yield found
     while cursor:
-        looks.check_time(place)
+        deadline.check(place)
         cursor, found = scan(cursor)
         yield found
 

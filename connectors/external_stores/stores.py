@@ -7,7 +7,7 @@ lengths, or there is an error.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.external_stores import redis, sql
 from dlq.connectors.external_stores.sql_drivers import ODD
 from dlq.connectors.local import user_files
@@ -40,7 +40,7 @@ def _understood(place: str, facts: Iterator[Fact]) -> Iterator[Fact]:
     """Raises BrokerError for what cannot be true, and where there is no end of it."""
     try:
         for fact in facts:
-            looks.check_time(place)
+            deadline.check(place)
             if len(fact.key) + len(fact.state) > _MOST_CHARACTERS or abs(fact.until or 0) > _MOST_MOMENT:
                 raise ValueError("a record that cannot be true")
             yield fact

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from dlq.core.brokers import kinds
+from dlq.core.brokers import plugins
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
 
@@ -38,7 +38,7 @@ Reader = Callable[[str], Printed]
 
 def printers() -> Mapping[str, str]:
     """Return what prints messages -> the reference to its reader, as the brokers' descriptions name them."""
-    return {name: reader for kind in kinds().values() for name, reader in kind.prints.items()}
+    return {name: reader for kind in plugins().values() for name, reader in kind.prints.items()}
 
 
 def reader_of(name: str) -> str:

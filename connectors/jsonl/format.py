@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from dlq.connectors.jsonl.values import escape_surrogates, fit_column, moment
-from dlq.core.brokers import kind_of, kinds, resolve
+from dlq.core.brokers import plugin_of, plugins, resolve
 from dlq.core.clock import iso
 from dlq.core.errors import UsageError
 from dlq.core.identity import ID_HEX_DIGITS, content_id, is_record_id
@@ -51,7 +51,7 @@ def check_document(document: dict[str, Any]) -> dict[str, Any]:
     for name in document:
         if name not in _KNOWN:
             raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}; take it out")
-    known = [name for name, kind in kinds().items() if kind.line]
+    known = [name for name, kind in plugins().items() if kind.line]
     if document.get("broker_kind") not in known:
         raise UsageError(
             f"broker_kind must be one of {', '.join(known)}, not {document.get('broker_kind')!r}"
@@ -113,7 +113,7 @@ def record_of(document: Mapping[str, Any], source: str, broker: str, place: str,
         "body_sha256": sha256(body).hexdigest(),
     }
     if "record" not in document:
-        derived = resolve(kind_of(document["broker_kind"]).line)(document, headers, properties)
+        derived = resolve(plugin_of(document["broker_kind"]).line)(document, headers, properties)
         fields |= {name: value for name, value in derived.items() if value is not None}
     fields |= {name: to_text(document[name]) for name in _TEXTS if document.get(name) is not None}
     fields |= {name: moment(name, document[name]) for name in _TIMES if document.get(name) is not None}

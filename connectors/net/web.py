@@ -19,7 +19,7 @@ from threading import Timer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.net.tls import client_context
 from dlq.core import patience, units
 from dlq.core.errors import ConfigError
@@ -82,7 +82,7 @@ class Site:
     ) -> Page:
         """Ask for a page. Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to
         begin."""
-        looks.check_time(self._name)
+        deadline.check(self._name)
         until = time.monotonic() + patience.WHOLE_ANSWER * self._timeout
         try:
             page = self._asked(method, target, headers, body, slow)

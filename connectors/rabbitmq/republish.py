@@ -161,8 +161,9 @@ def _block_10(
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
-    """Return the block with other headers, in the types that they had (`dlq.core.brokers.Kind.edit_headers`).
-    Raises UsageError that names the header, ValueError for a damaged block."""
+    """Return the block with other headers, in the types that they had
+    (`dlq.core.brokers.Plugin.edit_headers`). Raises UsageError that names the header, ValueError for a
+    damaged block."""
     if message.is_block(block):
         return message.edit_typed(block, drop, changed)
     before = dict(reversed(list(typed.named_fields(edits.header_table(block)))))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target, Writing
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.connection import Link
@@ -330,7 +330,7 @@ class RocketPublisher(WindowedPublisher):
             self.poll(self._patience())
         return place
 
-    @looks.bound_look
+    @deadline.with_deadline
     def _route_to(self, target: Target, topic: str) -> Route:
         route = route_to(self._cluster, target, topic)
         nodes = {node for node, _ in route.places}

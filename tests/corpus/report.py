@@ -1,4 +1,5 @@
-"""Dead letters of other people, judged: `make corpus` prints how often the rules are right, and every miss.
+"""Dead letters of other people, classified: `make corpus` prints how often the rules are right, and every
+miss.
 
 The letters are in the TOML files beside this program, one file a kind of broker (see README.md there).
 """

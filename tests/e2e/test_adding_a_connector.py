@@ -1,4 +1,4 @@
-"""The page about connectors is done as it says, to the letter: the command drains, judges and replays the
+"""The page about connectors is done as it says, to the letter: the command drains, classifies and replays the
 broker of its example, which keeps the contract. Nothing but its files and a line of the registry is added."""
 
 import json

@@ -16,7 +16,7 @@ LETTERS = 12
 DEATH = {"queue": "orders", "reason": "rejected", "exchange": "", "routing-keys": ["orders"], "count": 1}
 
 
-class Desk:
+class Workspace:
     """A configuration with the embedded broker, and the command."""
 
     def __init__(self, folder: Path, dlq: Callable[..., Any]) -> None:
@@ -55,16 +55,16 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, dlq: Callable[..., Any]) -> Desk:
-    found = Desk(tmp_path, dlq)
+def workspace(tmp_path: Path, dlq: Callable[..., Any]) -> Workspace:
+    found = Workspace(tmp_path, dlq)
     found.dies(LETTERS)
     found.broker.declare("orders")
     assert found("pull").code == 0
     return found
 
 
-def test_plan_apply_status_and_verify_have_the_keys_of_the_design(desk: Desk) -> None:
-    made = desk("replay", "plan", "--any-advice", "--where", "source = 'orders'")
+def test_plan_apply_status_and_verify_have_the_keys_of_the_design(workspace: Workspace) -> None:
+    made = workspace("replay", "plan", "--any-advice", "--where", "source = 'orders'")
     assert made.code == 0
     assert made.json["selected"] == LETTERS
     assert made.json["targets"] == {"queue:orders": LETTERS}
@@ -72,144 +72,144 @@ def test_plan_apply_status_and_verify_have_the_keys_of_the_design(desk: Desk) ->
     assert len(made.json["digest"]) == 64
     plan = made.json["plan"]
 
-    waiting = desk("replay", "status", plan)
+    waiting = workspace("replay", "status", plan)
     assert (waiting.code, waiting.json["states"]["planned"]) == (0, LETTERS)
 
-    applied = desk("replay", "apply", plan)
+    applied = workspace("replay", "apply", plan)
     zero = dict.fromkeys(("planned", "sending", "returned", "refused", "in_doubt", "held"), 0)
     assert applied.code == 0
     assert applied.json["states"] == {**zero, "confirmed": LETTERS}
     assert (applied.json["plan"], applied.json["sent"], applied.json["skipped"]) == (plan, LETTERS, 0)
-    assert desk.broker.depth("orders") == LETTERS
+    assert workspace.broker.depth("orders") == LETTERS
 
-    again = desk("replay", "apply", plan[:-2])
+    again = workspace("replay", "apply", plan[:-2])
     assert (again.code, again.json["sent"], again.json["skipped"]) == (0, 0, LETTERS)
 
-    books = desk("verify")
+    books = workspace("verify")
     assert (books.code, books.json["balanced"]) == (0, True)
     [source] = books.json["sources"]
     assert (source["captured"], source["replayed"], source["waiting"]) == (LETTERS, LETTERS, 0)
 
 
-def test_a_damaged_plan_is_named_and_hides_no_other(desk: Desk) -> None:
-    plans = [desk.plan(), desk.plan("--limit", "1"), desk.plan("--limit", "2")]
-    (desk.folder / "archive" / "plans" / f"{plans[1]}.jsonl").write_text("{")
-    listed = desk("replay", "status")
+def test_a_damaged_plan_is_named_and_hides_no_other(workspace: Workspace) -> None:
+    plans = [workspace.plan(), workspace.plan("--limit", "1"), workspace.plan("--limit", "2")]
+    (workspace.folder / "archive" / "plans" / f"{plans[1]}.jsonl").write_text("{")
+    listed = workspace("replay", "status")
     assert [row["plan"] for row in listed.json] == [plans[0], plans[2]]
     assert f"plans/{plans[1]}.jsonl" in listed.err
     assert listed.code == 3
 
 
-def test_letters_without_a_verdict_are_left_out_unless_named(desk: Desk) -> None:
-    desk.dies(3, start=LETTERS)
-    assert desk("pull", "--no-analyze").code == 0
-    made = desk("replay", "plan", "--where", "cause is null")
+def test_letters_without_a_verdict_are_left_out_unless_named(workspace: Workspace) -> None:
+    workspace.dies(3, start=LETTERS)
+    assert workspace("pull", "--no-analyze").code == 0
+    made = workspace("replay", "plan", "--where", "cause is null")
     assert (made.json["selected"], made.json["left_out"]) == (0, {"no_verdict": 3})
-    [first, *_] = desk("ls", "--where", "cause is null").json
-    named = desk("replay", "plan", "--where", f"record_id in ('{first['record_id']}')")
+    [first, *_] = workspace("ls", "--where", "cause is null").json
+    named = workspace("replay", "plan", "--where", f"record_id in ('{first['record_id']}')")
     assert (named.json["selected"], named.json["left_out"]) == (1, {})
 
 
-def test_letters_are_named_by_the_beginning_of_their_ids(desk: Desk) -> None:
-    [first, second, *_] = desk("ls").json
-    made = desk("replay", "plan", first["record_id"][:12], second["record_id"])
+def test_letters_are_named_by_the_beginning_of_their_ids(workspace: Workspace) -> None:
+    [first, second, *_] = workspace("ls").json
+    made = workspace("replay", "plan", first["record_id"][:12], second["record_id"])
     assert (made.json["selected"], made.json["left_out"]) == (2, {})
-    wrong = desk("replay", "plan", "00000000")
+    wrong = workspace("replay", "plan", "00000000")
     assert (wrong.code, "no letter has the id 00000000" in wrong.err) == (2, True)
-    both = desk("replay", "plan", first["record_id"], "--where", "true")
+    both = workspace("replay", "plan", first["record_id"], "--where", "true")
     assert (both.code, "not both" in both.err) == (2, True)
 
 
-def test_a_masked_export_is_no_edit_and_no_import(desk: Desk) -> None:
-    assert desk("export", "--mask", "masked.jsonl.gz").code == 0
-    edit = desk("replay", "plan", "--edit", "masked.jsonl.gz")
+def test_a_masked_export_is_no_edit_and_no_import(workspace: Workspace) -> None:
+    assert workspace("export", "--mask", "masked.jsonl.gz").code == 0
+    edit = workspace("replay", "plan", "--edit", "masked.jsonl.gz")
     assert (edit.code, "masked.jsonl.gz, line 1: it is masked" in edit.err) == (2, True)
-    done = desk("import", "masked.jsonl.gz", "--source", "study")
+    done = workspace("import", "masked.jsonl.gz", "--source", "study")
     assert (done.code, done.json["records"], done.json["refused"]) == (3, 0, LETTERS)
 
 
-def test_an_edit_plans_the_letters_of_its_file_alone(desk: Desk) -> None:
-    [first, *_] = desk("ls").json
-    assert desk("export", "--where", f"record_id = '{first['record_id']}'", "one.jsonl.gz").code == 0
-    made = desk("replay", "plan", "--edit", "one.jsonl.gz")
+def test_an_edit_plans_the_letters_of_its_file_alone(workspace: Workspace) -> None:
+    [first, *_] = workspace("ls").json
+    assert workspace("export", "--where", f"record_id = '{first['record_id']}'", "one.jsonl.gz").code == 0
+    made = workspace("replay", "plan", "--edit", "one.jsonl.gz")
     assert (made.json["selected"], made.json["edited"]) == (1, 1)
 
 
-def test_what_arrives_carries_where_it_came_from_and_no_death_history(desk: Desk) -> None:
-    desk("replay", "apply", desk.plan("--limit", "1"))
-    [letter] = desk.broker.letters("orders")
+def test_what_arrives_carries_where_it_came_from_and_no_death_history(workspace: Workspace) -> None:
+    workspace("replay", "apply", workspace.plan("--limit", "1"))
+    [letter] = workspace.broker.letters("orders")
     assert letter["body_text"] == "order 0"
     assert letter["headers"]["dlq_replay_lap"] == "1"
     assert {"dlq_replay_id", "dlq_replay_of", "app"} <= letter["headers"].keys()
     assert not any(name.startswith("x-") for name in letter["headers"])
 
 
-def test_returned_letters_are_exit_3_and_go_with_a_new_plan(desk: Desk) -> None:
-    desk.broker.declare("later")
-    plan = desk.plan("--to", "queue:later")
-    desk.broker.sql("DELETE FROM queues WHERE name = 'later'")
-    failed = desk("replay", "apply", plan)
+def test_returned_letters_are_exit_3_and_go_with_a_new_plan(workspace: Workspace) -> None:
+    workspace.broker.declare("later")
+    plan = workspace.plan("--to", "queue:later")
+    workspace.broker.sql("DELETE FROM queues WHERE name = 'later'")
+    failed = workspace("replay", "apply", plan)
     assert (failed.code, failed.json["states"]["returned"]) == (3, LETTERS)
-    assert desk("replay", "status", plan).code == 3
-    desk.broker.declare("later")
-    assert desk("replay", "apply", plan).json["sent"] == 0
-    assert desk("replay", "apply", desk.plan("--to", "queue:later")).json["sent"] == LETTERS
+    assert workspace("replay", "status", plan).code == 3
+    workspace.broker.declare("later")
+    assert workspace("replay", "apply", plan).json["sent"] == 0
+    assert workspace("replay", "apply", workspace.plan("--to", "queue:later")).json["sent"] == LETTERS
 
 
-def test_a_target_that_is_not_there_is_refused_when_planning(desk: Desk) -> None:
-    named = desk("replay", "plan", "--any-advice", "--to", "queue:ordres")
+def test_a_target_that_is_not_there_is_refused_when_planning(workspace: Workspace) -> None:
+    named = workspace("replay", "plan", "--any-advice", "--to", "queue:ordres")
     assert (named.code, "--to queue:ordres: there is no queue ordres on shop" in named.err) == (4, True)
-    desk.broker.sql("DELETE FROM queues WHERE name = 'orders'")
-    made = desk("replay", "plan", "--any-advice")
+    workspace.broker.sql("DELETE FROM queues WHERE name = 'orders'")
+    made = workspace("replay", "plan", "--any-advice")
     assert (made.code, made.json["selected"], made.json["left_out"]) == (0, 0, {"not_there": LETTERS})
     assert list(made.json["warnings"]) == [
         "left out: there is no queue orders on shop; make it, or choose another target with --to"
     ]
 
 
-def test_plans_are_listed_with_their_progress_and_targets(desk: Desk) -> None:
-    desk.plan("--where", "false")
-    first = desk.plan("--limit", "5")
-    second = desk.plan()
-    desk("replay", "apply", first)
-    listed = desk("replay", "status").json
+def test_plans_are_listed_with_their_progress_and_targets(workspace: Workspace) -> None:
+    workspace.plan("--where", "false")
+    first = workspace.plan("--limit", "5")
+    second = workspace.plan()
+    workspace("replay", "apply", first)
+    listed = workspace("replay", "status").json
     assert [row["plan"] for row in listed] == [first, second]
     assert [(row["confirmed"], row["planned"], row["targets"]) for row in listed] == [
         (5, 0, "queue:orders"),
         (5, 7, "queue:orders"),
     ]
-    shown = desk.say("replay", "status").out
+    shown = workspace.say("replay", "status").out
     assert "5 confirmed, 7 planned" not in shown.splitlines()[1]
     assert re.search(rf"{second} +\d+.*s +12 .*7 planned", shown)
 
 
-def test_a_plan_is_applied_at_once_only_with_somebody_s_consent(desk: Desk) -> None:
-    asked = desk("replay", "plan", "--any-advice", "--apply")
+def test_a_plan_is_applied_at_once_only_with_somebody_s_consent(workspace: Workspace) -> None:
+    asked = workspace("replay", "plan", "--any-advice", "--apply")
     assert (asked.code, asked.out) == (2, "")
     assert "--apply asks before it sends, and nobody can answer here: add --yes" in asked.err
-    assert desk("replay", "status").json == []
+    assert workspace("replay", "status").json == []
 
 
-def test_plan_and_apply_in_one_step(desk: Desk) -> None:
-    done = desk("replay", "plan", "--any-advice", "--apply", "--yes")
+def test_plan_and_apply_in_one_step(workspace: Workspace) -> None:
+    done = workspace("replay", "plan", "--any-advice", "--apply", "--yes")
     assert done.code == 0
     assert (done.json["selected"], done.json["sent"]) == (LETTERS, LETTERS)
     assert {"plan", "digest", "left_out", "targets", "states", "skipped", "seconds"} <= done.json.keys()
 
 
-def test_a_letter_that_died_again_goes_on_its_second_lap(desk: Desk) -> None:
-    desk("replay", "apply", desk.plan())
-    for letter in desk.broker.letters("orders")[:3]:
+def test_a_letter_that_died_again_goes_on_its_second_lap(workspace: Workspace) -> None:
+    workspace("replay", "apply", workspace.plan())
+    for letter in workspace.broker.letters("orders")[:3]:
         headers = {**letter["headers"], "x-death": [DEATH], "x-first-death-queue": "orders"}
-        desk.broker.put(
+        workspace.broker.put(
             "orders.dlq", {**{k: v for k, v in letter.items() if k != "queue"}, "headers": headers}
         )
-    desk.broker.sql("DELETE FROM letters WHERE queue = 'orders'")
-    assert desk("pull").json["sources"][0]["captured"] == 3
-    made = desk("replay", "plan", "--any-advice", "--where", "replay_state is null")
+    workspace.broker.sql("DELETE FROM letters WHERE queue = 'orders'")
+    assert workspace("pull").json["sources"][0]["captured"] == 3
+    made = workspace("replay", "plan", "--any-advice", "--where", "replay_state is null")
     assert made.json["selected"] == 3
-    assert desk("replay", "apply", made.json["plan"]).json["sent"] == 3
-    assert {one["headers"]["dlq_replay_lap"] for one in desk.broker.letters("orders")} == {"2"}
+    assert workspace("replay", "apply", made.json["plan"]).json["sent"] == 3
+    assert {one["headers"]["dlq_replay_lap"] for one in workspace.broker.letters("orders")} == {"2"}
 
 
 class Consumer:
@@ -235,8 +235,8 @@ class Consumer:
 
 
 @pytest.fixture
-def consumer(desk: Desk) -> Iterator[Consumer]:
-    here, ended = Consumer(desk.broker), threading.Event()
+def consumer(workspace: Workspace) -> Iterator[Consumer]:
+    here, ended = Consumer(workspace.broker), threading.Event()
     thread = threading.Thread(target=here.run, args=[ended])
     thread.start()
     yield here
@@ -244,102 +244,110 @@ def consumer(desk: Desk) -> Iterator[Consumer]:
     thread.join()
 
 
-def test_a_ramp_reaches_the_end_with_a_healthy_consumer(desk: Desk, consumer: Consumer) -> None:
-    done = desk("replay", "apply", desk.plan(), "--ramp")
+def test_a_ramp_reaches_the_end_with_a_healthy_consumer(workspace: Workspace, consumer: Consumer) -> None:
+    done = workspace("replay", "apply", workspace.plan(), "--ramp")
     assert done.code == 0, done.err
     assert [step["sent"] for step in done.json["steps"]] == [1, 10, 1]
     assert (done.json["harm"], done.json["left"], done.json["stopped_by"]) == (0, 0, None)
     assert consumer.taken == LETTERS
 
 
-def test_a_ramp_without_a_consumer_sends_one_letter_and_says_what_to_do(desk: Desk) -> None:
-    plan = desk.plan()
-    done = desk.say("replay", "apply", plan, "--ramp")
-    assert (done.code, desk.broker.depth("orders")) == (3, 1)
+def test_a_ramp_without_a_consumer_sends_one_letter_and_says_what_to_do(workspace: Workspace) -> None:
+    plan = workspace.plan()
+    done = workspace.say("replay", "apply", plan, "--ramp")
+    assert (done.code, workspace.broker.depth("orders")) == (3, 1)
     assert "stopped: nothing shows that the letters of this step are consumed: 1 wait in orders" in done.err
     assert f"Next: dlq replay apply {plan} --ramp   # when the consumer is there, the 11 left" in done.out
 
 
-def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(desk: Desk, consumer: Consumer) -> None:
+def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(
+    workspace: Workspace, consumer: Consumer
+) -> None:
     consumer.fails = "no \x1b[31msuch order"
-    plan = desk.plan()
-    done = desk.say("replay", "apply", plan, "--ramp")
+    plan = workspace.plan()
+    done = workspace.say("replay", "apply", plan, "--ramp")
     assert (done.code, consumer.taken) == (3, 1)
     assert "stopped: 1 of the last 1 letters died again" in done.err
-    [came_back] = desk("ls", "--where", "headers['dlq_replay_id'] is not null").json
+    [came_back] = workspace("ls", "--where", "headers['dlq_replay_id'] is not null").json
     short = came_back["record_id"][:12]
-    for shown in (done.out, desk.say("replay", "status", plan).out):
+    for shown in (done.out, workspace.say("replay", "status", plan).out):
         assert re.search(rf"came back\n  {short}  .*no \S*such order", shown)
         assert f"Next: dlq show {short} --explain" in shown
         assert f"dlq replay apply {plan} --ramp   # then, the 11 left" in shown
         assert "\x1b[31m" not in shown
 
 
-def test_an_edit_is_shown_and_sent(desk: Desk) -> None:
-    assert desk("export", "letters.jsonl").code == 0
-    [line, *_] = [json.loads(text) for text in (desk.folder / "letters.jsonl").read_text().splitlines()]
+def test_an_edit_is_shown_and_sent(workspace: Workspace) -> None:
+    assert workspace("export", "letters.jsonl").code == 0
+    [line, *_] = [json.loads(text) for text in (workspace.folder / "letters.jsonl").read_text().splitlines()]
     line["body_text"] = "mended"
     line["headers"]["app"] = "\x1b[31mshop 2"
-    (desk.folder / "edits.jsonl").write_text(json.dumps(line) + "\n")
+    (workspace.folder / "edits.jsonl").write_text(json.dumps(line) + "\n")
     where = ("--where", f"record_id = '{line['record']['record_id']}'", "--edit", "edits.jsonl")
-    shown = desk.say("replay", "plan", *where)
+    shown = workspace.say("replay", "plan", *where)
     assert "+mended" in shown.out
     assert "\x1b[31m" not in shown.out
-    desk("replay", "apply", desk("replay", "plan", *where).json["plan"])
-    [sent] = desk.broker.letters("orders")
+    workspace("replay", "apply", workspace("replay", "plan", *where).json["plan"])
+    [sent] = workspace.broker.letters("orders")
     assert (sent["body_text"], sent["headers"]["app"]) == ("mended", "\x1b[31mshop 2")
 
 
-def test_people_are_told_what_happens_and_what_to_type_next(desk: Desk) -> None:
-    shown = desk.say("replay", "plan", "--any-advice").out
+def test_people_are_told_what_happens_and_what_to_type_next(workspace: Workspace) -> None:
+    shown = workspace.say("replay", "plan", "--any-advice").out
     assert "queue:orders" in shown
     assert "x-death" in shown
     plan = shown.split("Next: dlq replay apply ")[1].strip()
-    applied = desk.say("replay", "apply", plan).out
+    applied = workspace.say("replay", "apply", plan).out
     assert f"{LETTERS}  confirmed" in applied
     assert "Next: dlq verify" in applied
-    assert plan in desk.say("replay", "status").out
-    assert "balanced" in desk.say("verify").out
+    assert plan in workspace.say("replay", "status").out
+    assert "balanced" in workspace.say("verify").out
 
 
 def test_copied_letters_are_said_to_lie_in_their_queue_until_a_drain(tmp_path: Path, dlq: Dlq) -> None:
-    desk = Desk(tmp_path, dlq)
-    desk.dies(LETTERS)
-    desk.broker.declare("orders")
-    assert desk("pull", "--mode", "copy").code == 0
-    shown = desk.say("replay", "plan", "--any-advice").out
+    workspace = Workspace(tmp_path, dlq)
+    workspace.dies(LETTERS)
+    workspace.broker.declare("orders")
+    assert workspace("pull", "--mode", "copy").code == 0
+    shown = workspace.say("replay", "plan", "--any-advice").out
     assert (
         f"{LETTERS} still lie in orders.dlq: no pull has taken them out; a replay leaves them there" in shown
     )
     plan = shown.split("Next: dlq replay apply ")[1].strip()
     drain = f"Next: dlq pull orders --mode drain   # {LETTERS} still lie in orders.dlq"
-    assert drain in desk.say("replay", "apply", plan).out
-    assert drain in desk.say("replay", "status", plan).out
-    verified = desk.say("verify")
+    assert drain in workspace.say("replay", "apply", plan).out
+    assert drain in workspace.say("replay", "status", plan).out
+    verified = workspace.say("verify")
     assert verified.code == 0
     assert (
         f"{LETTERS} still lie in orders.dlq: no pull has taken them out; next: dlq pull orders"
         in verified.err
     )
-    drained = desk("pull", "orders", "--mode", "drain").json["sources"][0]
-    assert (drained["captured"], drained["recaptured"], desk.broker.depth("orders.dlq")) == (0, LETTERS, 0)
-    assert "Next: dlq verify" in desk.say("replay", "status", plan).out
-    assert desk("verify").err == ""
+    drained = workspace("pull", "orders", "--mode", "drain").json["sources"][0]
+    assert (drained["captured"], drained["recaptured"], workspace.broker.depth("orders.dlq")) == (
+        0,
+        LETTERS,
+        0,
+    )
+    assert "Next: dlq verify" in workspace.say("replay", "status", plan).out
+    assert workspace("verify").err == ""
 
 
-def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_named(desk: Desk) -> None:
-    config = desk.folder / "dlq.toml"
+def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_named(
+    workspace: Workspace,
+) -> None:
+    config = workspace.folder / "dlq.toml"
     config.write_text(config.read_text() + '[brokers.prod]\nkind = "memory"\nurl = "memory:prod"\n')
-    desk("export", "letters.jsonl")
-    lines = [json.loads(line) for line in (desk.folder / "letters.jsonl").read_text().splitlines()]
+    workspace("export", "letters.jsonl")
+    lines = [json.loads(line) for line in (workspace.folder / "letters.jsonl").read_text().splitlines()]
     for line in lines:
         line["record"]["broker"] = "prod"
-    (desk.folder / "letters.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (workspace.folder / "letters.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def imported(source: str, *named: str) -> tuple[str | None, str, Any]:
-        done = desk("import", "letters.jsonl", "--source", source, *named)
-        [row] = desk("query", f"select distinct broker from records where source = '{source}'").json
-        plan = desk("replay", "plan", "--any-advice", "--source", source).json
+        done = workspace("import", "letters.jsonl", "--source", source, *named)
+        [row] = workspace("query", f"select distinct broker from records where source = '{source}'").json
+        plan = workspace("replay", "plan", "--any-advice", "--source", source).json
         return done.json["broker"], row["broker"], plan
 
     chosen, kept, plan = imported("nobody")
@@ -347,19 +355,19 @@ def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_na
     chosen, kept, plan = imported("somebody", "--broker", "shop")
     assert (chosen, kept, plan["targets"]) == ("shop", "shop", {"queue:orders": LETTERS})
     assert plan["target_brokers"] == {"queue:orders": ["shop"]}
-    assert "queue:orders  on shop, read by orders" in desk.say("replay", "plan", "--any-advice").out
+    assert "queue:orders  on shop, read by orders" in workspace.say("replay", "plan", "--any-advice").out
     for named, why in (
         ("shpo", "did you mean 'shop'"),
         ("prod", "source orders is configured on broker shop"),
     ):
-        refused = desk("import", "letters.jsonl", "--source", "orders", "--broker", named)
+        refused = workspace("import", "letters.jsonl", "--source", "orders", "--broker", named)
         assert (refused.code, why in refused.err) == (2, True)
-    shown = desk.say("import", "letters.jsonl", "--source", "none", "--no-analyze").out
+    shown = workspace.say("import", "letters.jsonl", "--source", "none", "--no-analyze").out
     assert "no broker is named for them, so no plan takes them: configure [sources.none], or import" in shown
 
 
-def test_nothing_to_stop_is_said(desk: Desk) -> None:
-    done = desk("replay", "stop", desk.plan())
+def test_nothing_to_stop_is_said(workspace: Workspace) -> None:
+    done = workspace("replay", "stop", workspace.plan())
     assert (done.code, done.json["stopping"]) == (0, False)
 
 
@@ -373,32 +381,32 @@ def test_nothing_to_stop_is_said(desk: Desk) -> None:
     (("replay", "plan", "--rate", "0"), "rate"),
     (("replay", "plan", "--edit", "missing.jsonl"), "missing.jsonl"),
 ])  # fmt: skip
-def test_mistakes_are_one_line_and_exit_2(desk: Desk, words: tuple[str, ...], text: str) -> None:
-    done = desk(*words)
+def test_mistakes_are_one_line_and_exit_2(workspace: Workspace, words: tuple[str, ...], text: str) -> None:
+    done = workspace(*words)
     assert done.code == 2
     assert text in done.err
     assert len(done.err.splitlines()) == 1
 
 
-def test_reconcile_words_exclude_each_other(desk: Desk) -> None:
-    done = desk("replay", "reconcile", desk.plan(), "--all-sent", "--all-not-sent")
+def test_reconcile_words_exclude_each_other(workspace: Workspace) -> None:
+    done = workspace("replay", "reconcile", workspace.plan(), "--all-sent", "--all-not-sent")
     assert done.code == 2
     assert "exclude" in done.err
 
 
-def test_a_changed_plan_is_refused(desk: Desk) -> None:
-    plan = desk.plan()
-    file = desk.folder / "archive" / "plans" / f"{plan}.jsonl"
+def test_a_changed_plan_is_refused(workspace: Workspace) -> None:
+    plan = workspace.plan()
+    file = workspace.folder / "archive" / "plans" / f"{plan}.jsonl"
     file.write_text(file.read_text().replace('"orders"', '"other"'))
-    done = desk("replay", "apply", plan)
+    done = workspace("replay", "apply", plan)
     assert done.code == 2
     assert "was changed" in done.err
-    assert desk.broker.depth("orders") == 0
+    assert workspace.broker.depth("orders") == 0
 
 
-def test_a_damaged_segment_is_exit_6(desk: Desk) -> None:
-    [segment] = (desk.folder / "archive" / "segments").rglob("*.parquet")
+def test_a_damaged_segment_is_exit_6(workspace: Workspace) -> None:
+    [segment] = (workspace.folder / "archive" / "segments").rglob("*.parquet")
     segment.write_bytes(b"damaged")
-    done = desk("verify")
+    done = workspace("verify")
     assert (done.code, done.json["balanced"]) == (6, False)
     assert "cannot be read" in done.err

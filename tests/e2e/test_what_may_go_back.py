@@ -16,7 +16,7 @@ Dlq = Callable[..., Any]
 
 
 @dataclass
-class Desk:
+class Workspace:
     """Letters that were rejected from `work` and drained."""
 
     rabbit: Rabbit
@@ -35,8 +35,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[..., Desk]]:
-    def make(number: int = 3, headers: dict[str, Any] | None = None, **arguments: Any) -> Desk:
+def workspace(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[..., Workspace]]:
+    def make(number: int = 3, headers: dict[str, Any] | None = None, **arguments: Any) -> Workspace:
         letters = rabbit.queue()
         arguments = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": letters, **arguments}
         work = rabbit.queue("classic", **arguments)
@@ -49,7 +49,7 @@ def desk(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[..., Des
             f'management_url = "{broker.management_url}"\n'
             f'[sources.orders]\nbroker = "shop"\nqueue = "{letters}"\nmode = "drain"\n'
         )
-        found = Desk(rabbit, tmp_path, work, letters, dlq)
+        found = Workspace(rabbit, tmp_path, work, letters, dlq)
         pulled = found("pull")
         assert (pulled.code, pulled.json["sources"][0]["captured"]) == (0, number), pulled.err
         return found
@@ -58,8 +58,10 @@ def desk(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[..., Des
     os.environ.pop(PASSWORD_VARIABLE, None)
 
 
-def test_a_body_that_was_changed_after_the_plan_is_refused_and_named(desk: Callable[..., Desk]) -> None:
-    shop = desk()
+def test_a_body_that_was_changed_after_the_plan_is_refused_and_named(
+    workspace: Callable[..., Workspace],
+) -> None:
+    shop = workspace()
     plan = shop.plan()
     [segment] = (shop.folder / "archive" / "segments").rglob("*.parquet")
     table = pq.read_table(segment)
@@ -73,9 +75,9 @@ def test_a_body_that_was_changed_after_the_plan_is_refused_and_named(desk: Calla
     assert shop("verify").code == 6
 
 
-def test_a_task_that_its_worker_would_discard_is_risky(desk: Callable[..., Desk]) -> None:
+def test_a_task_that_its_worker_would_discard_is_risky(workspace: Callable[..., Workspace]) -> None:
     """Celery's worker logs "Discarding revoked task", and acknowledges it."""
-    shop = desk(headers={"task": "charge", "id": "1", "expires": "2020-01-01T00:00:00+00:00"})
+    shop = workspace(headers={"task": "charge", "id": "1", "expires": "2020-01-01T00:00:00+00:00"})
     made = shop.plan()
     assert (made["selected"], made["left_out"]) == (0, {"risky": 3})
     [said] = made["warnings"]
@@ -95,10 +97,10 @@ LOSING = {
 @pytest.mark.parametrize("told", ["by management", "by declares"])
 @pytest.mark.parametrize("kind", LOSING)
 def test_a_target_that_would_lose_letters_is_risky_with_figures(
-    desk: Callable[..., Desk], kind: str, told: str
+    workspace: Callable[..., Workspace], kind: str, told: str
 ) -> None:
     arguments, said, room = LOSING[kind]
-    shop = desk(headers={"app": "orders"})
+    shop = workspace(headers={"app": "orders"})
     target = shop.rabbit.queue("classic", **arguments)
     if arguments != {"x_message_ttl": 0}:
         shop.rabbit.fill(target, 4, b"living")
@@ -115,7 +117,7 @@ def test_a_target_that_would_lose_letters_is_risky_with_figures(
     assert shop.plan("--to", f"queue:{target}")["selected"] == 3
 
 
-def _pretend_origin(shop: Desk, target: str) -> None:
+def _pretend_origin(shop: Workspace, target: str) -> None:
     """The analysis says that they died there: a queue with limits would have dropped them itself."""
     place = shop.folder / "dlq.toml"
     [file] = (shop.folder / "archive" / "analyses").rglob("verdicts*/*.parquet")
@@ -126,9 +128,11 @@ def _pretend_origin(shop: Desk, target: str) -> None:
     assert place.exists()
 
 
-def test_what_was_refused_into_a_dead_letter_queue_is_not_sent_again(desk: Callable[..., Desk]) -> None:
+def test_what_was_refused_into_a_dead_letter_queue_is_not_sent_again(
+    workspace: Callable[..., Workspace],
+) -> None:
     """It is a dead letter of its own there: a nack is no proof of absence."""
-    shop = desk()
+    shop = workspace()
     again = shop.rabbit.queue()
     way = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": again}
     target = shop.rabbit.queue("classic", x_max_length=1, x_overflow="reject-publish-dlx", **way)
@@ -142,8 +146,8 @@ def test_what_was_refused_into_a_dead_letter_queue_is_not_sent_again(desk: Calla
     assert shop.rabbit.depth(again) == 3
 
 
-def test_a_queue_that_ends_with_its_consumers_is_no_target(desk: Callable[..., Desk]) -> None:
-    shop = desk()
+def test_a_queue_that_ends_with_its_consumers_is_no_target(workspace: Callable[..., Workspace]) -> None:
+    shop = workspace()
     target = shop.rabbit.channel.queue_declare(f"{shop.work}-own", auto_delete=True).method.queue
     shop.rabbit.wait_for_statistics(target)
     _pretend_origin(shop, target)

@@ -24,8 +24,8 @@ _HEAD = """\
 
 `dlq` explains letters that died in these clients and frameworks, and sends them back, as listed here.
 This page is made of the tests' own table. `make frameworks` lets each of them make its failures on a real
-broker, pulls and judges the letters, replays them, and has a fixed consumer of the same framework take them.
-Each is taken **once**, body and headers **unchanged** but for what the plan takes away (what the broker
+broker, pulls and classifies the letters, replays them, and has a fixed consumer of the same framework take
+them. Each is taken **once**, body and headers **unchanged** but for what the plan takes away (what the broker
 wrote, like `x-death`, and what is named below), and **survives one hiccup** more.
 
 A `?` behind a cause: other deaths leave the same trace, and the verdict lists them (`also_possible`).

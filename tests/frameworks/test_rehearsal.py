@@ -15,18 +15,23 @@ from support.waiting import STARTUP, eventually
 
 from dlq.connectors.base import Connector
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 pytestmark = pytest.mark.frameworks
 BROKEN = {"stock", "login"}
 
 
 def check(
-    desk: Desk, to: str, connector: Connector, url: str, folder: Path, program: str = "SpringRehearsed.java"
+    workspace: Workspace,
+    to: str,
+    connector: Connector,
+    url: str,
+    folder: Path,
+    program: str = "SpringRehearsed.java",
 ) -> None:
     """The consumer has mended all but what is broken."""
 
-    word = desk.settings.brokers["shop"].kind if program.endswith(".java") else "rehearsed"
+    word = workspace.settings.brokers["shop"].kind if program.endswith(".java") else "rehearsed"
 
     def listen(place: str, over: threading.Event) -> None:
         target = connector.private(place).target
@@ -36,7 +41,7 @@ def check(
             over.wait()
             running.terminate()
 
-    done = rehearse(desk, to, listen, seconds=STARTUP)
+    done = rehearse(workspace, to, listen, seconds=STARTUP)
     assert fixed(done.document) == {*FAILURES} - BROKEN, (folder / "program.log").read_text()[-3000:]
     assert counts(done.document, "stock") == (OF_EACH, 0, OF_EACH, 0)
     assert done.document["removed"]
@@ -46,14 +51,16 @@ def check(
 @on_rabbitmq_4
 @pytest.mark.parametrize("program", ["SpringRehearsed.java", "watermill.go"])
 def test_on_rabbitmq(rabbit: Rabbit, program: str, tmp_path: Path) -> None:
-    desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker())
-    check(desk, f"queue:{rabbit.queue()}", RabbitConnector(rabbit.broker()), rabbit.url, tmp_path, program)
+    workspace = on_rabbitmq(rabbit, tmp_path, rabbit.broker())
+    check(
+        workspace, f"queue:{rabbit.queue()}", RabbitConnector(rabbit.broker()), rabbit.url, tmp_path, program
+    )
 
 
 @pytest.mark.kafka
 def test_spring_kafka(kafka: KafkaPlace, tmp_path: Path) -> None:
-    desk = on_kafka(kafka, tmp_path)
-    check(desk, f"topic:{kafka.topic}", kafka.connector, kafka.node.bootstrap, tmp_path)
+    workspace = on_kafka(kafka, tmp_path)
+    check(workspace, f"topic:{kafka.topic}", kafka.connector, kafka.node.bootstrap, tmp_path)
 
 
 @pytest.mark.activemq

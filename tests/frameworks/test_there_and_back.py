@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from frameworks import page, table
 from frameworks.places import ArtemisPlace, ClassicPlace, KafkaPlace, Place, RabbitPlace, RocketPlace
-from frameworks.trip import Event, Judged, Trip, changes
+from frameworks.trip import Classified, Event, Trip, changes
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq
 from support.brokers.kafka.broker import Kafka
 from support.brokers.rabbitmq.broker import Node
@@ -87,7 +87,7 @@ def make_the_trip(framework: table.Framework, place: Place, folder: Path) -> Non
         failed = trip.let_die()
         told = trip.judge()
         expected = {name: failure for failure in framework.failures for name in failure.letters}
-        assert told == {name: Judged.expected(failure) for name, failure in expected.items()}
+        assert told == {name: Classified.expected(failure) for name, failure in expected.items()}
         targets, stripped = trip.replay()
         assert targets == Counter(failure.target for failure in expected.values())
         assert [name for name in stripped if not is_brokers(name)] == sorted(framework.stripped)

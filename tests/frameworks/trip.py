@@ -1,4 +1,5 @@
-"""There and back: a framework's letters die, are pulled, judged, replayed, and taken by its mended consumer.
+"""There and back: a framework's letters die, are pulled, classified, replayed, and taken by its mended
+consumer.
 
 A program of `programs/` is called with one word, and told by variables where (LAB_URL, LAB_PREFIX) and which
 letters (LAB_LETTERS, by blanks: `declined.plain declined.hiccup`):
@@ -40,7 +41,7 @@ _COLUMNS = (
 Event = Mapping[str, Any]
 
 
-class Judged(NamedTuple):
+class Classified(NamedTuple):
     """What is known of one letter, as the table tells it."""
 
     cause: str
@@ -51,7 +52,7 @@ class Judged(NamedTuple):
     origin: str | None
 
     @classmethod
-    def expected(cls, failure: Failure) -> "Judged":
+    def expected(cls, failure: Failure) -> "Classified":
         """What the table says of it."""
         return cls(*(getattr(failure, name) for name in cls._fields))
 
@@ -82,14 +83,14 @@ class Trip:
     def _are_dead(self, expected: Mapping[str, int]) -> bool:
         return all(self.place.depth(self.place.prefix + name) >= n for name, n in expected.items())
 
-    def judge(self) -> Mapping[str, Judged]:
+    def judge(self) -> Mapping[str, Classified]:
         """All letters pulled, and analyzed: letter -> verdict. Names are told without the place's prefix."""
         self._dlq("pull", "--mode", "drain")
         with views.connect(self._store) as connection:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM letters").fetchall()
         self._ids = [str(row[6]) for row in rows]
         assert len(rows) == len(self.framework.letters)
-        return {self._letter(*row[7:]): Judged(*map(self._bare, row[:6])) for row in rows}
+        return {self._letter(*row[7:]): Classified(*map(self._bare, row[:6])) for row in rows}
 
     def replay(self) -> tuple[Mapping[str, int], Sequence[str]]:
         """All letters sent back to where they died: where that was, and what was taken away of them."""

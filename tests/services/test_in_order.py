@@ -17,10 +17,10 @@ from support.waiting import eventually
 
 from dlq.cli.context import Context
 from dlq.operations.applying import reconcile_plan
-from dlq.operations.desk import Notes, open_desk
 from dlq.operations.in_order import apply_in_order
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
+from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay.wanted import Wanted
 
 KEYS = "abcdefghij"
@@ -38,10 +38,14 @@ def replay(shop: Shop, folder: Path, waves: int, kills: Sequence[int] = ()) -> N
     (folder / "dlq.toml").write_text(
         f'archive = "{folder}/archive"\n{shop.config}{shop.key}[analysis]\nafter_pull = false\n'
     )
-    desk, seen, over = open_desk(Context(str(folder / "dlq.toml")).settings, Notes()), [], threading.Event()
-    assert pull_sources(desk, PullWanted(mode="drain")).rows[0]["captured"] == len(texts)
+    workspace, seen, over = (
+        open_workspace(Context(str(folder / "dlq.toml")).settings, Notes()),
+        [],
+        threading.Event(),
+    )
+    assert pull_sources(workspace, PullWanted(mode="drain")).rows[0]["captured"] == len(texts)
     how = Wanted(any_advice=True, to=shop.to, in_order="consumed", witness=True, rate=40.0)
-    plan = make_plan(desk, PlanWanted(how=how)).header.plan
+    plan = make_plan(workspace, PlanWanted(how=how)).header.plan
 
     def consume(text: str) -> bool:
         seen.append(text)
@@ -55,8 +59,8 @@ def replay(shop: Shop, folder: Path, waves: int, kills: Sequence[int] = ()) -> N
             assert eventually(lambda n=number: len(seen) >= n), seen
             killed.kill()
             assert killed.wait() == -signal.SIGKILL
-            assert reconcile_plan(desk, plan)["resolved"]["unknown"] == 0
-        done = apply_in_order(desk, plan).document
+            assert reconcile_plan(workspace, plan)["resolved"]["unknown"] == 0
+        done = apply_in_order(workspace, plan).document
     finally:
         over.set()
         consumer.join()

@@ -32,7 +32,6 @@ from dlq.archive.user_sql import run
 from dlq.cli.context import Context
 from dlq.core.clock import now
 from dlq.operations.applying import apply_plan
-from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.letters import count_letters
 from dlq.operations.outcome import ExitCode
 from dlq.operations.owners import check_replay
@@ -40,6 +39,7 @@ from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.selecting import EVERY
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay.wanted import Wanted
 
 OLDER, NEWER = range(500), range(500, 1000)
@@ -89,7 +89,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def keep_the_word(team: Team, folder: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     (folder / "dlq.toml").write_text(f"{team.broker}{CONSUMER}")
-    desk = open_desk(Context().settings, Notes())
+    workspace = open_workspace(Context().settings, Notes())
     billing = Billing(team, lambda: clock[0] if clock else now())
     billing.start()
     try:
@@ -100,45 +100,45 @@ def keep_the_word(team: Team, folder: Path, clock: list[int], monkeypatch: pytes
         team.produce(NEWER)
         eventually(lambda: billing.fresh == len(OLDER) + len(NEWER))
         clock.append(between + MINUTE)
-        eventually(lambda: capture(desk) == len(OLDER) + len(NEWER))
-        replay_by_the_word(desk, billing, folder)
-        replay_without_it(desk, billing)
+        eventually(lambda: capture(workspace) == len(OLDER) + len(NEWER))
+        replay_by_the_word(workspace, billing, folder)
+        replay_without_it(workspace, billing)
     finally:
         billing.end()
 
 
-def capture(desk: Desk) -> int:
+def capture(workspace: Workspace) -> int:
     """How many letters are archived by now."""
-    pull_sources(desk, PullWanted())
-    return count_letters(desk, EVERY)
+    pull_sources(workspace, PullWanted())
+    return count_letters(workspace, EVERY)
 
 
-def replay_by_the_word(desk: Desk, billing: Billing, folder: Path) -> None:
-    made = make_plan(desk, PlanWanted(how=Wanted(fixed=True)))
+def replay_by_the_word(workspace: Workspace, billing: Billing, folder: Path) -> None:
+    made = make_plan(workspace, PlanWanted(how=Wanted(fixed=True)))
     assert made.header.left_out == {"check_first": len(OLDER)}
     assert made.header.owners == [
         "billing: safe (dedupes on the order for a minute); 500 of 1,000 are older: check_first"
     ]
-    assert apply_plan(desk, made.header.plan).code is ExitCode.DONE
+    assert apply_plan(workspace, made.header.plan).code is ExitCode.DONE
     eventually(lambda: len(billing.done) == len(NEWER))
     assert billing.billed == Counter({*OLDER, *NEWER} - LOST), "nothing is billed twice"
 
     (folder / "done.json").write_text(json.dumps([*map(str, billing.billed)]))
-    checked = check_replay(desk, made.header.plan)
+    checked = check_replay(workspace, made.header.plan)
     [told] = checked.document["consumers"]
     assert (told["processed"], told["unknown"]) == (len(set(NEWER) - LOST), 0)
-    with open_views(desk) as views:
+    with open_views(workspace) as views:
         sql = "SELECT key FROM letters WHERE record_id IN (SELECT unnest(?))"
         named = {int(key) for (key,) in run(views, sql, [told["not_processed"]]).rows}
     assert named == set(NEWER) & LOST
     assert checked.code is ExitCode.PARTLY
 
 
-def replay_without_it(desk: Desk, billing: Billing) -> None:
+def replay_without_it(workspace: Workspace, billing: Billing) -> None:
     """What the word held back would have been billed twice."""
-    desk = replace(desk, settings=replace(desk.settings, consumers={}))
-    plan = make_plan(desk, PlanWanted(how=Wanted(any_advice=True))).header.plan
-    assert apply_plan(desk, plan).code is ExitCode.DONE
+    workspace = replace(workspace, settings=replace(workspace.settings, consumers={}))
+    plan = make_plan(workspace, PlanWanted(how=Wanted(any_advice=True))).header.plan
+    assert apply_plan(workspace, plan).code is ExitCode.DONE
     eventually(lambda: len(billing.done) == len(OLDER) + len(NEWER))
     assert {order for order, times in billing.billed.items() if times > 1} == set(OLDER) - LOST
 

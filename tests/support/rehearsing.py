@@ -13,11 +13,11 @@ from support.waiting import PATIENCE
 
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.configuration import parse
-from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.rehearsing import Rehearsed, rehearse_plan
 from dlq.operations.rehearsing import Wanted as Sample
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay.wanted import Wanted
 
 FAILURES = ("gateway", "stock", "tax", "address", "login")
@@ -31,32 +31,32 @@ def spring_headers(failure: str, queue: str) -> dict[str, str]:
     return {"x-exception-message": text, "x-original-exchange": "shop", "x-original-routingKey": queue}
 
 
-def _desk(folder: Path, kind: str, broker: Mapping[str, str | None], **source: str) -> Desk:
-    """A desk over a broker with one source; what a broker has not is left out."""
+def _workspace(folder: Path, kind: str, broker: Mapping[str, str | None], **source: str) -> Workspace:
+    """A workspace over a broker with one source; what a broker has not is left out."""
     told = {"kind": kind, **{name: text for name, text in broker.items() if text}}
     sources = {"orders": {"broker": "shop", **source}}
     archive = str(folder / "archive")
-    return open_desk(parse({"archive": archive, "brokers": {"shop": told}, "sources": sources}), Notes())
+    return open_workspace(parse({"archive": archive, "brokers": {"shop": told}, "sources": sources}), Notes())
 
 
-def on_rabbitmq(rabbit: Rabbit, folder: Path, broker: RabbitBroker) -> Desk:
-    """The failures lie in a queue, and who sits at the desk comes by these settings."""
+def on_rabbitmq(rabbit: Rabbit, folder: Path, broker: RabbitBroker) -> Workspace:
+    """The failures lie in a queue, and who sits at the workspace comes by these settings."""
     dead, names = rabbit.queue(), ("url", "management_url")
     for failure in FAILURES:
         rabbit.publish(dead, [failure.encode()] * OF_EACH, headers=spring_headers(failure, "order.created"))
     told = {name: getattr(broker, name) for name in names}
-    return _desk(folder, "rabbitmq", {**told, "password_env": PASSWORD_VARIABLE}, queue=dead)
+    return _workspace(folder, "rabbitmq", {**told, "password_env": PASSWORD_VARIABLE}, queue=dead)
 
 
-def on_activemq(stomp: Place, folder: Path) -> Desk:
+def on_activemq(stomp: Place, folder: Path) -> Workspace:
     """The failures lie in a queue of Classic or Artemis."""
     for failure in FAILURES:
         stomp.send(*[failure.encode()] * OF_EACH, shelf=failure, **spring_headers(failure, "orders"))
     told = {name: getattr(stomp.settings, name) for name in ("url", "jolokia_url", "password_env")}
-    return _desk(folder, "activemq", told, queue=stomp.queue, mode="drain")
+    return _workspace(folder, "activemq", told, queue=stomp.queue, mode="drain")
 
 
-def on_kafka(kafka: KafkaPlace, folder: Path) -> Desk:
+def on_kafka(kafka: KafkaPlace, folder: Path) -> Workspace:
     """The failures lie in a dead-letter topic, as Spring leaves them."""
     kafka.driver.create_topic(kafka.topic)
     kafka.driver.create_topic(kafka.dead)
@@ -66,7 +66,7 @@ def on_kafka(kafka: KafkaPlace, folder: Path) -> Desk:
         kafka.driver.send_all(
             kafka.dead, [(failure.encode(), b"k%d" % n, [*told, why]) for n in range(OF_EACH)]
         )
-    return _desk(folder, "kafka", {"url": kafka.node.url}, topic=kafka.dead)
+    return _workspace(folder, "kafka", {"url": kafka.node.url}, topic=kafka.dead)
 
 
 def fixed(document: Mapping[str, Any]) -> set[str]:
@@ -90,17 +90,17 @@ def told_of(document: Mapping[str, Any], names: Collection[str]) -> set[str]:
 
 
 def rehearse(
-    desk: Desk, to: str, consume: Callable[[str, threading.Event], None], seconds: float = PATIENCE
+    workspace: Workspace, to: str, consume: Callable[[str, threading.Event], None], seconds: float = PATIENCE
 ) -> Rehearsed:
-    """Capture what the desk's sources have, plan all of it, and rehearse that while `consume` reads the
+    """Capture what the workspace's sources have, plan all of it, and rehearse that while `consume` reads the
     private place (its name) until it is over."""
-    pull_sources(desk, PullWanted())
-    plan = make_plan(desk, PlanWanted(how=Wanted(any_advice=True, to=to))).header.plan
+    pull_sources(workspace, PullWanted())
+    plan = make_plan(workspace, PlanWanted(how=Wanted(any_advice=True, to=to))).header.plan
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         consumer = pool.submit(consume, f"dlq.rehearsal.{plan}", over)
         try:
-            done = rehearse_plan(desk, plan, Sample(seconds=seconds))
+            done = rehearse_plan(workspace, plan, Sample(seconds=seconds))
         finally:
             over.set()
         consumer.result()

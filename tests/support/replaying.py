@@ -271,7 +271,7 @@ class Replaying:
             return make(self.store, self.config, Wanted(**wanted), opened).plan
 
     def planned(self, count: int, **wanted: Any) -> str:
-        """A plan of so many letters, which are captured and judged before."""
+        """A plan of so many letters, which are captured and classified before."""
         fill(self.store, count)
         return self.plan(**wanted)
 

@@ -63,7 +63,7 @@ class Team:
         return Done(code, captured.out, captured.err)
 
 
-def judged(store: Store, *_arguments: Any, **_options: Any) -> analyses.Analysis:
+def classified(store: Store, *_arguments: Any, **_options: Any) -> analyses.Analysis:
     """In place of Spark: every letter is unknown."""
     ids = [i for m in manifests.list_committed(store) for i in segments.record_ids(store, m).to_pylist()]
     name = f"{time.time_ns()}"

@@ -140,7 +140,7 @@ EVERY = {
     "tests/unit/connectors/test_given.py::test_a_pipe_that_is_open_already_is_read": 0,
     "tests/unit/connectors/test_given.py": 7,
     "tests/unit/connectors/test_hostile_bytes.py": 4,
-    "tests/unit/connectors/test_looks.py": 4,
+    "tests/unit/connectors/test_deadline.py": 4,
     "tests/unit/connectors/test_web.py": 8,
     "tests/unit/core/test_odd_configuration.py": 2,
     "tests/unit/operations/test_in_order.py::test_a_new_plan": 0,

@@ -1,4 +1,4 @@
-"""The page about rules is done as it says: its example is added to the table, is printed, and judges."""
+"""The page about rules is done as it says: its example is added to the table, is printed, and classifies."""
 
 import re
 import shutil
@@ -18,7 +18,7 @@ import dlq.analyzers
 dlq.analyzers.__path__.insert(0, {folder!r})
 
 from support.analyzers.letters import record
-from dlq.analyzers.rules import Facts, judge as judged
+from dlq.analyzers.rules import Facts, judge as classified
 from dlq.cli.app import run
 
 Judge = object
@@ -26,7 +26,7 @@ Judge = object
 {test}
 
 def judge(*letters):
-    return [judged(letter, Facts())._asdict() for letter in letters]
+    return [classified(letter, Facts())._asdict() for letter in letters]
 
 test_what_the_bank_refused_is_an_error_of_the_application(judge)
 raise SystemExit(run(["-o", "csv", "rules"]))
@@ -45,7 +45,7 @@ def rules(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_pages_example_is_printed_by_dlq_rules_and_judges_letters(rules: Path) -> None:
+def test_the_pages_example_is_printed_by_dlq_rules_and_classifies_letters(rules: Path) -> None:
     script = SCRIPT.format(folder=str(rules.parent), test=TEST)
     done = subprocess.run(
         [sys.executable, "-c", script],

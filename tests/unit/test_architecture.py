@@ -38,9 +38,9 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4000, "connectors": 32695, "archive": 4325, "capture": 1030, "replay": 7325, "analyzers": 10020,
-    "reports": 3735, "operations": 4680, "web": 3965, "cli": 4560, "connectors/activemq": 9230,
-    "connectors/amqp10": 1655, "connectors/kafka": 4500, "connectors/rabbitmq": 8005,
+    "core": 4000, "connectors": 32700, "archive": 4325, "capture": 1030, "replay": 7330, "analyzers": 10030,
+    "reports": 3740, "operations": 4730, "web": 3980, "cli": 4570, "connectors/activemq": 9230,
+    "connectors/amqp10": 1655, "connectors/kafka": 4500, "connectors/rabbitmq": 8010,
     "connectors/rocketmq": 5025, "analyzers/groups": 2880, "analyzers/rules": 4110, "analyzers/spark": 1055,
     "replay/ledger": 1610,
 }  # fmt: skip

@@ -33,12 +33,12 @@ def _place_of(row: Mapping[str, Any]) -> str:
 def show_books(ask: PageRequest) -> Response:
     """Return whether all that was captured is accounted for, once."""
     look = ask.console.look
-    document, proven = look.keep_long("books", lambda desk: (verify_books(desk), iso(now())))
+    document, proven = look.keep_long("books", lambda workspace: (verify_books(workspace), iso(now())))
     return ask.page("books", "dlq verify", document=document, columns=_COLUMNS, proven=proven)
 
 
 def list_audit_page(ask: PageRequest) -> Response:
     """Return who did what, the last first."""
-    rows = ask.console.look.keep("audit", lambda desk: list_audit(desk, limit=_MOST))
+    rows = ask.console.look.keep("audit", lambda workspace: list_audit(workspace, limit=_MOST))
     shown = show_part(ask, rows, lambda row: f"{row['done_at']}~{row['subject']}", "/audit")
     return ask.page("audit", 'dlq query "select * from audit order by done_at desc"', **shown, places=_PLACES)

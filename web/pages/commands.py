@@ -15,9 +15,9 @@ from dlq.web.live import send_news
 
 def show_pull(ask: PageRequest) -> Response:
     """Return what a pull would do to each source, and how many letters its broker says lie there now."""
-    depths, desk = ask.console.depths, ask.desk()
-    sources = desk.settings.sources.values()
-    why_not = depths.read(desk) if sources else "no source is configured"
+    depths, workspace = ask.console.depths, ask.workspace()
+    sources = workspace.settings.sources.values()
+    why_not = depths.read(workspace) if sources else "no source is configured"
     names = ("source", "mode", "depth", "note")
     rows = [dict(zip(names, (one.name, one.mode, *depths.find(one.name)), strict=True)) for one in sources]
     return ask.page("pull", "dlq doctor", rows=ask.mask_all(rows), why_not=why_not, asked=depths.asked_at)
@@ -29,7 +29,7 @@ def pull(ask: PageRequest) -> Response:
 
 
 def analyze(ask: PageRequest) -> Response:
-    """Judge what the archive holds."""
+    """Classify what the archive holds."""
     return start(ask, ["analyze"], "analyze")
 
 

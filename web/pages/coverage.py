@@ -9,7 +9,7 @@ _MOST_ROWS = 500
 
 def show_coverage(ask: PageRequest) -> Response:
     """Return the rows of `dlq coverage`, lost ones first, as the brokers said them last."""
-    found, problems = ask.console.coverage.ask(ask.desk())
+    found, problems = ask.console.coverage.ask(ask.workspace())
     rows = found.rows[:_MOST_ROWS]
     return ask.page(
         "coverage",

@@ -14,10 +14,10 @@ from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.operations import failures as operations
-from dlq.operations.desk import Desk
 from dlq.operations.letters import show_letter
 from dlq.operations.proposals import Proposal, carry_out, list_proposals
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.reports import common, owners, stack, timeline
 from dlq.reports import failures as words
 from dlq.web.console import PageRequest, Undo
@@ -54,14 +54,16 @@ def list_every(ask: PageRequest) -> list[words.Row]:
     """Return all failures, what needs a person first."""
     look = ask.console.look
     found = look.keep("found failures", operations.find_failures, of_letters=True)
-    return look.keep("failures", lambda desk: operations.tell_failures(desk, found))
+    return look.keep("failures", lambda workspace: operations.tell_failures(workspace, found))
 
 
 def count_each(ask: PageRequest, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[int]]:
     """Count when the letters of these failures died, for a small chart of each."""
     names = tuple(str(row["fingerprint"]) for row in rows)
     count = partial(timeline.count_each, fingerprints=names)
-    return ask.console.look.keep(("each", names), lambda desk: count(open_views(desk)), of_letters=True)
+    return ask.console.look.keep(
+        ("each", names), lambda workspace: count(open_views(workspace)), of_letters=True
+    )
 
 
 class _Seen(NamedTuple):
@@ -85,10 +87,10 @@ _PLANS = """
     WHERE fingerprint = ? AND state <> 'dismissed' ORDER BY 1 DESC"""
 
 
-def _look_at(ask: PageRequest, desk: Desk, row: Mapping[str, Any]) -> _Seen:
+def _look_at(ask: PageRequest, workspace: Workspace, row: Mapping[str, Any]) -> _Seen:
     name = row["fingerprint"]
-    found = show_letter(desk, row["example"], ask.masker()) if row["example"] else None
-    views = open_views(desk)
+    found = show_letter(workspace, row["example"], ask.masker()) if row["example"] else None
+    views = open_views(workspace)
     deaths = timeline.count_deaths(views, name)  # which makes the sums that are asked here
     return _Seen(
         add_trace(found) if found else None,
@@ -96,7 +98,7 @@ def _look_at(ask: PageRequest, desk: Desk, row: Mapping[str, Any]) -> _Seen:
         [one for one in common.gather(views, name) if _is_shown(ask, one)],
         _list_ids(views, _INCIDENTS, name),
         _list_ids(views, _PLANS, name) if _list_ids(views, _WENT_BACK, name) else [],
-        owners.gather(views, desk.settings, name),
+        owners.gather(views, workspace.settings, name),
     )
 
 
@@ -123,9 +125,9 @@ def show_page(ask: PageRequest) -> Response:
     rows = list_every(ask)
     found, keep = words.find(rows, ask.names["fingerprint"]), ask.console.look.keep
     name, kinds = found["fingerprint"], found["broker_kinds"]
-    row = keep(("told", name), lambda _desk: operations.tell_failure(rows, name))
-    look = keep(("failure", name), lambda desk: _look_at(ask, desk, row), of_letters=True)
-    proposals = keep(("proposals", name), lambda desk: list_proposals(desk, name))
+    row = keep(("told", name), lambda _workspace: operations.tell_failure(rows, name))
+    look = keep(("failure", name), lambda workspace: _look_at(ask, workspace, row), of_letters=True)
+    proposals = keep(("proposals", name), lambda workspace: list_proposals(workspace, name))
     quoted = shlex.quote(name[:12])
     return ask.page(
         "failure",
@@ -163,44 +165,46 @@ _DEEDS = {
 }  # fmt: skip
 
 
-def _assign(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
-    return operations.assign_failure(desk, one, form.text("owner"), form.text("reason"))
+def _assign(workspace: Workspace, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.assign_failure(workspace, one, form.text("owner"), form.text("reason"))
 
 
-def _note(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
-    return operations.note_failure(desk, one, form.text("text"))
+def _note(workspace: Workspace, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.note_failure(workspace, one, form.text("text"))
 
 
 _COUNT = re.compile(r"[1-9][0-9]{0,14}")
 """Of letters: at least one, and no more than can be meant."""
 
 
-def _snooze(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
+def _snooze(workspace: Workspace, one: str, form: Form) -> Mapping[str, Any]:
     letters = form.text("letters")
     if letters and not _COUNT.fullmatch(letters):
         raise UsageError(f"{letters!r} is no number of letters; write a number")
     until = form.text("until") or None
-    return operations.snooze_failure(desk, one, until, int(letters) if letters else None, form.text("reason"))
+    return operations.snooze_failure(
+        workspace, one, until, int(letters) if letters else None, form.text("reason")
+    )
 
 
-def _resolve(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
-    return operations.resolve_failure(desk, one, form.text("reason"), form.text("version"))
+def _resolve(workspace: Workspace, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.resolve_failure(workspace, one, form.text("reason"), form.text("version"))
 
 
-def _reopen(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
-    return operations.reopen_failure(desk, one, form.text("reason"))
+def _reopen(workspace: Workspace, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.reopen_failure(workspace, one, form.text("reason"))
 
 
 def _make_page(
-    action: str, say: Callable[[Desk, str, Form], Mapping[str, Any]]
+    action: str, say: Callable[[Workspace, str, Form], Mapping[str, Any]]
 ) -> Callable[[PageRequest], Response]:
     def page(ask: PageRequest) -> Response:
-        desk, before = ask.desk(proven=True), _stands(ask)
-        row = say(desk, ask.names["fingerprint"], ask.form)
+        workspace, before = ask.workspace(proven=True), _stands(ask)
+        row = say(workspace, ask.names["fingerprint"], ask.form)
         owner = f", {row['owner']}" if row["owner"] else ""
         told = f"It is {row['state']}{owner} now."
         path = f"/failures/{row['fingerprint']}"
-        return ask.go_on(path, told, *ask.list_notes(desk), undo=_undo(path, action, before))
+        return ask.go_on(path, told, *ask.list_notes(workspace), undo=_undo(path, action, before))
 
     return page
 
@@ -220,9 +224,9 @@ def _undo(path: str, action: str, before: Mapping[str, Any]) -> Undo | None:
 
 def carry_out_page(ask: PageRequest) -> Response:
     """Do what an agent has proposed, as this person."""
-    failure, desk = ask.names["fingerprint"], ask.desk(proven=True)
-    told = carry_out(desk, failure, ask.names["proposal"])
-    return ask.go_on(f"/failures/{failure}", told, *ask.list_notes(desk))
+    failure, workspace = ask.names["fingerprint"], ask.workspace(proven=True)
+    told = carry_out(workspace, failure, ask.names["proposal"])
+    return ask.go_on(f"/failures/{failure}", told, *ask.list_notes(workspace))
 
 
 ACTIONS = {

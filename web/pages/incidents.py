@@ -23,7 +23,7 @@ def _list_every(ask: PageRequest) -> list[Document]:
 def show_page(ask: PageRequest) -> Response:
     """Return one incident, with its failures."""
     prefix = ask.names["incident_id"]
-    row = ask.console.look.keep(("incident", prefix), lambda desk: show_incident(desk, prefix))
+    row = ask.console.look.keep(("incident", prefix), lambda workspace: show_incident(workspace, prefix))
     whole = ask.mask(next(one for one in _list_every(ask) if one["incident_id"] == row["incident_id"]))
     return ask.page(
         "incident",

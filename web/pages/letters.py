@@ -17,7 +17,6 @@ from dlq.core.clock import now
 from dlq.core.errors import TookTooLong, UsageError
 from dlq.core.failures import make_event
 from dlq.core.text import sql_literal
-from dlq.operations.desk import Desk
 from dlq.operations.dismissing import dismiss_letters, reopen_letters
 from dlq.operations.letters import (
     LettersWanted,
@@ -32,6 +31,7 @@ from dlq.operations.letters import (
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
+from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 from dlq.replay.wanted import Wanted
 from dlq.reports import failures as words
@@ -172,8 +172,8 @@ def _fold(rows: Sequence[Mapping[str, Any]]) -> tuple[Sequence[tuple[str, Any]],
     return same, [name for name in _TITLES if name not in is_same or name in queued]
 
 
-def _read_page(ask: PageRequest, desk: Desk, wanted: LettersWanted) -> _Page:
-    found = list_letters(desk, wanted)
+def _read_page(ask: PageRequest, workspace: Workspace, wanted: LettersWanted) -> _Page:
+    found = list_letters(workspace, wanted)
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in found.rows]
     last = found.last if found.is_more and found.last else ""
     return _Page([ask.mask(_with_failure(row)) for row in rows], last)
@@ -206,7 +206,7 @@ def _list_options(ask: PageRequest) -> Mapping[str, Sequence[str]]:
     """Return what there is of the filters that are chosen from a list."""
     try:
         found = ask.console.look.keep(
-            "choices", lambda desk: list_values(desk, _SHOWN, _MOST_CHOICES), of_letters=True
+            "choices", lambda workspace: list_values(workspace, _SHOWN, _MOST_CHOICES), of_letters=True
         )
     except TookTooLong:
         return dict.fromkeys(_SHOWN, ())
@@ -219,8 +219,8 @@ def _list_options(ask: PageRequest) -> Mapping[str, Sequence[str]]:
 def show_page(ask: PageRequest) -> Response:
     """Return one letter, masked."""
     masker = ask.masker()
-    with ask.console.look.open() as desk:
-        found = show_letter(desk, ask.names["record_id"], masker, explained=True)
+    with ask.console.look.open() as workspace:
+        found = show_letter(workspace, ask.names["record_id"], masker, explained=True)
     return _show(ask, found, masker)
 
 
@@ -249,21 +249,21 @@ def _show(ask: PageRequest, found: dict[str, Any], masker: Masker | None) -> Res
 def show_plain(ask: PageRequest) -> Response:
     """Return one letter as it is, once the audit says who looked."""
     record_id = _note_look(ask, ask.form.text("reason"))
-    with ask.console.look.open() as desk:
-        return _show(ask, show_letter(desk, record_id, None, explained=True), None)
+    with ask.console.look.open() as workspace:
+        return _show(ask, show_letter(workspace, record_id, None, explained=True), None)
 
 
 def _note_look(ask: PageRequest, reason: str) -> str:
     """Write down that this person sees the letter as it is, once while they load the page again; its whole
     id."""
-    with ask.console.look.open() as desk:
-        record_id = short_ids.record_id(open_views(desk), ask.names["record_id"])
+    with ask.console.look.open() as workspace:
+        record_id = short_ids.record_id(open_views(workspace), ask.names["record_id"])
     looks, look = ask.console.looks, (ask.person.session, ask.path, record_id, reason)
     if time.monotonic() < looks.get(look, -math.inf):
         return record_id
-    desk = ask.desk(proven=True)
-    with ledger.opened(desk.settings.ledger, desk.store) as book:
-        book.append([make_event(now(), desk.actor, record_id, "unmask", "", reason)])
+    workspace = ask.workspace(proven=True)
+    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
+        book.append([make_event(now(), workspace.actor, record_id, "unmask", "", reason)])
     if len(looks) >= _MOST_LOOKS:
         looks.clear()
     looks[look] = time.monotonic() + _LOOK_SECONDS
@@ -293,12 +293,12 @@ def dismiss_failure(ask: PageRequest) -> Response:
 def _close(
     ask: PageRequest, ids: Sequence[str], chosen: Mapping[str, str], undo: bool, back: str
 ) -> Response:
-    desk, selection = ask.desk(proven=True), choosing.select_to_change(ask, chosen)
+    workspace, selection = ask.workspace(proven=True), choosing.select_to_change(ask, chosen)
     if undo:
-        done = reopen_letters(desk, ids, selection)
+        done = reopen_letters(workspace, ids, selection)
         told = f"{done['reopened']:,} open again" + _tell(done["known"], "were not dismissed")
         return ask.go_on(back, told)
-    done = dismiss_letters(desk, ids, selection, ask.form.text("reason"))
+    done = dismiss_letters(workspace, ids, selection, ask.form.text("reason"))
     told = f"{done['dismissed']:,} dismissed" + _tell(done["known"], "were left alone")
     return ask.go_on(back, told, undo=_undo(ids, chosen, done))
 
@@ -318,8 +318,8 @@ def _undo(ids: Sequence[str], chosen: Mapping[str, str], done: Mapping[str, int]
 def show_draft(ask: PageRequest) -> Response:
     """Return a form with the letter as it is, to be changed before its replay."""
     record_id = _note_look(ask, "to edit it")
-    with ask.console.look.open() as desk:
-        found = show_letter(desk, record_id)
+    with ask.console.look.open() as workspace:
+        found = show_letter(workspace, record_id)
     headers = sorted((found["headers"] or {}).items())
     return _show_edit(ask, record_id, headers, edits.read_text(found))
 
@@ -344,15 +344,15 @@ def plan_edit(ask: PageRequest) -> Response:
     if barrier := ask.barrier("unmask"):
         raise UsageError(barrier)
     record_id = ask.names["record_id"]
-    with ask.console.look.open() as desk:
-        found = show_letter(desk, record_id)
-    desk = ask.desk(proven=True)
+    with ask.console.look.open() as workspace:
+        found = show_letter(workspace, record_id)
+    workspace = ask.workspace(proven=True)
     try:
         how = Wanted(edits=edits.read_edit(found, ask.form), reason=ask.form.text("reason") or None)
-        made = make_plan(desk, PlanWanted(how=how))
+        made = make_plan(workspace, PlanWanted(how=how))
     except UsageError as error:
         headers = [*zip(ask.form.several("header_name"), ask.form.several("header_value"), strict=False)]
         body = ask.form.exact("body") if "body" in ask.form.names() else None
         refused = Refused(ask.path, ask.form, ask.masker().sentence(str(error)))
         return _show_edit(replace(ask, refused=refused), record_id, headers, body)
-    return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))
+    return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(workspace))

@@ -59,7 +59,7 @@ def show_now(ask: PageRequest) -> Response:
 
 def read_report(ask: PageRequest) -> Mapping[str, Any]:
     """Return the report without letters, masked. Raises NoLetters where there are none."""
-    return ask.console.look.keep("now", lambda desk: ask.mask(describe_now(desk)))
+    return ask.console.look.keep("now", lambda workspace: ask.mask(describe_now(workspace)))
 
 
 def _list_open_replays(plans: Sequence[Document]) -> list[Document]:
@@ -73,7 +73,9 @@ def _count_day(ask: PageRequest) -> list[dict[str, Any]]:
     """Return what died in the last 24 hours, by half hours; nothing where none did."""
     hour = clock.now() // 3_600_000_000
     count = partial(timeline.count_last_day, now=clock.now() / 1_000_000)
-    found = ask.console.look.keep(("last day", hour), lambda desk: count(open_views(desk)), of_letters=True)
+    found = ask.console.look.keep(
+        ("last day", hour), lambda workspace: count(open_views(workspace)), of_letters=True
+    )
     return found if any(one["letters"] for one in found) else []
 
 
@@ -93,5 +95,5 @@ def _list_sources(ask: PageRequest, document: Mapping[str, Any]) -> list[dict[st
 
 def ask_depths(ask: PageRequest) -> Response:
     """Ask the brokers how much lies there; changes nothing there."""
-    why_not = ask.console.depths.read(ask.desk())
+    why_not = ask.console.depths.read(ask.workspace())
     return ask.go_on("/", *filter(None, [why_not]), is_changed=False)

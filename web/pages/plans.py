@@ -11,7 +11,6 @@ from dlq.core.causes import ADVICE
 from dlq.core.errors import TookTooLong, UsageError
 from dlq.core.units import MOST
 from dlq.operations import consent
-from dlq.operations.desk import Desk
 from dlq.operations.letters import count_letters, show_letter
 from dlq.operations.plans import (
     LEFT_OUT,
@@ -26,6 +25,7 @@ from dlq.operations.plans import (
     why_not_apply,
 )
 from dlq.operations.selecting import Selection
+from dlq.operations.workspace import Workspace
 from dlq.replay import approvals, planfile
 from dlq.replay.actor import is_agent, mark_proven
 from dlq.replay.states import STATES
@@ -54,21 +54,21 @@ def list_page(ask: PageRequest) -> Response:
 def read_plans(ask: PageRequest) -> Plans:
     """Return all plans, and how far each is: what people say changes nothing of it, and a plan never
     changes."""
-    named = ("plans", *planfile.ids(ask.desk().store))
+    named = ("plans", *planfile.ids(ask.workspace().store))
     return ask.console.look.keep(named, list_plans, of_letters=True)
 
 
 def show_page(ask: PageRequest) -> Response:
     """Return one plan: which letters, where to, what is left out and why, and who may carry it out."""
-    desk = ask.desk(proven=True)
-    document = show_plan(desk, ask.names["plan"], ask.masker())
+    workspace = ask.workspace(proven=True)
+    document = show_plan(workspace, ask.names["plan"], ask.masker())
     plan, after = document["plan"], _read_number(ask.query.get("after", ""))
-    letters = list(list_plan_letters(desk, plan, PAGE, after))
+    letters = list(list_plan_letters(workspace, plan, PAGE, after))
     last = letters[-1]["number"] if letters else -1
     more = last + 1 < document["selected"]
-    refused = why_not_apply(desk, plan)
-    alone = consent.why_not_approve(desk, plan)
-    header = planfile.load(desk.store, plan)
+    refused = why_not_apply(workspace, plan)
+    alone = consent.why_not_approve(workspace, plan)
+    header = planfile.load(workspace.store, plan)
     try:
         named = ("died of", plan)
         died = ask.console.look.keep(named, lambda seen: _look_at_deaths(ask, seen, plan), of_letters=True)
@@ -108,9 +108,9 @@ class _Deaths(NamedTuple):
     """A letter of the first of these."""
 
 
-def _look_at_deaths(ask: PageRequest, desk: Desk, plan: str) -> _Deaths:
-    found = consent.list_deaths(desk, plan)
-    sample = show_letter(desk, found[0]["example"], ask.masker()) if found else None
+def _look_at_deaths(ask: PageRequest, workspace: Workspace, plan: str) -> _Deaths:
+    found = consent.list_deaths(workspace, plan)
+    sample = show_letter(workspace, found[0]["example"], ask.masker()) if found else None
     return _Deaths(ask.mask_all(map(_with_words, found)), add_trace(sample) if sample else None)
 
 
@@ -125,7 +125,7 @@ def list_waiting(ask: PageRequest) -> list[dict[str, Any]]:
     actor = mark_proven(ask.person.name)
     named = ("waiting", actor)
     return ask.mask_all(
-        ask.console.look.keep(named, lambda desk: consent.list_waiting(replace(desk, name=actor)))
+        ask.console.look.keep(named, lambda workspace: consent.list_waiting(replace(workspace, name=actor)))
     )
 
 
@@ -146,7 +146,7 @@ def show_form(ask: PageRequest) -> Response:
     count = None
     if ids or not selection.is_all:
         named = ("count", selection.options(), *ids)
-        count = ask.console.look.keep(named, lambda desk: count_letters(desk, selection, ids))
+        count = ask.console.look.keep(named, lambda workspace: count_letters(workspace, selection, ids))
     return ask.page(
         "plan_new",
         _command(ids, typed),
@@ -160,9 +160,9 @@ def show_form(ask: PageRequest) -> Response:
 
 def make(ask: PageRequest) -> Response:
     """Make the plan that a form asks for; nothing is sent."""
-    desk = ask.desk(proven=True)
-    made = make_plan(desk, _read_wanted(ask))
-    return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))
+    workspace = ask.workspace(proven=True)
+    made = make_plan(workspace, _read_wanted(ask))
+    return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(workspace))
 
 
 def _read_wanted(ask: PageRequest) -> PlanWanted:
@@ -202,14 +202,16 @@ def _command(ids: Sequence[str], selection: Selection) -> str:
 
 def approve(ask: PageRequest) -> Response:
     """Consent to a plan that somebody else made, as it was shown."""
-    desk = ask.desk(proven=True)
-    plan = approve_plan(desk, ask.names["plan"], ask.form.text("reason"), ask.form.text("digest"))["plan"]
-    return ask.go_on(f"/plans/{plan}", f"Approved by {ask.person.name}.", *ask.list_notes(desk))
+    workspace = ask.workspace(proven=True)
+    plan = approve_plan(workspace, ask.names["plan"], ask.form.text("reason"), ask.form.text("digest"))[
+        "plan"
+    ]
+    return ask.go_on(f"/plans/{plan}", f"Approved by {ask.person.name}.", *ask.list_notes(workspace))
 
 
-def check_digest(desk: Desk, prefix: str, form: Form) -> str:
+def check_digest(workspace: Workspace, prefix: str, form: Form) -> str:
     """Return the plan, whole and as the form's page showed it. Raises UsageError."""
-    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
+    header = planfile.load_checked(workspace.store, planfile.find(workspace.store, prefix))
     if header.digest != form.text("digest"):
         raise UsageError(f"plan {header.plan} is not the one that was shown: look at it again")
     return header.plan

@@ -10,7 +10,6 @@ from dlq.core import patience
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.operations.applying import change_rate, stop_plan
-from dlq.operations.desk import Desk
 from dlq.operations.plans import (
     count_sent,
     count_states,
@@ -18,6 +17,7 @@ from dlq.operations.plans import (
     read_replay_status,
     why_not_apply,
 )
+from dlq.operations.workspace import Workspace
 from dlq.replay import planfile
 from dlq.replay.consumed import IN_WORDS
 from dlq.replay.planfile import Header
@@ -42,18 +42,18 @@ def show_page(ask: PageRequest) -> Response:
     """Return how far a plan is, and what came back."""
     name = ask.names["plan"]
     document = ask.console.look.keep(
-        ("replay", name), lambda desk: read_replay_status(desk, name, judge=False)
+        ("replay", name), lambda workspace: read_replay_status(workspace, name, classify=False)
     )
     plan, back = document["plan"], ask.mask_all(document["came_back"])
     values = _describe(ask, plan, document["states"])
-    doubt = ask.console.look.keep(("doubt", plan), lambda desk: describe_doubt(desk, plan, PAGE))
+    doubt = ask.console.look.keep(("doubt", plan), lambda workspace: describe_doubt(workspace, plan, PAGE))
     values |= {**_tell_doubt(ask, doubt, values["jobs"]), "came_back": back}
     values["stopped"] = ask.mask_all(document["stopped_keys"][:PAGE])
     values["stopped_more"] = len(document["stopped_keys"][PAGE:])
-    desk = ask.desk(proven=True)
-    header = planfile.load(desk.store, plan)
+    workspace = ask.workspace(proven=True)
+    header = planfile.load(workspace.store, plan)
     values |= {"digest": header.digest, "most": header.rate}
-    values["why_not_apply"] = ask.masker().text(str(why_not_apply(desk, plan) or ""))
+    values["why_not_apply"] = ask.masker().text(str(why_not_apply(workspace, plan) or ""))
     return ask.page("replay", f"dlq replay status {plan}", **values)
 
 
@@ -66,13 +66,13 @@ def _tell_doubt(ask: PageRequest, doubt: Document, jobs: Sequence[Job]) -> Mappi
 
 def follow(ask: PageRequest) -> Response:
     """News of a replay, also of what begins later."""
-    desk = ask.desk()
-    header = planfile.load(desk.store, planfile.find(desk.store, ask.names["plan"]))
+    workspace = ask.workspace()
+    header = planfile.load(workspace.store, planfile.find(workspace.store, ask.names["plan"]))
     sent: list[tuple[float, int]] = []
     elsewhere = ask.console.look.keep(("elsewhere", header.plan), lambda seen: _count_elsewhere(seen, header))
 
     def read() -> dict[str, Any]:
-        own = _count_own(desk, header)
+        own = _count_own(workspace, header)
         states = {state: count + elsewhere[state] for state, count in own.items()}
         sent.append((time.monotonic(), header.letters - states["planned"] - states["sending"]))
         return {**_describe(ask, header.plan, states), "rate": _measure_rate(sent)}
@@ -80,15 +80,15 @@ def follow(ask: PageRequest) -> Response:
     return send_news("replay", read, lambda: bool(_tell_who(ask, header.plan)))
 
 
-def _count_own(desk: Desk, header: Header) -> Mapping[str, int]:
-    return dict(count_sent(desk, {header.plan: header.letters}))[header.plan]
+def _count_own(workspace: Workspace, header: Header) -> Mapping[str, int]:
+    return dict(count_sent(workspace, {header.plan: header.letters}))[header.plan]
 
 
-def _count_elsewhere(desk: Desk, header: Header) -> Mapping[str, int]:
+def _count_elsewhere(workspace: Workspace, header: Header) -> Mapping[str, int]:
     """Return what letters that other plans have sent add to each state: found by a look at each letter, so
     not with all the news."""
-    own = _count_own(desk, header)
-    return {state: count - own[state] for state, count in count_states(desk, header).items()}
+    own = _count_own(workspace, header)
+    return {state: count - own[state] for state, count in count_states(workspace, header).items()}
 
 
 def _measure_rate(sent: list[tuple[float, int]]) -> float:
@@ -100,7 +100,7 @@ def _measure_rate(sent: list[tuple[float, int]]) -> float:
 
 def _describe(ask: PageRequest, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
     jobs = [job for job in ask.console.jobs.list_all() if job.about == plan]
-    ramp = planfile.ramp_of(ask.desk().store, plan)
+    ramp = planfile.ramp_of(ask.workspace().store, plan)
     why = ramp.get("stopped_by")
     return {
         "plan": plan,
@@ -124,9 +124,9 @@ def _tell_who(ask: PageRequest, plan: str) -> str:
 
 def apply(ask: PageRequest) -> Response:
     """Begin to send what of a plan was never sent, in a process of its own."""
-    desk, form = ask.desk(proven=True), ask.form
-    plan = plans.check_digest(desk, ask.names["plan"], form)
-    if refused := why_not_apply(desk, plan):
+    workspace, form = ask.workspace(proven=True), ask.form
+    plan = plans.check_digest(workspace, ask.names["plan"], form)
+    if refused := why_not_apply(workspace, plan):
         raise refused
     ramp = ["--ramp", "--max-harm", _read_harm(form.text("max_harm"))] if form.text("ramp") else []
     commands.start(ask, ["replay", "apply", plan, *ramp], plan)
@@ -146,10 +146,10 @@ def _read_harm(text: str) -> str:
 def stop(ask: PageRequest) -> Response:
     """Ask whoever applies a plan to stop; one that has just been begun may not hear it yet, and is asked
     again."""
-    plan, desk, jobs = ask.names["plan"], ask.desk(proven=True), ask.console.jobs
+    plan, workspace, jobs = ask.names["plan"], ask.workspace(proven=True), ask.console.jobs
     stopping = False
     for _ in patience.tries(patience.SHORTLY, patience.RECHECK):
-        stopping = stop_plan(desk, plan)["stopping"] or stopping
+        stopping = stop_plan(workspace, plan)["stopping"] or stopping
         if not jobs.list_running(plan):
             break
     told = _STOPPING if stopping else "Nobody is applying it."
@@ -158,9 +158,9 @@ def stop(ask: PageRequest) -> Response:
 
 def change(ask: PageRequest) -> Response:
     """Ask whoever applies a plan to send faster, or slower."""
-    desk, text = ask.desk(proven=True), ask.form.text("rate")
+    workspace, text = ask.workspace(proven=True), ask.form.text("rate")
     try:
-        told = change_rate(desk, ask.names["plan"], float(text))
+        told = change_rate(workspace, ask.names["plan"], float(text))
     except ValueError as error:
         raise UsageError(f"{text!r} is no number of letters a second; write one like 5 or 0.5") from error
     news = f"{told['rate']:g} a second from now on." if told["changed"] else "Nobody is applying it."
@@ -175,13 +175,13 @@ def decide(ask: PageRequest) -> Response:
     if option is None or not (ids or ask.form.text("all")):
         raise UsageError("tick the letters of which you know what became of them, or all of them")
     words = [f"--all-{option}"] if ask.form.text("all") else [f"--{option}={one}" for one in ids]
-    plan = planfile.find(ask.desk().store, ask.names["plan"])
+    plan = planfile.find(ask.workspace().store, ask.names["plan"])
     commands.start(ask, [*_ASKED, plan, *words], plan)
     return RedirectResponse(f"/replays/{plan}", 303)
 
 
 def reconcile(ask: PageRequest) -> Response:
     """Ask the brokers what became of letters in doubt, in a process of its own."""
-    plan = planfile.find(ask.desk().store, ask.names["plan"])
+    plan = planfile.find(ask.workspace().store, ask.names["plan"])
     commands.start(ask, [*_ASKED, plan], plan)
     return RedirectResponse(f"/replays/{plan}", 303)

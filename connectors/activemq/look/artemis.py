@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.jolokia import QueueFacts
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
@@ -240,7 +240,7 @@ class Management:
 
     def _ask_all(self, questions: Sequence[_Question]) -> list[Any]:
         """Return the answers, in the order of the questions; None to each where one is not answered."""
-        looks.check_time(self._broker.name)
+        deadline.check(self._broker.name)
         try:
             link = self._connected()
             asked = [({"reply-to": self._reply, **headers}, parameters) for headers, parameters in questions]

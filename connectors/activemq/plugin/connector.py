@@ -60,7 +60,7 @@ from dlq.connectors.base import (
     not_seen,
 )
 from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
-from dlq.connectors.looks import bound_look, bound_together
+from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
@@ -91,7 +91,7 @@ class ActiveMQConnector(Connector):
         self._routing = Routing(self.queues.management) if self.queues.management else None
         self._amqp = Amqp10(broker) if self.kind == "artemis" else None
 
-    @bound_look
+    @with_deadline
     def inspect(self, source: Source) -> Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
         found = inspection(self.queues, _queue_of(source), self.kind, self.version, self._by_openwire)
@@ -103,7 +103,7 @@ class ActiveMQConnector(Connector):
             found = replace(found, warnings=[*found.warnings, f"A replay: {UNPROVEN}."])
         return with_openwire(found, self._broker) if self._by_openwire else found
 
-    @bound_look
+    @with_deadline
     def gauge(self, source: Source) -> Gauge:
         """Ask management for the depth. What the broker does not tell of one queue is not known of a
         pattern."""
@@ -116,14 +116,14 @@ class ActiveMQConnector(Connector):
         ]
         return gauge_of(known) if len(known) == len(names) else Gauge(None)
 
-    @bound_look
+    @with_deadline
     def members(self, source: Source) -> dict[str, int | None]:
         """Return the depth of each queue of a pattern, from management."""
         queue = _queue_of(source)
         names = self.queues.resolve_names(queue) if is_pattern(queue) else []
         return {name: facts.depth if (facts := self.queues.facts(name)) else None for name in names}
 
-    @bound_look
+    @with_deadline
     def discover(self) -> list[DeadLetterPlace]:
         """Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on Artemis they are
         known by their names (DLQ, ExpiryQueue, and what is created with the prefix DLQ.)."""
@@ -134,7 +134,7 @@ class ActiveMQConnector(Connector):
             if (because := why_dead_letters(name, facts))
         ]
 
-    @bound_look
+    @with_deadline
     def coverage(self) -> list[Fate]:
         """Artemis by its management (`look.coverage`), Classic by its activemq.xml (`look.strategies`)."""
         management = self.queues.management
@@ -155,7 +155,7 @@ class ActiveMQConnector(Connector):
         policies = strategies.load(path, f"brokers.{name}.activemq_xml")
         return strategies.predict(policies, Jolokia(self._broker, artemis=False).queues())
 
-    @bound_look
+    @with_deadline
     def read(self, request: ReadRequest) -> Reading:
         """Return the source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self.queues.resolve_names(_queue_of(request.source))
@@ -201,7 +201,7 @@ class ActiveMQConnector(Connector):
         named = record.headers.get("_AMQ_ORIG_QUEUE") if to == "origin" else None
         return None if named and self._routing and self._routing.is_divert(named) else target
 
-    @bound_together
+    @with_shared_deadline
     def preview(self, letter: Outgoing) -> SendPreview:
         """Preview a replay. With `openwire_url` properties keep the types that they had; by STOMP all become
         strings."""
@@ -228,7 +228,7 @@ class ActiveMQConnector(Connector):
             return UNKNOWN_TYPE.format(target.name)
         return routing.risk(target)
 
-    @bound_look
+    @with_deadline
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Return a queue that exists is its own consumer, one that does not has none; of topics Artemis tells
         the queues of the subscriptions, Classic nothing."""
@@ -238,7 +238,7 @@ class ActiveMQConnector(Connector):
         asked = {t: t.name for t in targets if t.kind == "queue" and names is not None}
         return {t: [name] if name in (names or ()) else [] for t, name in asked.items()}
 
-    @bound_look
+    @with_deadline
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Elsewhere than on Artemis nothing: the first letter makes its queue, and `consumers` says that
         nobody is there."""
@@ -247,13 +247,13 @@ class ActiveMQConnector(Connector):
         found = {target: self._routing.why_missing(target) for target in targets}
         return {target: why for target, why in found.items() if why is not None}
 
-    @bound_look
+    @with_deadline
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """Return the limits of Artemis, as far as the user may ask; Classic tells of none."""
         found = {t: limits(self._routing, self.queues, t) for t in targets} if self._routing else {}
         return {target: known for target, known in found.items() if known is not None}
 
-    @bound_look
+    @with_deadline
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Return how much waits in each queue. Of the consumers of a topic nothing is known."""
         names = self.queues.names()
@@ -281,13 +281,13 @@ class ActiveMQConnector(Connector):
     def _sender(self) -> Sender:
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
-    @bound_look
+    @with_deadline
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Return what Artemis has counted at the targets: a marker proves a commit, and not that a queue got
         it."""
         return self._routing.counts(targets) if self._routing else NO_CHECKPOINT
 
-    @bound_look
+    @with_deadline
     def find(self, search: Search) -> Proof:
         """By the markers in the plan's queue: a transaction is committed with its marker, or not at all. What
         none names was not sent where the anchors of all runs prove that all markers are there. Where Artemis'

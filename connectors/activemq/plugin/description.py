@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from dlq.core.brokers import Kind
+from dlq.core.brokers import Plugin
 from dlq.core.settings import Broker
 
 
@@ -29,7 +29,7 @@ def _tells_more(broker: ActiveMQBroker) -> str:
     return "" if broker.jolokia_url else "jolokia_url, or statistics_plugin = true, would"
 
 
-CLASSIC = Kind(
+CLASSIC = Plugin(
     connector="dlq.connectors.activemq.plugin.connector:ActiveMQConnector",
     settings=ActiveMQBroker,
     schemes=("stomp", "stomp+tls", "tcp", "ssl"),

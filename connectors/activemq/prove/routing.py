@@ -14,7 +14,7 @@ one of a queue (ADDRESS::QUEUE).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management
 from dlq.connectors.activemq.look.effects import Traits
@@ -287,7 +287,7 @@ class Routing:
         its duplicate id would be used up.) Raises Unanswered where that takes too long."""
         if target not in self._nowhere:
             try:
-                with looks.within(patience.ANSWER):
+                with deadline.within(patience.ANSWER):
                     self._nowhere[target] = self._why_nowhere(target)
                     self._counted = self.counts([target]) | self._counted
             except BrokerError as error:
@@ -308,7 +308,7 @@ class Routing:
         for number, target in letters:
             numbers.setdefault(target, []).append(number)
         answers: list[Sent] = []
-        with looks.within(patience.ANSWER):
+        with deadline.within(patience.ANSWER):
             for target, own in numbers.items():
                 outcome, why = self._told_of(target, len(own))
                 answers += [Sent(number, outcome, why) for number in own]

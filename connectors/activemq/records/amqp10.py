@@ -208,16 +208,16 @@ def what_would_change(record: Record) -> str | None:
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
-    """Return the block with other headers (`dlq.core.brokers.Kind.edit_headers`). Raises ValueError where it
-    is none of AMQP, UsageError for what cannot be said."""
+    """Return the block with other headers (`dlq.core.brokers.Plugin.edit_headers`). Raises ValueError where
+    it is none of AMQP, UsageError for what cannot be said."""
     if not message.is_block(block):
         raise ValueError("no message of AMQP 1.0")
     return message.edit_typed(block, lambda name: drop(_named(name)), changed)
 
 
 def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
-    """Return the block with these properties and no others (`dlq.core.brokers.Kind.edit_properties`). Raises
-    ValueError where it is none of AMQP, UsageError for what cannot be said."""
+    """Return the block with these properties and no others (`dlq.core.brokers.Plugin.edit_properties`).
+    Raises ValueError where it is none of AMQP, UsageError for what cannot be said."""
     if not message.is_block(block):
         raise ValueError("no message of AMQP 1.0")
     return message.edit_properties(block, properties_of(message.parts(block)), properties)

@@ -27,7 +27,7 @@ _COUNTED = ("redelivery counter",)
 
 
 def tell(record: Record) -> Told:
-    """Return what is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
+    """Return what is told (`dlq.core.brokers.Plugin.told`); a block that is none counts as it is."""
     block, properties = record.raw_properties or b"", record.properties
     if message.is_block(block):
         try:

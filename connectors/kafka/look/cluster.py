@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, NoLeader, NotFound
 
@@ -138,7 +138,7 @@ class Cluster(Clients):
 
     def _ask(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> Mapping[Any, Any]:
         """Questions of the admin client, by what they are about."""
-        looks.check_time(self.name)
+        deadline.check(self.name)
         futures = ask(self._admin)
         _keep(self._admin, [*futures.values()])
         return futures
@@ -195,7 +195,7 @@ class Cluster(Clients):
 
     def names(self) -> list[str]:
         """Topics that the user may see, without Kafka's own."""
-        looks.check_time(self.name)
+        deadline.check(self.name)
         try:
             found = self._admin.list_topics(timeout=self.timeout)
         except KafkaException as error:

@@ -24,6 +24,7 @@ from dlq.connectors.base import (
     SendRequest,
     Target,
 )
+from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.kafka.look import coverage
 from dlq.connectors.kafka.look.cluster import Cluster, Topic
 from dlq.connectors.kafka.look.consumers import consumption, depths_of, readers
@@ -45,7 +46,6 @@ from dlq.connectors.kafka.republish import (
     target_of,
 )
 from dlq.connectors.kafka.send import KafkaPublisher
-from dlq.connectors.looks import bound_look, bound_together
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.core import patience
 from dlq.core.clock import now
@@ -67,7 +67,7 @@ class KafkaConnector(Connector):
         self._targets: dict[str, Told] = {}
         self._silent_until = 0.0
 
-    @bound_look
+    @with_deadline
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
         topics, logs, unread = look(self.cluster, str(source.topic))
@@ -78,7 +78,7 @@ class KafkaConnector(Connector):
         left_out = "; ".join(map(str, unread.values()))
         return replace(found, leaves_out=dict.fromkeys(("copy", "drain"), left_out))
 
-    @bound_look
+    @with_deadline
     def gauge(self, source: Source) -> Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
         _, logs, unread = look(self.cluster, str(source.topic))
@@ -87,7 +87,7 @@ class KafkaConnector(Connector):
         note = "; ".join(map(unread_note, unread.values()))
         return Gauge(depth, oldest=min((at * 1000 for at in oldest.values()), default=None), note=note)
 
-    @bound_look
+    @with_deadline
     def discover(self) -> list[DeadLetterPlace]:
         """Topics that are named so, and those that take dead letters of share groups."""
         cluster = self.cluster
@@ -103,12 +103,12 @@ class KafkaConnector(Connector):
             for name, depth in depths.items()
         ]
 
-    @bound_look
+    @with_deadline
     def coverage(self) -> list[Fate]:
         """Tell where the dead go, by the settings of topics and groups (`coverage`)."""
         return coverage.predict(coverage.fetch(self.cluster))
 
-    @bound_look
+    @with_deadline
     def read(self, request: ReadRequest) -> KafkaReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         source, cluster = cast(KafkaSource, request.source), self.cluster
@@ -126,7 +126,7 @@ class KafkaConnector(Connector):
         """origin (its topic), or topic:NAME, such as one of Spring's retry topics."""
         return target_of(record, to)
 
-    @bound_together
+    @with_shared_deadline
     def preview(self, letter: Outgoing) -> SendPreview:
         """Return what sending it would strip, warn of, or fail on."""
         return preview(letter, self._told_of(letter.target.name))
@@ -154,27 +154,27 @@ class KafkaConnector(Connector):
     def _mirrored(self) -> Collection[str]:
         return mirrored_clusters(self._names)
 
-    @bound_look
+    @with_deadline
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Return every group that has read the topic, where the user may see all groups."""
         known = self._known(targets)
         found = {target: readers(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups is not None}
 
-    @bound_look
+    @with_deadline
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Topics that are not there: none is ever made."""
         known = self._known(targets)
         return {target: f"there is no topic {target.name}" for target in targets if target not in known}
 
-    @bound_look
+    @with_deadline
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Return the groups that read a target, by the offsets that they have committed."""
         known = self._known(targets)
         found = {target: consumption(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups}
 
-    @bound_look
+    @with_deadline
     def newer(self, search: NewerSearch) -> NewerProof:
         """Look for newer messages in the partitions that the letters came from."""
         return find_newer(self.cluster, search)
@@ -183,12 +183,12 @@ class KafkaConnector(Connector):
         """Open the way in. Kafka needs no witness: what was sent stays, and is found by its replay id."""
         return KafkaPublisher(self.cluster, request.window, request.unsent_seconds)
 
-    @bound_look
+    @with_deadline
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Return where the topics end before anything is sent."""
         return bounds(self.cluster, {target.name for target in targets})
 
-    @bound_look
+    @with_deadline
     def find(self, search: Search) -> Proof:
         """Look through what was stored since."""
         return find(self.cluster, search)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from dlq.core.brokers import Kind
+from dlq.core.brokers import Plugin
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker, Source
 from dlq.core.text import quote_value
@@ -60,7 +60,7 @@ def _check(place: str, broker: KafkaBroker) -> None:
         )
 
 
-KAFKA = Kind(
+KAFKA = Plugin(
     connector="dlq.connectors.kafka.plugin.connector:KafkaConnector",
     settings=KafkaBroker,
     source=KafkaSource,

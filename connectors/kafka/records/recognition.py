@@ -9,7 +9,7 @@ from dlq.core.record import Record
 
 
 def tell(record: Record) -> Told:
-    """Return what is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
+    """Return what is told (`dlq.core.brokers.Plugin.told`); a block that is none counts as it is."""
     block, depth = record.raw_properties or b"", 0
     try:
         raw = decode(block)

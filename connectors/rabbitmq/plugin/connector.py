@@ -28,8 +28,8 @@ from dlq.connectors.base import (
     not_seen,
 )
 from dlq.connectors.chain import ChainOfTwo, ChainReading, QueueScan
+from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.local.credentials import log_in
-from dlq.connectors.looks import bound_look, bound_together
 from dlq.connectors.net.links import LinkLostError, close_on_failure
 from dlq.connectors.net.web import whole
 from dlq.connectors.queue import goal_of
@@ -83,7 +83,7 @@ class RabbitConnector(Connector):
         self._link_before: Link | None = None
         self._prospects = Prospects(broker)
 
-    @bound_look
+    @with_deadline
     def inspect(self, source: Source) -> Inspection:
         """Return a queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
         try:
@@ -100,7 +100,7 @@ class RabbitConnector(Connector):
         said = f"none: {'; '.join(against)}" if against else "left by a replay"
         return replace(found, facts={**found.facts, "witness": said})
 
-    @bound_look
+    @with_deadline
     def gauge(self, source: Source) -> Gauge:
         """Ask for the depth by a passive declare, with what the management API adds; of a pattern the sum."""
         queue = source.queue or ""
@@ -110,7 +110,7 @@ class RabbitConnector(Connector):
         names, _ = queue_pattern.choose(self._broker, queue, known)
         return rabbitmq_consumption.gauge(self._broker, names, known)
 
-    @bound_look
+    @with_deadline
     def members(self, source: Source) -> dict[str, int | None]:
         """Return the depth of each queue of a pattern, by the management API."""
         if not is_pattern(source.queue):
@@ -119,20 +119,20 @@ class RabbitConnector(Connector):
         names, _ = queue_pattern.choose(self._broker, source.queue or "", known)
         return {name: whole(known[name].get("messages")) for name in names}
 
-    @bound_look
+    @with_deadline
     def discover(self) -> list[DeadLetterPlace]:
         """Return queues that arguments, policies, bindings or names show to be for dead letters
         (`discovery`)."""
         return discovery.discover(self._broker)
 
-    @bound_look
+    @with_deadline
     def coverage(self) -> Sequence[Fate]:
         """Tell where the dead go, by the management API (`look.coverage`)."""
         if not self._broker.management_url:
             return [not_seen(self._broker.name, "management_url", "http://HOST:15672")]
         return coverage.predict(definitions.fetch(self._broker))
 
-    @bound_look
+    @with_deadline
     def read(self, request: ReadRequest) -> Reading:
         """Return one queue by a window of its own, or those of a pattern in turn. Raises UsageError for a
         drain of a stream, of which nothing can be removed."""
@@ -278,29 +278,29 @@ class RabbitConnector(Connector):
         exchange."""
         return republish.target_of(record, to)
 
-    @bound_together
+    @with_shared_deadline
     def preview(self, letter: Outgoing) -> SendPreview:
         """Strips x-death and its like, CC where it leads to other queues, BCC, user_id, expiration, and what
         tells of the failure."""
         return self._prospects.preview(letter, republish.preview(letter))
 
-    @bound_look
+    @with_deadline
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Return the queues that bindings lead to; only the management API proves them."""
         return consumers.consumers_of(self._broker, targets)
 
-    @bound_look
+    @with_deadline
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Return queues and exchanges that a passive declare does not find."""
         return rabbitmq_consumption.missing_targets(self._broker, targets)
 
-    @bound_look
+    @with_deadline
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """Return the limits by arguments and policies."""
         self._prospects.learn(targets)
         return rabbitmq_limits.limits(self._broker, targets)
 
-    @bound_look
+    @with_deadline
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Return the consumption of each queue that a target reaches; the queues of an exchange only by the
         management API."""
@@ -318,7 +318,7 @@ class RabbitConnector(Connector):
         """Say why there can be no witness: no management API, or no right to leave one."""
         return rabbitmq_witness.check_rights(self._broker)
 
-    @bound_look
+    @with_deadline
     def find(self, search: Search) -> Proof:
         """Find letters by the witness alone: RabbitMQ cannot be asked what it took."""
         return rabbitmq_witness.find(self._broker, search.plan, search.letters)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from dlq.connectors.rabbitmq.read.wildcards import is_pattern, matches
-from dlq.core.brokers import Kind
+from dlq.core.brokers import Plugin
 from dlq.core.errors import ConfigError
 from dlq.core.record import FLAG_AMQP10_BODY
 from dlq.core.settings import Broker, Source
@@ -43,7 +43,7 @@ def _management(url: str) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-RABBITMQ = Kind(
+RABBITMQ = Plugin(
     connector="dlq.connectors.rabbitmq.plugin.connector:RabbitConnector",
     settings=RabbitBroker,
     source=RabbitSource,

@@ -169,7 +169,7 @@ def _time(milliseconds: Any) -> int | None:
 
 
 def readable(body: bytes, properties: Mapping[str, str]) -> tuple[object | None, str] | None:
-    """Return what is in a body that is encoded, for people (`dlq.core.brokers.Kind.readable`)."""
+    """Return what is in a body that is encoded, for people (`dlq.core.brokers.Plugin.readable`)."""
     if properties.get("type") != ENCODED_BODY:
         return None
     note = "an encoded AMQP 1.0 section"

@@ -13,7 +13,7 @@ _CHANGING = (*DELIVERY_HEADERS, "expiration")
 
 
 def tell(record: Record) -> Told:
-    """Return what is told (`dlq.core.brokers.Kind.told`); a block that is none counts as it is."""
+    """Return what is told (`dlq.core.brokers.Plugin.told`); a block that is none counts as it is."""
     block = record.raw_properties or b""
     is_amqp10 = message.is_block(block)
     with suppress(ValueError):

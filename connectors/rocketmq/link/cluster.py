@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.local import credentials
 from dlq.connectors.net.tls import client_context
 from dlq.connectors.rocketmq.link import lenient_json
@@ -202,7 +202,7 @@ class Cluster:
 
     def link(self, node: str) -> Link:
         """Return the connection to the master of `node`, a new one when the last has ended."""
-        looks.check_time(self.name)
+        deadline.check(self.name)
         masters = self.masters()
         if node not in masters:
             masters = self.masters(refresh=True)
@@ -285,7 +285,7 @@ class Cluster:
     def _ask_name_servers(self, code: int, fields: Mapping[str, object]) -> list[Frame]:
         """Return the answers of all name servers that answer; brokers may be registered at some of them
         only."""
-        looks.check_time(self.name)
+        deadline.check(self.name)
         answers, problems = [], []
         for address in self._name_servers:
             try:

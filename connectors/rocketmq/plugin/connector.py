@@ -24,7 +24,7 @@ from dlq.connectors.base import (
     SendRequest,
     Target,
 )
-from dlq.connectors.looks import bound_look, bound_together
+from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.look import coverage
@@ -80,7 +80,7 @@ class RocketConnector(Connector):
         self._attributes: dict[str, Attributes] = {}
         self._silent_until = 0.0
 
-    @bound_look
+    @with_deadline
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
         found, facts, notes = self._look(source)
@@ -89,7 +89,7 @@ class RocketConnector(Connector):
         left_out = "; ".join(one.removeprefix("not read: ") for one in unread)
         return replace(seen, leaves_out=dict.fromkeys(("copy", "drain"), left_out)) if unread else seen
 
-    @bound_look
+    @with_deadline
     def gauge(self, source: Source) -> Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
         cluster = self.cluster
@@ -105,7 +105,7 @@ class RocketConnector(Connector):
         oldest = min((one.stored_at * 1000 for one in first if one), default=None)
         return Gauge(sum(map(_size, found)), oldest=oldest, note=_in_words(unread))
 
-    @bound_look
+    @with_deadline
     def discover(self) -> list[DeadLetterPlace]:
         """Return the dead letters of all groups, and half messages with what became of them."""
         cluster = self.cluster
@@ -118,12 +118,12 @@ class RocketConnector(Connector):
             DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
         ]
 
-    @bound_look
+    @with_deadline
     def coverage(self) -> list[Fate]:
         """Tell where the dead go, by the settings of groups, topics and brokers (`coverage`)."""
         return coverage.predict(coverage.fetch(self.cluster))
 
-    @bound_look
+    @with_deadline
     def read(self, request: ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         cluster, source = self.cluster, request.source
@@ -146,7 +146,7 @@ class RocketConnector(Connector):
         """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
         return target_of(record, to)
 
-    @bound_together
+    @with_shared_deadline
     def preview(self, letter: Outgoing) -> SendPreview:
         """Return what sending it would strip, warn of, or fail on."""
         return preview(letter, self._attributes_of(letter.target))
@@ -163,21 +163,21 @@ class RocketConnector(Connector):
                 self._silent_until = time.monotonic() + patience.RESTART
         return self._attributes.get(topic)
 
-    @bound_look
+    @with_deadline
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Return the groups that subscribe to a topic, as its brokers know them. A group is its own
         consumers, or nobody is, where it does not read its retry topic."""
         found = {target: _consumers_of(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
 
-    @bound_look
+    @with_deadline
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Topics that no broker has for writing, and groups that would not read their retry topic."""
         asked = [target for target in targets if target.kind in ("topic", "group")]
         closed = {target: route_to(self.cluster, target, topic_of(target)).closed for target in asked}
         return {target: why for target, why in closed.items() if why is not None}
 
-    @bound_look
+    @with_deadline
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """Groups that consume in broadcast mode."""
         return {
@@ -186,13 +186,13 @@ class RocketConnector(Connector):
             if target.kind == "group" and is_broadcast(self.cluster, target.name)
         }
 
-    @bound_look
+    @with_deadline
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Return the groups that read a target, by the offsets that they have committed."""
         found = {target: consumption(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups}
 
-    @bound_look
+    @with_deadline
     def newer(self, search: NewerSearch) -> NewerProof:
         """Look for newer messages by the indexes of keys."""
         return find_newer(self.cluster, search)
@@ -201,12 +201,12 @@ class RocketConnector(Connector):
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
         return RocketPublisher(self.cluster, request.window, request.unsent_seconds)
 
-    @bound_look
+    @with_deadline
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Return where the queues that may be written to end, and what their brokers tell of themselves."""
         return bounds(self.cluster, targets)
 
-    @bound_look
+    @with_deadline
     def find(self, search: Search) -> Proof:
         """Look through what came to the targets' queues since."""
         return find(self.cluster, search)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from dlq.core.brokers import Kind
+from dlq.core.brokers import Plugin
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
 
@@ -42,7 +42,7 @@ def _in_the_clear(broker: RocketBroker) -> str | None:
     )
 
 
-ROCKETMQ = Kind(
+ROCKETMQ = Plugin(
     connector="dlq.connectors.rocketmq.plugin.connector:RocketConnector",
     settings=RocketBroker,
     named_by=("group", "transactions"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Literal
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.base import Outgoing, Presence, Proof, Search
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.connection import Link
@@ -178,7 +178,7 @@ def _by_key(link: Link, node: str, letters: Sequence[Outgoing]) -> Iterator[tupl
             topic, key = topic_of(letter.target), unique_key_of(letter)
             asked[link.ask(RequestCode.QUERY_MESSAGE, query_fields(topic, key))] = letter, topic, key
         for _ in range(len(asked)):
-            looks.check_time(node)
+            deadline.check(node)
             answer = link.receive()
             if answer is None:
                 raise ConnectionLost(f"{node} has stopped answering")
@@ -196,5 +196,5 @@ def _messages(cluster: Cluster, one: Range) -> Iterator[StoredMessage]:
         for step in scan if one.offsets.pullable else scan_queue(link, place, one.first, end):
             if step.gaps:
                 raise BrokerError("it has lost messages")
-            looks.check_time(place.node)
+            deadline.check(place.node)
             yield from map(parse, step.messages)

@@ -1,4 +1,4 @@
-"""What real frameworks and the broker let die is pulled, and judged by what they left on it."""
+"""What real frameworks and the broker let die is pulled, and classified by what they left on it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +66,7 @@ def let_a_share_group_refuse(driver: Driver, topic: str, dead: str, group: str) 
 COLUMNS = "cause, mechanism, rule, origin, origin_group, attempts, exception_class, exception_message"
 
 
-def judged(place: KafkaPlace, folder: Path, topics: Sequence[str]) -> dict[tuple[str, str], list[Any]]:
+def classified(place: KafkaPlace, folder: Path, topics: Sequence[str]) -> dict[tuple[str, str], list[Any]]:
     """Topic and body -> what is known of each of these dead letters, without this test's prefix."""
     store = LocalStore(str(folder / "archive"))
     for topic in topics:
@@ -86,7 +86,7 @@ def test_each_framework_and_the_broker_say_why_their_letters_died(kafka: KafkaPl
     prefix, shared = kafka.topic, f"{kafka.topic}-shared"
     let_die(kafka, prefix)
     let_a_share_group_refuse(kafka.driver, shared, f"dlq.{shared}", f"{prefix}-share")
-    found = judged(kafka, tmp_path, [*(f"{prefix}-{name}" for name in DEAD), f"dlq.{shared}"])
+    found = classified(kafka, tmp_path, [*(f"{prefix}-{name}" for name in DEAD), f"dlq.{shared}"])
     number = (UNREAD, NOT_FOUR_BYTES)
     assert found == {
         ("spring-dlt", GOOD): [*ERROR, "spring-recoverer", "spring", "billing", 2, STATE, NO_ACCOUNT],

@@ -13,13 +13,13 @@ from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Target
 from dlq.core.errors import AccessDenied
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 pytestmark = pytest.mark.activemq
 
 
 @pytest.fixture
-def desk(stomp: Place, tmp_path: Path) -> Desk:
+def workspace(stomp: Place, tmp_path: Path) -> Workspace:
     return on_activemq(stomp, tmp_path)
 
 
@@ -63,10 +63,10 @@ class FixedSome:
 
 
 @on_all
-def test_precision_and_recall_are_one(stomp: Place, desk: Desk) -> None:
+def test_precision_and_recall_are_one(stomp: Place, workspace: Workspace) -> None:
     stomp.send(b"waits", queue=f"{stomp.queue}.work")
     consumer = FixedSome(stomp, {"stock", "login"})
-    done = rehearse(desk, f"queue:{stomp.queue}.work", consumer)
+    done = rehearse(workspace, f"queue:{stomp.queue}.work", consumer)
     assert fixed(done.document) == {*FAILURES} - consumer.broken
     assert counts(done.document, "stock") == (OF_EACH, 0, OF_EACH, 0)
     assert done.document["target"] == {"name": f"queue:{stomp.queue}.work", "before": 1, "after": 1}

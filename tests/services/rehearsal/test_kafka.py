@@ -9,13 +9,13 @@ from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace, connector_of
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_kafka, rehearse, told_of
 
 from dlq.core.errors import AccessDenied
-from dlq.operations.desk import Desk
+from dlq.operations.workspace import Workspace
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def desk(kafka: KafkaPlace, tmp_path: Path) -> Desk:
+def workspace(kafka: KafkaPlace, tmp_path: Path) -> Workspace:
     return on_kafka(kafka, tmp_path)
 
 
@@ -44,10 +44,10 @@ class FixedSome:
         consumer.close()
 
 
-def test_precision_and_recall_are_one(kafka: KafkaPlace, desk: Desk) -> None:
+def test_precision_and_recall_are_one(kafka: KafkaPlace, workspace: Workspace) -> None:
     before = kafka.driver.end(kafka.topic)
     consumer = FixedSome(kafka, {"stock", "login"})
-    done = rehearse(desk, f"topic:{kafka.topic}", consumer)
+    done = rehearse(workspace, f"topic:{kafka.topic}", consumer)
     assert fixed(done.document) == {*FAILURES} - consumer.broken
     assert counts(done.document, "stock") == (OF_EACH, 0, OF_EACH, 0)
     assert told_of(done.document, consumer.broken) == {"application_error"}

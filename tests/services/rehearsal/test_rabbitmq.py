@@ -10,13 +10,13 @@ from support.waiting import eventually
 
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import AccessDenied
-from dlq.operations.desk import Desk, Notes
+from dlq.operations.workspace import Notes, Workspace
 
 pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture
-def desk(rabbit: Rabbit, tmp_path: Path) -> Desk:
+def workspace(rabbit: Rabbit, tmp_path: Path) -> Workspace:
     return on_rabbitmq(rabbit, tmp_path, rabbit.broker())
 
 
@@ -51,11 +51,11 @@ class Consumer:
 
 
 @on_private_nodes
-def test_precision_and_recall_are_one(rabbit: Rabbit, desk: Desk) -> None:
+def test_precision_and_recall_are_one(rabbit: Rabbit, workspace: Workspace) -> None:
     production = rabbit.queue()
     rabbit.publish(production, [b"waits"])
     consumer = Consumer(rabbit, {"stock", "login"})
-    done = rehearse(desk, f"queue:{production}", consumer)
+    done = rehearse(workspace, f"queue:{production}", consumer)
     assert fixed(done.document) == {*FAILURES} - consumer.broken
     assert [counts(done.document, name) for name in ("stock", "tax")] == [
         (OF_EACH, 0, OF_EACH, 0),
@@ -71,8 +71,12 @@ def test_precision_and_recall_are_one(rabbit: Rabbit, desk: Desk) -> None:
 
 
 @on_rabbitmq_4
-def test_what_a_consumer_holds_is_told_apart_once_it_has_stopped(rabbit: Rabbit, desk: Desk) -> None:
-    done = rehearse(desk, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="tax"), seconds=8.0)
+def test_what_a_consumer_holds_is_told_apart_once_it_has_stopped(
+    rabbit: Rabbit, workspace: Workspace
+) -> None:
+    done = rehearse(
+        workspace, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="tax"), seconds=8.0
+    )
     assert fixed(done.document) == {*FAILURES} - {"stock", "tax"}
     assert counts(done.document, "tax") == (OF_EACH, 0, 0, OF_EACH)
     assert (done.document["untold"], done.document["removed"]) == (0, True)
@@ -82,8 +86,8 @@ def test_what_a_consumer_holds_is_told_apart_once_it_has_stopped(rabbit: Rabbit,
 def test_without_management_a_consumer_that_stopped_shows_what_it_acknowledged(
     rabbit: Rabbit, tmp_path: Path
 ) -> None:
-    desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
-    done = rehearse(desk, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="nothing"))
+    workspace = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
+    done = rehearse(workspace, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="nothing"))
     assert (fixed(done.document), done.document["untold"]) == ({*FAILURES} - {"stock"}, 0)
 
 
@@ -94,15 +98,15 @@ def test_a_private_queue_that_is_deleted_has_consumed_nothing(rabbit: Rabbit, tm
         eventually(lambda: rabbit.depth(place) == OF_EACH * len(FAILURES))
         rabbit.channel.queue_delete(place)
 
-    desk = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
-    done = rehearse(desk, f"queue:{rabbit.queue()}", delete, seconds=5.0)
+    workspace = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
+    done = rehearse(workspace, f"queue:{rabbit.queue()}", delete, seconds=5.0)
     assert (fixed(done.document), done.document["untold"]) == (set(), OF_EACH * len(FAILURES))
 
 
 @on_rabbitmq_4
 def test_a_right_that_is_missing_is_named_in_one_line(rabbit: Rabbit, tmp_path: Path) -> None:
-    desk = on_rabbitmq(rabbit, tmp_path, rabbit.by_user("reader", rights="^dlq(-test|.replay).* .* .*"))
+    workspace = on_rabbitmq(rabbit, tmp_path, rabbit.by_user("reader", rights="^dlq(-test|.replay).* .* .*"))
     with pytest.raises(AccessDenied, match=r"grant configure, write and read on dlq\.\*"):
-        rehearse(desk, f"queue:{rabbit.queue()}", lambda _place, _over: None)
-    assert isinstance(desk.listener, Notes)
-    assert desk.listener.problems == []
+        rehearse(workspace, f"queue:{rabbit.queue()}", lambda _place, _over: None)
+    assert isinstance(workspace.listener, Notes)
+    assert workspace.listener.problems == []

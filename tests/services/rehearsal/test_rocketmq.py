@@ -8,13 +8,13 @@ from support.brokers.rocketmq.fixtures import Rocket
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, rehearse, spring_headers
 
 from dlq.core.configuration import parse
-from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 
 pytestmark = pytest.mark.rocketmq
 
 
 @pytest.fixture
-def desk(rocket: Rocket, tmp_path: Path) -> Desk:
+def workspace(rocket: Rocket, tmp_path: Path) -> Workspace:
     for failure in FAILURES:
         for _ in range(OF_EACH):
             told = spring_headers(failure, rocket.topic)
@@ -23,7 +23,7 @@ def desk(rocket: Rocket, tmp_path: Path) -> Desk:
     source = {"broker": "pay", "group": rocket.group}
     archive = str(tmp_path / "archive")
     config = {"archive": archive, "brokers": {"pay": broker}, "sources": {"orders": source}}
-    return open_desk(parse(config), Notes())
+    return open_workspace(parse(config), Notes())
 
 
 class FixedSome:
@@ -44,10 +44,10 @@ class FixedSome:
                 self.driver.commit_offset(place, place, done)
 
 
-def test_precision_and_recall_are_one(rocket: Rocket, desk: Desk) -> None:
+def test_precision_and_recall_are_one(rocket: Rocket, workspace: Workspace) -> None:
     consumer = FixedSome(rocket, ("stock", "login"))
     before = rocket.driver.end(rocket.topic)
-    done = rehearse(desk, f"topic:{rocket.topic}", consumer)
+    done = rehearse(workspace, f"topic:{rocket.topic}", consumer)
     assert fixed(done.document) == {*FAILURES} - {*consumer.broken}
     for name in consumer.broken:
         assert counts(done.document, name) == (OF_EACH, 0, OF_EACH, 0)

@@ -230,7 +230,7 @@ def captured(house: House) -> House:
     return house
 
 
-def test_a_cluster_judges_on_s3_as_one_machine_does(
+def test_a_cluster_classifies_on_s3_as_one_machine_does(
     house: House, tmp_path: Path, cluster: SparkCluster
 ) -> None:
     folder = captured(House(tmp_path / "folder", str(tmp_path / "archive")))

@@ -72,7 +72,7 @@ def test_workers_get_the_rules_with_the_job(store: LocalStore, spark: SparkSessi
 
 def test_workers_without_the_program_are_one_line(store: LocalStore, spark: SparkSession) -> None:
     said = lack(store, spark, "/no/python")
-    assert "on 127.0.0.1 cannot judge letters: there is no program /no/python" in said
+    assert "on 127.0.0.1 cannot classify letters: there is no program /no/python" in said
 
 
 def test_workers_without_pyarrow_are_one_line(store: LocalStore, spark: SparkSession) -> None:

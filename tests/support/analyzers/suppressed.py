@@ -1,4 +1,4 @@
-"""Letters of suppressed duplicates, as an analysis has judged them."""
+"""Letters of suppressed duplicates, as an analysis has classified them."""
 
 from datetime import UTC, datetime
 from typing import Any

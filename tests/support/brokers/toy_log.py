@@ -22,7 +22,7 @@ from dlq.connectors.jsonl.format import body_fields, body_of
 from dlq.connectors.log import LogReading, Plan
 from dlq.connectors.records import make_record
 from dlq.connectors.sending import WindowedPublisher
-from dlq.core.brokers import Kind
+from dlq.core.brokers import Plugin
 from dlq.core.errors import NotFound
 from dlq.core.failure_headers import strip_failure
 from dlq.core.identity import content_id
@@ -144,4 +144,6 @@ class ToyLogConnector(Connector):
         })  # fmt: skip
 
 
-TOY_LOG = Kind(connector="support.brokers.toy_log:ToyLogConnector", named_by=("topic",), schemes=("toylog",))
+TOY_LOG = Plugin(
+    connector="support.brokers.toy_log:ToyLogConnector", named_by=("topic",), schemes=("toylog",)
+)

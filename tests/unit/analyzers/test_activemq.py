@@ -8,7 +8,7 @@ from support.analyzers.letters import imported, record, said
 from support.rows import each_row
 
 from dlq.analyzers.rules import Facts
-from dlq.analyzers.rules import judge as judge_one
+from dlq.analyzers.rules import judge as classify_one
 from dlq.analyzers.rules.letter import producer_of
 
 
@@ -130,7 +130,7 @@ def test_what_lies_where_the_settings_send_no_dead_was_brought_there(
 ) -> None:
     own = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders", "_AMQ_ORIG_MESSAGE_ID": "7"}
     letter = record(broker_kind="artemis", dead_letter_queue=queue, headers={**own, **headers})
-    verdict = judge_one(letter, Facts(places_of_the_dead={letter.source: places}))
+    verdict = classify_one(letter, Facts(places_of_the_dead={letter.source: places}))
     assert (verdict.cause, verdict.origin) == (cause, "orders")
 
 

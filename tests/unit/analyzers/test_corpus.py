@@ -4,7 +4,7 @@ from collections import Counter
 
 from corpus.report import FIELDS, entries, graded, report, right
 
-from dlq.core.brokers import kinds
+from dlq.core.brokers import plugins
 from dlq.core.causes import CAUSES
 
 LETTERS = tuple(entries())
@@ -14,7 +14,7 @@ GRADED = tuple(map(graded, LETTERS))
 def test_the_corpus_is_large_and_holds_traps() -> None:
     brokers = Counter(entry.broker for entry in LETTERS)
     assert len(LETTERS) >= 350
-    assert set(brokers) == {name for name, kind in kinds().items() if kind.line}
+    assert set(brokers) == {name for name, kind in plugins().items() if kind.line}
     assert min(brokers.values()) >= 35
     assert sum(entry.is_trap for entry in LETTERS) * 5 >= len(LETTERS)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.analyzers.letters import died, record
 
 from dlq.analyzers import rules
-from dlq.analyzers.rules import BROKEN, Facts, Letter, judge, judge_letter, rules_for_letters
+from dlq.analyzers.rules import BROKEN, Facts, Letter, classify_letter, judge, rules_for_letters
 from dlq.analyzers.rules.letter import Finding, Rule
 from dlq.core.causes import CAUSES
 from dlq.core.record import Death, Record
@@ -60,7 +60,7 @@ FACTS = Facts({"orders": {"orders": 3}}, {"orders": ("unrouted",)}, {"orders": {
 
 @settings(deadline=None)
 @given(letter=LETTERS)
-def test_whatever_is_in_a_letter_it_is_judged_and_no_rule_fails(letter: Record) -> None:
+def test_whatever_is_in_a_letter_it_is_classified_and_no_rule_fails(letter: Record) -> None:
     verdict = judge(letter, FACTS)
     assert verdict.cause in CAUSES
     assert verdict.rule != BROKEN, verdict.evidence
@@ -83,7 +83,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, *asked: Any) -> None:
 
 def test_a_rule_that_fails_makes_its_letter_unknown_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ask(monkeypatch, hasty, by_hand)
-    verdict, text = judge_letter(Letter._make(record()), Facts(), rules_for_letters(Facts()))
+    verdict, text = classify_letter(Letter._make(record()), Facts(), rules_for_letters(Facts()))
     assert (verdict.rule, verdict.cause, verdict.mechanism) == (BROKEN, "unknown", "none")
     assert verdict.evidence == "the rule hasty failed on it: ZeroDivisionError: no time"
     assert text is None

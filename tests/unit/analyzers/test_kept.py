@@ -40,7 +40,9 @@ def store(tmp_path: Any) -> LocalStore:
     return LocalStore(str(tmp_path / "my [archive] {1}*"))
 
 
-def test_new_segments_are_judged_until_terms_vary(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_segments_are_classified_until_terms_vary(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limited = died(("delivery_limit", "orders", 1), record_id=f"{3:032x}", captured_at=3)
     in_body = record(
         record_id=f"{2:032x}", dead_letter_queue="EasyNetQ_Default_Error_Queue", body=EASYNETQ, captured_at=2

@@ -1,4 +1,4 @@
-"""Which letters are judged again, and by how many tasks; without Spark."""
+"""Which letters are classified again, and by how many tasks; without Spark."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from support.archives import parquet
 
-from dlq.analyzers import analysis, judging, topology
+from dlq.analyzers import analysis, classification, topology
 from dlq.analyzers.asked import Asked
-from dlq.analyzers.judging import JUDGED, Part, Terms
+from dlq.analyzers.classification import CLASSIFIED, Part, Terms
 from dlq.analyzers.rules import Facts
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
@@ -35,7 +35,7 @@ def test_other_code_has_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rule = tmp_path / "rules" / "mine.py"
     rule.parent.mkdir()
     rule.write_text("one")
-    monkeypatch.setattr(judging, "files_in", lambda _room: tmp_path)
+    monkeypatch.setattr(classification, "files_in", lambda _room: tmp_path)
     before = TERMS.key()
     (tmp_path / "notes.txt").write_text("not code")
     assert TERMS.key() == before
@@ -44,14 +44,14 @@ def test_other_code_has_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def part(name: str, *stems: str) -> dict[str, Any]:
-    return Part(f"analyses/a/judged/{name}.parquet", stems, ["rabbitmq"], 0, 0, 0, 0, 0)._asdict()
+    return Part(f"analyses/a/classified/{name}.parquet", stems, ["rabbitmq"], 0, 0, 0, 0, 0)._asdict()
 
 
 def test_parts_are_kept_under_the_same_terms_while_all_their_segments_count(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     parts = [part("both", "p-0", "p-1"), part("gone", "p-2"), part("half", "p-0", "p-9")]
     for one in (parts[0], parts[2]):
-        store.put(one["file"], parquet(pa.Table.from_pylist([{}] * len(one["stems"]), JUDGED)))
+        store.put(one["file"], parquet(pa.Table.from_pylist([{}] * len(one["stems"]), CLASSIFIED)))
     last = Analysis("a", 1, {}, 0.1, "", "key", {}, extra={"parts": parts})
     segments = [manifest(f"p-{n}", 1) for n in range(3)]
     asked = Asked(store, Settings(), None, (), (), segments, "b")
@@ -65,11 +65,11 @@ def manifest(stem: str, rows: int) -> Manifest:
 
 @pytest.mark.parametrize(
     ("rows", "parallel", "tasks"),
-    [([], 2, 0), ([1], 8, 1), ([10] * 4, 2, 2), ([10] * 4, 4, 4), ([judging.LARGEST_SHARE] * 3, 1, 3)],
+    [([], 2, 0), ([1], 8, 1), ([10] * 4, 2, 2), ([10] * 4, 4, 4), ([classification.LARGEST_SHARE] * 3, 1, 3)],
 )
 def test_each_core_has_a_share_and_no_share_is_too_large(rows: list[int], parallel: int, tasks: int) -> None:
     committed = [manifest(f"p-{n}", count) for n, count in enumerate(rows)]
-    found = judging.shares(committed, parallel)
+    found = classification.shares(committed, parallel)
     assert len(found) == tasks
     assert sorted(one.stem for share in found for one in share) == [m.stem for m in committed]
 

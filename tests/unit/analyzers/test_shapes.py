@@ -1,4 +1,4 @@
-"""Letters of one shape are spared rules that cannot speak, and are judged as if they had been asked all."""
+"""Letters of one shape are spared rules that cannot speak, and are classified as if they had been asked all."""
 
 from collections.abc import Iterator
 from random import Random
@@ -7,7 +7,7 @@ import pytest
 from corpus.report import entries, record
 from support.analyzers import mixed
 
-from dlq.analyzers.rules import Facts, judge, judge_letter, judge_letters, rules_for_letters, shapes
+from dlq.analyzers.rules import Facts, classify_letter, classify_letters, judge, rules_for_letters, shapes
 from dlq.analyzers.rules.letter import Letter, body_of
 from dlq.analyzers.rules.recording import RecordingLetter
 from dlq.archive.schema import to_records, to_table
@@ -25,7 +25,7 @@ def test_every_letter_gets_the_verdict_of_all_rules_whichever_of_its_shape_came_
         rules_for = rules_for_letters(Facts())
         for letter in letters:
             of_all = judge(letter, Facts())
-            assert judge_letter(Letter._make(letter), Facts(), rules_for)[0] == of_all, letter
+            assert classify_letter(Letter._make(letter), Facts(), rules_for)[0] == of_all, letter
 
 
 def changed(letter: Record, random: Random) -> Record:
@@ -65,15 +65,15 @@ def test_names_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -
     assert len(rules_for(letter)) == few
 
 
-def test_many_letters_are_judged_as_each_alone_whichever_was_first_and_alike_ones_at_once() -> None:
+def test_many_letters_are_classified_as_each_alone_whichever_was_first_and_alike_ones_at_once() -> None:
     for seed in range(1):
         random = Random(seed)
         kept = to_records(to_table(LETTERS))
         letters = [other for letter in kept for other in (letter, *spread(letter, random))]
         random.shuffle(letters)
-        judge_each = judge_letters(Facts())
+        classify_each = classify_letters(Facts())
         for letter in letters:
-            assert judge_each(Letter._make(letter))[0] == judge(letter, Facts()), letter
+            assert classify_each(Letter._make(letter))[0] == judge(letter, Facts()), letter
 
 
 def spread(letter: Record, random: Random) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Letters in brief are the letters, whatever became of them since they were judged."""
+"""Letters in brief are the letters, whatever became of them since they were classified."""
 
 from itertools import product
 from pathlib import Path
@@ -38,8 +38,8 @@ def _failing(number: int, source: str = "orders") -> Record:
 
 @pytest.fixture
 def store(store: LocalStore) -> LocalStore:
-    """Judged: p-0, p-1 and p-2 of orders, and q-0, which came by a file. Then p-1 and p-2 were written again
-    as one, retention removed two letters of p-0, and r-0 was pulled."""
+    """Classified: p-0, p-1 and p-2 of orders, and q-0, which came by a file. Then p-1 and p-2 were written
+    again as one, retention removed two letters of p-0, and r-0 was pulled."""
     for stem, numbers in {"p-0": range(1, 9), "p-1": range(9, 12), "p-2": range(12, 15)}.items():
         write_segment(store, stem, [_failing(n) for n in numbers])
     write_segment(store, "q-0", [_failing(n, "file") for n in (1, 2, 30)])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.archives import letter, write_segment
 from support.builders import Dlq
-from support.running import judged
+from support.running import classified
 
 from dlq.analyzers import analysis as job
 from dlq.archive.store import LocalStore
@@ -23,7 +23,7 @@ def test_letters_that_made_a_rule_fail_are_counted(
     dlq: Dlq, store: LocalStore, monkeypatch: pytest.MonkeyPatch, broken: int, code: int, said: str
 ) -> None:
     def done(*arguments: Any, **options: Any) -> Any:
-        return replace(judged(*arguments, **options), extra={"broken": broken, "parts": []})
+        return replace(classified(*arguments, **options), extra={"broken": broken, "parts": []})
 
     write_segment(store, "p-0", [letter(1)])
     monkeypatch.setattr(job, "analyze", done)

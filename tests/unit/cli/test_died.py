@@ -68,7 +68,7 @@ def test_who_wants_no_analysis_gets_none_and_hears_what_each_letter_says(dlq: Dl
     assert {row["analysis"] for row in rows(dlq("ls")[1])} == {None}
 
 
-def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
+def test_letters_for_spark_are_classified_alone_as_far_as_they_are_few(
     dlq: Dlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("dlq.toml").write_text("[analysis]\nspark_from = 3\n")
@@ -79,7 +79,7 @@ def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
     assert err == "What 1 letters died of takes an analysis: dlq analyze\n"
 
 
-def test_one_more_import_in_an_analyzed_archive_of_many_is_judged_without_spark(dlq: Dlq) -> None:
+def test_one_more_import_in_an_analyzed_archive_of_many_is_classified_without_spark(dlq: Dlq) -> None:
     dlq("import", "letters.jsonl")
     Path("dlq.toml").write_text("[analysis]\nspark_from = 3\n")
     assert json.loads(dlq("import", "more.jsonl")[1])["causes"] == {"overflow": 1}
@@ -93,10 +93,10 @@ def test_an_analysis_that_fails_loses_no_import(dlq: Dlq, monkeypatch: pytest.Mo
     monkeypatch.setattr(analysis, "analyze", fails)
     code, out, err = dlq("import", "letters.jsonl")
     assert (code, json.loads(out)["causes"]) == (3, None)
-    assert "archived, but not judged: gone; dlq analyze judges them" in err
+    assert "archived, but not classified: gone; dlq analyze classifies them" in err
 
 
-def test_the_next_command_judges_what_a_killed_one_left(dlq: Dlq) -> None:
+def test_the_next_command_classifies_what_a_killed_one_left(dlq: Dlq) -> None:
     dlq("import", "letters.jsonl", "--no-analyze")
     assert json.loads(dlq("import", "letters.jsonl")[1])["records"] == 4
     assert None not in {row["cause"] for row in rows(dlq("ls")[1])}

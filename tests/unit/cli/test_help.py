@@ -15,7 +15,7 @@ from dlq.core.errors import SAYS_WHAT_TO_DO, ConnectionLost, DlqError, UsageErro
 
 ROOT = Path(__file__).parents[3]
 VERBS = re.compile(
-    "(Add|Approve|Archive|Assign|Check|Choose|Close|Copy|Find|Judge|List|Move|Print|Query|Remove|Reopen|Report|"
+    "(Add|Approve|Archive|Assign|Check|Choose|Classify|Close|Copy|Find|List|Move|Print|Query|Remove|Reopen|Report|"
     r"Resolve|Run|Send|Serve|Show|Silence|Stop|Take|Verify|Watch|Write)\b"
 )
 ODD_BEGINNINGS = re.compile(r"(Of|What|Who|Whose|Those)\b")

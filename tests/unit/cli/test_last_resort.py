@@ -75,7 +75,7 @@ def test_what_a_library_logs_steers_no_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    assert Context().desk is not None
+    assert Context().workspace is not None
     logging.getLogger("a.library").error("the broker said \x1b[2J")
     assert capsys.readouterr().err == "the broker said \\x1b[2J\n"
 

@@ -29,13 +29,13 @@ def dlq(dlq: Dlq, store: LocalStore) -> Dlq:
         {"record_id": C, "source": "stock", "fingerprint": "f2f2"},
         {"record_id": D, "source": "stock", "incident_id": "20260102-abc", "fingerprint": "e3e3"},
     ]
-    judged = [{**one, "cause": "expired", "advice": "replay"} for one in verdicts]
+    classified = [{**one, "cause": "expired", "advice": "replay"} for one in verdicts]
     known = {
         "start": MINUTE, "peak": MINUTE, "end": MINUTE, "size": 1, "sources": ["orders"],
         "causes": ["expired"],
     }  # fmt: skip
     incidents = [{"incident_id": name, **known} for name in ("20260101-abc", "20260102-abc")]
-    write_analysis(store, "20260101T000000", judged, incidents=incidents)
+    write_analysis(store, "20260101T000000", classified, incidents=incidents)
     return dlq
 
 

@@ -17,7 +17,7 @@ LETTERS = [letter(n, body=f"body {n}".encode(), headers={"h": "\x1b[2J"}) for n 
 
 @pytest.fixture
 def dlq(dlq: Dlq, store: LocalStore) -> Dlq:
-    """`dlq` in a folder with an archive of seven letters, five of them judged."""
+    """`dlq` in a folder with an archive of seven letters, five of them classified."""
     write_segment(store, "p-0", LETTERS)
     said = {"cause": "expired", "advice": "replay"}
     write_analysis(store, "20260101T000000", [{"record_id": one.record_id, **said} for one in LETTERS[:5]])
@@ -104,7 +104,7 @@ def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, t
     assert rows(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
 
 
-def test_letters_that_no_analysis_has_judged_have_no_cause_and_no_analysis(dlq: Dlq) -> None:
+def test_letters_that_no_analysis_has_classified_have_no_cause_and_no_analysis(dlq: Dlq) -> None:
     found = rows(dlq("ls")[1])
     assert [(row["cause"], row["analysis"]) for row in found[:3]] == [
         (None, None), (None, None), ("expired", "20260101T000000"),
@@ -113,14 +113,14 @@ def test_letters_that_no_analysis_has_judged_have_no_cause_and_no_analysis(dlq: 
     assert rows(dlq("query", "select count(*) as n from ls where analysis is null")[1]) == [{"n": 2}]
 
 
-def test_people_are_told_how_many_have_no_verdict_and_what_judges_them(dlq: Dlq, tmp_path: Path) -> None:
+def test_people_are_told_how_many_have_no_verdict_and_what_classifies_them(dlq: Dlq, tmp_path: Path) -> None:
     write_segment(LocalStore(str(tmp_path / "archive")), "q-0", [letter(9, source="more")])
     _code, _out, err = dlq("-o", "table", "ls")
     assert err.splitlines()[-1] == "8 letters have no verdict yet: dlq analyze"
 
 
 @pytest.mark.parametrize("where", [None, "cause is null"])
-def test_a_plan_leaves_out_what_no_analysis_has_judged(dlq: Dlq, where: str | None) -> None:
+def test_a_plan_leaves_out_what_no_analysis_has_classified(dlq: Dlq, where: str | None) -> None:
     code, out, err = dlq("replay", "plan", *(["--where", where] if where else []))
     assert (code, json.loads(out)["left_out"]["no_verdict"]) == (0, 2)
     assert "have no verdict yet: dlq analyze" in err

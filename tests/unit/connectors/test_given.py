@@ -19,7 +19,7 @@ from dlq.connectors import file, open_connector
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.external_stores import stores
 from dlq.connectors.local import user_files
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Evidence, Ledger, Source
 from dlq.replay import edits
@@ -111,7 +111,7 @@ def test_the_next_configuration_is_not_taken_in_place_of_a_pipe(
 @pytest.mark.parametrize("setting", ["ca_file", "cert_file", "key_file", "password_file"])
 @pytest.mark.parametrize("kind", URLS)
 def test_no_broker_s_library_is_given_a_pipe(place: Path, kind: str, setting: str) -> None:
-    broker = kind_of(kind).settings(name="shop", kind=kind, url=URLS[kind], **{setting: "pipe"})
+    broker = plugin_of(kind).settings(name="shop", kind=kind, url=URLS[kind], **{setting: "pipe"})
     with pytest.raises(ConfigError, match=rf"brokers\.shop\.{setting}: cannot read pipe: it is a pipe"):
         open_connector(broker)
 

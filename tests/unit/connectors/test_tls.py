@@ -17,7 +17,7 @@ from dlq.connectors.kafka.look.cluster import Cluster as KafkaCluster
 from dlq.connectors.kafka.plugin.description import KafkaBroker
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions
 from dlq.connectors.rocketmq.link.cluster import Cluster
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.configuration import parse
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Broker
@@ -43,7 +43,7 @@ def broker_of(kind: str, address: str, **more: object) -> Broker:
     url = KINDS[kind][0].format(address)
     where = {"url": "stomp://u@h", "openwire_url": url} if kind == "openwire" else {"url": url}
     kind = "activemq" if kind == "openwire" else kind
-    return kind_of(kind).settings("b", kind, password_env="TLS", timeout=UNHURRIED, **where, **more)  # type: ignore[arg-type]
+    return plugin_of(kind).settings("b", kind, password_env="TLS", timeout=UNHURRIED, **where, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)

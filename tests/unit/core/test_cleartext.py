@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from dlq.connectors.kafka.plugin.description import KafkaBroker
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.cleartext import of_broker, of_store
 from dlq.core.settings import Evidence, Ledger
 from dlq.replay.ledger.sql import server_url
@@ -23,14 +23,14 @@ OUT = "the password goes to mq1 without TLS"
 def test_a_password_for_another_host_without_tls_is_said_with_what_to_write(
     kind: str, url: str, instead: str
 ) -> None:
-    broker = kind_of(kind).settings("b", kind, url, password_env="P")
+    broker = plugin_of(kind).settings("b", kind, url, password_env="P")
     assert of_broker(broker) == [f"brokers.b.url: {OUT}; write {instead}"]
-    assert of_broker(kind_of(kind).settings("b", kind, url)) == []
+    assert of_broker(plugin_of(kind).settings("b", kind, url)) == []
 
 
 def test_every_url_of_a_broker_is_looked_at_and_this_host_is_no_other() -> None:
     urls = {"openwire_url": "tcp://mq1", "jolokia_url": "http://mq1/api"}
-    broker = kind_of("activemq").settings("b", "activemq", "stomp+tls://u@mq1", password_env="P", **urls)
+    broker = plugin_of("activemq").settings("b", "activemq", "stomp+tls://u@mq1", password_env="P", **urls)
     named = [line.partition(":")[0] for line in of_broker(broker)]
     assert named == ["brokers.b.jolokia_url", "brokers.b.openwire_url"]
     for host in ("127.0.0.1", "127.8.9.1:99", "localhost", "[::1]:5", ""):

@@ -86,7 +86,9 @@ AFTER = {
 
 @each_row("kind", BROKERS)
 @each_row("letter", [letter.values[0] for letter in PARKED])
-def test_a_letter_that_was_replayed_and_dies_of_a_ttl_is_judged_by_that(letter: Record, kind: str) -> None:
+def test_a_letter_that_was_replayed_and_dies_of_a_ttl_is_classified_by_that(
+    letter: Record, kind: str
+) -> None:
     own = {name: text for name, text in letter.headers.items() if not name.startswith("x-death")}
     given = letter._replace(broker_kind=kind, headers=own, raw_properties=None, deaths=(), origin="o")
     again = judge(dead_of_a_ttl(kind, BROKERS[kind](given, False)), FACTS)

@@ -9,7 +9,7 @@ import pytest
 from support.rows import each_row
 
 from dlq.core import configuration
-from dlq.core.brokers import kinds
+from dlq.core.brokers import plugins
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Consumer, Evidence, Profile, Roles, Rule
 
@@ -52,7 +52,7 @@ def variants(made_as: type, known: Mapping[str, Any]) -> Iterator[dict[str, Any]
 
 
 def of_brokers() -> Iterator[dict[str, Any]]:
-    for name, kind in kinds().items():
+    for name, kind in plugins().items():
         broker = {"kind": name}
         source = {"broker": "b", kind.named_by[0]: NAMED_BY[kind.named_by[0]]}
         for odd in variants(kind.settings, broker):
@@ -121,7 +121,7 @@ def test_what_lies_beyond_every_calendar_is_refused(document: Mapping[str, Any])
         configuration.parse({**BASE, **document})
 
 
-@each_row("kind", [*kinds(), None])
+@each_row("kind", [*plugins(), None])
 @each_row("wait", ["0s", "0.5ms", "2h", "25d", "99999999999w"])
 def test_a_wait_that_no_driver_takes_is_refused(kind: str | None, wait: str) -> None:
     place = "profiles.x.alarm_timeout" if kind is None else "brokers.b.timeout"

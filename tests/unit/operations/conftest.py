@@ -1,4 +1,4 @@
-"""A desk on an archive with the letters of one source, whose queue is the embedded broker's."""
+"""A workspace on an archive with the letters of one source, whose queue is the embedded broker's."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from support.builders import in_file, memory_sources
 from dlq.cli.app import run
 from dlq.cli.context import Context
 from dlq.connectors.memory import broker_at
-from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 
 Dlq = Callable[..., Any]
 
@@ -60,5 +60,5 @@ def notes() -> Notes:
 
 
 @pytest.fixture
-def desk(folder: Path, notes: Notes) -> Desk:
-    return open_desk(Context().settings, notes)
+def workspace(folder: Path, notes: Notes) -> Workspace:
+    return open_workspace(Context().settings, notes)

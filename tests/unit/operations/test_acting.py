@@ -1,4 +1,4 @@
-"""What operations do is what the command line does, in the name of who sits at the desk."""
+"""What operations do is what the command line does, in the name of who sits at the workspace."""
 
 import math
 import threading
@@ -12,7 +12,6 @@ from dlq.connectors.memory import broker_at
 from dlq.core.errors import Busy, UsageError
 from dlq.operations.applying import apply_plan, change_rate, code_of_states, reconcile_plan, stop_plan
 from dlq.operations.books import list_audit, verify_books
-from dlq.operations.desk import Desk, Notes
 from dlq.operations.dismissing import dismiss_letters, reopen_letters, why_not_dismiss
 from dlq.operations.failures import (
     assign_failure,
@@ -28,21 +27,22 @@ from dlq.operations.plans import PlanWanted, approve_plan, make_plan, read_repla
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.ramping import ramp_plan
 from dlq.operations.selecting import EVERY, Selection
+from dlq.operations.workspace import Notes, Workspace
 from dlq.replay.wanted import Wanted
 
 ANY = PlanWanted(how=Wanted(any_advice=True, reason="the gateway is back"))
 
 
 @pytest.fixture
-def pulled(desk: Desk) -> Desk:
-    """The letters are in the archive, and judged."""
-    assert pull_sources(desk, PullWanted()).code is ExitCode.DONE
-    return desk
+def pulled(workspace: Workspace) -> Workspace:
+    """The letters are in the archive, and classified."""
+    assert pull_sources(workspace, PullWanted()).code is ExitCode.DONE
+    return workspace
 
 
-def approved(desk: Desk) -> str:
-    plan = make_plan(replace(desk, name="ann"), ANY).header.plan
-    approve_plan(replace(desk, name="bob"), plan, "looked at it")
+def approved(workspace: Workspace) -> str:
+    plan = make_plan(replace(workspace, name="ann"), ANY).header.plan
+    approve_plan(replace(workspace, name="bob"), plan, "looked at it")
     return plan
 
 
@@ -50,17 +50,17 @@ def arrived(folder: Path) -> int:
     return broker_at(f"memory://{folder}/broker.db").depth("orders")
 
 
-def test_a_pull_tells_of_each_source_and_what_its_letters_died_of(desk: Desk, notes: Notes) -> None:
-    done = pull_sources(desk, PullWanted())
+def test_a_pull_tells_of_each_source_and_what_its_letters_died_of(workspace: Workspace, notes: Notes) -> None:
+    done = pull_sources(workspace, PullWanted())
     (row,) = done.rows
     assert (row["source"], row["captured"], row["mode"]) == ("orders", 5, "drain")
     assert row["causes"] == {"poison_ack": 4, "expired": 1}
     assert [str(line).partition(":")[0] for line in notes.lines] == ["orders"]
     with pytest.raises(UsageError, match="unknown source"):
-        pull_sources(desk, PullWanted(("order",)))
+        pull_sources(workspace, PullWanted(("order",)))
 
 
-def test_letters_go_back_by_the_consent_of_another_and_once(pulled: Desk, folder: Path) -> None:
+def test_letters_go_back_by_the_consent_of_another_and_once(pulled: Workspace, folder: Path) -> None:
     plan, done = approved(pulled), []
     thread = threading.Thread(target=lambda: done.append(apply_plan(replace(pulled, name="carl"), plan)))
     thread.start()  # as a server does it
@@ -80,7 +80,7 @@ def test_letters_go_back_by_the_consent_of_another_and_once(pulled: Desk, folder
     assert verify_books(pulled)["balanced"]
 
 
-def test_a_letter_that_was_sent_is_not_dismissed(pulled: Desk) -> None:
+def test_a_letter_that_was_sent_is_not_dismissed(pulled: Workspace) -> None:
     apply_plan(pulled, approved(pulled))
     assert dismiss_letters(pulled, (), Selection("true"), "all of it") == {"dismissed": 0, "known": 5}
     assert verify_books(pulled)["sources"][0]["replayed"] == 5
@@ -96,15 +96,15 @@ def test_letters_in_doubt_decide_how_an_apply_ends(became: dict[str, int], code:
     assert code_of_states(Counter(became)) is code
 
 
-def test_a_ramp_sends_in_steps(pulled: Desk, folder: Path) -> None:
+def test_a_ramp_sends_in_steps(pulled: Workspace, folder: Path) -> None:
     done = ramp_plan(pulled, approved(pulled), 0.1)
     assert [step["sent"] for step in done.document["steps"]][:1] == [1]
     assert done.document["left"] == 5 - arrived(folder)
 
 
-def test_what_nobody_consented_to_is_not_sent(pulled: Desk, folder: Path) -> None:
+def test_what_nobody_consented_to_is_not_sent(pulled: Workspace, folder: Path) -> None:
     plan = make_plan(replace(pulled, name="ann"), ANY)
-    for act in (apply_plan, lambda desk, one: ramp_plan(desk, one, 0.1)):
+    for act in (apply_plan, lambda workspace, one: ramp_plan(workspace, one, 0.1)):
         with pytest.raises(UsageError, match="is not approved"):
             act(pulled, plan.header.plan)
     with pytest.raises(UsageError, match="not the one that was shown"):
@@ -113,7 +113,7 @@ def test_what_nobody_consented_to_is_not_sent(pulled: Desk, folder: Path) -> Non
     assert arrived(folder) == 0
 
 
-def test_only_who_applies_is_asked_to_stop(pulled: Desk) -> None:
+def test_only_who_applies_is_asked_to_stop(pulled: Workspace) -> None:
     plan = approved(pulled)
     assert stop_plan(pulled, plan[:15]) == {"plan": plan, "stopping": False}
     with pulled.store.lock(f"plan-{plan}"):
@@ -122,7 +122,7 @@ def test_only_who_applies_is_asked_to_stop(pulled: Desk) -> None:
             reconcile_plan(pulled, plan)
 
 
-def test_a_plan_is_sent_no_faster_than_it_says_which_is_what_others_consented_to(pulled: Desk) -> None:
+def test_a_plan_is_sent_no_faster_than_it_says_which_is_what_others_consented_to(pulled: Workspace) -> None:
     slow = PlanWanted(how=Wanted(any_advice=True, rate=5.0))
     plan = make_plan(pulled, slow).header.plan
     assert change_rate(pulled, plan, 2.0) == {"plan": plan, "rate": 2.0, "changed": False}
@@ -133,7 +133,7 @@ def test_a_plan_is_sent_no_faster_than_it_says_which_is_what_others_consented_to
             change_rate(pulled, plan, odd)
 
 
-def test_dismissals_are_in_the_name_of_who_dismissed(pulled: Desk) -> None:
+def test_dismissals_are_in_the_name_of_who_dismissed(pulled: Workspace) -> None:
     page = list_letters(pulled, LettersWanted(limit=2, columns=("record_id",)))
     ids = [row[0] for row in page.rows]
     by_agent = replace(pulled, name="agent helper (beta) for ann")
@@ -150,7 +150,7 @@ def test_dismissals_are_in_the_name_of_who_dismissed(pulled: Desk) -> None:
 
 
 def test_letters_that_another_plan_sent_elsewhere_meanwhile_are_counted_and_left_out(
-    pulled: Desk, tmp_path: Path, notes: Notes
+    pulled: Workspace, tmp_path: Path, notes: Notes
 ) -> None:
     first = approved(pulled)
     second = make_plan(
@@ -165,7 +165,7 @@ def test_letters_that_another_plan_sent_elsewhere_meanwhile_are_counted_and_left
     )
 
 
-def test_what_people_say_of_a_failure_is_in_their_name(pulled: Desk) -> None:
+def test_what_people_say_of_a_failure_is_in_their_name(pulled: Workspace) -> None:
     name = list_failures(pulled)[0]["fingerprint"]
     ann = replace(pulled, name="ann")
     assert assign_failure(ann, name, "bob")["owner"] == "bob"
@@ -179,7 +179,7 @@ def test_what_people_say_of_a_failure_is_in_their_name(pulled: Desk) -> None:
         snooze_failure(ann, name, "3d", 4, "both")
 
 
-def test_a_file_goes_out_and_comes_in_again(pulled: Desk, tmp_path: Path, notes: Notes) -> None:
+def test_a_file_goes_out_and_comes_in_again(pulled: Workspace, tmp_path: Path, notes: Notes) -> None:
     with (tmp_path / "out.jsonl").open("wb") as file:
         assert export_letters(pulled, EVERY)(file) == 5
     with (tmp_path / "out.jsonl").open("ab") as file:

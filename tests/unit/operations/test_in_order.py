@@ -17,14 +17,14 @@ from dlq.connectors.base import Connector
 from dlq.connectors.memory import MemoryConnector, broker_at
 from dlq.core.errors import UsageError
 from dlq.operations import in_order
+from dlq.operations.analysis import AnalysisWanted, analyze_archive
 from dlq.operations.applying import apply_plan, reconcile_plan
-from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.in_order import apply_in_order
-from dlq.operations.judging import AnalysisWanted, analyze_archive
 from dlq.operations.outcome import ExitCode
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.selecting import Selection
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay import ordering, planfile
 from dlq.replay.wanted import Wanted
 
@@ -58,17 +58,17 @@ class Shop:
         self.takes = 1_000
 
     @property
-    def desk(self) -> Desk:
-        return open_desk(Context().settings, self.notes)
+    def workspace(self) -> Workspace:
+        return open_workspace(Context().settings, self.notes)
 
     def dead(self, *texts: str) -> None:
         """Capture these."""
         self.broker.put("orders.dlq", *map(version, texts))
-        assert pull_sources(self.desk, PullWanted()).code is ExitCode.DONE
+        assert pull_sources(self.workspace, PullWanted()).code is ExitCode.DONE
 
     def plan(self, where: str | None = None, **wanted: Any) -> Document:
         how = Wanted(any_advice=True, **{"in_order": "consumed", **wanted})
-        return make_plan(self.desk, PlanWanted((), Selection(where), how)).document
+        return make_plan(self.workspace, PlanWanted((), Selection(where), how)).document
 
     def planned(self, *texts: str) -> str:
         """A plan of these."""
@@ -87,7 +87,7 @@ class Shop:
                     self.broker.put("orders.dlq", document)
 
     def apply(self, plan: str, *release: str) -> Document:
-        return apply_in_order(self.desk, plan, None, release).document
+        return apply_in_order(self.workspace, plan, None, release).document
 
     def lines(self) -> dict[str, str]:
         """Key -> the versions that the consumer got, in that order."""
@@ -129,7 +129,7 @@ def test_versions_go_in_the_order_of_sending_and_keys_side_by_side(shop: Shop) -
 def test_one_that_dies_again_stops_its_key_alone_until_that_is_released(shop: Shop) -> None:
     plan = shop.planned("a1", "a2", "a3", "b1", "b2")
     shop.fails = lambda text: text in ("a1", "a2")
-    applied = apply_in_order(shop.desk, plan)
+    applied = apply_in_order(shop.workspace, plan)
     [stopped] = applied.document["stopped_keys"]
     assert applied.code is ExitCode.PARTLY
     assert (stopped["key"], stopped["why"], len(stopped["left"])) == ("a", "died_again", 2)
@@ -155,7 +155,7 @@ def test_a_new_plan_puts_what_came_back_where_it_was_first_sent(shop: Shop) -> N
 def test_a_consumer_that_is_not_there_stops_all(shop: Shop) -> None:
     plan = shop.planned("a1", "a2", "b1", "b2")
     shop.takes = 1
-    applied = apply_in_order(shop.desk, plan)
+    applied = apply_in_order(shop.workspace, plan)
     assert (applied.document["stopped_by"], applied.document["sent"]) == ("no_evidence", 2)
     assert applied.code is ExitCode.PARTLY
     assert any("1 wait in orders" in text for text in shop.notes.problems)
@@ -182,7 +182,7 @@ def test_without_a_key_it_goes_at_any_time_and_is_counted(shop: Shop) -> None:
 def test_growing_waves_stop_at_harm(shop: Shop) -> None:
     plan = shop.planned(*(f"{key}{number}" for key in "abcdefghijklmno" for number in (1, 2)))
     shop.fails = lambda text: text[0] != "a"
-    done = apply_in_order(shop.desk, plan, 0.1).document
+    done = apply_in_order(shop.workspace, plan, 0.1).document
     assert done["stopped_by"] == "harm"
     assert [step["sent"] for step in done["steps"]] in ([1, 10], [1])
 
@@ -214,7 +214,7 @@ def test_a_source_in_order_needs_no_flag_and_others_stay_as_they_are(shop: Shop)
 def test_no_plan_in_order_goes_in_any_order(shop: Shop) -> None:
     plan = shop.planned("a2", "a1")
     with pytest.raises(UsageError, match="key by key, and this would send it in any order"):
-        apply_plan(shop.desk, plan)
+        apply_plan(shop.workspace, plan)
     with pytest.raises(UsageError, match="has that key"):
         shop.apply(plan, "z")
     with pytest.raises(UsageError, match="is in no order"):
@@ -224,15 +224,15 @@ def test_no_plan_in_order_goes_in_any_order(shop: Shop) -> None:
 
 def test_versions_are_no_duplicates_where_their_key_is_that_of_an_entity(shop: Shop) -> None:
     shop.dead("a1", "a2", "b1", "a3")
-    analyze_archive(shop.desk, AnalysisWanted())
+    analyze_archive(shop.workspace, AnalysisWanted())
     chosen = Selection("message_id <> 'a3'")
     in_order = Wanted(fixed=True, in_order="consumed")
-    unordered = make_plan(shop.desk, PlanWanted((), chosen, Wanted(fixed=True))).document
+    unordered = make_plan(shop.workspace, PlanWanted((), chosen, Wanted(fixed=True))).document
     assert unordered["left_out"] == {"check_first": 1}
-    made = make_plan(shop.desk, PlanWanted((), chosen, in_order)).document
+    made = make_plan(shop.workspace, PlanWanted((), chosen, in_order)).document
     assert (made["selected"], made["left_out"]) == (3, {})
     shop.apply(made["plan"])
-    made = make_plan(shop.desk, PlanWanted(how=in_order)).document
+    made = make_plan(shop.workspace, PlanWanted(how=in_order)).document
     assert (made["selected"], made["left_out"]) == (1, {"replayed": 3})
 
 
@@ -261,7 +261,7 @@ def test_what_the_broker_refused_stops_its_key(shop: Shop) -> None:
 def test_what_another_plan_has_sent_elsewhere_meanwhile_stops_its_key(shop: Shop) -> None:
     plan = shop.planned("a1", "a2", "b1")
     shop.broker.declare("repairs")
-    apply_plan(shop.desk, shop.plan("message_id = 'a1'", to="queue:repairs", in_order=None)["plan"])
+    apply_plan(shop.workspace, shop.plan("message_id = 'a1'", to="queue:repairs", in_order=None)["plan"])
     done = shop.apply(plan)
     assert [one["why"] for one in done["stopped_keys"]] == ["sent_elsewhere"]
     assert done["sent_elsewhere"] == 1
@@ -296,7 +296,7 @@ def test_what_is_in_doubt_stops_its_key_and_cannot_be_released(
         assert [one["why"] for one in shop.apply(plan)["stopped_keys"]] == ["in_doubt"]
         with pytest.raises(UsageError, match="is in doubt; find that out first: dlq replay reconcile"):
             shop.apply(plan, "a")
-    reconcile_plan(shop.desk, plan)
+    reconcile_plan(shop.workspace, plan)
     shop.takes = 9
     assert shop.apply(plan)["stopped_keys"] == []
     assert shop.lines() == {"a": "12"}

@@ -10,9 +10,9 @@ from support.archives import MINUTE, letter, write_segment
 from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings
-from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.letters import LettersWanted, list_letters, read_columns, run_query, show_letter
 from dlq.operations.selecting import Selection
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 
 EVERY = [
     letter(1), letter(2, dead_at=MINUTE, captured_at=7), letter(3, dead_at=MINUTE, captured_at=7),
@@ -22,19 +22,19 @@ EVERY = [
 
 
 @pytest.fixture
-def books(tmp_path: Path) -> Desk:
+def books(tmp_path: Path) -> Workspace:
     """Letters that died at the same time, of which nothing says when, and one that lies under two sources."""
     store = LocalStore(str(tmp_path / "books"))
     write_segment(store, "p-0", EVERY)
     write_segment(store, "q-0", [letter(3, dead_at=MINUTE, captured_at=7, source="import")])
-    return open_desk(Settings(archive=str(tmp_path / "books")), Notes())
+    return open_workspace(Settings(archive=str(tmp_path / "books")), Notes())
 
 
-def pages(desk: Desk, size: int, selection: Selection) -> list[list[tuple[Any, ...]]]:
+def pages(workspace: Workspace, size: int, selection: Selection) -> list[list[tuple[Any, ...]]]:
     found: list[list[tuple[Any, ...]]] = []
     after = None
     while True:
-        page = list_letters(desk, LettersWanted(selection, ("record_id", "source"), size, after))
+        page = list_letters(workspace, LettersWanted(selection, ("record_id", "source"), size, after))
         found.append(list(page.rows))
         if not page.is_more:
             return found
@@ -44,7 +44,7 @@ def pages(desk: Desk, size: int, selection: Selection) -> list[list[tuple[Any, .
 @pytest.mark.parametrize("selection", [Selection(), Selection(where="attempts = 1")])
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 9])
 def test_pages_hold_every_letter_once_in_the_order_of_a_whole_list(
-    books: Desk, size: int, selection: Selection
+    books: Workspace, size: int, selection: Selection
 ) -> None:
     whole = list(list_letters(books, LettersWanted(selection, ("record_id", "source"))).rows)
     found = pages(books, size, selection)
@@ -53,7 +53,7 @@ def test_pages_hold_every_letter_once_in_the_order_of_a_whole_list(
     assert {len(page) for page in found[:-1]} <= {size}
 
 
-def test_letters_that_come_in_between_shift_no_page(books: Desk) -> None:
+def test_letters_that_come_in_between_shift_no_page(books: Workspace) -> None:
     columns = ("record_id", "source")
     whole = [row for page in pages(books, 3, Selection()) for row in page]
     first = list_letters(books, LettersWanted(columns=columns, limit=3))
@@ -64,12 +64,12 @@ def test_letters_that_come_in_between_shift_no_page(books: Desk) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x", "~a~b", "now~1970-01-01T00:00:00Z~a~b", "~'; select 1~a~b"])
-def test_a_key_that_is_none_is_refused(books: Desk, key: str) -> None:
+def test_a_key_that_is_none_is_refused(books: Workspace, key: str) -> None:
     with pytest.raises(UsageError, match="no key of a page"):
         list_letters(books, LettersWanted(after=key, limit=1))
 
 
-def test_a_count_is_of_all_pages_and_a_key_holds_no_sql(books: Desk) -> None:
+def test_a_count_is_of_all_pages_and_a_key_holds_no_sql(books: Workspace) -> None:
     page = list_letters(books, LettersWanted(limit=2))
     assert len(list(page.rows)) == 2
     assert (page.is_more, page.count()) == (True, 8)
@@ -78,12 +78,12 @@ def test_a_count_is_of_all_pages_and_a_key_holds_no_sql(books: Desk) -> None:
 
 
 def test_an_empty_archive_has_an_empty_page(tmp_path: Path) -> None:
-    desk = open_desk(Settings(archive=str(tmp_path / "none")), Notes())
-    page = list_letters(desk, LettersWanted(limit=2))
+    workspace = open_workspace(Settings(archive=str(tmp_path / "none")), Notes())
+    page = list_letters(workspace, LettersWanted(limit=2))
     assert (list(page.rows), page.is_more, page.last, page.count()) == ([], False, None, 0)
 
 
-def test_a_source_that_nobody_knows_is_refused_with_the_one_meant(books: Desk) -> None:
+def test_a_source_that_nobody_knows_is_refused_with_the_one_meant(books: Workspace) -> None:
     """It must not look like one without letters."""
     with pytest.raises(UsageError, match="did you mean 'orders'"):
         list_letters(books, LettersWanted(Selection(sources=["order"])))
@@ -95,11 +95,11 @@ def test_a_source_that_nobody_knows_is_refused_with_the_one_meant(books: Desk) -
         run_query(books, "drop view letters")
 
 
-def test_one_letter_is_what_show_prints(dlq: Any, desk: Desk) -> None:
+def test_one_letter_is_what_show_prints(dlq: Any, workspace: Workspace) -> None:
     dlq("pull")
-    (first, *_) = [row[0] for row in list_letters(desk, LettersWanted(limit=1)).rows]
+    (first, *_) = [row[0] for row in list_letters(workspace, LettersWanted(limit=1)).rows]
     shown = dlq("show", first[:10], "--explain")
-    mine = show_letter(desk, first[:10], explained=True)
+    mine = show_letter(workspace, first[:10], explained=True)
     assert {"explain", "next", "replays"} <= mine.keys()
     assert json.loads(json.dumps(mine["explain"])) == shown["explain"]
     assert mine["record_id"] == shown["record_id"] == first

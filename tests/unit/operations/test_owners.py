@@ -8,40 +8,42 @@ import pytest
 from dlq.core import bounded_json
 from dlq.core.settings import Consumer
 from dlq.operations.applying import apply_plan
-from dlq.operations.desk import Desk, Notes
 from dlq.operations.letters import LettersWanted, list_letters, show_letter
 from dlq.operations.outcome import ExitCode
 from dlq.operations.owners import check_replay
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.reporting import ReportWanted, make_report
+from dlq.operations.workspace import Notes, Workspace
 from dlq.replay.wanted import Wanted
 
 ALL_BUT_M3 = "import json, sys; print(json.dumps([one for one in json.load(sys.stdin) if one != 'm3']))"
 
 
-def with_consumer(desk: Desk, program: str) -> Desk:
+def with_consumer(workspace: Workspace, program: str) -> Workspace:
     verify = (sys.executable, "-c", program)
     billing = Consumer("billing", ("ord*",), "safe", "idempotent", verify=verify, verify_timeout="2s")
-    replay = replace(desk.settings.replay, approval=False)
-    return replace(desk, settings=replace(desk.settings, consumers={"billing": billing}, replay=replay))
+    replay = replace(workspace.settings.replay, approval=False)
+    return replace(
+        workspace, settings=replace(workspace.settings, consumers={"billing": billing}, replay=replay)
+    )
 
 
-def replayed(desk: Desk, program: str) -> tuple[Desk, str]:
-    """A desk with a consumer whose program this is, and an applied plan of all five letters."""
-    desk = with_consumer(desk, program)
-    pull_sources(desk, PullWanted())
-    plan = make_plan(desk, PlanWanted(how=Wanted(any_advice=True))).header.plan
-    assert apply_plan(desk, plan).code is ExitCode.DONE
-    return desk, plan
+def replayed(workspace: Workspace, program: str) -> tuple[Workspace, str]:
+    """A workspace with a consumer whose program this is, and an applied plan of all five letters."""
+    workspace = with_consumer(workspace, program)
+    pull_sources(workspace, PullWanted())
+    plan = make_plan(workspace, PlanWanted(how=Wanted(any_advice=True))).header.plan
+    assert apply_plan(workspace, plan).code is ExitCode.DONE
+    return workspace, plan
 
 
-def test_exactly_the_messages_that_were_not_processed_are_named(desk: Desk) -> None:
-    desk, plan = replayed(desk, ALL_BUT_M3)
-    letters = list_letters(desk, LettersWanted(columns=("record_id", "message_id")))
+def test_exactly_the_messages_that_were_not_processed_are_named(workspace: Workspace) -> None:
+    workspace, plan = replayed(workspace, ALL_BUT_M3)
+    letters = list_letters(workspace, LettersWanted(columns=("record_id", "message_id")))
     (missing,) = (record_id for record_id, message_id in letters.rows if message_id == "m3")
 
-    checked = check_replay(desk, plan)
+    checked = check_replay(workspace, plan)
 
     counts = {"processed": 4, "not_processed": [missing], "unknown": 0, "error": None}
     assert checked.document["consumers"] == [{"consumer": "billing", **counts}]
@@ -50,9 +52,9 @@ def test_exactly_the_messages_that_were_not_processed_are_named(desk: Desk) -> N
 
 
 def test_a_program_that_fails_leaves_its_messages_unknown(
-    desk: Desk, notes: Notes, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, plan = replayed(desk, "")
+    workspace, plan = replayed(workspace, "")
     monkeypatch.setattr(bounded_json, "LARGEST", 2**20)
     for program, said in (
         ("import time; time.sleep(60)", "did not end within 2s"),
@@ -61,7 +63,7 @@ def test_a_program_that_fails_leaves_its_messages_unknown(
         ("print('yes')", "printed no JSON"),
         ("print(7)", "printed neither a list of ids nor"),
     ):
-        checked = check_replay(with_consumer(desk, program), plan)
+        checked = check_replay(with_consumer(workspace, program), plan)
         (row,) = checked.document["consumers"]
         assert (row["processed"], row["not_processed"], row["unknown"]) == (0, [], 5)
         assert said in row["error"]
@@ -69,17 +71,17 @@ def test_a_program_that_fails_leaves_its_messages_unknown(
         assert checked.code is ExitCode.PARTLY
 
 
-def test_a_program_may_answer_with_true_and_false(desk: Desk) -> None:
-    desk, plan = replayed(
-        desk, "import json, sys; print(json.dumps(dict.fromkeys(json.load(sys.stdin), True)))"
+def test_a_program_may_answer_with_true_and_false(workspace: Workspace) -> None:
+    workspace, plan = replayed(
+        workspace, "import json, sys; print(json.dumps(dict.fromkeys(json.load(sys.stdin), True)))"
     )
-    assert check_replay(desk, plan).code is ExitCode.DONE
+    assert check_replay(workspace, plan).code is ExitCode.DONE
 
 
-def test_the_owners_word_stands_in_letter_and_report(desk: Desk) -> None:
-    desk = with_consumer(desk, "")
-    pull_sources(desk, PullWanted())
-    (record_id,), *_ = list_letters(desk, LettersWanted(columns=("record_id",))).rows
+def test_the_owners_word_stands_in_letter_and_report(workspace: Workspace) -> None:
+    workspace = with_consumer(workspace, "")
+    pull_sources(workspace, PullWanted())
+    (record_id,), *_ = list_letters(workspace, LettersWanted(columns=("record_id",))).rows
     says = "billing: safe (idempotent)"
-    assert show_letter(desk, record_id)["owners"] == [says]
-    assert make_report(desk, ReportWanted())["owners"] == [{"consumer": "billing", "says": says}]
+    assert show_letter(workspace, record_id)["owners"] == [says]
+    assert make_report(workspace, ReportWanted())["owners"] == [{"consumer": "billing", "says": says}]

@@ -18,12 +18,12 @@ from dlq.cli.context import Context
 from dlq.connectors.memory import MemoryBroker, broker_at
 from dlq.core import patience
 from dlq.core.errors import UsageError
-from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.outcome import ExitCode
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.rehearsing import Rehearsed, clean_rehearsal, rehearse_plan, take_passed
 from dlq.operations.rehearsing import Wanted as Sample
+from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay import ledger, rehearsal
 from dlq.replay.rehearsal import Tried, account, sample
 from dlq.replay.wanted import Wanted
@@ -62,14 +62,14 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBroker:
 
 
 @pytest.fixture
-def desk(broker: MemoryBroker) -> Desk:
-    return open_desk(Context().settings, Notes())
+def workspace(broker: MemoryBroker) -> Workspace:
+    return open_workspace(Context().settings, Notes())
 
 
 @pytest.fixture
-def plan(desk: Desk) -> str:
-    assert pull_sources(desk, PullWanted()).code is ExitCode.DONE
-    return make_plan(desk, ANY).header.plan
+def plan(workspace: Workspace) -> str:
+    assert pull_sources(workspace, PullWanted()).code is ExitCode.DONE
+    return make_plan(workspace, ANY).header.plan
 
 
 Fate = Callable[[str, int], str]
@@ -107,10 +107,10 @@ class Consumer:
             self.broker.put(f"{self.place}.dlq", {**copy, "headers": {}})
 
 
-def rehearse(desk: Desk, consumer: Consumer, plan: str, **wanted: Any) -> Rehearsed:
+def rehearse(workspace: Workspace, consumer: Consumer, plan: str, **wanted: Any) -> Rehearsed:
     consumer.thread.start()
     try:
-        return rehearse_plan(desk, plan, Sample(**{"seconds": 60.0, **wanted}))
+        return rehearse_plan(workspace, plan, Sample(**{"seconds": 60.0, **wanted}))
     finally:
         consumer.thread.join()
 
@@ -153,51 +153,53 @@ def test_a_copy_of_which_nobody_knows_counts_against_each_failure_that_it_may_be
 
 
 def test_a_later_plan_takes_exactly_what_the_consumer_has_fixed(
-    desk: Desk, broker: MemoryBroker, plan: str
+    workspace: Workspace, broker: MemoryBroker, plan: str
 ) -> None:
     broken = {"stock": "die", "tax": "die"}
     consumer = Consumer(broker, plan, lambda failure, nth: broken.get(failure, "pass"))
-    done = rehearse(desk, consumer, plan, per_failure=3)
+    done = rehearse(workspace, consumer, plan, per_failure=3)
     assert fixed(done.document) == {"gateway", "address", "login"}
     assert counts(done.document, "gateway") == (3, 3, 0, 0)
     assert counts(done.document, "stock") == (3, 0, 3, 0)
     assert told_of(done.document, ["stock"]) == {"poison_ack"}
     assert (done.code, done.document["removed"]) == (ExitCode.PARTLY, True)
     assert done.document["target"] == {"name": "queue:orders", "before": 1, "after": 1}
-    made = make_plan(desk, take_passed(desk, plan, PlanWanted()))
+    made = make_plan(workspace, take_passed(workspace, plan, PlanWanted()))
     assert (made.header.letters, made.header.to) == (3 * OF_EACH, "queue:orders")
     assert {copy["headers"]["dlq_rehearsal"] for copy in consumer.copies} == {done.document["rehearsal"]}
     assert not any("x-exception-message" in copy["headers"] for copy in consumer.copies)
 
 
-def test_no_copy_counts_as_sent_and_nothing_of_it_stays(desk: Desk, broker: MemoryBroker, plan: str) -> None:
+def test_no_copy_counts_as_sent_and_nothing_of_it_stays(
+    workspace: Workspace, broker: MemoryBroker, plan: str
+) -> None:
     consumer = Consumer(broker, plan, lambda failure, nth: "pass")
-    assert rehearse(desk, consumer, plan).code is ExitCode.DONE
-    with ledger.opened(desk.settings.ledger, desk.store) as book:
+    assert rehearse(workspace, consumer, plan).code is ExitCode.DONE
+    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
         assert not any(book.counts(plan).values())
     assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
     assert broker.depth("orders") == 1
 
 
 def test_what_stays_or_comes_back_without_its_marks_has_not_passed(
-    desk: Desk, broker: MemoryBroker, plan: str
+    workspace: Workspace, broker: MemoryBroker, plan: str
 ) -> None:
     hangs = Consumer(broker, plan, lambda failure, nth: "stay" if (failure, nth) == ("tax", 2) else "pass")
-    done = rehearse(desk, hangs, plan, seconds=1.0)
+    done = rehearse(workspace, hangs, plan, seconds=1.0)
     assert fixed(done.document) == {*FAILURES} - {"tax"}
     assert counts(done.document, "tax") == (OF_EACH, OF_EACH - 1, 0, 1)
     loses = Consumer(
         broker, f"{plan}.2", lambda failure, nth: "lose" if (failure, nth) == ("tax", 2) else "pass"
     )
-    done = rehearse(desk, loses, plan)
+    done = rehearse(workspace, loses, plan)
     assert (fixed(done.document), done.document["untold"]) == (set(), 1)
     with pytest.raises(UsageError, match="passed its rehearsal entirely"):
-        take_passed(desk, plan, PlanWanted())
+        take_passed(workspace, plan, PlanWanted())
 
 
 @pytest.mark.parametrize("gone", ["", ".dlq"])
 def test_where_a_private_place_went_nothing_has_passed(
-    desk: Desk, broker: MemoryBroker, plan: str, gone: str
+    workspace: Workspace, broker: MemoryBroker, plan: str, gone: str
 ) -> None:
     place = f"dlq.rehearsal.{plan}"
 
@@ -205,23 +207,23 @@ def test_where_a_private_place_went_nothing_has_passed(
         broker.sql("DELETE FROM queues WHERE name = ?", [f"{place}{gone}"])
         return "pass"
 
-    done = rehearse(desk, Consumer(broker, plan, lose_a_place), plan, per_failure=2, seconds=1.0)
+    done = rehearse(workspace, Consumer(broker, plan, lose_a_place), plan, per_failure=2, seconds=1.0)
     assert fixed(done.document) == set()
-    assert isinstance(desk.listener, Notes)
-    assert any("a private place is gone" in problem for problem in desk.listener.problems)
+    assert isinstance(workspace.listener, Notes)
+    assert any("a private place is gone" in problem for problem in workspace.listener.problems)
     assert done.code is ExitCode.PARTLY
 
 
 def test_a_copy_that_a_pull_has_captured_goes_into_no_plan(
-    desk: Desk, broker: MemoryBroker, plan: str
+    workspace: Workspace, broker: MemoryBroker, plan: str
 ) -> None:
     broker.put("orders.dlq", dead("gateway", 9) | {"headers": {"dlq_rehearsal": "x"}})
-    pull_sources(desk, PullWanted())
-    assert make_plan(desk, ANY).header.left_out == {"rehearsal": 1}
+    pull_sources(workspace, PullWanted())
+    assert make_plan(workspace, ANY).header.left_out == {"rehearsal": 1}
 
 
 def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(
-    desk: Desk, broker: MemoryBroker, plan: str
+    workspace: Workspace, broker: MemoryBroker, plan: str
 ) -> None:
     place = f"dlq.rehearsal.{plan}"
     killed = preloaded.start(["replay", "rehearse", plan], Path.cwd())
@@ -229,32 +231,32 @@ def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(
     killed.kill()
     killed.wait()
     assert broker.depth(place) > 0
-    book = rehearsal.load(desk.store, plan)
+    book = rehearsal.load(workspace.store, plan)
     assert book is not None
     assert (book.place, book.removed) == (place, False)
     with pytest.raises(UsageError, match="no finished rehearsal"):
-        take_passed(desk, plan, PlanWanted())
-    done = clean_rehearsal(desk, plan)
+        take_passed(workspace, plan, PlanWanted())
+    done = clean_rehearsal(workspace, plan)
     assert done.document["rehearsal"] == book.rehearsal
     assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
     broker.put(f"{place}.dlq", dead("gateway", 1))  # of a killed run, and nobody has cleaned
     consumer = Consumer(broker, f"{plan}.2", lambda failure, nth: "pass")
-    done = rehearse(desk, consumer, plan)
+    done = rehearse(workspace, consumer, plan)
     assert (done.document["place"], done.document["untold"]) == (f"{place}.2", 0)
     broker.put(place, dead("gateway", 1))  # a consumer that still runs has made it again
-    clean_rehearsal(desk, plan)
+    clean_rehearsal(workspace, plan)
     assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
 
 
 def test_a_plan_for_several_consumers_is_not_rehearsed(
-    desk: Desk, broker: MemoryBroker, plan: str, capfd: pytest.CaptureFixture[str]
+    workspace: Workspace, broker: MemoryBroker, plan: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker.declare("payments")
     letter = dead("gateway", 9)
     letter["headers"] = {"x-death": [{"reason": "rejected", "queue": "payments"}]}
     broker.put("orders.dlq", letter)
-    pull_sources(desk, PullWanted())
-    several = make_plan(desk, ANY._replace(how=Wanted(any_advice=True))).header
+    pull_sources(workspace, PullWanted())
+    several = make_plan(workspace, ANY._replace(how=Wanted(any_advice=True))).header
     assert len(several.targets) == 2, several.targets
     assert run(["replay", "rehearse", several.plan]) == ExitCode.USAGE
     assert "make a plan for each" in capfd.readouterr().err

@@ -31,7 +31,7 @@ from support.servers.hostile_sql import (
 from support.waiting import SOON
 
 from dlq.archive.store import LocalStore
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.external_stores import sql_patience, stores
 from dlq.core import patience
 from dlq.core.errors import ArchiveError, BrokerError, LedgerUnreachable
@@ -267,7 +267,7 @@ def test_what_no_store_of_evidence_holds_is_said_in_a_line(odd: str, monkeypatch
     with Server(SERVERS[kind](answers)) as server:
         evidence = Evidence("e", "rocketmq-dedup", f"{kind}://u@{server.address}/d", ("*",))
         with pytest.raises(BrokerError) as refused:
-            looks.bound_look(count)()
+            deadline.with_deadline(count)()
     check(str(refused.value), words)
 
 

@@ -294,5 +294,5 @@ def test_letters_say_the_key_that_a_framework_noted_and_an_exchange_gets_it(plan
     connection = views.connect(plan.store)
     [told] = connection.execute("SELECT origin_exchange, origin_routing_key FROM letters").fetchall()
     assert told == ("shop", "order.eu")
-    judged = record._replace(origin_exchange=told[0], origin_routing_key=told[1])
-    assert str(target_of(judged, "exchange:shop")) == "exchange:shop/order.eu"
+    classified = record._replace(origin_exchange=told[0], origin_routing_key=told[1])
+    assert str(target_of(classified, "exchange:shop")) == "exchange:shop/order.eu"

@@ -181,5 +181,5 @@ def test_a_source_that_may_not_be_copied(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(ramping, "pull", refuse)
     with pytest.raises(HarmRefused, match='set mode = "drain" for it') as refused:
-        ramping.look_again(context.desk, context.desk.sources(["orders"]))
+        ramping.look_again(context.workspace, context.workspace.sources(["orders"]))
     assert "--force" not in str(refused.value)

@@ -135,7 +135,7 @@ def test_it_looks_by_itself_only_where_a_source_names_a_key_and_its_broker_has_a
     given(plan, {})
     plan.queue.log = Log({0: LIVES})
     assert plan().letters == 1, "it has no log"
-    monkeypatch.setattr(superseded, "kind_of", lambda _kind: type("Kind", (), {"keeps_letters": True}))
+    monkeypatch.setattr(superseded, "plugin_of", lambda _kind: type("Plugin", (), {"keeps_letters": True}))
     assert plan().letters == 0
     assert plan(Wanted(check_superseded=False)).letters == 1
     source = replace(plan.config.sources["orders"], key="message_id")

@@ -17,7 +17,7 @@ from support.rows import each_row
 
 from dlq.archive import short_ids, views
 from dlq.archive.store import LocalStore
-from dlq.core.brokers import kind_of
+from dlq.core.brokers import plugin_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Death
 from dlq.reports import letter as letters
@@ -223,7 +223,7 @@ def test_an_amqp_10_body_is_never_text_even_if_it_looks_so() -> None:
     ("kind", "flags", "told"), [("rabbitmq", 1, True), ("rabbitmq", None, False), ("rocketmq", 1, False)]
 )
 def test_only_rabbitmq_flags_a_body_as_amqp_10(kind: str, flags: int | None, told: bool) -> None:
-    assert (kind_of(kind).why_no_text(flags or 0) is not None) is told
+    assert (plugin_of(kind).why_no_text(flags or 0) is not None) is told
 
 
 def test_a_bomb_unpacks_only_to_a_bound() -> None:

@@ -41,7 +41,7 @@ def plan_in_doubt(serve: Serve, tmp_path: Any) -> tuple[Browser, str]:
     )
     made = browser.post("/plans", {"id": IDS}, "/plans/new")
     plan = str(made.headers["location"]).removeprefix("/plans/")
-    store = browser.console.look.desk.store
+    store = browser.console.look.workspace.store
     some = list(planfile.letters(store, plan))[:3]
     with ledger.opened(browser.console.settings.ledger, store) as book:
         book.claim(plan, some)

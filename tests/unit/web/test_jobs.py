@@ -14,7 +14,7 @@ from dlq.cli.app import run
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings
 from dlq.operations.books import list_audit
-from dlq.operations.desk import Notes, open_desk
+from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay.actor import check_claim, person_of
 from dlq.web.jobs import KEPT, Job, Jobs, read_start
 
@@ -77,7 +77,7 @@ def test_a_name_is_proven_to_a_command_by_the_server_and_by_nobody_s_words(
     job = jobs.start(["dismiss", ids[0], "--reason", "x"], "dismiss", "ann [proven]")
     eventually(lambda: jobs.code(job) is not None)
     assert run(["dismiss", ids[1], "--reason", "x"]) == 0
-    rows = list_audit(open_desk(Settings(archive=store.location), Notes()))
+    rows = list_audit(open_workspace(Settings(archive=store.location), Notes()))
     whose = {row["subject"]: row["actor"] for row in rows}
     assert whose[ids[0]] == "ann [proven]"
     assert "bob" not in whose[ids[1]]

@@ -20,8 +20,8 @@ from support.waiting import PATIENCE, eventually
 from dlq.archive.store import LocalStore
 from dlq.core import patience
 from dlq.core.errors import UsageError
-from dlq.operations.desk import Desk
 from dlq.operations.reporting import describe_now
+from dlq.operations.workspace import Workspace
 from dlq.web import app
 from dlq.web.app import make_app
 from dlq.web.console import IN_ALL, PageRequest
@@ -38,7 +38,7 @@ class Slow:
     def __init__(self, result: Any) -> None:
         self.begun, self.may_end, self.times, self._result = threading.Event(), threading.Event(), 0, result
 
-    def __call__(self, _desk: Desk) -> Any:
+    def __call__(self, _workspace: Workspace) -> Any:
         self.times += 1
         self.begun.set()
         assert self.may_end.wait(PATIENCE)
@@ -89,7 +89,7 @@ def test_as_many_look_at_once_as_there_are_places(look: Look) -> None:
     asks = [lambda one=one: look.keep(one, one) for one in slow]
     with meanwhile(slow[0], *asks) as answers:
         assert all(one.begun.wait(PATIENCE) for one in slow)
-        assert look.keep("short", lambda _desk: "short") == "short"
+        assert look.keep("short", lambda _workspace: "short") == "short"
         for one in slow:
             one.may_end.set()
     assert sorted(answers) == list(range(AT_ONCE - 1))
@@ -100,15 +100,15 @@ def test_what_was_made_of_an_archive_that_has_changed_is_not_kept(look: Look, st
     with meanwhile(slow, lambda: look.keep("name", slow)) as answers:
         write_segment(store, "p-9", [letter(9)])
         look.forget()
-        assert look.keep("other", lambda _desk: 1) == 1
+        assert look.keep("other", lambda _workspace: 1) == 1
     assert answers == ["before"]
-    assert look.keep("name", lambda _desk: "after") == "after"
+    assert look.keep("name", lambda _workspace: "after") == "after"
 
 
 def test_what_was_made_is_kept_until_somebody_changes_something(look: Look) -> None:
     made: list[int] = []
 
-    def make(_desk: Desk) -> int:
+    def make(_workspace: Workspace) -> int:
         made.append(1)
         return len(made)
 
@@ -119,12 +119,12 @@ def test_what_was_made_is_kept_until_somebody_changes_something(look: Look) -> N
 
 def test_a_store_far_away_holds_up_only_who_looks_at_it(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     read = look.read_moment
-    assert look.keep("n", lambda _desk: 1) == 1
+    assert look.keep("n", lambda _workspace: 1) == 1
     slow = Slow(read())
-    monkeypatch.setattr(look, "read_moment", lambda: slow(look.desk))
+    monkeypatch.setattr(look, "read_moment", lambda: slow(look.workspace))
     monkeypatch.setattr(look, "looked_at", -PATIENCE)
-    with meanwhile(slow, lambda: look.keep("n", lambda _desk: 2)) as answers:
-        assert look.keep("n", lambda _desk: 3) == 1
+    with meanwhile(slow, lambda: look.keep("n", lambda _workspace: 2)) as answers:
+        assert look.keep("n", lambda _workspace: 3) == 1
         assert answers == []
     assert answers == [1]
 
@@ -134,29 +134,29 @@ def test_what_is_changed_while_somebody_looks_is_looked_at_again(
 ) -> None:
     read = look.read_moment
     before = Slow(read())
-    moments = iter([lambda: before(look.desk), read])
+    moments = iter([lambda: before(look.workspace), read])
     monkeypatch.setattr(look, "read_moment", lambda: next(moments)())
-    with meanwhile(before, lambda: look.keep("n", lambda _desk: 1)):
+    with meanwhile(before, lambda: look.keep("n", lambda _workspace: 1)):
         look.forget()
     assert next(moments, None) is None, "it was read twice"
 
 
 def test_nothing_stays_of_what_could_not_be_made(look: Look) -> None:
-    def refuse(_desk: Desk) -> None:
+    def refuse(_workspace: Workspace) -> None:
         raise UsageError("there is no such letter")
 
     for number in range(3):
         with pytest.raises(UsageError):
             look.keep(("count", number, "any text" * 8_000), refuse)
-    assert look.keep("n", lambda _desk: 1) == 1
+    assert look.keep("n", lambda _workspace: 1) == 1
     assert len(look.making) == 0
 
 
 def test_a_look_within_a_look_is_a_mistake(look: Look) -> None:
     with look.open(), pytest.raises(RuntimeError), look.open():
         pass
-    with look.open() as desk:
-        assert desk.views is not None
+    with look.open() as workspace:
+        assert workspace.views is not None
 
 
 def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
@@ -269,7 +269,7 @@ def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
 ) -> None:
     proven: list[float] = []
 
-    def prove(_desk: Desk) -> dict[str, Any]:
+    def prove(_workspace: Workspace) -> dict[str, Any]:
         proven.append(time.monotonic())
         time.sleep(1)
         return {"balanced": True, "sources": []}
@@ -289,8 +289,10 @@ def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
 def test_a_server_that_starts_makes_the_first_page_before_anybody_asks(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Desk] = []
-    monkeypatch.setattr(now, "describe_now", lambda desk: made.append(desk) or describe_now(desk))
+    made: list[Workspace] = []
+    monkeypatch.setattr(
+        now, "describe_now", lambda workspace: made.append(workspace) or describe_now(workspace)
+    )
     reader = serve()
     with looking(reader.console):
         eventually(lambda: made)
@@ -301,13 +303,15 @@ def test_a_server_that_starts_makes_the_first_page_before_anybody_asks(
 def test_who_may_only_look_asks_brokers_once_and_makes_nothing_anew(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Desk] = []
-    monkeypatch.setattr("dlq.web.console.inspect_sources", lambda desk, _sources: asked.append(desk) or [])
+    asked: list[Workspace] = []
+    monkeypatch.setattr(
+        "dlq.web.console.inspect_sources", lambda workspace, _sources: asked.append(workspace) or []
+    )
     brokers = {"shop": {"kind": "rabbitmq", "url": "amqp://127.0.0.1:1/"}}
     sources = {"orders": {"broker": "shop", "queue": "orders.dlq"}}
     reader = serve(serve={"roles": {}}, brokers=brokers, sources=sources)
-    assert reader.console.look.keep("made", lambda _desk: 1) == 1
+    assert reader.console.look.keep("made", lambda _workspace: 1) == 1
     assert [reader.post("/depths").status_code for _ in range(3)] == [303] * 3
     assert len(asked) == 1
     assert "were asked less than" in reader.get("/").text
-    assert reader.console.look.keep("made", lambda _desk: 2) == 1
+    assert reader.console.look.keep("made", lambda _workspace: 2) == 1

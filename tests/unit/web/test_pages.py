@@ -134,7 +134,7 @@ def test_what_is_chosen_stands_there_and_can_be_taken_back(serve: Serve) -> None
 def test_the_lists_of_the_filters_hold_what_letters_have_and_need_no_report(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.web.pages.now.describe_now", lambda _desk: pytest.fail("a report is made"))
+    monkeypatch.setattr("dlq.web.pages.now.describe_now", lambda _workspace: pytest.fail("a report is made"))
     browser = serve()
     browser.post("/letters/chosen", {"act": "dismiss", "id": IDS[0], "reason": "sent anew"})
     text = browser.get("/letters").text

@@ -10,7 +10,7 @@ import pytest
 from support.consoles import Browser, Serve
 
 from dlq.connectors.memory import broker_at
-from dlq.operations.desk import Notes, open_desk
+from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay import ledger, planfile
 from dlq.web import agents
 
@@ -59,7 +59,7 @@ def test_the_word_of_a_consumers_owner_stands_where_replays_are_decided(browser:
 
 def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Browser) -> None:
     plan = make_plan(browser, {"id": IDS[:2], "reason": "mended in 2.4.1"})
-    header = planfile.load_checked(browser.console.look.desk.store, plan)
+    header = planfile.load_checked(browser.console.look.workspace.store, plan)
     assert (header.actor, header.reason, header.letters) == ("ada [proven]", "mended in 2.4.1", 2)
     text = browser.get(f"/plans/{plan}", **ADA).text
     assert listed(text) == IDS[:2]
@@ -104,7 +104,7 @@ def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser:
         ).status_code
         == 303
     )
-    settings, store = browser.console.settings.ledger, browser.console.look.desk.store
+    settings, store = browser.console.settings.ledger, browser.console.look.workspace.store
     given = ledger.events(settings, store)[-1]
     assert (given.action, given.actor, given.value) == ("approve", "bob@example.com [proven]", digest)
     assert "is not approved" not in browser.get(f"/plans/{plan}", **BOB).text
@@ -157,8 +157,8 @@ def test_what_an_edit_changes_is_masked_as_the_letter_is(serve: Serve, tmp_path:
     page = html.unescape(browser.get(answer.headers["location"]).text)
     assert "header x-customer: text of 20 -> text of 8" in page
     assert "header trace: t-1 -> t-2" in page
-    desk = open_desk(browser.console.settings, Notes(), "agent x for ann")
-    told = agents.plan_status(desk, answer.headers["location"].removeprefix("/plans/"))
+    workspace = open_workspace(browser.console.settings, Notes(), "agent x for ann")
+    told = agents.plan_status(workspace, answer.headers["location"].removeprefix("/plans/"))
     for shown in (page, json.dumps(told)):
         assert "Jane" not in shown
         assert "jane.doe" not in shown
@@ -206,8 +206,8 @@ def test_a_broker_that_is_away_is_said_in_its_words(serve: Serve) -> None:
 
 
 def proposed_by_agent(browser: Browser, **where: str) -> str:
-    desk = open_desk(browser.console.settings, Notes(), "agent x for ann")
-    return str(agents.propose_plan(desk, reason="mended in 2.4.1", failure="aa" * 16, **where)["plan"])
+    workspace = open_workspace(browser.console.settings, Notes(), "agent x for ann")
+    return str(agents.propose_plan(workspace, reason="mended in 2.4.1", failure="aa" * 16, **where)["plan"])
 
 
 def test_who_approves_sees_what_died_of_what_and_where_an_agent_would_send_it(browser: Browser) -> None:

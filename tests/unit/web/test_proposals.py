@@ -15,7 +15,6 @@ from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
 from dlq.operations import proposals
-from dlq.operations.desk import Desk
 from dlq.operations.failures import note_failure
 from dlq.operations.plans import PlanWanted
 from dlq.operations.proposals import (
@@ -24,6 +23,7 @@ from dlq.operations.proposals import (
     propose_plan,
     propose_resolution,
 )
+from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
 from dlq.replay.wanted import Wanted
@@ -46,12 +46,12 @@ def browser(serve: Serve) -> Browser:
 
 
 @pytest.fixture
-def agent(browser: Browser) -> Desk:
-    return replace(browser.console.look.desk, name=AGENT)
+def agent(browser: Browser) -> Workspace:
+    return replace(browser.console.look.workspace, name=AGENT)
 
 
-def said(desk: Desk) -> list[tuple[str, str, str, str]]:
-    events = ledger.events(desk.settings.ledger, desk.store)
+def said(workspace: Workspace) -> list[tuple[str, str, str, str]]:
+    events = ledger.events(workspace.settings.ledger, workspace.store)
     return [(one.actor, one.action, one.value, one.reason) for one in events if one.action != "propose"]
 
 
@@ -65,7 +65,7 @@ def carry_out(browser: Browser, proposal: str, page: str = PAGE) -> int:
      ("bob", ("ada [proven]", "assign", "bob", "the gateway is down"))],
 )  # fmt: skip
 def test_a_note_is_written_by_who_carries_it_out_and_waits_no_more(
-    browser: Browser, agent: Desk, owner: str | None, told: tuple[str, ...]
+    browser: Browser, agent: Workspace, owner: str | None, told: tuple[str, ...]
 ) -> None:
     proposal = propose_note(agent, FAILURE, "the gateway is down", owner)
     text = html.unescape(browser.get(PAGE, **ADA).text)
@@ -79,7 +79,9 @@ def test_a_note_is_written_by_who_carries_it_out_and_waits_no_more(
 
 
 @pytest.mark.parametrize("version", ["", "2.4.1"])
-def test_a_failure_is_resolved_by_who_carries_it_out(browser: Browser, agent: Desk, version: str) -> None:
+def test_a_failure_is_resolved_by_who_carries_it_out(
+    browser: Browser, agent: Workspace, version: str
+) -> None:
     proposal = propose_resolution(agent, FAILURE, "fixed by the release of today", version)
     assert carry_out(browser, proposal["proposal"]) == 303
     assert said(agent) == [("ada [proven]", "resolve", version, "fixed by the release of today")]
@@ -89,13 +91,13 @@ def test_a_failure_is_resolved_by_who_carries_it_out(browser: Browser, agent: De
 
 @pytest.mark.parametrize("owner", [None, "bob"])
 def test_two_who_carry_it_out_at_once_say_it_once(
-    browser: Browser, agent: Desk, owner: str | None, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, agent: Workspace, owner: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proposal, both = propose_note(agent, FAILURE, "the gateway is down", owner)["proposal"], Barrier(2)
     look = proposals.list_proposals
 
-    def see_that_it_waits(desk: Desk, failure: str) -> list[proposals.Proposal]:
-        found = look(desk, failure)
+    def see_that_it_waits(workspace: Workspace, failure: str) -> list[proposals.Proposal]:
+        found = look(workspace, failure)
         both.wait(PATIENCE)
         return found
 
@@ -106,7 +108,7 @@ def test_two_who_carry_it_out_at_once_say_it_once(
     assert len(said(agent)) == 1
 
 
-def test_a_dismissal_closes_the_letters_of_its_failure_alone(browser: Browser, agent: Desk) -> None:
+def test_a_dismissal_closes_the_letters_of_its_failure_alone(browser: Browser, agent: Workspace) -> None:
     proposal = propose_dismissal(agent, FAILURE, "sent anew by hand")
     assert carry_out(browser, proposal["proposal"]) == 303
     text = browser.get("/audit", **ADA).text
@@ -116,7 +118,7 @@ def test_a_dismissal_closes_the_letters_of_its_failure_alone(browser: Browser, a
     assert "1 <small>wait" in browser.get(f"/failures/{OTHER}", **ADA).text
 
 
-def test_what_somebody_has_done_in_a_shell_waits_no_more(browser: Browser, agent: Desk) -> None:
+def test_what_somebody_has_done_in_a_shell_waits_no_more(browser: Browser, agent: Workspace) -> None:
     propose_note(agent, FAILURE, "the gateway is down")
     propose_note(agent, FAILURE, "and the mirror")
     note_failure(replace(agent, name="bob"), FAILURE, "the gateway is down")
@@ -126,7 +128,7 @@ def test_what_somebody_has_done_in_a_shell_waits_no_more(browser: Browser, agent
     assert "“and the mirror”" in text
 
 
-def test_who_may_not_triage_sees_it_switched_off_and_is_refused(browser: Browser, agent: Desk) -> None:
+def test_who_may_not_triage_sees_it_switched_off_and_is_refused(browser: Browser, agent: Workspace) -> None:
     proposal = propose_note(agent, FAILURE, "the gateway is down")
     text = browser.get(PAGE, **EVE).text
     assert "<button disabled>Carry out</button>" in text
@@ -135,7 +137,9 @@ def test_who_may_not_triage_sees_it_switched_off_and_is_refused(browser: Browser
     assert said(agent) == []
 
 
-def test_without_the_token_of_a_form_and_by_get_nothing_is_carried_out(browser: Browser, agent: Desk) -> None:
+def test_without_the_token_of_a_form_and_by_get_nothing_is_carried_out(
+    browser: Browser, agent: Workspace
+) -> None:
     place = f"{PAGE}/proposals/{propose_note(agent, FAILURE, 'x')['proposal']}"
     assert browser.get(place, **ADA).status_code == 404
     assert browser.post(place, {"form_token": "0" * 64}, PAGE, **ADA).status_code == 403
@@ -154,7 +158,7 @@ def test_without_the_token_of_a_form_and_by_get_nothing_is_carried_out(browser: 
     ],
 )
 def test_no_other_command_of_a_ledger_is_ever_carried_out(
-    browser: Browser, agent: Desk, store: LocalStore, command: str
+    browser: Browser, agent: Workspace, store: LocalStore, command: str
 ) -> None:
     event = make_event(now(), AGENT, FAILURE, "propose", command, "x")
     with ledger.opened(agent.settings.ledger, store) as book:
@@ -164,14 +168,16 @@ def test_no_other_command_of_a_ledger_is_ever_carried_out(
     assert said(agent) == []
 
 
-def test_a_proposal_of_another_failure_is_none_of_this(browser: Browser, agent: Desk) -> None:
+def test_a_proposal_of_another_failure_is_none_of_this(browser: Browser, agent: Workspace) -> None:
     proposal = propose_note(agent, OTHER, "x")
     assert carry_out(browser, proposal["proposal"]) == 409
     assert carry_out(browser, "no-such") == 409
     assert said(agent) == []
 
 
-def test_an_agent_has_as_many_open_proposals_as_a_person_can_look_at(browser: Browser, agent: Desk) -> None:
+def test_an_agent_has_as_many_open_proposals_as_a_person_can_look_at(
+    browser: Browser, agent: Workspace
+) -> None:
     first = propose_note(agent, FAILURE, "look 0")["proposal"]
     told = (f"dlq failures note {FAILURE} 'look {number}'" for number in range(1, 19))
     with ledger.opened(agent.settings.ledger, agent.store) as book:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.local.credentials import log_in
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp091.codec.confirms import message
@@ -84,7 +84,7 @@ class Questions:
             raise Refused(_NOT_TAKEN, f"{answer.NAME} instead of an ack")
 
     def _on_channel(self, step: Callable[[Link], Any]) -> Any:
-        looks.check_time("RabbitMQ")
+        deadline.check("RabbitMQ")
         if self._link.channel_closed:
             self._link.open_channel()
         return step(self._link)

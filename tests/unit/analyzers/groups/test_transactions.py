@@ -173,17 +173,19 @@ def test_every_transaction_has_its_state(known: dict[str, Transaction]) -> None:
 
 def test_one_record_stands_for_a_transaction_that_needs_somebody(known: dict[str, Transaction]) -> None:
     of_a_twin = {one.member.record_id for one in RECORDS if one.member.broker_node == TWINS}
-    judged = [
+    classified = [
         (key, one.role, conclude(known[key], one.record_id))
         for key, one in RECORDS
         if one.record_id not in of_a_twin
     ]
-    letters = {key: (role, s.cause, s.mechanism) for key, role, s in judged if s.cause is not None}
+    letters = {key: (role, s.cause, s.mechanism) for key, role, s in classified if s.cause is not None}
     assert letters == LETTERS
-    assert sum(s.cause is not None for _, _, s in judged) == len(LETTERS)
-    assert all(s.beside_the_letter == (s.cause is None) for _, _, s in judged)
-    assert {s.mechanism for _, _, s in judged if s.beside_the_letter} == {"none"}
-    assert all((s.transaction_state, s.evidence) == (known[k].state, known[k].evidence) for k, _, s in judged)
+    assert sum(s.cause is not None for _, _, s in classified) == len(LETTERS)
+    assert all(s.beside_the_letter == (s.cause is None) for _, _, s in classified)
+    assert {s.mechanism for _, _, s in classified if s.beside_the_letter} == {"none"}
+    assert all(
+        (s.transaction_state, s.evidence) == (known[k].state, known[k].evidence) for k, _, s in classified
+    )
 
 
 def test_an_op_record_is_of_no_transaction_and_no_letter() -> None:

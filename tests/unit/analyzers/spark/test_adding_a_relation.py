@@ -48,13 +48,13 @@ import json, sys
 import pyarrow.parquet as pq
 from support.analyzers import mixed
 from support.analyzers.quick_spark import QUICK
-from dlq.analyzers import judging
+from dlq.analyzers import classification
 from dlq.analyzers.analysis import analyze
 from dlq.analyzers.spark import engine
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings, Spark
 
-judging.LARGEST_SHARE = engine.LARGEST_SHARE = 40
+classification.LARGEST_SHARE = engine.LARGEST_SHARE = 40
 store = LocalStore(sys.argv[1])
 mixed.fill(store)
 settings = Settings(spark=Spark(master="local[1]", conf=QUICK))

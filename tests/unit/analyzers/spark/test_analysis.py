@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from support.analyzers import mixed
 from support.analyzers.rocket_letters import BORN
 
-from dlq.analyzers import judging
+from dlq.analyzers import classification
 from dlq.analyzers.analysis import Engine, analyze
 from dlq.analyzers.spark import engine as spark_engine
 from dlq.archive import analyses, store_facts, views
@@ -74,7 +74,7 @@ def by_both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ma
     """Spark has many shares of the letters, which have groups in common."""
     engines: Sequence[Engine] = ("plain", "spark")
     with pytest.MonkeyPatch.context() as changed:
-        for module in (judging, spark_engine):
+        for module in (classification, spark_engine):
             changed.setattr(module, "LARGEST_SHARE", 40)
         return {engine: analyzed_by(engine, str(tmp_path_factory.mktemp(engine))) for engine in engines}
 

@@ -12,8 +12,8 @@ from dlq.analyzers import plain
 from dlq.analyzers.analysis import log_files
 from dlq.analyzers.groups import bursts
 from dlq.analyzers.groups import client_log as plain_log
+from dlq.analyzers.groups.classified import Classified
 from dlq.analyzers.groups.contract import Context
-from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.spark import client_log
 from dlq.core.clock import to_micros
 from dlq.core.errors import UsageError
@@ -94,7 +94,7 @@ def logs(tmp_path: Path) -> list[str]:
 
 
 def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[str]) -> None:
-    letters = [judged(suppressed(n)) for n in (1, 2, 3, 4, 6, 42, 32)]
+    letters = [classified(suppressed(n)) for n in (1, 2, 3, 4, 6, 42, 32)]
     joined = {
         (row.state, (row.message_id or "").rpartition(":")[2]): row
         for row in plain_log.join(letters, client_log.lines(spark, logs).collect())
@@ -114,8 +114,8 @@ def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[st
     assert after == {"31": "tcp://old:2", "32": "tcp://b:61616", "33": "tcp://b:61616"}
 
 
-def judged(row: dict[str, Any]) -> Judged:
-    return Judged(**{**dict.fromkeys(Judged._fields), **row})
+def classified(row: dict[str, Any]) -> Classified:
+    return Classified(**{**dict.fromkeys(Classified._fields), **row})
 
 
 def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str]) -> None:
@@ -125,7 +125,7 @@ def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str
 
 
 def test_the_log_tells_the_reconnects_of_a_connection_apart() -> None:
-    letters = [judged(suppressed(n)) for n in (1, 2, 10_000)]
+    letters = [classified(suppressed(n)) for n in (1, 2, 10_000)]
     later = to_micros(at(3).replace(hour=23))
     lines = (
         bursts.LogLine(to_micros(at(1)), "tcp://a:1", "tcp://b:1"),
@@ -146,7 +146,7 @@ def test_the_log_tells_the_reconnects_of_a_connection_apart() -> None:
 
 @pytest.mark.parametrize(("cause", "connection"), [("expired", "c"), ("suppressed_duplicate", None)])
 def test_other_letters_are_of_no_burst(cause: str, connection: str | None) -> None:
-    letter = judged(suppressed(5, cause=cause, connection_id=connection))
+    letter = classified(suppressed(5, cause=cause, connection_id=connection))
     context = Context(frozenset(), {}, {}, (), has_logs=False, span=1, looked_at=0)
     assert list(bursts.BURSTS.members([letter], context, {})) == []
     assert bursts.conclude(letter, {}, context) is letter

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from support.archives import letter, parquet, write_segment
 
 from dlq.analyzers.analysis import analyze
-from dlq.analyzers.judging import JUDGED
+from dlq.analyzers.classification import CLASSIFIED
 from dlq.analyzers.spark import engine
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError
@@ -51,10 +51,10 @@ def test_spark_reads_no_file_that_another_has_put_there(
 ) -> None:
     write_segment(store, "p-0", [letter(1)])
     foreign = tmp_path / "foreign.parquet"
-    foreign.write_bytes(parquet(JUDGED.empty_table()))
+    foreign.write_bytes(parquet(CLASSIFIED.empty_table()))
 
     def exchange() -> None:
-        for path in Path(store.location, "analyses").rglob("judged/*.parquet"):
+        for path in Path(store.location, "analyses").rglob("classified/*.parquet"):
             path.unlink()
             path.symlink_to(foreign)
 

@@ -12,7 +12,7 @@ import pytest
 from support.analyzers import generated
 from support.archives import parquet
 
-from dlq.analyzers import analysis, incremental, judging, plain
+from dlq.analyzers import analysis, classification, incremental, plain
 from dlq.analyzers.analysis import Engine, analyze, analyze_touched
 from dlq.analyzers.spark import engine as spark_engine
 from dlq.archive.analyses import KEPT, TABLES, Analysis
@@ -58,7 +58,7 @@ def test_several_pulls_in_a_row_end_as_one_analysis_of_all(
     """With rules in every second archive, whose first letters nothing ever touches again."""
     if engine == "spark":
         request.getfixturevalue("spark")
-        for module in (judging, spark_engine):
+        for module in (classification, spark_engine):
             monkeypatch.setattr(module, "LARGEST_SHARE", 100)
     monkeypatch.setattr(incremental, "ROW_GROUP", 100)
     monkeypatch.setattr(analysis, "SUMMED_FROM", 0)
@@ -81,7 +81,7 @@ def test_several_pulls_in_a_row_end_as_one_analysis_of_all(
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStore, Mapping[str, list[str]]]:
+def classified(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStore, Mapping[str, list[str]]]:
     """An analyzed archive with letters of one more pull, and what a whole analysis says of all of them."""
     store = LocalStore(str(tmp_path_factory.mktemp("archive")))
     generated.pull(store, Random(7), 0, 0, 300)
@@ -111,28 +111,28 @@ DAMAGE: dict[str, Callable[[memoryview], bytes | memoryview]] = {
 }
 
 
-@pytest.mark.parametrize("kept", ["judged", "verdicts", "slots", "incidents"])
+@pytest.mark.parametrize("kept", ["classified", "verdicts", "slots", "incidents"])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_where_what_was_kept_is_damaged_all_is_judged_anew(
-    judged: tuple[LocalStore, Mapping[str, list[str]]], tmp_path: Path, kept: str, damage: str
+def test_where_what_was_kept_is_damaged_all_is_classified_anew(
+    classified: tuple[LocalStore, Mapping[str, list[str]]], tmp_path: Path, kept: str, damage: str
 ) -> None:
-    store = LocalStore(shutil.copytree(judged[0].location, str(tmp_path / "archive")))
+    store = LocalStore(shutil.copytree(classified[0].location, str(tmp_path / "archive")))
     [name] = [one for one in store.list("analyses/") if f"/{kept}/" in one]
     store.put(name, DAMAGE[damage](memoryview(store.open(name).read())))
     assert analyze_touched(store, MANY) is None
-    assert tables_of(store, analyze(store, MANY, engine="plain")) == judged[1]
+    assert tables_of(store, analyze(store, MANY, engine="plain")) == classified[1]
 
 
 def test_letters_that_touch_too_many_are_for_a_whole_analysis(
-    judged: tuple[LocalStore, Mapping[str, list[str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    classified: tuple[LocalStore, Mapping[str, list[str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has been written before that was seen is no part of it."""
-    store = LocalStore(shutil.copytree(judged[0].location, str(tmp_path / "archive")))
+    store = LocalStore(shutil.copytree(classified[0].location, str(tmp_path / "archive")))
     few = Settings(analysis=Limits(spark_from=20))
     assert analyze_touched(store, few) is None
     monkeypatch.setattr("dlq.analyzers.analysis._engine_for", lambda *_: plain.run)
     done = analyze(store, few)
-    assert tables_of(store, done) == judged[1]
+    assert tables_of(store, done) == classified[1]
     assert analyze(store, few, only_new=True).records == done.records
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dlq.analyzers.spark.shipping import ROOMS, name_what_lacks, pack
 
-STEPS = ("spark.tasks", "spark.client_log", "spark.user_rules", "judging")
+STEPS = ("spark.tasks", "spark.client_log", "spark.user_rules", "classification")
 SCRIPT = """
 import sys
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder)]
@@ -34,9 +34,9 @@ def test_python_imports_the_rooms_from_the_zip_and_little_else(tmp_path: Path) -
 
 @pytest.mark.parametrize(("said", "meant"), [
     ('Lost task 0.3 (TID 3) (10.0.0.5 executor 1): Cannot run program "/no": error=2',
-     "of M on 10.0.0.5 cannot judge letters: there is no program P;"),
+     "of M on 10.0.0.5 cannot classify letters: there is no program P;"),
     ("Error from python worker:\n  Traceback\n  ImportError: no zlib\nPYTHONPATH", "P does not start: ImportError: no zlib;"),
-    ("ModuleNotFoundError: No module named 'pyarrow'", "of M cannot judge letters: P has no pyarrow;"),
+    ("ModuleNotFoundError: No module named 'pyarrow'", "of M cannot classify letters: P has no pyarrow;"),
 ])  # fmt: skip
 def test_what_a_worker_lacks_is_one_line(said: str, meant: str) -> None:
     told = name_what_lacks(said, "M", "P") or ""

@@ -101,9 +101,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Marked]]:
             one.running.kill()
 
 
-def has_judged(store: LocalStore, but: int = 0) -> Callable[[], bool]:
+def has_classified(store: LocalStore, but: int = 0) -> Callable[[], bool]:
     """Whether an analysis is past its first step; `but` so many whose files are there already."""
-    return lambda: len({name.split("/")[1] for name in store.list("analyses/") if "/judged/" in name}) > but
+    return lambda: (
+        len({name.split("/")[1] for name in store.list("analyses/") if "/classified/" in name}) > but
+    )
 
 
 def letters(store: LocalStore) -> list[tuple[str | None, str | None, int]]:
@@ -117,13 +119,13 @@ def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
     spark: SparkSession, store: LocalStore, start: Callable[..., Marked]
 ) -> None:
     killed = start(DLQ, "analyze", "--engine", "spark")
-    killed.wait_for(has_judged(store))
+    killed.wait_for(has_classified(store))
     killed.running.kill()
     killed.end()
     assert analyses.ids(store) == []
     assert letters(store) == [(None, None, 100)]
     other = start(DLQ, "-o", "json", "analyze", "--engine", "spark")
-    other.wait_for(has_judged(store, but=1))
+    other.wait_for(has_classified(store, but=1))
     mine = analyze(store, Settings(), engine="spark")
     code, out, err = other.end()
     assert (code, err) == (0, "")
@@ -140,7 +142,7 @@ def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
 
 def test_an_interrupted_one_leaves_no_process(store: LocalStore, start: Callable[..., Marked]) -> None:
     running = start(DLQ, "analyze", "--engine", "spark")
-    running.wait_for(has_judged(store))
+    running.wait_for(has_classified(store))
     assert any("java" in line for line in running.alive())
     code, out, _err = running.interrupt()
     assert (code, out) == (130, "")

@@ -13,10 +13,10 @@ from dlq.core.settings import Retain
 
 def write_analysis(store: LocalStore, name: str, uses: str) -> None:
     """An analysis with a table and rows of stage 1, which uses those of another analysis as well."""
-    own = [f"analyses/{name}/{file}" for file in ("verdicts/v.parquet", "judged/j.parquet")]
+    own = [f"analyses/{name}/{file}" for file in ("verdicts/v.parquet", "classified/j.parquet")]
     for file in own:
         store.put(file, b"")
-    parts = [{"file": own[1], "stems": []}, {"file": f"analyses/{uses}/judged/j.parquet", "stems": []}]
+    parts = [{"file": own[1], "stems": []}, {"file": f"analyses/{uses}/classified/j.parquet", "stems": []}]
     tables = {"verdicts": (own[0],)}
     analyses.commit(store, Analysis(name, 0, {}, 0.0, "", "", tables, extra={"parts": parts}))
 
@@ -28,9 +28,9 @@ def test_old_analyses_go_but_not_what_a_kept_one_uses(shop: Shop) -> None:
     shop.store.put("analyses/20200101T000000-000000/verdicts/half.parquet", b"")
     shop.retain(Retain(analyses=1))
     assert shop.store.list("analyses/") == [
-        "analyses/20261120T000001-000000/judged/j.parquet",
+        "analyses/20261120T000001-000000/classified/j.parquet",
         "analyses/20261120T000002-000000/analysis.json",
-        "analyses/20261120T000002-000000/judged/j.parquet",
+        "analyses/20261120T000002-000000/classified/j.parquet",
         "analyses/20261120T000002-000000/verdicts/v.parquet",
     ]
 

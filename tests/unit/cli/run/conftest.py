@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.running import Team, judged
+from support.running import Team, classified
 
 from dlq.analyzers import analysis as job
 from dlq.connectors import memory
@@ -15,7 +15,7 @@ def team(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Team]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(job, "analyze", judged)
+    monkeypatch.setattr(job, "analyze", classified)
     here = Team(tmp_path, tmp_path.name, capfd)
     here.profile()
     yield here

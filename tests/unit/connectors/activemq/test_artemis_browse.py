@@ -66,7 +66,7 @@ def test_a_letter_of_an_openwire_client_is_found_by_its_own_id() -> None:
     assert why_lossy(found, frame(1)) == UNKNOWN
 
 
-def test_a_letter_that_came_later_is_judged_by_what_stomp_shows() -> None:
+def test_a_letter_that_came_later_is_classified_by_what_stomp_shows() -> None:
     found = browsed(shown(1))
     for other in (frame(2), frame(1, sent_at=6)):
         assert why_lossy(found, other) == UNKNOWN

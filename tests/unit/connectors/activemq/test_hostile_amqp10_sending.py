@@ -24,7 +24,7 @@ from support.sending_contract import until_it_ends
 from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
-from dlq.connectors import looks
+from dlq.connectors import deadline
 from dlq.connectors.activemq.amqp.send import Amqp10Sender
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.openwire.send import OpenWireSender
@@ -242,7 +242,7 @@ class Slow:
         self.seconds = 0.0
 
     def _told(self, told: Any) -> Any:
-        looks.check_time("b")
+        deadline.check("b")
         time.sleep(self.seconds)
         return told
 

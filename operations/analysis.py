@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.core.errors import UsageError
 from dlq.operations.connecting import warn_of_evidence
-from dlq.operations.desk import Desk
 from dlq.operations.outcome import ExitCode
+from dlq.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from dlq.analyzers.analysis import Engine
@@ -21,7 +21,7 @@ _BROKEN = (
 
 
 class AnalysisWanted(NamedTuple):
-    """What to judge, and by which engine; the defaults: everything, as the configuration says."""
+    """What to classify, and by which engine; the defaults: everything, as the configuration says."""
 
     engine: "Engine" = "auto"
     master: str | None = None
@@ -57,16 +57,16 @@ class Analyzed:
         }
 
 
-def analyze_archive(desk: Desk, wanted: AnalysisWanted) -> Analyzed:
-    """Judge all captured letters. Raises UsageError, ArchiveError."""
+def analyze_archive(workspace: Workspace, wanted: AnalysisWanted) -> Analyzed:
+    """Classify all captured letters. Raises UsageError, ArchiveError."""
     from dlq.analyzers.analysis import analyze
     from dlq.capture import external_stores
 
-    warn_of_evidence(desk)
-    taken = external_stores.take(desk.store, desk.settings)
+    warn_of_evidence(workspace)
+    taken = external_stores.take(workspace.store, workspace.settings)
     done = analyze(
-        desk.store,
-        desk.settings,
+        workspace.store,
+        workspace.settings,
         master=wanted.master,
         since=wanted.since,
         client_logs=_read_logs(wanted.client_logs),
@@ -92,15 +92,15 @@ def _read_logs(patterns: Sequence[str]) -> list[str]:
     return logs
 
 
-def analyze_new(desk: Desk) -> Analyzed | None:
-    """Judge what no analysis has judged, in this process; the listener hears what was missing. None where the
-    configuration does not want that, nothing is captured, or so many letters are concerned that Spark is
-    needed. Raises DlqError."""
+def analyze_new(workspace: Workspace) -> Analyzed | None:
+    """Classify what no analysis has classified, in this process; the listener hears what was missing. None
+    where the configuration does not want that, nothing is captured, or so many letters are concerned that
+    Spark is needed. Raises DlqError."""
     from dlq.analyzers.analysis import analyze, analyze_touched, is_for_spark, names_cluster
     from dlq.archive import manifests
     from dlq.capture import external_stores
 
-    store, settings = desk.store, desk.settings
+    store, settings = workspace.store, workspace.settings
     letters = sum(manifest.rows for manifest in manifests.list_committed(store))
     if not letters or not settings.analysis.after_pull or names_cluster(settings):
         return None
@@ -115,12 +115,14 @@ def analyze_new(desk: Desk) -> Analyzed | None:
         return None
     found = Analyzed(done, _list_problems(done, taken))
     for problem in found.problems:
-        desk.listener.complain(problem)
+        workspace.listener.complain(problem)
     return found
 
 
 def _list_problems(analysis: "Analysis", taken: "Sequence[Snapshot]") -> list[str]:
-    problems = [f"{one.error}; its letters are judged without it" for one in taken if one.error is not None]
+    problems = [
+        f"{one.error}; its letters are classified without it" for one in taken if one.error is not None
+    ]
     if broken := analysis.extra.get("broken", 0):
         many = f"{broken:,} letter{'s' if broken != 1 else ''}"
         problems.append(_BROKEN.format(many, "is" if broken == 1 else "are"))

@@ -1,4 +1,4 @@
-"""A letter after the first step of an analysis: judged by itself, not yet compared with others."""
+"""A letter after the first step of an analysis: classified by itself, not yet compared with others."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -23,7 +23,7 @@ class Duplicate(NamedTuple):
     """And the same body."""
 
 
-class Judged(NamedTuple):
+class Classified(NamedTuple):
     """What the comparison between letters needs to know of one. Times are microseconds since the epoch."""
 
     source: str
@@ -84,7 +84,7 @@ class Judged(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """What tells what a letter may share with others: columns of `Judged`."""
+    """What tells what a letter may share with others: columns of `Classified`."""
 
     source: str
     broker: str

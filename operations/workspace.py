@@ -60,7 +60,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Workspace:
     """What every operation is given. `archive` opens the archive, once; `name` is who acts, None: the user of
     this process."""
 
@@ -96,8 +96,8 @@ class Desk:
         return [known[name] for name in dict.fromkeys(names or known)]
 
 
-def open_desk(settings: "Settings", listener: Listener, name: str | None = None) -> Desk:
-    """Return a desk on the configured archive."""
+def open_workspace(settings: "Settings", listener: Listener, name: str | None = None) -> Workspace:
+    """Return a workspace on the configured archive."""
     from dlq.archive.store import open_store
 
-    return Desk(settings, cache(partial(open_store, settings.archive)), listener, name)
+    return Workspace(settings, cache(partial(open_store, settings.archive)), listener, name)

@@ -46,7 +46,7 @@ def within(seconds: float) -> Iterator[None]:
         _until.reset(before)
 
 
-def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
+def with_deadline(look: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function all of whose questions are one look; one within another has what is left of its
     time."""
 
@@ -58,7 +58,7 @@ def bound_look(look: Callable[_P, _R]) -> Callable[_P, _R]:
     return looked
 
 
-def bound_together(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
+def with_shared_deadline(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
     """Return a method that is asked once for each letter: all its calls that take time are one look, however
     much is done between them."""
 
@@ -77,7 +77,7 @@ def bound_together(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatena
     return asked
 
 
-def check_time(who: str) -> None:
+def check(who: str) -> None:
     """Check the time before a question is asked. Raises BrokerError where the look that it belongs to takes
     too long."""
     end = _until.get()

@@ -14,7 +14,7 @@ from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
-from dlq.connectors import looks, open_connector
+from dlq.connectors import deadline, open_connector
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Connector, Outgoing, ReadRequest, Search, SendRequest, Target
@@ -22,7 +22,7 @@ from dlq.connectors.kafka.plugin.description import KafkaBroker
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core import patience
-from dlq.core.brokers import kind_of, resolve
+from dlq.core.brokers import plugin_of, resolve
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Source
 
@@ -126,13 +126,13 @@ def test_the_previews_of_very_many_letters_are_one_look(monkeypatch: pytest.Monk
 
 def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = count()
-    monkeypatch.setattr(looks, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
 
     class Quick:
         def preview(self) -> None:
-            looks.check_time("b")
+            deadline.check("b")
 
-    asked = looks.bound_together(Quick.preview)
+    asked = deadline.with_shared_deadline(Quick.preview)
     quick = Quick()
     while next(ticks) / 100 < 2 * patience.LOOK:
         asked(quick)
@@ -142,9 +142,9 @@ def test_a_look_within_another_has_what_is_left_and_nothing_else_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(patience, "LOOK", 0.2)
-    inner = looks.bound_look(lambda: looks.check_time("b"))
+    inner = deadline.with_deadline(lambda: deadline.check("b"))
 
-    @looks.bound_look
+    @deadline.with_deadline
     def outer() -> None:
         inner()
         time.sleep(0.3)
@@ -152,12 +152,12 @@ def test_a_look_within_another_has_what_is_left_and_nothing_else_is_one(
 
     with pytest.raises(BrokerError, match="b: a look"):
         outer()
-    looks.check_time("b")
+    deadline.check("b")
     inner()
 
 
 @each_row("kind", ["activemq", "kafka", "rabbitmq", "rocketmq"])
 def test_all_that_a_broker_is_asked_is_bounded(kind: str) -> None:
-    own = vars(resolve(kind_of(kind).connector))
+    own = vars(resolve(plugin_of(kind).connector))
     asked = own.keys() & {*LOOKS, "members", "coverage", "newer", "preview"}
     assert [name for name in sorted(asked) if not hasattr(own[name], "__wrapped__")] == []

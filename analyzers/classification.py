@@ -1,7 +1,8 @@
 """Step 1 of an analysis: each letter by itself, in this process or in Spark's Python workers.
 
-A share of the segments is read, its letters are judged, and one file of judged letters is written beside the
-analysis. The files are kept: a later analysis under the same rules and facts judges only what is new.
+A share of the segments is read, its letters are classified, and one file of classified letters is written
+beside the analysis. The files are kept: a later analysis under the same rules and facts classifies only what
+is new.
 """
 
 import json
@@ -21,17 +22,17 @@ import dlq.analyzers
 import dlq.archive
 import dlq.core
 from dlq.analyzers.groups.advice import advise_alone
+from dlq.analyzers.groups.classified import Sharing
 from dlq.analyzers.groups.incidents import SLOT
-from dlq.analyzers.groups.judged import Sharing
 from dlq.analyzers.groups.relations import keys_of
 from dlq.analyzers.letters import Group, read
-from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, judge_letters
+from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, classify_letters
 from dlq.analyzers.rules.frameworks import find_coordinator
 from dlq.analyzers.rules.rocketmq import Stored, read_stored, role, unique_key
 from dlq.archive.analyses import BESIDE, VERDICTS
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
-from dlq.core.brokers import kinds
+from dlq.core.brokers import plugins
 from dlq.core.interpreter import rare_garbage_collection
 
 LARGEST_SHARE = 100_000
@@ -70,14 +71,14 @@ _COPIED = (
     "body_sha256", "body_size", "published_at", "dead_at", "captured_at",
 )  # fmt: skip
 _STEM = BESIDE.field("stem")
-JUDGED = pa.schema(
+CLASSIFIED = pa.schema(
     [*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_ADVICE, *_FURTHER, _KEYS, _STEM]
 )
 """A letter after step 1."""
 
 
 class _Files(Protocol):
-    """How files of the archive are opened where letters are judged."""
+    """How files of the archive are opened where letters are classified."""
 
     def parquet(self, name: str) -> Any:
         """`name` as pyarrow reads it: a path, or a stream."""
@@ -99,7 +100,7 @@ class Terms(NamedTuple):
     def key(self) -> str:
         """Changes when any verdict on a single letter could: with these terms, or with the code of the rooms
         that a rule can import."""
-        rules = {name: kind.rules for name, kind in kinds().items()}
+        rules = {name: kind.rules for name, kind in plugins().items()}
         digest = sha256(json.dumps([asdict(self.facts), *self[1:], rules], sort_keys=True).encode())
         for room in (dlq.analyzers, dlq.archive, dlq.core):
             for source in sorted(_sources(files_in(room)), key=str):
@@ -116,7 +117,7 @@ def _sources(folder: Any) -> Iterator[Any]:
 
 
 class Part(NamedTuple):
-    """A file of judged letters, and what is in it."""
+    """A file of classified letters, and what is in it."""
 
     file: str
     stems: Sequence[str]
@@ -152,7 +153,7 @@ PART = pa.schema(
 
 
 class Share(NamedTuple):
-    """A segment that a task judges."""
+    """A segment that a task classifies."""
 
     stem: str
     segment: str
@@ -178,10 +179,10 @@ class _Damaged(Exception):
     """A segment cannot be read."""
 
 
-def judge_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
+def classify_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     """Return an error would reach the driver as a Java one, after Spark had tried again."""
     try:
-        return _judge_share(files, terms, share, folder)
+        return _classify_share(files, terms, share, folder)
     except _Damaged as error:
         return Part("", (), (), 0, 0, 0, None, None, str(error))
 
@@ -193,13 +194,13 @@ def _groups(files: _Files, share: Share) -> Iterator[Group]:
         raise _Damaged(f"{share.segment} in the archive cannot be read: {error}") from error
 
 
-def _judge_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
+def _classify_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     name = f"{folder}/{uuid4().hex}.parquet"
     tallies = [_NOTHING]
-    judge = judge_letters(terms.facts)
+    classify = classify_letters(terms.facts)
     groups = ((group, one.stem) for one in share for group in _groups(files, one))
     with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
-        for table in _gathered(_judged(*group, terms, judge) for group in groups):
+        for table in _gathered(_classified(*group, terms, classify) for group in groups):
             writer.write_table(table)
             tallies.append(_tally(table))
     kinds, transactions, suppressed, broken, times = zip(*tallies, strict=True)
@@ -236,7 +237,7 @@ def _writer(stream: Any) -> pq.ParquetWriter:
     opens the file has to look through them for what it unpacks to (`archive.parquet`)."""
     return pq.ParquetWriter(
         stream,
-        JUDGED,
+        CLASSIFIED,
         compression="zstd",
         compression_level=1,
         write_statistics=False,
@@ -260,11 +261,11 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-_Judge = Callable[[Letter], tuple[Verdict, str | None]]
+_Classify = Callable[[Letter], tuple[Verdict, str | None]]
 
 
-def _judged(group: Group, stem: str, terms: Terms, judge: _Judge) -> pa.Table:
-    found = [judge(letter) for letter in group.letters]
+def _classified(group: Group, stem: str, terms: Terms, classify: _Classify) -> pa.Table:
+    found = [classify(letter) for letter in group.letters]
     pairs = list(zip(group.letters, found, strict=True))
     by_itself = [verdict for verdict, _ in found]
     advice = [advise_alone(letter, verdict, terms.max_laps) for letter, (verdict, _) in pairs]
@@ -273,7 +274,7 @@ def _judged(group: Group, stem: str, terms: Terms, judge: _Judge) -> pa.Table:
     columns = [*_columns(by_itself, _BY_ITSELF), *_columns(advice, _ADVICE), *_columns(further, _FURTHER)]
     keys = [_keys(*one) for one in zip(group.letters, by_itself, further, strict=True)]
     beside = [pa.array(keys, _KEYS.type), pa.repeat(stem, len(pairs))]
-    return pa.Table.from_arrays([*copied, *columns, *beside], schema=JUDGED)
+    return pa.Table.from_arrays([*copied, *columns, *beside], schema=CLASSIFIED)
 
 
 def _columns(found: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
