@@ -133,7 +133,10 @@ def _is_word_for_unread(failure: HandWritten) -> bool:
 def hand_written_unread(letter: Letter, facts: Facts) -> Finding | None:
     """the same, and the reason is a word for it (malformed-json, deserialization, PARSE_ERROR), or the error
     is a reader's: UnicodeDecodeError, SyntaxError of JSON, …; a listener may have read something else"""
-    failure, found = _written_by_hand(letter), hand_written_error(letter, facts)
+    return _if_unread(_written_by_hand(letter), hand_written_error(letter, facts))
+
+
+def _if_unread(failure: HandWritten | None, found: Finding | None) -> Finding | None:
     if failure is None or found is None or not (_is_word_for_unread(failure) or is_of_reader(found)):
         return None
     return found._replace(also_possible=None)
@@ -192,10 +195,7 @@ def _wrapped(letter: Letter) -> HandWritten | None:
 
 def _enveloped_unread(letter: Letter, facts: Facts) -> Finding | None:
     """the same, and its error is a reader's (UnicodeDecodeError, SyntaxError of JSON), or a word for it"""
-    failure, found = _wrapped(letter), _enveloped(letter, facts)
-    if failure is None or found is None or not (_is_word_for_unread(failure) or is_of_reader(found)):
-        return None
-    return found._replace(also_possible=None)
+    return _if_unread(_wrapped(letter), _enveloped(letter, facts))
 
 
 def _enveloped(letter: Letter, _: Facts) -> Finding | None:

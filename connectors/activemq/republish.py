@@ -350,20 +350,17 @@ def _type_warnings(record: Record, typed: bool) -> Sequence[str]:
 
 def user_properties(record: Record) -> dict[str, str]:
     """Return those with names of STOMP's headers, which OpenWire alone tells apart."""
-    return {
-        name.removeprefix(PROPERTY): str(text)
-        for name, text in record.properties.items()
-        if name.startswith(PROPERTY)
-    }
+    return _of_prefix(record, PROPERTY)
 
 
 def types_of(record: Record) -> dict[str, str]:
     """Return the types of the user properties that are not text, where Jolokia has told them."""
-    return {
-        name.removeprefix(TYPE_OF): str(kind)
-        for name, kind in record.properties.items()
-        if name.startswith(TYPE_OF)
-    }
+    return _of_prefix(record, TYPE_OF)
+
+
+def _of_prefix(record: Record, prefix: str) -> dict[str, str]:
+    found = record.properties.items()
+    return {name.removeprefix(prefix): str(value) for name, value in found if name.startswith(prefix)}
 
 
 def content(

@@ -24,6 +24,13 @@ class Unreadable(ValueError):
     """Why a part of a print is no letter, in words."""
 
 
+def text_of(shown: Mapping[str, Any], name: str) -> str:
+    """Return a text that every message has. Raises Unreadable."""
+    if isinstance(value := shown.get(name), str):
+        return value
+    raise Unreadable(f"no message: {name} must be text" if name in shown else f"no message: it has no {name}")
+
+
 class Printed(NamedTuple):
     """What a print holds, each with the number of the line where it begins."""
 

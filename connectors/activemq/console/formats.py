@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dlq.connectors.activemq.console.lines import bare
 from dlq.connectors.activemq.look.jolokia import mend_escapes
-from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects
+from dlq.connectors.activemq.records.frames import bare_destination
+from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects, text_of
 from dlq.connectors.jsonl.format import body_fields, to_text
 from dlq.core.clock import from_iso
 
@@ -76,10 +76,10 @@ def _answered(value: Any) -> Iterator[_Shown | Unreadable]:
 
 
 def _classic(shown: _Shown) -> dict[str, Any]:
-    kind, queue = bare(_text(shown, "JMSDestination"))
+    kind, queue = bare_destination(text_of(shown, "JMSDestination"))
     if kind != "queue":
         raise Unreadable("it lies in no queue")
-    _text(shown, "JMSMessageID")
+    text_of(shown, "JMSMessageID")
     headers = _properties(shown) | _renamed(shown, _CLASSIC)
     if (sent := _millis(shown.get("JMSTimestamp"))) is not None:
         headers["timestamp"] = sent
@@ -95,22 +95,13 @@ def _artemis(shown: _Shown) -> dict[str, Any]:
     otherwise."""
     if "messageID" in shown and "StringProperties" not in shown:
         raise Unreadable("listMessages leaves out bodies: let browse print them")
-    _text(shown, "messageID")
+    text_of(shown, "messageID")
     headers = _unsectioned(_properties(shown)) | _renamed(shown, _ARTEMIS)
     if any(isinstance(value, str) and _CUT.search(value) for value in (*headers.values(), shown.get("text"))):
         raise Unreadable("a text of it is cut (management-message-attribute-size-limit)")
-    letter = {"broker_kind": "artemis", "queue": _text(shown, "address"), "headers": headers}
+    letter = {"broker_kind": "artemis", "queue": text_of(shown, "address"), "headers": headers}
     user_id = {"message_id": shown["userID"]} if shown.get("userID") else {}
     return {**letter, **user_id, **body_fields(_artemis_body(shown))}
-
-
-def _text(shown: _Shown, name: str) -> str:
-    value = shown.get(name)
-    if not isinstance(value, str):
-        raise Unreadable(
-            f"no message: {name} must be text" if name in shown else f"no message: it has no {name}"
-        )
-    return value
 
 
 def _renamed(shown: _Shown, names: Mapping[str, str]) -> dict[str, Any]:
@@ -168,7 +159,7 @@ def _bytes(numbers: Any) -> bytes:
 
 def _classic_body(shown: _Shown) -> bytes:
     if "Text" in shown:
-        text = _text(shown, "Text")
+        text = text_of(shown, "Text")
         if text == "null":
             raise Unreadable("its text is null: none at all, or the word")
         return _utf8(text)
@@ -184,7 +175,7 @@ def _artemis_body(shown: _Shown) -> bytes:
     if shown.get("largeMessage") is True:
         raise Unreadable("the print does not hold the body of a large message")
     if "text" in shown:
-        text = _text(shown, "text")
+        text = text_of(shown, "text")
         if text in ("[compressed]", "[large message]"):
             raise Unreadable(f"the print does not hold its body: {text}")
         return _utf8(text)

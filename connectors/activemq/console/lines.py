@@ -3,17 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.connectors.activemq.records.frames import artemis_origin
+from dlq.connectors.activemq.records.frames import artemis_origin, bare_destination
 from dlq.connectors.jsonl.values import Texts, count_of, from_millis
 from dlq.core.message_ids import client_id
-
-
-def bare(destination: str | None) -> tuple[str | None, str | None]:
-    """(kind, name) of a STOMP destination: `/queue/orders` is the queue `orders`."""
-    for kind in ("queue", "topic"):
-        if destination and destination.startswith((f"/{kind}/", f"{kind}://")):
-            return kind, destination.removeprefix(f"/{kind}/").removeprefix(f"{kind}://")
-    return ("queue", destination) if destination else (None, None)
 
 
 def _stomp(_document: Mapping[str, Any], headers: Texts, _properties: Texts) -> dict[str, Any]:
@@ -33,7 +25,7 @@ def _stomp(_document: Mapping[str, Any], headers: Texts, _properties: Texts) -> 
 
 def classic_columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
     """Return the columns of a record of Classic; None where the line does not say."""
-    kind, name = bare(headers.get("original-destination"))
+    kind, name = bare_destination(headers.get("original-destination"))
     return {**_stomp(document, headers, properties), "origin_kind": kind, "origin": name}
 
 

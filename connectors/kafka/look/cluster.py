@@ -182,7 +182,7 @@ class Cluster(Clients):
     @cached_property
     def longest_request(self) -> int | None:
         """Bytes that every broker takes at once; None where the user may not read it."""
-        found = [self._configuration(ResourceType.BROKER, str(node.id)) for node in self._described.nodes]
+        found = [self.configuration(str(node.id), ResourceType.BROKER) for node in self._described.nodes]
         told = [number_in(known or {}, _LONGEST) for known in found]
         known = [number for number in told if number is not None]
         return min(known) if known and len(known) == len(found) else None
@@ -341,30 +341,15 @@ class Cluster(Clients):
             Place(at.topic, at.partition): told.timestamp for at, told in found.items() if told.offset >= 0
         }
 
-    def configuration(self, topic: str) -> Mapping[str, str] | None:
-        """Return the settings of a topic; None where the user may not read them (DESCRIBE_CONFIGS)."""
-        return self._configuration(ResourceType.TOPIC, topic)
-
-    def group_configuration(self, group: str) -> Mapping[str, str] | None:
-        """Return the settings of a group."""
-        return self._configuration(ResourceType.GROUP, group)
-
-    def configurations(self, topics: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
-        """Return the same of many topics, asked together. Raises BrokerError."""
-        return self._configurations(ResourceType.TOPIC, topics)
-
-    def group_configurations(self, groups: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
-        """Return the same of groups."""
-        return self._configurations(ResourceType.GROUP, groups)
-
     def broker_configuration(self) -> Mapping[str, str] | None:
         """Return the settings of the first broker, which are mostly those of all."""
         nodes = self._described.nodes
-        return self._configuration(ResourceType.BROKER, str(nodes[0].id)) if nodes else None
+        return self.configuration(str(nodes[0].id), ResourceType.BROKER) if nodes else None
 
-    def _configurations(
-        self, kind: ResourceType, names: Sequence[str]
+    def configurations(
+        self, names: Sequence[str], kind: ResourceType = ResourceType.TOPIC
     ) -> dict[str, Mapping[str, str] | None]:
+        """Return the settings of many topics or groups, asked together. Raises BrokerError."""
         resources = [ConfigResource(kind, name) for name in names]
         found: dict[str, Mapping[str, str] | None] = dict.fromkeys(names)
         asked = self._ask(
@@ -381,7 +366,9 @@ class Cluster(Clients):
             found[resource.name] = {one.name: one.value for one in entries if one.value is not None}
         return found
 
-    def _configuration(self, kind: ResourceType, name: str) -> Mapping[str, str] | None:
+    def configuration(self, name: str, kind: ResourceType = ResourceType.TOPIC) -> Mapping[str, str] | None:
+        """Return the settings of a topic, group or broker; None where the user may not read them
+        (DESCRIBE_CONFIGS)."""
         resource = ConfigResource(kind, name)
         try:
             found = self.ask_admin(

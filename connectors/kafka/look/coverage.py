@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka.admin import ResourceType
+
 from dlq.connectors.base import NIGHT, Fate
 from dlq.connectors.kafka.look.cluster import Cluster, number_in
 from dlq.core.units import human_seconds
@@ -40,7 +42,7 @@ def fetch(cluster: Cluster) -> Definitions:
         cluster.broker_configuration(),
         cluster.configurations(cluster.names()),
         cluster.groups(),
-        cluster.group_configurations(cluster.other_groups()),
+        cluster.configurations(cluster.other_groups(), ResourceType.GROUP),
     )
 
 

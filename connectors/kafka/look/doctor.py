@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from confluent_kafka.admin import ResourceType
+
 from dlq.connectors.base import Inspection
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Topic, number_in
 from dlq.core.units import human_seconds
@@ -111,7 +113,7 @@ def _share_groups_without_place(cluster: Cluster) -> Iterator[str]:
     """Share groups whose dead letters go nowhere, in words: a broker accepts such a setting, and drops what
     is rejected without a word (seen on 4.4.0)."""
     for group in cluster.other_groups():
-        topic = (cluster.group_configuration(group) or {}).get(f"{_SHARE}topic.name")
+        topic = (cluster.configuration(group, ResourceType.GROUP) or {}).get(f"{_SHARE}topic.name")
         if not topic:
             continue
         if not cluster.topics([topic]):

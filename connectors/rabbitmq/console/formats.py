@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects
+from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects, text_of
 from dlq.connectors.jsonl.format import body_fields
 
 
@@ -27,21 +27,12 @@ def _letter(got: dict[str, Any]) -> dict[str, Any]:
     properties.pop("headers", None)
     return {
         "broker_kind": "rabbitmq",
-        "exchange": _text(got, "exchange"),
-        "routing_key": _text(got, "routing_key"),
+        "exchange": text_of(got, "exchange"),
+        "routing_key": text_of(got, "routing_key"),
         "headers": headers,
         "properties": properties,
         **body_fields(_body(got)),
     }
-
-
-def _text(got: Mapping[str, Any], name: str) -> str:
-    value = got.get(name)
-    if not isinstance(value, str):
-        raise Unreadable(
-            f"no message: {name} must be text" if name in got else f"no message: it has no {name}"
-        )
-    return value
 
 
 def _table(got: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -65,7 +56,8 @@ _ENCODINGS = {"string": _string, "base64": _base64}
 
 def _body(got: Mapping[str, Any]) -> bytes:
     """Return the payload, which is whole where it is as long as the queue had it."""
-    payload, encoding, size = _text(got, "payload"), _text(got, "payload_encoding"), got.get("payload_bytes")
+    payload, encoding = text_of(got, "payload"), text_of(got, "payload_encoding")
+    size = got.get("payload_bytes")
     if encoding not in _ENCODINGS:
         raise Unreadable(f"unknown payload_encoding {encoding!r}")
     if type(size) is not int:

@@ -4,8 +4,9 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dlq.connectors.rocketmq.link.remoting import (
     Credential,
@@ -15,12 +16,14 @@ from dlq.connectors.rocketmq.link.remoting import (
     request,
     sign_fields,
     text_fields,
+    understood,
 )
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core.errors import ConnectionLost, Unreachable
 from dlq.core.hosts import host_of
 from dlq.core.patience import WHOLE_ANSWER
 
+_T = TypeVar("_T")
 _REMEDY = "give it a certificate of this address, or set ca_file and verify_host = false"
 
 
@@ -98,6 +101,15 @@ class Link(Wire):
             if not self._answers and left <= (-self.peer.patience if came else 0):
                 return None
         return self._answers.popleft()
+
+    def answers(self, asked: Mapping[int, _T]) -> Iterator[tuple[_T, Frame]]:
+        """Yield the answer to each of these, by opaque number, with what it is for. Raises BrokerError."""
+        for _ in range(len(asked)):
+            if (answer := self.receive()) is None:
+                raise ConnectionLost(f"{self.address} has stopped answering")
+            with understood(self.address):
+                what = asked[answer.opaque]
+            yield what, answer
 
     def take_answers(self) -> list[Frame]:
         """Return the answers that are there. Raises ConnectionLost."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from dlq.connectors.net.links import FrameError
 from dlq.connectors.rocketmq.link.lenient_json import loads
-from dlq.core.errors import BrokerError
+from dlq.core.errors import BrokerError, ConnectionLost
 
 _MAX_FRAME = 16 * 2**20
 """What every broker takes and sends unless `com.rocketmq.remoting.frameMaxLength` was changed."""
@@ -260,9 +260,11 @@ def long(told: object) -> int:
 @contextmanager
 def understood(who: str) -> Iterator[None]:
     """Guard the reading of an answer of `who`. What is missing in it, or of another shape, is a
-    BrokerError."""
+    BrokerError; what is no message, a ConnectionLost."""
     try:
         yield
+    except ProtocolError as error:
+        raise ConnectionLost(f"{who} sent what is no message: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise BrokerError(
             f"{who} sent an answer that cannot be understood ({type(error).__name__}); is it RocketMQ?"

@@ -12,14 +12,14 @@ from dlq.connectors.newer import Newer, NewerProof, NewerSearch
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
-from dlq.connectors.rocketmq.link.remoting import RequestCode, understood
+from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.look.consumers import committed_offset
 from dlq.connectors.rocketmq.read.outcomes import messages_in, query_fields
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import message_at, offsets_of_topic
 from dlq.connectors.rocketmq.records.messages import readable_body
 from dlq.core import patience
-from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.errors import BrokerError
 from dlq.core.keys import KeyReader
 from dlq.core.provenance import REPLAY_OF
 
@@ -133,11 +133,7 @@ class _Topic:
 
     def _asked(self, node: str, link: Link, words: Sequence[str]) -> Iterator[tuple[str, StoredMessage]]:
         asked = {link.ask(RequestCode.QUERY_MESSAGE, query_fields(self._topic, word)): word for word in words}
-        for _ in words:
-            if (answer := link.receive()) is None:
-                raise ConnectionLost(f"{node} has stopped answering")
-            with understood(node):
-                word = asked[answer.opaque]
+        for word, answer in link.answers(asked):
             messages = messages_in(node, answer, self._topic)
             self._search.bound.take(len(messages), len(answer.body))
             yield from ((word, stored) for stored in messages)

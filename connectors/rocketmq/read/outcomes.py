@@ -19,17 +19,9 @@ from dlq.connectors.rocketmq.link.message import (
     parse,
     parse_properties,
 )
-from dlq.connectors.rocketmq.link.remoting import (
-    Frame,
-    ProtocolError,
-    RequestCode,
-    ResponseCode,
-    long,
-    understood,
-)
+from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.commits import Ended, committed_among
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, pull_fields, scan_queue
-from dlq.core.errors import ConnectionLost
 from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
 
 _IN_FLIGHT = 64
@@ -70,7 +62,8 @@ class Outcomes:
         return [*found, *more]
 
     def _keep(self, node: str, found: Iterable[StoredMessage]) -> None:
-        self._is_found |= {(node, (m.topic, _unique_key_in(m))): True for m in found}
+        for m in found:
+            self._is_found[node, (m.topic, parse_properties(m.properties).get("UNIQ_KEY", ""))] = True
 
     def _look(self, node: str, ended: Sequence[Ended]) -> list[StoredMessage]:
         """Look in the queues, for those that the index does not know."""
@@ -123,23 +116,12 @@ def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
             start = i + 1
 
 
-def _unique_key_in(message: StoredMessage) -> str:
-    """Empty where it has none."""
-    return parse_properties(message.properties).get("UNIQ_KEY", "")
-
-
 def _query(link: Link, node: str, keys: Sequence[_Key]) -> Iterator[list[StoredMessage]]:
     """Several look-ups in flight; what the hash index returns is checked."""
     for i in range(0, len(keys), _IN_FLIGHT):
-        asked = {
-            link.ask(RequestCode.QUERY_MESSAGE, query_fields(*key)): key for key in keys[i : i + _IN_FLIGHT]
-        }
-        for _ in range(len(asked)):
-            answer = link.receive()
-            if answer is None:
-                raise ConnectionLost(f"{link.address} has stopped answering")
-            with understood(node):
-                topic, key = asked[answer.opaque]
+        some = keys[i : i + _IN_FLIGHT]
+        asked = {link.ask(RequestCode.QUERY_MESSAGE, query_fields(*key)): key for key in some}
+        for (topic, key), answer in link.answers(asked):
             yield [m for m in query_answer(node, answer, topic, key) if _is_committed(m)]
 
 
@@ -161,11 +143,8 @@ def messages_in(node: str, answer: Frame, topic: str) -> list[StoredMessage]:
         return []
     if answer.code != ResponseCode.OK:
         raise refusal(node, answer)
-    try:
-        found = list(decode(answer.body))
-    except ProtocolError as error:
-        raise ConnectionLost(f"{node} sent what is no message: {error}") from error
-    return [m for m in found if m.topic == topic]
+    with understood(node):
+        return [m for m in decode(answer.body) if m.topic == topic]
 
 
 def _is_committed(message: StoredMessage) -> bool:

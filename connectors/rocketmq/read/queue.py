@@ -241,13 +241,11 @@ _PROGRESS = (
 def _messages(answer: Frame, place: MessageQueue) -> list[bytes]:
     if answer.code != ResponseCode.OK:
         return []
-    try:
+    with understood(str(place)):
         found = split(answer.body)
         if any(map(is_batch, found)):
             return [inner for message in found for inner in _expanded(message)]
         return found
-    except ProtocolError as error:
-        raise ConnectionLost(f"{place} sent what is no message: {error}") from error
 
 
 def _expanded(message: bytes) -> list[bytes]:
@@ -305,14 +303,9 @@ def _view(link: Link, place: MessageQueue, positions: Sequence[int]) -> list[byt
         for i, p in enumerate(positions)
     }
     found: list[bytes | None] = [None] * len(positions)
-    for _ in positions:
-        answer = link.receive()
-        if answer is None:
-            raise ConnectionLost(f"{link.address} has stopped answering")
+    for number, answer in link.answers(asked):
         if answer.code == ResponseCode.NO_PERMISSION:
             raise refusal(place.node, answer)
         messages = _messages(answer, place)
-        with understood(place.node):
-            number = asked[answer.opaque]
         found[number] = messages[0] if len(messages) == 1 else None
     return found

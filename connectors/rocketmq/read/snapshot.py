@@ -9,9 +9,9 @@ from dlq.connectors.log import Plan, Words, is_another, mark_letter
 from dlq.connectors.rocketmq.link import lenient_json
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse, queue_offset, split
-from dlq.connectors.rocketmq.link.remoting import ProtocolError, RequestCode, ResponseCode, long, understood
+from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.queue import BY_STORE, MessageQueue, pull_fields, scan_queue
-from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.errors import NotFound
 from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
 
 _IS_PATTERN = frozenset("*?[")
@@ -106,7 +106,7 @@ def unpulled_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
 def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMessage | None:
     """Return the message at one offset of a queue; None where there is none any more. Raises BrokerError."""
     place = offsets.place
-    try:
+    with understood(str(place)):
         if offsets.pullable:
             answer = cluster.call(place.node, RequestCode.PULL, pull_fields(place, offset, 1))
             found = split(answer.body) if answer.code == ResponseCode.OK else []
@@ -114,8 +114,6 @@ def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMe
             steps = scan_queue(cluster.link(place.node), place, offset, offset + 1)
             found = [message for step in steps for message in step.messages]
         return next((parse(message) for message in found if queue_offset(message) == offset), None)
-    except ProtocolError as error:
-        raise ConnectionLost(f"{place} sent what is no message: {error}") from error
 
 
 def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoint:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Gap
+from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import queue_offset
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, scan_queue
@@ -18,8 +19,8 @@ from dlq.core.errors import ConnectionLost
 PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)
 
 
-class Broker:
-    """Stands in for a link: `reply` says what a request is answered with."""
+class Broker(Link):
+    """A link without a connection: `reply` says what a request is answered with."""
 
     address = "broker:10911"
     timeout = 0.2
@@ -27,7 +28,7 @@ class Broker:
     def __init__(self, reply: Callable[[int, Mapping[str, Any]], Frame]) -> None:
         self._reply, self._answers, self._opaque = reply, deque[Frame](), 0
 
-    def frame(self, code: int, fields: Mapping[str, Any]) -> tuple[int, bytes]:
+    def frame(self, code: int, fields: Mapping[str, Any], _body: bytes = b"") -> tuple[int, bytes]:
         self._opaque += 1
         self._answers.append(self._reply(code, fields)._replace(opaque=self._opaque))
         return self._opaque, b""
@@ -35,13 +36,10 @@ class Broker:
     def write(self, data: bytes) -> None:
         """Was answered when it was framed."""
 
-    def ask(self, code: int, fields: Mapping[str, Any]) -> int:
-        return self.frame(code, fields)[0]
-
     def receive(self, wait: float | None = None) -> Frame | None:
         return self._answers.popleft() if self._answers else None
 
-    def call(self, code: int, fields: Mapping[str, Any]) -> Frame:
+    def call(self, code: int, fields: Mapping[str, Any], _body: bytes = b"") -> Frame:
         self.ask(code, fields)
         return self._answers.popleft()
 
@@ -51,7 +49,7 @@ def answer(code: ResponseCode, body: bytes = b"", remark: str = "", **fields: in
 
 
 def test_a_broker_that_stays_busy_ends_the_scan_without_a_gap() -> None:
-    link: Any = Broker(lambda *_: answer(ResponseCode.BUSY, remark="[OVERLOAD]system busy"))
+    link = Broker(lambda *_: answer(ResponseCode.BUSY, remark="[OVERLOAD]system busy"))
     steps: list[Step] = []
     with pytest.raises(ConnectionLost, match=r"offset 7: code 2 \[OVERLOAD"):
         steps += PullScan(link, PLACE, 7, 9, 2**20)
@@ -59,13 +57,13 @@ def test_a_broker_that_stays_busy_ends_the_scan_without_a_gap() -> None:
 
 
 def test_a_broker_that_names_no_progress_makes_no_gap_either() -> None:
-    link: Any = Broker(lambda *_: answer(ResponseCode.PULL_AGAIN, nextBeginOffset=7))
+    link = Broker(lambda *_: answer(ResponseCode.PULL_AGAIN, nextBeginOffset=7))
     with pytest.raises(ConnectionLost, match="nothing at offset 7"):
         list(PullScan(link, PLACE, 7, 9, 2**20))
 
 
 def test_what_the_broker_moves_past_is_a_gap() -> None:
-    link: Any = Broker(lambda *_: answer(ResponseCode.PULL_MOVED, nextBeginOffset=100))
+    link = Broker(lambda *_: answer(ResponseCode.PULL_MOVED, nextBeginOffset=100))
     (step,) = PullScan(link, PLACE, 7, 9, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 9, [Gap(str(PLACE), 7, 9)])
 
@@ -77,7 +75,7 @@ def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> No
         entries = [{"physicOffset": n} for n in range(fields["count"])]
         return answer(ResponseCode.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
 
-    link: Any = Broker(reply)
+    link = Broker(reply)
     (step,) = gather(scan_queue(link, PLACE, 5, 205), 2_000, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])
 
@@ -122,6 +120,6 @@ def test_what_is_read_through_an_index_is_asked_for_by_few_at_first_and_never_by
         entries = [{"physicOffset": n} for n in range(10_000)]  # more than was asked for
         return answer(ResponseCode.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
 
-    link: Any = Broker(reply)
+    link = Broker(reply)
     assert [step.reached for step in scan_queue(link, PLACE, 0, 100)] == [8, 24, 56, 100]
     assert together == [8, 16, 32, 44]
