@@ -49,8 +49,7 @@ _Run = Callable[[Asked, Terms, Sequence[Part]], Done]
 def _count_values(
     store: Store, files: Iterable[str], column: str, table: str = "verdicts"
 ) -> Counter[str | None]:
-    """Return how often each value of a column is in these files of a table; one batch is in memory at a
-    time."""
+    """Return how often each value of a column is in these files of a table; one batch at a time."""
     found: Counter[str | None] = Counter()
     for values in _values(store, files, column, table):
         names, counts = (part.to_pylist() for part in values.value_counts().flatten())
@@ -207,8 +206,7 @@ def _commit(task: _Task, done: Done, now: Clock) -> Analysis:
 
 
 def is_for_spark(settings: Settings, letters: int, master: str | None = None) -> bool:
-    """Return whether a whole analysis is Spark's where none is named: a cluster is, or the letters are
-    many."""
+    """Return whether a whole analysis is Spark's where none is named: a cluster is, or letters are many."""
     return names_cluster(settings, master) or letters >= settings.analysis.spark_from
 
 

@@ -138,8 +138,7 @@ def _table(asked: Asked, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _find(asked: Asked, kept: Sequence[Part], keys: Set[int]) -> tuple[pa.Table, set[str]]:
-    """Return letters of the parts that have one of these keys; and the segments that they lie in, if rules
-    ask."""
+    """Return letters of the parts that have one of these keys; and the segments of these, if rules ask."""
     most = asked.settings.analysis.spark_from
     found: list[pa.Table] = [CLASSIFIED.empty_table()]
     stems: set[str] = set()
@@ -174,8 +173,7 @@ def _starts(file: Any) -> list[int]:
 
 
 def _find_stems(asked: Asked, part: Part, rows: Sequence[int]) -> Iterator[str]:
-    """Yield the segments that these rows of a part are of: it has their letters one segment after the
-    other."""
+    """Yield the segments that these rows of a part are of: it has them one segment after the other."""
     letters_in = {m.stem: m.rows for m in asked.segments}
     wanted_rows = sorted(rows, reverse=True)
     end = 0

@@ -100,8 +100,7 @@ class Lock:
         return found is not None and found.holder.token == self._token and self._put(IfMatch=found.etag)
 
     def check(self) -> None:
-        """Check the lease by both clocks, as one stands still in sleep. Raises ArchiveError when it has
-        ended."""
+        """Check the lease by both clocks, one stands still in sleep. Raises ArchiveError when it ended."""
         if time.monotonic() > self._fresh_until[0] or time.time() > self._fresh_until[1]:
             raise ArchiveError(f"the lock {self._name} was lost: its lease ended; run the command again")
 
@@ -128,11 +127,7 @@ class Lock:
         body = {"token": self._token, "lease": self._lease, "number": self._writes, **_me()}
         try:
             answer = self._files.call_s3(
-                "put_object",
-                Bucket=self._bucket,
-                Key=self._key,
-                Body=json.dumps(body).encode(),
-                **condition,
+                "put_object", Bucket=self._bucket, Key=self._key, Body=json.dumps(body).encode(), **condition
             )
         except OSError as error:
             if _code(error) in _REFUSED:

@@ -124,8 +124,7 @@ def _list_column(lists: Sequence[Sequence[str]]) -> pa.Array:
 
 
 def _deaths_column(histories: Sequence[Sequence[Death]]) -> pa.Array:
-    """Return letters that died together share one history, so each history is written once and then
-    repeated."""
+    """Write each history once and then repeat it: letters that died together share one."""
     distinct = {id(history): history for history in histories}
     places = {each: place for place, each in enumerate(distinct)}
     flat = list(chain.from_iterable(distinct.values()))
@@ -213,10 +212,7 @@ def _entry_values(array: pa.Array) -> list[Any]:
     return values
 
 
-_READERS: Mapping[str, Any] = {
-    "keys": lambda keys: tuple(keys or ()),
-    "body": lambda body: body or b"",
-}
+_READERS: Mapping[str, Any] = {"keys": lambda keys: tuple(keys or ()), "body": lambda body: body or b""}
 
 
 def _maps_of(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:

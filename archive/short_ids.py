@@ -20,8 +20,7 @@ _MOST = 6
 
 
 def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
-    """Return the id of the letter that begins with these digits. Raises UsageError when none does, or
-    several."""
+    """Return the id of the letter that begins so. Raises UsageError when none does, or several."""
     wanted = prefix.lower()
     if not _PREFIX.fullmatch(wanted):
         raise UsageError(
@@ -31,8 +30,7 @@ def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
 
 
 def incident(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
-    """Return the incident of the latest analysis that begins so. Raises UsageError when none does, or
-    several."""
+    """Return the latest analysis' incident that begins so. Raises UsageError when none does, or several."""
     missing = "no incident of the latest analysis has the id {}; dlq incidents lists them"
     return _only(connection, "incidents", "incident_id", prefix, missing)
 

@@ -78,8 +78,7 @@ class Store(Protocol):
         ...
 
     def parquet(self, name: str) -> Any:
-        """Return what pyarrow reads `name` from (`dlq.archive.parquet`); raises OSError when there is
-        none."""
+        """Return what pyarrow reads `name` from (`dlq.archive.parquet`); raises OSError for none."""
         ...
 
     def prove_room(self, size: int) -> None:
@@ -288,8 +287,7 @@ def _lock_at_once(file: IO[bytes], how: int) -> bool:
 
 
 def _holder(lock: IO[bytes]) -> str:
-    """Return who a lock says holds it; waits a moment for one that has taken it and not yet written its
-    name."""
+    """Return who a lock says holds it; waits a moment for one that has not written its name yet."""
     for _ in range(20):
         if said := os.pread(lock.fileno(), _LONGEST_HOLDER, 0).decode(errors="replace").strip():
             return said

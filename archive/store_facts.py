@@ -83,8 +83,7 @@ def _encoded(facts: list[Fact]) -> pa.Buffer:
 
 
 def list_outdated(store: Store) -> Iterator[str]:
-    """Yield names of files that no analysis can be reading any more: all but the newest snapshot of each
-    store."""
+    """Yield files that no analysis can be reading any more: all but the newest snapshot of each store."""
     limit = f"{datetime.now(UTC) - _IN_USE:%Y%m%dT%H%M%S}"
     for folder, group in groupby(store.list("evidence/"), key=lambda name: name.rpartition("/")[0]):
         names = list(group)

@@ -178,8 +178,7 @@ def _taken_out(manifest: Manifest, queued: Queued) -> Collection[str] | None:
 
 
 def _queued_whole(segments: Mapping[str, Manifest], left: Queued) -> Collection[str] | None:
-    """Return the sources of which all letters lie in their queues still; None where some do and others do
-    not."""
+    """Return the sources of which all letters lie in their queues still; None: some do and others do not."""
     queued = {segments[file].source for file in left}
     others = {manifest.source for file, manifest in segments.items() if file not in left}
     return None if queued & others or any(left.values()) else queued
@@ -416,8 +415,7 @@ def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
 
 
 def among_newest(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return a condition that the newest of all letters fulfil, so many that one looks through them at
-    once."""
+    """Return a condition that the newest of all letters fulfil, as many as one looks through at once."""
     newest_of_all = f"SELECT dead_at FROM _brief ORDER BY 1 DESC NULLS LAST LIMIT {_FIRST_LOOK}"
     ((begin,),) = user_sql.run(connection, f"SELECT epoch_us(min(dead_at)) FROM ({newest_of_all})").rows
     return "true" if begin is None else f"dead_at >= make_timestamptz({begin})"
@@ -459,8 +457,7 @@ class Position(NamedTuple):
 
 
 def condition_behind(place: Position, order: Order | None = None, value: str | None = None) -> str:
-    """Return a condition that only the letters behind this place fulfil, which in another `order` has a
-    `value`."""
+    """Return a condition that letters behind this place alone fulfil; in another `order` it has a `value`."""
     last = f"(record_id, source) > ({sql_literal(place.record_id)}, {sql_literal(place.source)})"
     captured = _after("captured_at", _moment(place.captured_at), last)
     newest_first = _after("dead_at", _moment(place.dead_at), captured)

@@ -139,11 +139,7 @@ class Attempt:
     def run(self, deadline: float | None, progress: Callable[[Tally], None]) -> None:
         """Read to the end, the deadline, an interruption or a full disk; what is durable by then is
         acknowledged."""
-        with (
-            rare_garbage_collection(),
-            quick_thread_switches(),
-            ThreadPoolExecutor(1, "segments") as writer,
-        ):
+        with rare_garbage_collection(), quick_thread_switches(), ThreadPoolExecutor(1, "segments") as writer:
             try:
                 for batch in self._reading.batches():
                     self._take(batch)

@@ -78,8 +78,7 @@ def _told_by(store: Store, manifest: Manifest) -> dict[str, Told]:
 
 
 def _named(record_id: str, told: Told) -> str:
-    """Return an id and content as one name, which is remembered beside the id where ids are not made of
-    content."""
+    """Return an id and content as one name, remembered beside the id where ids are not made of content."""
     return content_digest(record_id.encode(), *(str(part).encode() for part in told))
 
 

@@ -36,8 +36,7 @@ _COMMANDS = {
     "Replay": ("replay", "dismiss", "watch", "ledger"),
     "Automate and share": ("run", "cron", "serve", "mcp"),
 }
-"""Panel of the help -> modules of dlq.cli.commands: each has a function of its own name, which is the
-command."""
+"""Panel of the help -> modules of dlq.cli.commands: a function of the same name is the command."""
 _OF_SEVERAL = {"failures", "replay", "ledger"}
 """Those that are several commands, which they `register` themselves."""
 

@@ -79,8 +79,7 @@ def _read_by(header: Header, target: str) -> str:
 
 
 def _show_still_queued(context: Context, document: Mapping[str, Any]) -> None:
-    """Say that a replay takes no letter out of its dead-letter queue, and that somebody may move it back once
-    more."""
+    """Say that a replay takes no letter out of its queue, and that somebody may move it back once more."""
     left = list(still_queued.in_words(context.settings, document["still_queued"]))
     for words, command in left:
         after = f"a replay leaves them there, afterwards `{command}` takes them out"

@@ -149,8 +149,7 @@ def _unit_word(text: str) -> str:
 
 
 def kubernetes(call: Call) -> str:
-    """Return a CronJob. It expects a config map dlq-config, a secret dlq-secrets, a volume claim
-    dlq-archive."""
+    """Return a CronJob. It expects a config map dlq-config, secret dlq-secrets, volume claim dlq-archive."""
     limit = "" if call.max_seconds is None else _DEADLINE.format(seconds=int(call.max_seconds) + _AFTER)
     secrets = _SECRETS if call.secrets else ""
     words = ["/usr/local/bin/dlq", "-c", "/etc/dlq/dlq.toml", "run", call.profile, "--skip-if-busy"]

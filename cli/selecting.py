@@ -31,10 +31,7 @@ Sources = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since",
-        metavar="TIME",
-        rich_help_panel=WHICH,
-        help="Dead since (24h, 2026-11-02T03:00Z).",
+        "--since", metavar="TIME", rich_help_panel=WHICH, help="Dead since (24h, 2026-11-02T03:00Z)."
     ),
 ]
 Incident = Annotated[
@@ -46,10 +43,7 @@ Incident = Annotated[
 Failure = Annotated[
     str | None,
     typer.Option(
-        "--failure",
-        metavar="ID",
-        rich_help_panel=WHICH,
-        help="With this failure (or its beginning).",
+        "--failure", metavar="ID", rich_help_panel=WHICH, help="With this failure (or its beginning)."
     ),
 ]
 Text = Annotated[

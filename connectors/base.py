@@ -256,8 +256,7 @@ class Gauge(NamedTuple):
 
 
 def gauge_of(queues: Sequence[Consumption], oldest: Sequence[int] = ()) -> Gauge:
-    """Sum the depths of a source that reads several queues; a number that one of them does not tell is not
-    known."""
+    """Sum the depths of a source that reads several queues; a number that one does not tell is not known."""
     consumers = [one.consumers for one in queues if one.consumers is not None]
     acknowledged = [one.acknowledged for one in queues if one.acknowledged is not None]
     return Gauge(
@@ -515,8 +514,7 @@ class Connector(Protocol):
         return SendPreview(strip_failure(letter.record.headers, letter.keep_headers)[1])
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """Return who would receive it, proven from bindings or subscriptions; targets not proven are
-        absent."""
+        """Return who would receive it, proven from bindings or subscriptions; others are absent."""
         return {}
 
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
@@ -529,8 +527,7 @@ class Connector(Protocol):
         return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """Return how far the receivers of each target are; targets of which nothing can be told are
-        absent."""
+        """Return how far the receivers of each target are; those of which nothing is told are absent."""
         return {}
 
     def newer(self, search: NewerSearch) -> NewerProof | None:

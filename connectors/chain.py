@@ -159,9 +159,7 @@ class ChainOfTwo:
 
 
 def scan_twice(
-    scan: Scan,
-    first: Callable[[int | None], QueueReading[Any, Any]],
-    then: Callable[[int | None], Part],
+    scan: Scan, first: Callable[[int | None], QueueReading[Any, Any]], then: Callable[[int | None], Part]
 ) -> QueueScan:
     """Make a scan that reads the same queue in two ways; each is told how many letters are left."""
 

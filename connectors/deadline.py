@@ -37,8 +37,7 @@ _until: ContextVar[_End] = ContextVar("_until", default=_NEVER)
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Bound all questions in here together to so many seconds, or to what is left of the bound around
-    them."""
+    """Bound all questions in here together to so many seconds, or what is left of the bound around them."""
     before = _until.set(min(_until.get(), _End(time.monotonic() + seconds, seconds)))
     try:
         yield
@@ -47,8 +46,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def with_deadline(look: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function all of whose questions are one look; one within another has what is left of its
-    time."""
+    """Return a function whose questions are one look; one within another has what is left of its time."""
 
     @wraps(look)
     def looked(*args: _P.args, **kwargs: _P.kwargs) -> _R:

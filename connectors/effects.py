@@ -19,6 +19,5 @@ class Effect(NamedTuple, Generic[_Traits]):
 
 
 def list_effects(table: Iterable[Effect[_Traits]], traits: _Traits, mode: Mode, harms: bool) -> list[str]:
-    """Return what a pull in this mode would do to a queue with these traits: what takes `--force`, or the
-    rest."""
+    """Return what a pull in this mode would do to such a queue: what takes `--force`, or the rest."""
     return [one.said for one in table if mode in one.modes and one.harms == harms and one.holds(traits)]

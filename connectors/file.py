@@ -31,8 +31,7 @@ _Letter = bytes | dict[str, Any] | UsageError
 
 
 def open_binary(path: str, mode: str = "rb") -> BinaryIO:
-    """Return a file to be read, gzip by its name; or, for `-`, standard input or output. Raises
-    UsageError."""
+    """Return a file to be read, gzip by its name; for `-` standard input or output. Raises UsageError."""
     if path == "-":
         return cast(
             BinaryIO, os.fdopen(os.dup(sys.stdin.fileno() if "r" in mode else sys.stdout.fileno()), mode)

@@ -134,8 +134,7 @@ def _digest(told: str) -> int:
 
 
 class LogReading(Reading):
-    """See `Reading`; a broker's subclass overrides `fetch`, or `scan` where places are not read one after the
-    other."""
+    """See `Reading`; a broker overrides `fetch`, or `scan` where places are not read one after the other."""
 
     unique_ids = True
     settles_at_once = True

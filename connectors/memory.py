@@ -100,8 +100,7 @@ class MemoryBroker:
         return bool(self.sql(put, [json.dumps({**document, "queue": queue}), queue]))
 
     def depth(self, queue: str | None) -> int:
-        """Return how many letters a queue (None: every queue) holds; raises NotFound when it is not
-        declared."""
+        """Return how many letters a queue (None: every queue) holds; raises NotFound for none declared."""
         if queue is not None and not self.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
             raise NotFound(f"no queue {queue!r} on the memory broker")
         where, values = _in(queue)

@@ -112,8 +112,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
         self.seen = self.position = self._removed = 0
 
     def consume(self) -> None:
-        """Ask for letters, no more of them unacknowledged than the window; nothing where each `receive`
-        asks."""
+        """Ask for letters, no more unacknowledged than the window; nothing where each `receive` asks."""
 
     def receive(self, wait: float) -> Iterable[_Arrived]:
         """Return what has come, waiting at most so many seconds for it. It sets `_ended` where the broker

@@ -81,13 +81,11 @@ class WindowedPublisher:
         return letter.record.body_size > self.heavy_bytes
 
     def has_room(self) -> bool:
-        """Return whether another letter may be given now, as far as the broker and the connection are
-        concerned."""
+        """Return whether another letter may be given now, as far as broker and connection are concerned."""
         return True
 
     def cut(self) -> None:
-        """Write nothing more that was not written yet. Answers that have come may be appended. Never
-        raises."""
+        """Write nothing more that was not written yet. Answers may be appended. Never raises."""
 
     def end(self) -> None:
         """Let go of the connection, of which nothing is awaited any more. Never raises."""

@@ -110,8 +110,7 @@ class Plugin:
     words: Mapping[str, str] = field(default_factory=dict)
     """Cause -> what its people say instead of the cause's name."""
     line: str = ""
-    """Names the function (document, headers, properties) -> columns, for a line of JSONL that no export
-    wrote."""
+    """Names the function (document, headers, properties) -> columns, for a line of JSONL from no export."""
     prints: Mapping[str, str] = field(default_factory=dict)
     """What prints its messages -> names the function: text -> `connectors.jsonl.console_formats.Printed`;
     the choices of `dlq import --from`."""

@@ -56,8 +56,7 @@ def _named_by_others(broker: Broker) -> str:
 
 
 def of_store(place: str, store: _Store) -> list[str]:
-    """Return a warning where the password of this store goes out in the clear; `place` names it in
-    settings."""
+    """Return a warning where this store's password goes out in the clear; `place` names it in settings."""
     what = password_in_the_clear(store)
     return _lines(place, what, {"url": store.url}) if what else []
 

@@ -40,21 +40,19 @@ _switches = _Shared(sys.getswitchinterval, sys.setswitchinterval, 0.0005)
 
 
 def rare_garbage_collection() -> AbstractContextManager[None]:
-    """Return records and letters make no cycles: looking for some every 700 objects costs a tenth of the
-    time."""
+    """Look rarely for cycles, which records make none: every 700 objects it costs a tenth of the time."""
     return _collection.changed()
 
 
 def quick_thread_switches() -> AbstractContextManager[None]:
-    """Return a thread that comes back from a database, a file or a socket waits for one that computes, by
-    default up to 5 ms each time; with half a millisecond a replay to RocketMQ takes a seventh less time."""
+    """Let a thread that comes back from a file or a socket wait for one that computes half a millisecond, not
+    5 as by default: a replay to RocketMQ takes a seventh less time."""
     return _switches.changed()
 
 
 @contextmanager
 def without_module(name: str) -> Iterator[None]:
-    """Let the import of `name` fail meanwhile, as if it was not installed. One that is imported already
-    stays."""
+    """Let the import of `name` fail meanwhile, as if not installed. One that is imported already stays."""
     missing = _Missing(name)
     sys.meta_path.insert(0, missing)
     try:

@@ -35,6 +35,5 @@ _NEEDED = re.compile(
 
 
 def is_needed(text: str, position: int) -> bool:
-    """Return whether the invisible character there is part of a script or an emoji that cannot do without
-    it."""
+    """Return whether the invisible character there is part of a script or an emoji that needs it."""
     return _NEEDED.match(text, position) is not None

@@ -67,11 +67,7 @@ TELL_THE_PLACE = frozenset(
 partition, offset and time are each letter's own."""
 TELL_THE_PARTITION = frozenset(name for known in _ORIGINS for name in (known.topic, known.partition))
 
-_INTEGERS = {
-    "original-partition": (4,),
-    "original-offset": (8,),
-    "original-timestamp": (8,),
-}
+_INTEGERS = {"original-partition": (4,), "original-offset": (8,), "original-timestamp": (8,)}
 BINARY_NUMBERS: Mapping[str, tuple[int, ...]] = {
     **{
         f"{prefix}{name}": sizes
@@ -126,8 +122,7 @@ def died_at(headers: Mapping[str, str], dead_letter_topic: str) -> Origin | None
 
 
 def _group_in(trace: str) -> str | None:
-    """Return a trace shows the message once for each exception that tells of it, with headers of
-    anybody's."""
+    """Return the one group that a trace names: it may show the message, with anybody's headers, often."""
     named = {*_GROUP_IN_TRACE.findall(trace)}
     return named.pop() if len(named) == 1 else None
 

@@ -58,8 +58,7 @@ def _of_amqp(shown: str) -> str:
 
 
 def logged_id(told: str | None, headers: Mapping[str, str], body: bytes) -> str | None:
-    """Return what the message calls itself (`told`), else what its framework does; None where nothing says
-    it."""
+    """Return what the message calls itself (`told`), else what its framework does; None: nothing says it."""
     if told:
         return told
     for mark, name in _IN_HEADERS:

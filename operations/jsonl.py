@@ -185,8 +185,7 @@ def _teller(workspace: Workspace) -> Callable[[Record], dict[str, Any]]:
 
 
 def _line(record: Record, more: dict[str, Any], masker: Masker | None) -> bytes:
-    """Return one letter; one whose headers nest as deep as Python goes has them as the texts that they
-    were."""
+    """Return one letter; one whose headers nest as deep as Python goes has them as texts."""
 
     def written(line: dict[str, Any]) -> bytes:
         line |= more

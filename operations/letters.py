@@ -86,8 +86,7 @@ def list_letters(workspace: Workspace, wanted: LettersWanted) -> Letters:
 
 
 def count_letters(workspace: Workspace, selection: Selection, ids: Sequence[str] = ()) -> int:
-    """Return how many letters are named by id, else selected. Raises UsageError for a condition that is
-    none."""
+    """Return how many letters are named by id, else selected. Raises UsageError for no condition."""
     with closing(open_views(workspace)) as connection:
         condition = user_sql.condition(choose(workspace, connection, ids, selection))
         return views.count(connection, condition)

@@ -123,8 +123,7 @@ class _Run:
             self._try("source_failed", note, None, source=source.name)
 
     def _note_future(self, future: "Future[PullResult]", late: bool) -> None:
-        """Note what came of one source; raises what ended it. `late`: the time was over before all had
-        ended."""
+        """Note what came of one source; raises what ended it. `late`: time was over before all ended."""
         if not future.done() or future.cancelled():
             raise self._clock.out_of_time() if late else KeyboardInterrupt
         try:
@@ -187,8 +186,7 @@ class _Run:
         return analyze(self._workspace.store, self._workspace.settings, snapshots=taken)
 
     def _gather(self) -> None:
-        """Gather the report's document, of this run's analysis, or of the one before where this one
-        failed."""
+        """Gather the report's document, of this run's analysis, or of the one before if this one failed."""
         from dlq.archive import analyses
         from dlq.operations.views import read_events, read_replays
         from dlq.replay import still_queued

@@ -50,8 +50,7 @@ def _out_of_time(seconds: float, why: str) -> OutOfTime:
 
 @contextmanager
 def time_limit(seconds: float | None, why: str = _NO_TIME) -> Iterator[None]:
-    """Raise OutOfTime, which says why, in the middle of the block when it takes longer. For the main thread
-    only."""
+    """Raise OutOfTime, which says why, within the block when it takes longer. For the main thread only."""
     if seconds is None:
         yield
         return

@@ -29,8 +29,7 @@ def is_needed(header: Header, settings: Replay) -> bool:
 
 
 def _is_maker(header: Header, actor: str, settings: Replay) -> bool:
-    """Return whether `actor` made the plan; so did, where two people have to agree, whom an agent made it
-    for."""
+    """Return whether `actor` made the plan; so did, where two have to agree, whom an agent made it for."""
     maker = header.actor or ""
     return person_of(actor) in {person_of(maker), person_of(user_of(maker) if settings.approval else maker)}
 

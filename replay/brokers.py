@@ -26,8 +26,7 @@ class Brokers:
         return broker if broker in self._settings.brokers else None
 
     def get(self, name: str) -> Connector:
-        """Return the connector of a configured broker. Raises BrokerError, and UsageError for an unknown
-        name."""
+        """Return the connector of a configured broker. Raises BrokerError, UsageError for an unknown name."""
         if name not in self._settings.brokers:
             raise UsageError(f"broker {name!r} is not in the configuration any more; add it again")
         if name not in self._open:

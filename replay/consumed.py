@@ -45,11 +45,7 @@ def is_told(receivers: Sequence[Consumption]) -> bool:
 
 
 def how_far_consumed(
-    before: Standing,
-    now: Standing,
-    sent: Mapping[Destination, int],
-    gone: int,
-    since: float | None = None,
+    before: Standing, now: Standing, sent: Mapping[Destination, int], gone: int, since: float | None = None
 ) -> Consumed:
     """Return what is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never
     taken by the broker. With `since`, for how many seconds they are out, it is known of each of them."""

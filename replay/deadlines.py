@@ -151,8 +151,7 @@ def _in_body(record: Record) -> Iterator[_Field]:
 
 
 def _moment(field: _Field, kind: _Kind) -> int | None:
-    """Return the moment in microseconds; -1 where it counts from one that nobody knows; None: it tells
-    none."""
+    """Return the moment in microseconds; -1: it counts from one that nobody knows; None: it tells none."""
     text = field.value.strip().strip('"')
     if not text.strip("0"):  # as ActiveMQ says of what never expires
         return None
@@ -165,8 +164,7 @@ def _moment(field: _Field, kind: _Kind) -> int | None:
 
 
 def _length(text: str, name: str) -> int | None:
-    """Return a length of time in microseconds. A number without a unit counts milliseconds, the shorter of
-    two."""
+    """Return a length of time in microseconds. Without a unit it counts milliseconds, the shorter of two."""
     span = _SPAN.fullmatch(text) or (_ISO_SPAN.fullmatch(text) if len(text) > 2 else None)
     if span:
         days, hours, minutes, seconds = (int(part or 0) for part in span.groups())

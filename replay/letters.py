@@ -85,13 +85,11 @@ def replay_key(record: Record, target: Target, by_business_key: bool) -> str:
 
 
 def _identity(record: Record, by_business_key: bool) -> str:
-    """Return what makes it the same message: its business key where the source names one, else the record
-    id."""
+    """Return what makes it the same message: its business key if the source names one, else the record id."""
     return f"key:{record.key}" if by_business_key and record.key else f"record:{record.record_id}"
 
 
 def make_outgoing(letter: Letter, record: Record, keep_headers: Keep) -> Outgoing:
-    """Return a letter of a plan as the connector gets it, with the headers that every replayed message
-    carries."""
+    """Return a letter of a plan as the connector gets it, with the headers of every replayed message."""
     provenance = {REPLAY_ID: letter.key, REPLAY_LAP: str(letter.lap), REPLAY_OF: letter.record_id}
     return Outgoing(letter.number, record, letter.target, provenance, keep_headers)

@@ -171,8 +171,7 @@ def _position_in(some: Iterable[Told]) -> Callable[[Told], tuple[Any, ...]]:
 
 
 def overtaken(going: Collection[str], told: Iterable[Told]) -> dict[str, int]:
-    """Return what is out of order already, or will be: a sentence of each, and how many letters it is
-    about."""
+    """Return what is out of order already, or will be: a sentence each, and how many letters it is about."""
     lines: defaultdict[str, list[Told]] = defaultdict(list)
     for one in told:
         if one.line:

@@ -71,8 +71,7 @@ class Stop:
 
 
 def _rate_of(asked: bytes | None) -> float | None:
-    """Return the rate that somebody has asked for; None for nothing, and for what is none: a replay goes
-    on."""
+    """Return the rate that somebody asked for; None for nothing, and for what is none: a replay goes on."""
     try:
         rate = float(asked or b"")
     except ValueError:

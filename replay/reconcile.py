@@ -115,11 +115,7 @@ def _one(entries: Sequence[Entry], prefix: str) -> Entry:
 
 
 def _by_proof(
-    plan: Checked,
-    brokers: Brokers,
-    ledger: Ledger,
-    doubtful: Sequence[Entry],
-    resolved: Resolved,
+    plan: Checked, brokers: Brokers, ledger: Ledger, doubtful: Sequence[Entry], resolved: Resolved
 ) -> None:
     since = min(entry.sent_at for entry in doubtful)
     back = came_back.find_among(plan.store, {entry.key for entry in doubtful}, since, by_import=False)

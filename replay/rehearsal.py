@@ -34,8 +34,7 @@ _MOST_NAMED = 3
 
 
 class Tried(NamedTuple):
-    """What became of one failure's copies. `failure` is its fingerprint, empty where nothing is
-    classified."""
+    """What became of one failure's copies. `failure` is its fingerprint, empty: nothing is classified."""
 
     failure: str
     sent: int
@@ -244,8 +243,7 @@ def copies_of(
 def wait(
     stage: Stage, sent: int, seconds: float, stop: Callable[[], bool], tell: Callable[[int | None], None]
 ) -> int | None:
-    """Wait until all copies are consumed or dead, `stop` says so, or time is over; return how many are
-    left."""
+    """Wait until all copies are consumed or dead, `stop` says so, or time is over; return what is left."""
     for _ in patience.tries(seconds, patience.RECHECK):
         if (left := stage.count_left(sent)) == 0 or stop():
             break

@@ -235,8 +235,7 @@ def send_in_turns(
 
 
 def _watch(watch: Watch, done: Ramp, wave: Run, before: Standing, known: int) -> int:
-    """Watch until all of a wave are consumed, or nothing shows it; return how many of the plan are dead again
-    then."""
+    """Watch until all of a wave are consumed, or nothing shows it; return how many died again."""
     run = done.run
     name = f"wave {len(done.steps) + 1}: {run.sent + run.skipped:,} of {run.total:,} sent"
     watched = Watched(watch, wave, before, known, name, exact=True)

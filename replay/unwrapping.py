@@ -123,8 +123,7 @@ _LONGEST_NAME = 100
 
 
 def _of_a_hand(record: Record, body: _Object) -> dict[str, Any]:
-    """Return the payload and its headers, where every other key tells of the failure or is the letter's
-    own."""
+    """Return the payload and its headers, where any other key tells of the failure or is the letter's own."""
     payloads, headers, keys = map(body.names, (_is_payload, _is_headers, _is_key))
     if len(payloads) != 1 or len(headers) > 1:
         raise UsageError("it has no key, or several, that hold the message or its headers")

@@ -196,8 +196,7 @@ def _checked_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
 
 
 def _read(store: Store, segment: str, most_rows: int = MOST_ROWS) -> tuple[pa.Array | None, list[str]]:
-    """Return the ids in a segment (None: it cannot be read), and those of letters whose body has another
-    digest."""
+    """Return the ids in a segment (None: it cannot be read), and of letters whose body has another digest."""
     ids: list[str] = []
     changed: list[str] = []
     try:

@@ -89,8 +89,7 @@ def places_of(row: Document) -> str:
 
 
 def end_of(row: Document) -> str:
-    """Return when an incident's last letter died; the date only where it is another day than that of the
-    first."""
+    """Return when an incident's last letter died; the date only if it is another than the first's."""
     start, end = minutes(row["start"]), minutes(row["end"])
     return end[11:] if start[:10] == end[:10] else end
 

@@ -129,12 +129,7 @@ def _next_steps(letter: Document) -> Sequence[dict[str, str]]:
     record_id, advice = letter["record_id"], letter["advice"]
     quoted = shlex.quote(record_id[:12])
     if letter["replay_state"] == "dismissed":
-        return [
-            {
-                "command": f"dlq dismiss {quoted} --undo",
-                "why": "it is closed; this opens it again",
-            }
-        ]
+        return [{"command": f"dlq dismiss {quoted} --undo", "why": "it is closed; this opens it again"}]
     plan = f"dlq replay plan {quoted}"
     if not is_analysed(letter):
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
@@ -158,12 +153,7 @@ def _next_steps(letter: Document) -> Sequence[dict[str, str]]:
                 "why": f"{first}plan its way back to {_destination(letter)}; nothing is sent yet",
             }
         ]
-    return [
-        {
-            "command": plan,
-            "why": f"{by_decision}a plan of its own takes it in",
-        }
-    ]
+    return [{"command": plan, "why": f"{by_decision}a plan of its own takes it in"}]
 
 
 def _destination(letter: Document) -> str:

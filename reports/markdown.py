@@ -92,15 +92,11 @@ def _incidents(document: Document) -> str:
                 r["size"],
                 incidents.describe(r),
                 incidents.places_of(r),
-                _marks(r),
+                " ".join(incidents.marks(r)),
             )
             for r in document["incidents"]
         ),
     )
-
-
-def _marks(row: Document) -> str:
-    return " ".join(incidents.marks(row))
 
 
 def _timeline(document: Document) -> str:

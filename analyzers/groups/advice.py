@@ -245,11 +245,7 @@ ADVICE: tuple[Advice, ...] = (
         "check_first",
         "another letter has the same message id and a different body: find out which one is right",
     ),
-    Advice(
-        lambda known: known.repeats == "same_key",
-        "check_first",
-        SAME_KEY,
-    ),
+    Advice(lambda known: known.repeats == "same_key", "check_first", SAME_KEY),
     Advice(
         lambda known: known.repeats == "same_body" and not known.message_id,
         "check_first",

@@ -258,8 +258,7 @@ def _stamp(slot: int) -> str:
 
 
 def _filled(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, str]) -> Iterator[Found]:
-    """Yield a failure's bursts, and what lies between two of its bursts in one incident: that belongs to it
-    too."""
+    """Yield a failure's bursts, and what lies between two of its bursts in one incident: it belongs to it."""
     times = [one.slot for one in failure.slots]
     for incident_id, of_one in groupby(bursts, key=lambda slot: incident_at[slot]):
         run = list(of_one)

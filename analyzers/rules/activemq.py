@@ -237,10 +237,7 @@ def _amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
     # Here stands a Throwable's text, so that a dotted name is its class, whatever it ends with.
     named = _THROWN.match(cause)
     return _died(letter)._replace(
-        attempts=attempts,
-        error_class=named and named[1],
-        error_message=named and named[2],
-        error_text=cause,
+        attempts=attempts, error_class=named and named[1], error_message=named and named[2], error_text=cause
     )
 
 

@@ -58,10 +58,7 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
-_CLUSTER: Mapping[str, str] = {
-    _OPTIONS: _DEEP_STACKS,
-    "spark.executor.extraJavaOptions": _DEEP_STACKS,
-}
+_CLUSTER: Mapping[str, str] = {_OPTIONS: _DEEP_STACKS, "spark.executor.extraJavaOptions": _DEEP_STACKS}
 _OF_FAULTS = ("ERROR", "Error:", "Exception", "Error occurred")
 _WITHOUT_REASON = (
     "Error: Could not create the Java Virtual Machine",

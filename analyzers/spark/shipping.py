@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 ROOMS = ("dlq.core", "dlq.archive", "dlq.analyzers", "dlq.connectors")
-"""What classifies letters, and the brokers' descriptions; both need pyarrow and Python's own modules
-alone."""
+"""What classifies letters, and the brokers' descriptions; both need Python and pyarrow alone."""
 _HOST = re.compile(r"\((\S+) executor \S+\)")
 _MISSING = (
     (re.compile(r"Cannot run program "), "there is no program {python}"),
@@ -56,8 +55,7 @@ def told(master: str, python: str) -> Iterator[None]:
 
 
 def name_what_lacks(said: str, master: str, python: str) -> str | None:
-    """Return what a worker lacks, where and how to fix it, by what Spark said; None when it is something
-    else."""
+    """Return what a worker lacks, where and how to fix it, by what Spark said; None: something else."""
     matches = ((pattern.search(said), text) for pattern, text in _MISSING)
     found = next((text.format(*match.groups(), python=python) for match, text in matches if match), None)
     if found is None:

@@ -31,10 +31,7 @@ _WHERE_TO, _CHANGES, _CONSENT = "Where to", "What changes", "Consent"
 _As = Annotated[
     str | None,
     typer.Option(
-        "--as",
-        metavar="NAME",
-        rich_help_panel=_CONSENT,
-        help="Your name (default: your user at this host).",
+        "--as", metavar="NAME", rich_help_panel=_CONSENT, help="Your name (default: your user at this host)."
     ),
 ]
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", hidden=True)]
@@ -59,10 +56,7 @@ _Limit = Annotated[
 _InOrder = Annotated[
     Literal["consumed", "sent"] | None,
     typer.Option(
-        "--in-order",
-        metavar="[=sent]",
-        rich_help_panel=_WHERE_TO,
-        help="One after the other, key by key.",
+        "--in-order", metavar="[=sent]", rich_help_panel=_WHERE_TO, help="One after the other, key by key."
     ),
 ]
 _Edit = Annotated[
@@ -93,9 +87,7 @@ _AnyAdvice = Annotated[
 _CheckSuperseded = Annotated[
     bool,
     typer.Option(
-        "--check-superseded",
-        rich_help_panel=selecting.WHICH,
-        help="Leave out what a newer one replaced.",
+        "--check-superseded", rich_help_panel=selecting.WHICH, help="Leave out what a newer one replaced."
     ),
 ]
 _NoCheckSuperseded = Annotated[
@@ -122,8 +114,7 @@ _Rehearsed = Annotated[
     ),
 ]
 _ApplyNow = Annotated[
-    bool,
-    typer.Option("--apply", rich_help_panel=_CONSENT, help="Apply the plan; a terminal asks first."),
+    bool, typer.Option("--apply", rich_help_panel=_CONSENT, help="Apply the plan; a terminal asks first.")
 ]
 _Yes = Annotated[
     bool, typer.Option("--yes", "-y", rich_help_panel=_CONSENT, help="With --apply: do not ask.")
@@ -260,8 +251,7 @@ def apply(
     ctx: typer.Context,
     plan: _Plan,
     ramp: Annotated[
-        bool,
-        typer.Option("--ramp", help="Send 1, 10, 100, ... letters; stop when they die again or stay."),
+        bool, typer.Option("--ramp", help="Send 1, 10, 100, ... letters; stop when they die again or stay.")
     ] = False,
     max_harm: Annotated[
         float,

@@ -28,8 +28,7 @@ def watch(
     ] = None,
     every: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "5s",
     count: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="End after N looks (default: Ctrl-C)."),
+        int | None, typer.Option(min=1, metavar="N", help="End after N looks (default: Ctrl-C).")
     ] = None,
 ) -> int:
     """Watch depth, consumers, rates and age of sources, and replays.

@@ -222,8 +222,7 @@ def preview_by_amqp(letter: Outgoing) -> SendPreview:
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
-    """Return the same where nobody knows by what the broker can be spoken to: what STOMP would change is
-    told."""
+    """Return the same where nobody knows what the broker speaks: what STOMP would change is told."""
     if amqp10.is_of_amqp(letter.record):
         return preview_by_amqp(letter)
     return preview_whole(letter, typed=False)
@@ -410,8 +409,7 @@ def _is_amqp(record: Record) -> bool:
 
 
 def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:
-    """Return whether it was a BytesMessage. Classic gives only those a length; Artemis gives them theirs
-    first."""
+    """Return whether it was a BytesMessage. Classic gives those alone a length; Artemis puts it first."""
     if not artemis or "content-length" not in headers:
         return "content-length" in headers and headers.get("amq-msg-type") != "text"
     names = list(headers)

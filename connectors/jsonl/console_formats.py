@@ -61,8 +61,7 @@ def reader_of(name: str) -> str:
 def collect(
     parts: Iterable[tuple[int, _T | Unreadable]], letter_of: Callable[[_T], dict[str, Any]]
 ) -> Printed:
-    """Return the letters of the parts; a part that is none, or of which `letter_of` raises Unreadable, is
-    unread."""
+    """Return the letters of the parts; what is none, or makes `letter_of` raise Unreadable, is unread."""
     printed = Printed([], [])
     for line, part in parts:
         try:

@@ -65,8 +65,7 @@ def check_document(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(line: str | bytes) -> Any:
-    """Return the JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped everywhere
-    else."""
+    """Return the JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped elsewhere."""
     document = json.loads(line)
     return fit(document) if isinstance(document, dict) else document
 

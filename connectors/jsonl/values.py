@@ -60,8 +60,7 @@ def moment(name: str, value: Any) -> int | None:
 
 
 def fit_column(name: str, value: Any) -> Any:
-    """Return the value for a record's column, or for a field of its deaths; raises UsageError for a wrong
-    type."""
+    """Return the value for a record's column, or a field of its deaths; raises UsageError: a wrong type."""
     wanted, given = _TYPES.get(name, str), type(value)
     items = value if given is list and name != "deaths" else ()
     if given is not wanted or not all(isinstance(item, str) for item in items):

@@ -28,12 +28,7 @@ from dlq.core.failure_headers import (
     taken_away,
 )
 from dlq.core.frameworks import Inside
-from dlq.core.kafka_headers import (
-    SHARE_GROUP,
-    SPRING_RETRY,
-    TELL_THE_PARTITION,
-    died_at,
-)
+from dlq.core.kafka_headers import SHARE_GROUP, SPRING_RETRY, TELL_THE_PARTITION, died_at
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import Record
 
@@ -319,7 +314,6 @@ def _warnings(record: Record, target: Target, told: Told) -> Iterator[str]:
 
 
 def _has_retried(record: Record, target: Target) -> bool:
-    """Return whether it died in the target, of a group with retry topics: those of another group are not
-    its."""
+    """Return whether it died in the target, of a group with retry topics; those of others are not its."""
     died = died_at(record.headers, record.dead_letter_queue)
     return died is not None and died.told_by is SPRING_RETRY and died.topic == target.name

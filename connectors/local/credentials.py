@@ -110,8 +110,7 @@ def from_file(place: str, path: str) -> str:
 
 
 def from_environment(place: str, variable: str) -> str:
-    """Return the value of an environment variable without its last line break; an empty one counts as
-    missing."""
+    """Return the value of an environment variable without its last line break; an empty one is missing."""
     value = _without_line_break(os.environ.get(variable, ""))
     if not value:
         raise ConfigError(f"{place}: the environment variable {variable} is not set; set it")

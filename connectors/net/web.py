@@ -80,8 +80,7 @@ class Site:
         body: bytes | None = None,
         slow: bool = False,
     ) -> Page:
-        """Ask for a page. Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to
-        begin."""
+        """Ask for a page. Raises NoAnswerError, also for a redirect. `slow`: it may take long to begin."""
         deadline.check(self._name)
         until = time.monotonic() + patience.WHOLE_ANSWER * self._timeout
         try:

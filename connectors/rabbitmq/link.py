@@ -39,8 +39,7 @@ _STACK = 2
 
 
 def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
-    """Return where and how to connect, one for each host of `url`, to be tried in order. Raises
-    ConfigError."""
+    """Return where and how to connect: each host of `url`, to be tried in order. Raises ConfigError."""
     place = f"brokers.{broker.name}.url"
     url = urlsplit(broker.url)
     if url.scheme not in _PORTS or not url.netloc:

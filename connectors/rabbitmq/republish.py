@@ -20,15 +20,7 @@ from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, SHORT
 from dlq.connectors.rabbitmq.records.amqp10 import ENCODED_BODY, headers_of, properties_of
 from dlq.connectors.rabbitmq.records.envelope import Way, decoded, first_delivered, what_changes
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import (
-    Answers,
-    HeaderScrub,
-    Keep,
-    ask_values,
-    restart,
-    restart_told,
-    taken_away,
-)
+from dlq.core.failure_headers import Answers, HeaderScrub, Keep, ask_values, restart, restart_told, taken_away
 from dlq.core.message_ids import logged_id
 from dlq.core.record import Record
 
@@ -46,8 +38,7 @@ _DIRECT_REPLY = "amq.rabbitmq.reply-to"
 _DIRECT_REPLY_BYTES = _DIRECT_REPLY.encode()
 _DROPPED_PROPERTIES = ("expiration", "user_id")
 _BROKER_OWNED = re.compile(
-    r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-.*|x-stream-offset|CC|BCC",
-    re.DOTALL,
+    r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-.*|x-stream-offset|CC|BCC", re.DOTALL
 )
 _BROKER_OWNED_10 = re.compile(
     r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-exchange|x-routing-key|x-stream-offset"
@@ -73,8 +64,7 @@ def _is_broker_owned_10(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _dropper(is_broker_owned: Callable[[str], bool], gone: frozenset[str]) -> Callable[[str], bool]:
-    """Return whether a header is not sent again: one function for all letters of a kind, whose answers are
-    kept."""
+    """Return whether a header is not sent again: one for all letters of a kind, whose answers are kept."""
     return lambda name: name in gone or is_broker_owned(name)
 
 
@@ -364,10 +354,7 @@ _WARNINGS: tuple[tuple[_Applies, str], ...] = (
         "Dramatiq counts its retries in the body, which stays as it is: where they are used up, the first "
         "failure kills it again",
     ),
-    (
-        lambda record, _properties, _headers, _target: record.body_size > CAUTIOUS_BODY,
-        _TOO_LARGE_FOR_4,
-    ),
+    (lambda record, _properties, _headers, _target: record.body_size > CAUTIOUS_BODY, _TOO_LARGE_FOR_4),
     (
         lambda _record, _properties, headers, target: target.kind == "exchange" and "x-delay" in headers,
         "x-delay is kept: an x-delayed-message exchange delays the letter again and confirms it unrouted",

@@ -80,11 +80,7 @@ def target_of(record: Record, to: str) -> Target | None:
     return Target(found, value) if value and record.origin and fits else None
 
 
-_TARGETS = {
-    "origin": ("topic", "origin"),
-    "group": ("group", "origin_group"),
-    RESUME: (RESUME, "origin"),
-}
+_TARGETS = {"origin": ("topic", "origin"), "group": ("group", "origin_group"), RESUME: (RESUME, "origin")}
 """--to -> (kind of target, the record's field that names it)."""
 
 

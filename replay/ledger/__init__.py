@@ -57,10 +57,7 @@ def _written(path: Path, settings: LedgerSettings) -> Ledger:
 
 
 def _in_file(
-    path: Path,
-    settings: LedgerSettings,
-    at_close: Callable[[], None] | None = None,
-    is_known: bool = False,
+    path: Path, settings: LedgerSettings, at_close: Callable[[], None] | None = None, is_known: bool = False
 ) -> Ledger:
     from dlq.replay.ledger.sql import SqlLedger, file_url
 
@@ -68,8 +65,7 @@ def _in_file(
 
 
 def _exists(settings: LedgerSettings, store: Store) -> bool:
-    """Return whether anything was ever replayed from this archive. Raises UsageError when its ledger moved
-    away."""
+    """Return whether anything was ever replayed from this archive. Raises UsageError: its ledger moved."""
     if is_server(settings):
         return True
     try:

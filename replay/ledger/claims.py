@@ -45,8 +45,7 @@ class Claims:
         self._plan, self._ledger, self._mark = plan, ledger, mark
         self._lease = lease
         self._since = -lease
-        """Since when the oldest lease of what is held runs, by `uptime`; the ledger counts it from later
-        on."""
+        """Since when the oldest lease of what is held runs, by `uptime`; the ledger counts it from later."""
         self._writer = ThreadPoolExecutor(1, "ledger")
         self._asked: _Asked | None = None
         self._unsent: dict[int, Letter] = {}

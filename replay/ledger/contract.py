@@ -102,8 +102,7 @@ class Ledger(Protocol):
         ...
 
     def sent_since(self, moment: int, plan: str) -> Iterator[Sequence[tuple[str, ...]]]:
-        """`record_id, key, state, target`, in chunks, of what another plan than this has sent since, or may
-        have."""
+        """`record_id, key, state, target`, in chunks, of what another plan has sent since, or may have."""
         ...
 
     def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:
@@ -145,13 +144,11 @@ def event_of(text: str | bytes) -> Event:
 
 
 def new_owner() -> str:
-    """Return who holds a claim: `host/pid/random`, host, process, and a word of its own for each ledger
-    opened."""
+    """Return who holds a claim: `host/pid/random`: host, process, and a word for each ledger opened."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether the owner was a process of this host and is no more; what other hosts do is not known
-    here."""
+    """Return whether the owner was a process of this host and is no more; of other hosts it is not known."""
     found = _OWNER.fullmatch(owner)
     return found is not None and found[1] == socket.gethostname() and not is_running(int(found[2]))

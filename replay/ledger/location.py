@@ -42,8 +42,7 @@ def is_server(settings: Ledger) -> bool:
 
 
 def file_of(settings: Ledger, store: Store) -> Path:
-    """Return the SQLite file that `[ledger] url` means. Raises UsageError, ConfigError where there can be
-    none."""
+    """Return the SQLite file that `[ledger] url` means. Raises UsageError, ConfigError where none can be."""
     if settings.url.startswith(_ELSEWHERE):
         path = Path(settings.url.removeprefix(_ELSEWHERE))
         if not path.is_absolute():

@@ -375,11 +375,7 @@ class SqlLedger:
         return self._claim_unknown(plan, letters, results)
 
     def _claim_new(
-        self,
-        connection: sa.Connection,
-        plan: str,
-        letters: Sequence[Letter],
-        results: Sequence[Result],
+        self, connection: sa.Connection, plan: str, letters: Sequence[Letter], results: Sequence[Result]
     ) -> set[str]:
         """Nearly always nobody knows any of them: then nothing need be asked first."""
         self._record_results(connection, results)

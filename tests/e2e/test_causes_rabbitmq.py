@@ -63,12 +63,7 @@ class Killer:
         self.limit(limited)
         self.channel.exchange_declare("shop", "direct", arguments={"alternate-exchange": "dlx"})
         self.publish("unroutable", "shop", "no.such.key")
-        self.publish(
-            "parked",
-            "dlx",
-            "error.order",
-            PARKED,
-        )
+        self.publish("parked", "dlx", "error.order", PARKED)
         self.publish("mystery", "", self.letters)
         self.rabbit.wait_for(self.letters, EACH * len(VERDICTS))
 

@@ -46,9 +46,7 @@ def on(broker: str) -> pytest.MarkDecorator:
 @pytest.mark.rabbitmq
 @on("rabbitmq")
 @pytest.mark.parametrize(
-    "rabbit_node",
-    [pytest.param("3.10", marks=pytest.mark.frameworks), "4"],
-    indirect=True,
+    "rabbit_node", [pytest.param("3.10", marks=pytest.mark.frameworks), "4"], indirect=True
 )
 def test_on_rabbitmq(rabbit_node: Node, framework: table.Framework, tmp_path: Path) -> None:
     make_the_trip(framework, RabbitPlace(rabbit_node), tmp_path)

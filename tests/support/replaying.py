@@ -311,11 +311,7 @@ def main() -> int:
     if place:
         queue.strike = Strike(place[0], *map(int, place[1:]))
     stop = Stop(store, plan)
-    with (
-        brokers(config, queue) as to,
-        open_ledger(config.ledger, store) as ledger,
-        stopping_on_signals(stop),
-    ):
+    with brokers(config, queue) as to, open_ledger(config.ledger, store) as ledger, stopping_on_signals(stop):
         run = apply(store, config, plan, to, ledger, stop)
     print(run.sent, run.skipped)
     return 0

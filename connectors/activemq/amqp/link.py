@@ -30,10 +30,7 @@ from dlq.core.text import for_terminal, shorten
 
 _HEARTBEAT = 60
 _PROBE_SECONDS = 5.0
-_MEANS: dict[str, type[BrokerError]] = {
-    "amqp:unauthorized-access": AccessDenied,
-    "amqp:not-found": NotFound,
-}
+_MEANS: dict[str, type[BrokerError]] = {"amqp:unauthorized-access": AccessDenied, "amqp:not-found": NotFound}
 
 
 def open_session(broker: ActiveMQBroker) -> Session:

@@ -91,8 +91,7 @@ def _classic(shown: _Shown) -> dict[str, Any]:
 
 
 def _artemis(shown: _Shown) -> dict[str, Any]:
-    """Return where it lies is told as an address, which is the name of its queue unless that was named
-    otherwise."""
+    """Return a message of Artemis; its address is told, mostly the name of the queue that it lies in."""
     if "messageID" in shown and "StringProperties" not in shown:
         raise Unreadable("listMessages leaves out bodies: let browse print them")
     text_of(shown, "messageID")
@@ -109,8 +108,7 @@ def _renamed(shown: _Shown, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _properties(shown: _Shown) -> dict[str, Any]:
-    """Return the user properties of all types. Jolokia writes each as name: value, or as name: {key,
-    value}."""
+    """Return the user properties of all types. Jolokia writes name: value, or name: {key, value}."""
     found: dict[str, Any] = {}
     for section in _SECTIONS:
         values = shown.get(f"{section}Properties", {} if section != "String" else None)

@@ -76,8 +76,7 @@ def login_hint(said: str, broker: Broker) -> str:
 
 
 def refusal(place: str, said: str, thrown: str | None = None) -> BrokerError:
-    """Return what a broker says against a command, as one of our errors. `thrown`: the Java class, if
-    known."""
+    """Return a broker's refusal of a command as one of our errors. `thrown`: the Java class, if known."""
     remedy = next((f"; {remedy}" for text, remedy in _LIMITS.items() if text in said.lower()), "")
     kind = AccessDenied if remedy else _meaning(said, thrown)
     return kind(f"{place}: {shorten(for_terminal(said), _SHOWN)}{remedy}")

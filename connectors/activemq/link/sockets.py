@@ -121,8 +121,7 @@ def first_that_answers(broker: ActiveMQBroker, address: Address, connect: Callab
 
 
 def open_socket(broker: ActiveMQBroker, address: Address) -> tuple[socket.socket, str]:
-    """Return a connected socket, and which host:port it is; `address` has one. Raises ConfigError,
-    Unreachable."""
+    """Return a connected socket, and its host:port; `address` has one. Raises ConfigError, Unreachable."""
     [(host, port)] = address.hosts
     node = f"{host}:{port}"
     tls = client_context(broker) if address.tls else None

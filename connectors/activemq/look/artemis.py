@@ -140,8 +140,7 @@ class Management:
         self.ask(asked, json.dumps([""]))
 
     def address_settings(self, address: str) -> Mapping[str, Any]:
-        """Return the settings that hold for an address, by Artemis' names; empty when the user may not
-        ask."""
+        """Return the settings that hold for an address, by Artemis' names; empty: the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
         told = _in_text(self.ask(asked, json.dumps([address])))
         return told if isinstance(told, dict) else {}
@@ -160,8 +159,7 @@ class Management:
         return found[0] if len(found) == 1 else None
 
     def list_queues(self, field: str, value: str) -> list[Mapping[str, str]]:
-        """Return the properties of the queues of which NAME or ADDRESS is so; none when the user may not
-        ask."""
+        """Return the properties of the queues of which NAME or ADDRESS is so; none: the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
         wanted = json.dumps(
             {"field": field, "operation": "EQUALS", "value": value, "sortField": "", "sortOrder": ""}

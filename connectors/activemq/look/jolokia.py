@@ -127,8 +127,7 @@ class Jolokia:
             raise self._no_jolokia() from error
 
     def _has_none(self) -> bool:
-        """Return whether a broker says that it has none; the agent of another JVM, and one that fails, do
-        not."""
+        """Return whether a broker says that it has none; another JVM's agent, and one that fails, do not."""
         brokers, names = _BROKERS[self._artemis]
         told = [values.get(names) for values in self._read(brokers, (names,)).values()]
         return bool(told) and all(one == [] for one in told)
@@ -152,8 +151,7 @@ class Jolokia:
         return sum(one.get("Exclusive") is True for one in consumers.values())
 
     def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
-        """Return one message of a Classic queue as JMX shows it; None when it may not or cannot be looked
-        up."""
+        """Return one message of a Classic queue as JMX shows it; None: it may not or cannot be looked up."""
         mbean = self.mbean_of(queue)
         if mbean is None:
             return None

@@ -97,8 +97,7 @@ class Queues:
         return facts.acknowledged if facts else None
 
     def ways_of_the_dead(self) -> Mapping[str, Any]:
-        """Return what Artemis tells of how letters get where they lie (`artemis.Management`); empty of
-        others."""
+        """Return what Artemis tells of how letters got there (`artemis.Management`); empty of others."""
         return self.management.ways_of_the_dead() if self.management else {}
 
     def bridges(self) -> list[str]:

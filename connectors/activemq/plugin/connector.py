@@ -105,8 +105,7 @@ class ActiveMQConnector(Connector):
 
     @with_deadline
     def gauge(self, source: Source) -> Gauge:
-        """Ask management for the depth. What the broker does not tell of one queue is not known of a
-        pattern."""
+        """Ask management for the depth. What it does not tell of one queue is not known of a pattern."""
         names = self.queues.resolve_names(_queue_of(source))
         facts = [self.queues.facts(name) for name in names]
         known = [
@@ -203,8 +202,7 @@ class ActiveMQConnector(Connector):
 
     @with_shared_deadline
     def preview(self, letter: Outgoing) -> SendPreview:
-        """Preview a replay. With `openwire_url` properties keep the types that they had; by STOMP all become
-        strings."""
+        """Preview a replay. With `openwire_url` properties keep their types; by STOMP all become strings."""
         known = self._preview(letter)
         if self._routing is None:
             return known._replace(warnings=[*known.warnings, f"confirmed means: {_COMMITTED}"])
@@ -332,8 +330,7 @@ class ActiveMQConnector(Connector):
         return _ELSEWHERE.format(here, others) if others else None
 
     def _why_taken(self, queue: str) -> str | None:
-        """Say why letters were taken, by the broker's count, where it tells one; it begins anew with the
-        broker."""
+        """Say why letters were taken, by the broker's count if it tells one, which begins with the broker."""
         for _ in patience.tries(patience.COUNTED):
             facts = self.queues.facts(queue)
             if not (taken := facts.acknowledged if facts else None) or taken % PROBES == 0:

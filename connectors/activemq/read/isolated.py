@@ -118,8 +118,7 @@ class _Probe:
 
 
 class IsolatedReading(StompReading):
-    """Read each by a consumer of its own; those that come are held until they are acknowledged, or given
-    back."""
+    """Read each by a consumer of its own; those that come are held until acknowledged or given back."""
 
     def __init__(self, scan: Scan, broker: ActiveMQBroker, management: Management, limit: int | None) -> None:
         """Connects. Raises BrokerError."""

@@ -33,8 +33,7 @@ _NOT_SENT = re.compile(
     rf"{_TOLD.pattern}|x-opt-(?:routing-type|delivery-time|delivery-delay|ingress-time|CONNECTION-ID)|_AMQ_DUPL_ID"
     rf"|{REPLAY_PREFIX}.*"
 )
-"""Annotations that the broker has left, or that would delay it again, and the id that would make it a
-duplicate."""
+"""Annotations that the broker left, or that would delay it again, and the id that makes it a duplicate."""
 _JMS_DESTINATION = "x-opt-jms-dest"
 
 

@@ -235,10 +235,7 @@ def _record_ids(first_parts: bytes, ids: Column, stable: Column, digests: Sequen
 
 
 def _shown_natives(
-    heads: Heads,
-    bodies: Sequence[bytes],
-    properties: Sequence[Mapping[str, str] | None],
-    types: Column,
+    heads: Heads, bodies: Sequence[bytes], properties: Sequence[Mapping[str, str] | None], types: Column
 ) -> Iterator[tuple[Any, ...]]:
     """Bodies, properties, content types, encodings and message ids, where some came by AMQP 1.0 as they
     were."""
@@ -267,10 +264,7 @@ def _of_heads(heads: Heads, died_at: Column) -> dict[str, Column]:
 
 
 def _of_origins(origins: Column) -> dict[str, Column]:
-    return {
-        "origin_kind": map_column(itemgetter(0), origins),
-        "origin": map_column(itemgetter(1), origins),
-    }
+    return {"origin_kind": map_column(itemgetter(0), origins), "origin": map_column(itemgetter(1), origins)}
 
 
 _ANNOTATED = f"JMS_AMQP_MA_{REPLAY_PREFIX}"

@@ -218,8 +218,7 @@ class FrameReader:
         return self._text(head, begin)
 
     def _is_false_length(self, begin: int) -> bool:
-        """Return whether another frame came before a body has reached its length: that of a text is a
-        property."""
+        """Return whether another frame came before a body had its length: that of a text is a property."""
         if self._buffer.find(self._proof, max(begin, self._scanned - len(self._proof))) < 0:
             self._scanned = len(self._buffer)
             return False
@@ -227,8 +226,7 @@ class FrameReader:
         return True
 
     def _text(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
-        """Return a message that says no length, or a false one: a JMS property can be named
-        content-length."""
+        """Return a message with no length, or a false one: a JMS property can be named content-length."""
         nul = self._buffer.find(0, max(begin, self._scanned))
         while nul >= 0:
             self._scanned = nul

@@ -63,8 +63,7 @@ class Frame(NamedTuple):
         return default if found is None else found
 
     def number(self, place: int, default: int = 0, most: int = 2**32 - 1) -> int:
-        """Return the same where AMQP has a number without a sign: an uint, or one up to `most`. Raises
-        FrameError."""
+        """Return the same of a number without a sign: an uint, or one up to `most`. Raises FrameError."""
         found = self.field(place, default)
         if type(found) is not int or not 0 <= found <= most:
             raise FrameError(f"field {place} of a frame of kind {self.code:#x} is no number")
@@ -211,8 +210,7 @@ def flow(next_incoming: int, next_outgoing: int, link: Iterable[bytes] = ()) -> 
 
 
 def credit(handle: int, delivery_count: int, letters: int) -> list[bytes]:
-    """Grant credit for so many letters; the sender answers when they have come, or when it has no more
-    (drain)."""
+    """Grant credit for so many letters; the sender answers when they came, or it has no more (drain)."""
     return [uint(handle), uint(delivery_count), uint(letters), NULL, boolean(True)]
 
 

@@ -352,10 +352,7 @@ def _rebuilt(block: bytes, changes: Mapping[int, _Change]) -> bytes:
 
 
 def _map_with(
-    code: int,
-    key: Callable[[str], bytes],
-    drop: Callable[[str], bool],
-    given: Mapping[str, _Scalar],
+    code: int, key: Callable[[str], bytes], drop: Callable[[str], bool], given: Mapping[str, _Scalar]
 ) -> _Change:
     def change(value: bytes) -> bytes:
         pairs = _raw_pairs(value) if value else ()

@@ -275,8 +275,7 @@ class Session(Wire):
             link.credit = _left(frame.number(6), frame.number(5), link.delivery_count)
 
     def _on_disposition(self, frame: Frame) -> None:
-        """Note a disposition. What it tells of numbers that nobody has sent, or that are answered, is
-        nothing."""
+        """Note a disposition. Of numbers that nobody has sent, or that are answered, it tells nothing."""
         first, state = frame.number(1), frame.field(4)
         code, fields = state if isinstance(state, tuple) else (0, [])
         if code == frames.TRANSACTIONAL and len(fields) > 1 and isinstance(fields[1], tuple):

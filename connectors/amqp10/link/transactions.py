@@ -28,8 +28,7 @@ class Transactions:
         return begun
 
     def end(self, transaction: bytes, fail: bool = False) -> int:
-        """Commit it, or roll it back; the number that its outcome will name, which is ACCEPTED when that is
-        done."""
+        """Commit it, or roll it back; the number that its outcome will name: ACCEPTED when that is done."""
         self._session.wait_until(lambda: self._coordinator.credit > 0)
         return self._session.send(self._coordinator, frames.discharge(transaction, fail))
 
@@ -38,8 +37,7 @@ class Transactions:
         return self.outcomes_of([number])[0]
 
     def outcomes_of(self, numbers: Iterable[int]) -> list[Outcome]:
-        """Wait for the outcomes of several transfers; all of them are one answer, which may take as long as
-        one."""
+        """Wait for the outcomes of several transfers; all are one answer, which may take as long as one."""
         until = time.monotonic() + self._session.patience
         return [self._outcome_until(number, until) for number in numbers]
 

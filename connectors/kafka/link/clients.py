@@ -194,8 +194,7 @@ class Clients:
         return _hint(error)
 
     def _unverified(self, said: str) -> str:
-        """Return what is wrong with a broker's certificate: it is asked for it again, and gets no
-        password."""
+        """Return what is wrong with a broker's certificate; it is asked for again, without a password."""
         found = _UNVERIFIED.search(said) if self._broker.url.startswith(f"{TLS}://") else None
         if found is None or self.why_not_allowed(found[1], int(found[2])):
             return ""
@@ -224,8 +223,7 @@ class Clients:
         return self._made(AdminClient, {})
 
     def consumer(self, more: Mapping[str, Any], committed: bool = True) -> Consumer:
-        """Return what reads partitions that it is assigned. It joins no group, commits nothing, and never
-        jumps."""
+        """Return what reads assigned partitions. It joins no group, commits nothing, and never jumps."""
         return self._made(Consumer, {
             "group.id": _READER,
             "enable.auto.commit": False,

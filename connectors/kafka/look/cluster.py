@@ -24,13 +24,7 @@ try:
         TopicCollection,
         TopicPartition,
     )
-    from confluent_kafka.admin import (
-        AclOperation,
-        AdminClient,
-        ConfigResource,
-        OffsetSpec,
-        ResourceType,
-    )
+    from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec, ResourceType
 
     from dlq.connectors.kafka.link.clients import Clients
 except ImportError as error:
@@ -367,8 +361,7 @@ class Cluster(Clients):
         return found
 
     def configuration(self, name: str, kind: ResourceType = ResourceType.TOPIC) -> Mapping[str, str] | None:
-        """Return the settings of a topic, group or broker; None where the user may not read them
-        (DESCRIBE_CONFIGS)."""
+        """Return the settings of a topic, group or broker; None: they may not be read (DESCRIBE_CONFIGS)."""
         resource = ConfigResource(kind, name)
         try:
             found = self.ask_admin(
@@ -389,8 +382,7 @@ class Cluster(Clients):
         return sorted({group.group_id for group in self.ask_admin(ask)[""].valid} - {""})
 
     def other_groups(self) -> list[str]:
-        """Share groups, and groups of protocols that nobody can be asked about; what they read is not
-        told."""
+        """Share groups, and groups of protocols that nobody can ask about; what they read is not told."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # its successor lists no share group

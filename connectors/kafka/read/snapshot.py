@@ -26,8 +26,7 @@ _WORDS = Words(
 
 
 def _topics_of(cluster: Cluster, wanted: str) -> list[Topic]:
-    """Return the topic of a source, or all that fit its pattern. Raises NotFound for a name that is not
-    there."""
+    """Return the topic of a source, or all that fit its pattern. Raises NotFound for an absent name."""
     if not is_pattern(wanted):
         return [cluster.topic(wanted)]
     names = [name for name in cluster.names() if fnmatchcase(name, wanted)]

@@ -196,10 +196,7 @@ def _keys(keys: list[bytes | None]) -> Column:
 
 
 def _properties(
-    letters: Letters,
-    offsets: Sequence[str],
-    keys: Column,
-    originals: Mapping[int, Original],
+    letters: Letters, offsets: Sequence[str], keys: Column, originals: Mapping[int, Original]
 ) -> Column:
     """Return the fixed fields of the dead letters by their Java names; `pointer` says what became of one."""
     rows = len(offsets)

@@ -47,8 +47,7 @@ class RawRecord(NamedTuple):
 
 
 def alike(records: Sequence[Headers]) -> Alike | None:
-    """Return the headers of one or more records name by name, or None where the records differ in their
-    names."""
+    """Return the headers of one or more records name by name, or None where they differ in their names."""
     if len(set(map(len, records))) > 1:
         return None
     found: list[tuple[str, Column]] = []
@@ -100,7 +99,7 @@ def _framed(headers: Headers) -> bytes:
 
 
 def _framed_by_name(headers: Alike, rows: int) -> Column:
-    """Return what all share is framed once: it stands between the values that differ."""
+    """Frame once what all share: it stands between the values that differ."""
     shared = [_literal(_LENGTH.pack(len(headers)))]
     differing: list[Column] = []
     for name, values in headers:

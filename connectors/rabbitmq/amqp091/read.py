@@ -243,13 +243,11 @@ class RabbitReading:
         self._consuming = True
 
     def _consumer_tag(self) -> str:
-        """Return the tags sort like the windows: letters of several windows go back in the order of their
-        tags."""
+        """Return a tag that sorts like the windows: letters of several go back in the order of their tags."""
         return f"dlq-{self._windows:08d}"
 
     def _next_prefetch(self) -> int:
-        """Return letters that may wait for their acknowledgement: by the sizes seen so far, carefully
-        grown."""
+        """Return how many may wait for their acknowledgement: by the sizes seen so far, carefully grown."""
         rest = self._wanted - self._received
         if self._request.careful:
             return 1

@@ -7,7 +7,8 @@ Which queue the message lay in is not among it.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects, text_of
@@ -43,15 +44,10 @@ def _table(got: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
-def _string(payload: str) -> bytes:
-    return payload.encode()
-
-
-def _base64(payload: str) -> bytes:
-    return base64.b64decode(payload, validate=True)
-
-
-_ENCODINGS = {"string": _string, "base64": _base64}
+_ENCODINGS: Mapping[str, Callable[[str], bytes]] = {
+    "string": str.encode,
+    "base64": partial(base64.b64decode, validate=True),
+}
 
 
 def _body(got: Mapping[str, Any]) -> bytes:

@@ -252,7 +252,6 @@ def _try_to_read(queue: str, asking: Questions) -> None:
 
 
 def _try_to_write(asking: Questions) -> None:
-    """Try to write: a message to a queue that does not exist comes back where it may be sent, and leaves no
-    trace."""
+    """Try to write: a message to an absent queue comes back where it may be sent, and leaves no trace."""
     asking.publish("", f"dlq-rights-{uuid.uuid4()}")
     asking.ask(spec.Basic.Qos(prefetch_count=1))

@@ -137,12 +137,7 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
         "letters older than {message_ttl} vanish: by dead-letter exchanges they come back to a queue in "
         "which they expired, and RabbitMQ drops what goes in such a circle; pull in time",
     ),
-    Effect(
-        lambda of: of.queue.returns_by and not of.queue.ends_in_circles,
-        BOTH,
-        False,
-        RETURNS,
-    ),
+    Effect(lambda of: of.queue.returns_by and not of.queue.ends_in_circles, BOTH, False, RETURNS),
     Effect(
         lambda of: of.number("message-ttl") is not None and not of.queue.returns_by,
         BOTH,
@@ -180,8 +175,7 @@ _EFFECTS: tuple[Effect[_Traits], ...] = (
 
 
 def effects(queue: Topology, depth: int, mode: Mode, harms: bool) -> list[str]:
-    """Return what a pull in this mode would do there: what takes `--force`, or the rest. To a stream,
-    nothing."""
+    """Return what a pull in this mode would do there: what takes `--force`, or the rest."""
     if queue.kind == "stream":
         return []
     traits = _Traits(queue, depth)

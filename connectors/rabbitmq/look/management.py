@@ -46,8 +46,7 @@ class Management:
         return {"Authorization": f"Basic {login.decode()}"}
 
     def get(self, *path: str) -> Mapping[str, Any] | None:
-        """Return the object at /api/path, each part quoted; None where there is nothing. Raises
-        ManagementError."""
+        """Return the object at /api/path, each part quoted; None: nothing there. Raises ManagementError."""
         found = self._get(*path)
         if not isinstance(found, dict | None):
             raise ManagementError(f"{self._place} answers something that is no object")

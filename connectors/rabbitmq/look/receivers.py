@@ -62,13 +62,11 @@ class Bindings:
         return queues
 
     def queue(self, name: str) -> Mapping[str, Any]:
-        """Return a queue as the management API shows it; nothing where it is not there. Raises
-        ManagementError."""
+        """Return a queue as the management API shows it; nothing: it is not there. Raises ManagementError."""
         return self._queues(name) or {}
 
     def _bound(self, exchange: str, keys: Sequence[str]) -> list[tuple[str, str]] | None:
-        """(kind, name) of what one exchange routes these keys to; its alternate exchange when that is
-        nothing."""
+        """(kind, name) of what one exchange routes these keys to; else its alternate exchange."""
         found = self._exchanges(exchange)
         if found is None:
             return []

@@ -36,8 +36,7 @@ def queues_reached(routes: Routes, exchange: str, key: str | None) -> set[str]:
 
 
 def topic_matches(pattern: str, key: str) -> bool:
-    """Return whether a topic exchange takes a key: `*` is one word, `#` none or more, words are parted by
-    dots."""
+    """Return whether a topic exchange takes a key: `*` is one word, `#` none or more, dots part words."""
     words = key.split(".") if key else []
     reached, before = {0}, ""
     for part in pattern.split(".") if pattern else []:

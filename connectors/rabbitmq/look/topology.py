@@ -362,8 +362,7 @@ def alternate_exchanges(management: Management) -> dict[str, str]:
 
 
 def policies_of(management: Management) -> Mapping[str, Mapping[str, Any]]:
-    """Return the policies of a virtual host by name. Raises ManagementError, also for who may not see
-    them."""
+    """Return the policies of a virtual host by name. Raises ManagementError, also where it is not let."""
     return {str(one.get("name")): one for one in management.get_all("policies", management.vhost)}
 
 

@@ -203,10 +203,7 @@ class RabbitConnector(Connector):
         against = harm(topology, found.message_count, request.mode)
         if against and not request.force:
             raise HarmRefused(f"source {request.source.name}: {against}")
-        notes = [
-            *doctor.notes_on(topology, request.mode, version, found.consumer_count),
-            *topology.notes,
-        ]
+        notes = [*doctor.notes_on(topology, request.mode, version, found.consumer_count), *topology.notes]
         depth = found.message_count
         if topology.kind == "quorum":
             depth = lasting_depth(lambda: int(_state(link, queue).message_count), since)
@@ -247,8 +244,7 @@ class RabbitConnector(Connector):
             asking.close()
 
     def _link(self) -> Link:
-        """Return a node whose connection was lost comes last from then on: it may be cut off from the
-        others."""
+        """Put a node whose connection was lost behind the others, from which it may be cut off."""
         versions: list[str] = []
 
         def refused(code: int, text: str) -> DlqError:

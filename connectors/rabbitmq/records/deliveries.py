@@ -37,8 +37,7 @@ class _History(NamedTuple):
 
 @lru_cache(maxsize=2048)
 def history(x_death: str | None) -> _History:
-    """Return the death history in an x-death header's text; of times the header knows only each pair's
-    first."""
+    """Return the death history in an x-death header's text; it knows only the first time of each pair."""
     entries = deaths(x_death) if x_death else ()
     oldest = entries[-1] if entries else Death()
     times = [entry.time for entry in entries if entry.time is not None]

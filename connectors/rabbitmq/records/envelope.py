@@ -46,8 +46,7 @@ def first_delivered(record: Record, queue: str) -> Way | None:
 
 
 def _first_told(evidence: bytes, queue: str) -> Way | None:
-    """Return the way that a block of headers tells, which is the same for thousands of letters within a
-    second."""
+    """Return the way that a block of headers tells, the same for thousands of letters within a second."""
     headers = table.decode(evidence).headers
     return _first(headers, x_death.deaths(headers.get("x-death", "")), queue)
 

@@ -42,8 +42,7 @@ def deaths(x_death: object) -> tuple[Death, ...]:
 
 
 def rejections(history: Sequence[Death]) -> int | None:
-    """Return how often a consumer refused it; None for a count, which anybody can write, that is too
-    large."""
+    """Return how often a consumer refused it; None for a count, which anybody can write, too large."""
     count = next((death.count for death in history if death.reason == "rejected"), None)
     return count if count is not None and count <= _MOST_ATTEMPTS else None
 

@@ -231,8 +231,7 @@ class Cluster:
         return answer
 
     def _has_another_key(self, link: Link) -> bool:
-        """Return whether the secret key is another one than this connection signs with, which is ended
-        then."""
+        """Return whether the secret key is another than this connection signs with, which is ended then."""
         credentials.forget(self._broker)
         if self._access_now() == link.access:
             return False
@@ -283,8 +282,7 @@ class Cluster:
         return replace(self._access, credential=_credential(self._broker))
 
     def _ask_name_servers(self, code: int, fields: Mapping[str, object]) -> list[Frame]:
-        """Return the answers of all name servers that answer; brokers may be registered at some of them
-        only."""
+        """Return the answers of all name servers that answer; brokers may be registered at some only."""
         deadline.check(self.name)
         answers, problems = [], []
         for address in self._name_servers:
@@ -298,8 +296,7 @@ class Cluster:
 
 
 def refusal(node: str, answer: Frame) -> BrokerError:
-    """Return a broker's no, as our error. Code 16 and 1 mean several things: the remark decides, and is
-    shown."""
+    """Return a broker's no, as our error. Codes 16 and 1 mean several things: the remark decides."""
     remark = " ".join(answer.remark.split())[:300]
     said = f"{node} refused with code {answer.code}: {remark or 'no remark'}"
     if answer.code == ResponseCode.NO_PERMISSION or "AclException" in remark or "Signature" in remark:

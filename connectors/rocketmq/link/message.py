@@ -73,8 +73,7 @@ def split(buffer: bytes) -> list[bytes]:
 
 
 def decode(buffer: bytes) -> Iterator[StoredMessage]:
-    """Return the messages of an answer's body, one after another. Raises ProtocolError where they are
-    damaged."""
+    """Return the messages of an answer's body, one after another. Raises ProtocolError: damaged."""
     return map(parse, split(buffer))
 
 

@@ -20,8 +20,7 @@ _NOT_ONLINE = 206
 
 
 def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
-    """Return the groups that receive what is sent to `target`; nothing where no broker tells of one, or may
-    not."""
+    """Return the groups that receive what is sent to `target`; nothing where no broker tells of one."""
     groups = cluster.groups_of(target.name) if target.kind == "topic" else None
     asked = [target.name] if target.kind == "group" else sorted(groups or ())
     try:

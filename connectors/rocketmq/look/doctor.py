@@ -110,8 +110,7 @@ _RIGHTS: Sequence[_Right] = (
 
 
 def _losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[str]:
-    """Return what brokers refuse to tell this user, in words. Raises BrokerError where one cannot be
-    reached."""
+    """Return what brokers refuse to tell this user, in words. Raises BrokerError: one is out of reach."""
     groups = {"group": group} if group else {}
     names = [groups, *({**groups, "topic": topic} for topic in topics)]
     questions = {loss: question for known in names for loss, question in _questions(known)}
@@ -183,8 +182,7 @@ def without_index(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
 
 
 def gathered_ms(known: Mapping[str, object]) -> int:
-    """Return how long a broker gathers op records before it writes them (transactionOpBatchInterval, since
-    5.1)."""
+    """Return how long a broker gathers op records before it writes them (5.1: transactionOpBatchInterval)."""
     if str(known["version"]) < "5.1":
         return 0
     told = known["op_batch_interval_ms"]

@@ -288,8 +288,7 @@ def _consumers_of(cluster: Cluster, target: Target) -> list[str] | None:
 
 
 def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[QueueOffsets]:
-    """Return the half topic first, then what ended: an op record that is still being gathered is waited
-    for."""
+    """Return the half topic first, then what ended: an op record still being gathered is waited for."""
     halves = [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
         longest = max(map(gathered_ms, facts.values()), default=0)

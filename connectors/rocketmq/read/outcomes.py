@@ -126,8 +126,7 @@ def _query(link: Link, node: str, keys: Sequence[_Key]) -> Iterator[list[StoredM
 
 
 def query_fields(topic: str, key: str) -> dict[str, object]:
-    """Return a look-up by UNIQ_KEY or one of KEYS. The unique flag is left out: one signature then fits all
-    ACLs."""
+    """Return a look-up by UNIQ_KEY or one of KEYS. Without the unique flag one signature fits all ACLs."""
     return {"topic": topic, "key": key, "maxNum": 64, "beginTimestamp": 0, "endTimestamp": _FOR_EVER}
 
 

@@ -63,8 +63,7 @@ class Step(NamedTuple):
 
 
 def pull_fields(place: MessageQueue, offset: int, count: int) -> dict[str, object]:
-    """Return a pull without a heartbeat: the subscription is in the request (sysFlag 4), nothing is
-    committed."""
+    """Return a pull without a heartbeat: it has the subscription (sysFlag 4) and commits nothing."""
     return {
         "consumerGroup": _GROUP,
         "topic": place.topic,

@@ -117,8 +117,7 @@ def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMe
 
 
 def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoint:
-    """Return where to go on in a queue after `messages`, and what tells its store from one that replaced
-    it."""
+    """Return where to go on in a queue after `messages`, and what tells its store from a later one."""
     last = parse(messages[-1]) if messages else None
     return {key: reached, **(mark_letter(key, last.queue_offset, _told(last)) if last else {})}
 
@@ -181,8 +180,7 @@ def _why_not(place: MessageQueue) -> str:
 
 
 def check_group(cluster: Cluster, group: str, found: Sequence[QueueOffsets]) -> list[str]:
-    """Return what an empty answer means, in words. Raises NotFound when nothing shows that the group
-    exists."""
+    """Return what an empty answer means, in words. Raises NotFound: nothing shows that the group exists."""
     if found:
         return []
     known = _known_topics(cluster)

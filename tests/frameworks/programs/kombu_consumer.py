@@ -9,10 +9,7 @@ from lab import LETTERS, MENDED, PREFIX, URL, Hiccup, take
 DEAD = Queue(f"{PREFIX}shop.dead")
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD.name}
 SHOP = Queue(f"{PREFIX}shop", queue_arguments=TO_DEAD)
-WAYS: dict[str, dict[str, Any]] = {
-    "compressed": {"compression": "gzip"},
-    "unread": {"serializer": "pickle"},
-}
+WAYS: dict[str, dict[str, Any]] = {"compressed": {"compression": "gzip"}, "unread": {"serializer": "pickle"}}
 
 
 class Shop(ConsumerMixin):

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclOperation,
-)
+from confluent_kafka.admin import AclOperation
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace

@@ -53,10 +53,7 @@ def test_a_share_group_whose_dead_letters_are_lost_is_named(kafka: KafkaPlace, w
     if wrong == "takes no dead letters":
         kafka.driver.create_topic(topic)
     kafka.driver.configure(
-        ResourceType.GROUP,
-        group,
-        share_auto_offset_reset="earliest",
-        errors_deadletterqueue_topic_name=topic,
+        ResourceType.GROUP, group, share_auto_offset_reset="earliest", errors_deadletterqueue_topic_name=topic
     )
     kafka.driver.send(kafka.topic, b"x")
     kafka.driver.share(group, kafka.topic, lambda _: AcknowledgeType.ACCEPT, 1)

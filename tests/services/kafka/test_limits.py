@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclOperation,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 from support.brokers.kafka import raw
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver, eventually

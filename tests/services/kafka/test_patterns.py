@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclOperation,
-)
+from confluent_kafka.admin import AclOperation
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver, eventually
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace, connector_of

@@ -16,14 +16,7 @@ from support.connector_contract import first_letters, letters
 
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.core.errors import (
-    AccessDenied,
-    ConfigError,
-    ConnectionLost,
-    DlqError,
-    NotFound,
-    PoisonMessage,
-)
+from dlq.core.errors import AccessDenied, ConfigError, ConnectionLost, DlqError, NotFound, PoisonMessage
 
 
 def refused(broker: RabbitBroker, queue: str = "any") -> DlqError:

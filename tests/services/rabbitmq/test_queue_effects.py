@@ -10,13 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from pika.exceptions import ChannelClosedByBroker
-from support.brokers.rabbitmq.fixtures import (
-    KINDS,
-    Rabbit,
-    on_private_nodes,
-    on_rabbitmq_4,
-    request,
-)
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.connector_contract import Place, drained, first_letters, letters
 from support.waiting import PATIENCE, eventually
 

@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.brokers.rabbitmq.fixtures import (
-    KINDS,
-    Rabbit,
-    on_private_nodes,
-    on_rabbitmq_3,
-    request,
-)
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_3, request
 from support.connector_contract import Place, ReadingContract, drained, first_letters, letters
 from support.waiting import SOON, eventually
 from support.wire_builders import drain_and_end

@@ -122,10 +122,7 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
         proof = reader.find(Search("plan", [lost], now(), before))
         shown, doubts = proof.shown, proof.doubts
         if rocket_version.startswith("5"):
-            assert (shown, doubts) == (
-                {0: "unknown"},
-                ["the user may not read orders@broker-a:0"],
-            )
+            assert (shown, doubts) == ({0: "unknown"}, ["the user may not read orders@broker-a:0"])
         else:
             assert (shown, doubts) == ({0: "not_sent"}, [])  # whoever signs may read by position
         together = ["confirmed", "refused", "confirmed"] * 10

@@ -110,10 +110,7 @@ HARM: Mapping[str, tuple[Behaviour, str]] = {
     "headers without end": (endless(b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"), "headers"),
     "a header line without end": (endless(b"HTTP/1.1 200 OK\r\na: ", b"b" * 2**15), "more than 65536 bytes"),
     "a status without end": (endless(b"HTTP/1.1 200 ", b"b" * 2**15), "more than 65536 bytes"),
-    "first answers without end": (
-        endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-        "within 1.8 s",
-    ),
+    "first answers without end": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "within 1.8 s"),
     "headers byte by byte": (dripping(b"HTTP/1.1 200 OK\r\na: "), "within 1.8 s"),
     "a body byte by byte": (dripping(b"HTTP/1.1 200 OK\r\n\r\n"), "within 1.8 s"),
     "a body shorter than it says": (

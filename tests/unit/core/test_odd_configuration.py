@@ -41,7 +41,7 @@ TABLES: Mapping[str, tuple[type, dict[str, Any]]] = {
     "profiles": (Profile, {}),
 }
 LISTS: Mapping[str, tuple[type, dict[str, Any]]] = {
-    "rules": (Rule, {"name": "r", "where": "attempts > 1", "cause": "expired"}),
+    "rules": (Rule, {"name": "r", "where": "attempts > 1", "cause": "expired"})
 }
 
 

@@ -150,10 +150,7 @@ def test_a_collector_gets_the_same_numbers(store: LocalStore, collector: Collect
     assert counter.is_monotonic
     assert {
         (p.attributes[1].value.string_value, p.as_int) for p in found["dlq_letters"].gauge.data_points
-    } == {
-        ("expired", 2),
-        ("unknown", 1),
-    }
+    } == {("expired", 2), ("unknown", 1)}
 
 
 @pytest.mark.parametrize("status", [400, 401])

@@ -24,9 +24,7 @@ BEHIND = {
 }
 
 
-def test_the_token_leaves_the_address_at_once_for_a_cookie_that_no_script_has(
-    serve: Serve,
-) -> None:
+def test_the_token_leaves_the_address_at_once_for_a_cookie_that_no_script_has(serve: Serve) -> None:
     answer = serve(enter=False).enter()
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/")

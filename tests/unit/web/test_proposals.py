@@ -17,12 +17,7 @@ from dlq.core.failures import make_event
 from dlq.operations import proposals
 from dlq.operations.failures import note_failure
 from dlq.operations.plans import PlanWanted
-from dlq.operations.proposals import (
-    propose_dismissal,
-    propose_note,
-    propose_plan,
-    propose_resolution,
-)
+from dlq.operations.proposals import propose_dismissal, propose_note, propose_plan, propose_resolution
 from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent

@@ -98,8 +98,7 @@ _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
 
 
 def holds(kind: str, text: str) -> bool:
-    """Return whether a property of this type can be what the text says; of a type that is not known any
-    can."""
+    """Return whether a property of this type can be what the text says; of an unknown type any can."""
     return kind not in _TYPED or _packed(text, kind) is not None
 
 

@@ -233,8 +233,7 @@ _FIXED = [SIZES.get(kind) for kind in range(256)]
 
 
 def header_table(block: bytes) -> bytes:
-    """Return the fields of the header table, without its size; empty where there is none. Raises
-    ValueError."""
+    """Return the fields of the header table, without its size; empty: there is none. Raises ValueError."""
     try:
         found = ((start, stop) for name, start, stop in parts(block) if name == "headers")
         start, stop = next(found, (0, 0))
@@ -244,8 +243,7 @@ def header_table(block: bytes) -> bytes:
 
 
 def text_header(block: bytes, header: str) -> str | None:
-    """Return the last header of a name, when it is a string; the others are not looked into. Raises
-    ValueError."""
+    """Return the last header of a name, if it is a string; others are not looked into. Raises ValueError."""
     found = None
     for name, start, stop in parts(block):
         if name == "headers":

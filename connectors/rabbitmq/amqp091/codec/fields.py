@@ -123,8 +123,7 @@ def _table(content: bytes, depth: int) -> dict[str, object]:
 
 
 def ends_at(at: int, end: int) -> None:
-    """Check where a value ends. Raises ValueError where what was read up to `at` should have ended at
-    `end`."""
+    """Check where a value ends. Raises ValueError where what was read to `at` should have ended at `end`."""
     if at != end:
         raise ValueError(f"a field ends {at - end} bytes beyond its table")
 

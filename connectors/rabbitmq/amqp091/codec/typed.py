@@ -19,8 +19,7 @@ _u32 = struct.Struct(">I")
 
 
 def encode_field(value: Any, like: bytes | None = None) -> bytes:
-    """Return a value with the octet of its type before it; `like` is the field it replaces. Raises
-    ValueError."""
+    """Return a value behind the octet of its type; `like` is the field it replaces. Raises ValueError."""
     bounded_json.check_depth(value)
     return _encode(value, like)
 

@@ -90,8 +90,7 @@ class Questions:
         return step(self._link)
 
     def is_let(self, step: Callable[["Questions"], object], refused: tuple[int, ...] = (_DENIED,)) -> bool:
-        """Return whether the broker lets the user do this: any answer but these codes. Nothing of it
-        stays."""
+        """Return whether the broker lets the user do this: any answer but these codes. Nothing stays."""
         try:
             step(self)
         except Refused as no:

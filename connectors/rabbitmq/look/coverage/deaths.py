@@ -243,7 +243,7 @@ class _Host:
         return _End(frozenset({name}), remark=said) if kept >= NIGHT else _End(lost=said, fix=fix)
 
     def _is_full(self, name: str, queue: Topology, history: _History) -> bool:
-        """Return what comes back to where it died first finds the room that it left, unless too many came."""
+        """Return whether a queue is full. What comes back to where it died finds the room that it left."""
         shown, (most, size) = self._known.queues[name], _bounds(queue)
         left = bool(history) and history[-1][0] == name and history[-1][1] != "maxlen"
         holds = (whole(shown.get("messages_ready")) or 0) - left
@@ -295,8 +295,7 @@ def _merged(ends: list[_End], unknown: str, remark: str) -> _End:
 
 
 def _summed(kind: str, name: str, death: str, ends: Mapping[str, tuple[_End, bool]]) -> Fate:
-    """Sum up all keys: one that certainly comes counts as it is; those that may come must all say the
-    same."""
+    """Sum up all keys: one that surely comes counts as it is; those that may come must all say the same."""
     verdicts = {end.verdict for end, _ in ends.values()}
     places = tuple(sorted(frozenset().union(*(end.places for end, _ in ends.values()))))
     lost = next(((key, end) for key, (end, sure) in ends.items() if end.verdict == "lost" and sure), None)

@@ -54,8 +54,7 @@ def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
 
 
 def _keeper(known: Definitions, queue: str) -> str:
-    """Return a queue for dead letters: the queue's own, else the first that is called so, else one to be
-    made."""
+    """Return a queue for dead letters: its own, else the first that is called so, else one to be made."""
     own = f"{queue}.dlq" if queue else "unroutable"
     if own in known.queues:
         return own

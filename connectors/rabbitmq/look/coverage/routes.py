@@ -69,8 +69,7 @@ class Routing:
         return str(self._known.exchanges.get(exchange, {}).get("type"))
 
     def arrivals(self, queue: str) -> Mapping[str, bool]:
-        """Patterns of the keys that messages come with -> whether it is one key. Where nothing is bound: its
-        name."""
+        """Patterns of the keys that messages come with -> whether it is one key. Nothing bound: its name."""
         return self._arrivals.get(queue) or {queue: True}
 
     def list_bound(self, exchange: str, key: str) -> list[_Place]:

@@ -115,13 +115,7 @@ class Driver:
         more = {} if partition is None else {"partition": partition}
         for value, key, headers in records:
             self._producer.produce(
-                topic,
-                value,
-                key,
-                headers=list(headers),
-                timestamp=timestamp,
-                on_delivery=delivered,
-                **more,
+                topic, value, key, headers=list(headers), timestamp=timestamp, on_delivery=delivered, **more
             )
         assert self._producer.flush(PATIENCE) == 0
         return stored

@@ -163,9 +163,7 @@ def test_the_next_node_is_tried_when_one_takes_the_connection_and_hangs(look: st
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_node_that_takes_the_connection_and_hangs_is_unreachable_after_twice_the_timeout(
-    look: str,
-) -> None:
+def test_a_node_that_takes_the_connection_and_hangs_is_unreachable_after_twice_the_timeout(look: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hung:
         broker = shop(f"amqp://guest@127.0.0.1:{hung.getsockname()[1]}/", timeout="200ms")
         with pytest.raises(Unreachable, match=r"no answer within 0\.4 s"):

@@ -93,8 +93,5 @@ def test_who_asks_no_broker_says_what_consumers_will_see() -> None:
     assert (
         asked.private,
         "its name as the key, and no CC: the broker was not asked" in asked.warnings[-1],
-    ) == (
-        False,
-        True,
-    )
+    ) == (False, True)
     assert not preview_unasked(Outgoing(0, letter(death("orders", "", "orders")), ORDERS, {})).warnings
