@@ -35,7 +35,12 @@ def install(python: Path, *requirements: object, locked: Path | None = LOCKED) -
 
 def release_script(name: str) -> ModuleType:
     """`release/NAME.py` as a module."""
-    spec = importlib.util.spec_from_file_location(f"release_{name}", ROOT / "release" / f"{name}.py")
+    return script(ROOT / "release" / f"{name}.py")
+
+
+def script(path: Path) -> ModuleType:
+    """A program that is in no package, as a module."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

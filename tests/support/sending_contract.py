@@ -209,6 +209,18 @@ class Triage(Exception):
     """The process ends here."""
 
 
+def harms_itself_alone(place: SendingPlace, outcome: str, **bad: Any) -> None:
+    """One of five letters goes with these fields, ends so with a reason, and the others arrive."""
+    plan = new_plan()
+    letters = [place.outgoing(number, plan) for number in range(5)]
+    letters[2] = letters[2]._replace(**bad)
+    answers = published(place, plan, letters)
+    assert [answers[n].outcome for n in range(5)] == ["confirmed"] * 2 + [outcome] + ["confirmed"] * 2
+    assert answers[2].detail
+    good = ids_of([letter for letter in letters if letter.number != 2])
+    assert sorted(wait_for(place, good)) == sorted(good)
+
+
 class SendingContract:
     """What every publisher guarantees."""
 
@@ -224,31 +236,13 @@ class SendingContract:
     ) -> None:
         place.needs("nowhere")
         assert place.nowhere is not None
-        plan = new_plan()
-        letters = [place.outgoing(number, plan) for number in range(5)]
-        letters[2] = letters[2]._replace(target=place.nowhere)
-        answers = published(place, plan, letters)
-        assert [answers[n].outcome for n in range(5)] == [
-            place.not_there if n == 2 else "confirmed" for n in range(5)
-        ]
-        assert answers[2].detail
-        good = [letter for letter in letters if letter.number != 2]
-        assert sorted(wait_for(place, ids_of(good))) == sorted(ids_of(good))
+        harms_itself_alone(place, place.not_there, target=place.nowhere)
 
     def test_what_the_broker_refuses_is_refused_alone_and_says_why(self, place: SendingPlace) -> None:
         place.needs("refused")
         assert place.refused is not None
-        plan = new_plan()
-        letters = [place.outgoing(number, plan) for number in range(5)]
         record, target = place.refused()
-        letters[2] = letters[2]._replace(record=record, target=target)
-        answers = published(place, plan, letters)
-        assert [answers[n].outcome for n in range(5)] == [
-            "refused" if n == 2 else "confirmed" for n in range(5)
-        ]
-        assert answers[2].detail
-        good = [letter for letter in letters if letter.number != 2]
-        assert sorted(wait_for(place, ids_of(good))) == sorted(ids_of(good))
+        harms_itself_alone(place, "refused", record=record, target=target)
 
     def test_no_more_than_the_window_is_taken_ahead_of_the_answers(self, place: SendingPlace) -> None:
         plan, taken = new_plan(), 0

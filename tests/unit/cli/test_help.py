@@ -1,14 +1,13 @@
 """Help that is read at 3 a.m.: it fits a terminal, begins with a verb, and an error ends with what to do."""
 
 import ast
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support.environments import script
 
 from dlq.cli.app import command_line
 from dlq.core.errors import SAYS_WHAT_TO_DO, ConnectionLost, DlqError, UsageError, with_next_step
@@ -23,16 +22,7 @@ BANNED = re.compile(r"\b(and said|mend(s|ed|ing)?|tells|somebody('s)?)\b", re.IG
 WIDTH, HEIGHT, MOST_WORDS, UNGROUPED = 80, 40, 22, 8
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_commands", ROOT / "docs" / "commands.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-DOCS = _load()
+DOCS = script(ROOT / "docs" / "commands.py")
 EVERY = list(DOCS.commands())
 
 

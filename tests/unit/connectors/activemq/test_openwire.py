@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from support.brokers.hostile import openwire_command
 from support.rows import each_row
 
 from dlq.connectors.activemq.openwire.codec import commands
@@ -15,12 +16,6 @@ from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.net.links import FrameError
 from dlq.core.errors import BrokerError
-
-
-def framed(kind: int, rest: bytes, answers: int | None = None) -> bytes:
-    """A command as a broker sends it."""
-    body = bytes([kind]) + b"\0\0\0\1\0" + (b"" if answers is None else struct.pack(">i", answers)) + rest
-    return struct.pack(">i", len(body)) + body
 
 
 def thrown(name: str, message: str | None) -> bytes:
@@ -32,11 +27,11 @@ def thrown(name: str, message: str | None) -> bytes:
 GREETING = commands.greeting()
 STREAM = (
     GREETING
-    + framed(2, b"broker info, of no interest")
-    + framed(30, b"", answers=1)
-    + framed(31, thrown("java.lang.SecurityException", "User dlq is not authorized"), answers=2)
-    + framed(16, thrown("javax.jms.JMSException", None) + b"\0")
-    + framed(31, b"\0", answers=3)
+    + openwire_command(2, b"broker info, of no interest")
+    + openwire_command(30, b"", answers=1)
+    + openwire_command(31, thrown("java.lang.SecurityException", "User dlq is not authorized"), answers=2)
+    + openwire_command(16, thrown("javax.jms.JMSException", None) + b"\0")
+    + openwire_command(31, b"\0", answers=3)
 )
 ANSWERS = [
     Answer(1, None),
@@ -65,9 +60,9 @@ def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
 
 @each_row("data", [
     b"HTTP/1.1 400 Bad Request\r\n", b"ERROR\nmessage:Unknown STOMP action\n\n\0",
-    struct.pack(">i", MAX_FRAME + 1) + b"x", struct.pack(">i", 0), framed(30, b"", answers=1),
-    GREETING + framed(30, b"\0\1"), GREETING + struct.pack(">iB", 1, 31),
-    GREETING + framed(31, b"\1\1\0", answers=1),
+    struct.pack(">i", MAX_FRAME + 1) + b"x", struct.pack(">i", 0), openwire_command(30, b"", answers=1),
+    GREETING + openwire_command(30, b"\0\1"), GREETING + struct.pack(">iB", 1, 31),
+    GREETING + openwire_command(31, b"\1\1\0", answers=1),
 ])  # fmt: skip
 def test_what_is_no_openwire_ends_the_connection(data: bytes) -> None:
     with pytest.raises(FrameError):
@@ -122,9 +117,9 @@ def test_messages_of_a_connection_are_numbered_so_that_none_is_taken_for_another
     assert [(a, b) for a, b in zip(one, two, strict=True) if a != b] == [(1, 2)]
 
 
-LOGIN = GREETING + framed(30, b"", answers=1)
-ROLLED_BACK = framed(31, thrown("XAException", "Transaction marked rollback only"), answers=2)
-FORBIDDEN = framed(16, thrown("SecurityException", "not authorized"))
+LOGIN = GREETING + openwire_command(30, b"", answers=1)
+ROLLED_BACK = openwire_command(31, thrown("XAException", "Transaction marked rollback only"), answers=2)
+FORBIDDEN = openwire_command(16, thrown("SecurityException", "not authorized"))
 
 
 @pytest.fixture
@@ -152,7 +147,7 @@ def connected() -> Callable[..., OpenWireSender]:
 @pytest.mark.parametrize("answers", [
     [ROLLED_BACK, FORBIDDEN],
     [ROLLED_BACK + FORBIDDEN],
-    [ROLLED_BACK, framed(30, b"", answers=9), FORBIDDEN],
+    [ROLLED_BACK, openwire_command(30, b"", answers=9), FORBIDDEN],
 ])  # fmt: skip
 def test_why_a_transaction_was_rolled_back_is_said_when_it_comes_later(
     connected: Callable[..., OpenWireSender], answers: list[bytes]

@@ -182,9 +182,13 @@ def test_no_more_than_the_window_is_taken_ahead_of_the_answers(memory: Memory, w
     assert max(ahead) <= window
 
 
+@pytest.mark.parametrize("when", ["refuses", "refuses_commit_of"])
 @pytest.mark.parametrize("culprit", [0, 150, 399])
-def test_only_the_letter_that_the_broker_refuses_is_refused(memory: Memory, culprit: int) -> None:
-    memory.refuses = b"%d" % culprit
+def test_only_the_letter_that_the_broker_refuses_at_once_or_at_commit_is_refused(
+    memory: Memory, culprit: int, when: str
+) -> None:
+    setattr(memory, when, b"%d" % culprit)
+    memory.says = "Transaction marked rollback only"
     sent = {s.number: s.outcome for s in published(memory, 400)}
     assert sent == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
     assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
@@ -234,16 +238,6 @@ def test_a_commit_that_fails_in_artemis_without_a_marker_of_an_earlier_one_is_in
     memory.refuses_commit_of = b"7"
     sent = {s.number: s.outcome for s in published(memory, 20)}
     assert sent == {n: "in_doubt" if n == 7 else "confirmed" for n in range(20)}
-
-
-@pytest.mark.parametrize("culprit", [0, 150, 399])
-def test_a_letter_that_is_refused_only_at_commit_is_the_only_one_refused(
-    memory: Memory, culprit: int
-) -> None:
-    memory.refuses_commit_of, memory.says = b"%d" % culprit, "Transaction marked rollback only"
-    sent = {s.number: s.outcome for s in published(memory, 400)}
-    assert sent == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
-    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
 
 
 @pytest.mark.parametrize("commit", [1, 3])

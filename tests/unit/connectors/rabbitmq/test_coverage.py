@@ -180,17 +180,15 @@ def test_it_is_kept(what: str, where: str, definitions: tuple[Any, ...]) -> None
     assert (found.verdict, found.leads_to) == ("kept", (where,))
 
 
-@each_row("what, why, definitions", [(what, *row) for what, row in LOST.items()])
-def test_it_is_lost_and_why(what: str, why: str, definitions: tuple[Any, ...]) -> None:
+@each_row("verdict, what, why, definitions", [
+    (verdict, what, *row)
+    for verdict, rows in {"lost": LOST, "unknown": UNKNOWN}.items() for what, row in rows.items()
+])  # fmt: skip
+def test_it_is_lost_or_unknown_and_why(
+    verdict: str, what: str, why: str, definitions: tuple[Any, ...]
+) -> None:
     found = fate_of("q", what.partition(":")[0], *definitions)
-    assert found.verdict == "lost"
-    assert why in found.why
-
-
-@each_row("what, why, definitions", [(what, *row) for what, row in UNKNOWN.items()])
-def test_what_cannot_be_seen_is_unknown(what: str, why: str, definitions: tuple[Any, ...]) -> None:
-    found = fate_of("q", what.partition(":")[0], *definitions)
-    assert found.verdict == "unknown"
+    assert found.verdict == verdict
     assert why in found.why
 
 
