@@ -96,7 +96,8 @@ def _gather(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[
     new = pa.concat_tables(
         [CLASSIFIED.empty_table(), *(_table(asked, part.file, CLASSIFIED) for part in fresh)]
     )
-    touching = {*_keys_of(new), *map(_key_of_transactions, _sources_seen(asked, last))}
+    seen = _sources_seen(asked, last)
+    touching = {*_keys_of(new), *(number_of(transactions.key_of(source)) for source in seen)}
     touched = _find(asked, kept, touching)[0]
     others, stems = _find(asked, kept, touching.union(_keys_of(touched)))
     stems.update(stem for part in fresh for stem in part.stems)
@@ -117,10 +118,6 @@ def _pairs(table: pa.Table, *columns: str) -> list[Any]:
 
 def _keys_of(letters: pa.Table) -> set[int]:
     return set(pc.list_flatten(letters["keys"]).to_pylist())
-
-
-def _key_of_transactions(source: str) -> int:
-    return number_of(transactions.key_of(source))
 
 
 def _sources_seen(asked: Asked, last: Analysis) -> set[str]:
@@ -188,7 +185,7 @@ def _find_stems(asked: Asked, part: Part, rows: Sequence[int]) -> Iterator[str]:
 def _count(asked: Asked, last: Analysis, group: _Group, span_before: int) -> _Counts:
     before = _complete(_tables(asked, last, "slots"), SLOTS.names[:9])
     changed, context = group.found.changed, group.found.context
-    sources = _sources_of_transactions(group.anew)
+    sources = set(group.anew["source"].filter(pc.is_valid(group.anew["role"])).to_pylist())
     of_anew = pc.fill_null(pc.is_in(before["transactions_of"], value_set=_texts(sources)), False)
     is_new = pa.array([one in group.new for one in group.names], pa.bool_())
     is_of_anew = pc.is_in(changed["source"], value_set=_texts(sources))
@@ -207,10 +204,6 @@ def _count(asked: Asked, last: Analysis, group: _Group, span_before: int) -> _Co
     was = {_place_of(row): row["incident_id"] for row in old}
     moved = {at: (was[at], now.get(at)) for at in was if was[at] != now.get(at)}
     return _Counts(slots, said, rows["incidents"], kinds, moved)
-
-
-def _sources_of_transactions(letters: pa.Table) -> set[str]:
-    return set(letters["source"].filter(pc.is_valid(letters["role"])).to_pylist())
 
 
 def _complete(table: pa.Table, columns: Iterable[str]) -> pa.Table:

@@ -37,7 +37,8 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     resource = Resource.create({"service.name": "dlq"})
     scope = Scope(InstrumentationScope("dlq"), points, "")
     session = _session(requests)
-    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=patience.SHORTLY, session=session)
+    endpoint = url if url.endswith(_PATH) else url.rstrip("/") + _PATH
+    exporter = OTLPMetricExporter(endpoint=endpoint, timeout=patience.SHORTLY, session=session)
     try:
         result = exporter.export(MetricsData([ResourceMetrics(resource, [scope], "")]))
     finally:
@@ -78,10 +79,6 @@ def _innermost(error: BaseException) -> str:
     while inner := error.__cause__ or error.__context__:
         error = inner
     return str(getattr(error, "verify_message", "") or getattr(error, "strerror", "") or type(error).__name__)
-
-
-def _endpoint(url: str) -> str:
-    return url if url.endswith(_PATH) else url.rstrip("/") + _PATH
 
 
 def _converted(metric: Metric, started: int, now: int) -> "SdkMetric":

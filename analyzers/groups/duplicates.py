@@ -137,10 +137,6 @@ def _repeats(oldest: Shared | None, record_id: str, body_sha256: str | None) -> 
     return True, oldest.first_body_sha256 == body_sha256
 
 
-def _is_replay(met: _Met, replayed: bool) -> bool:
-    return "by_id" in met and replayed
-
-
 def _is_double_commit(met: _Met, _: bool) -> bool:
     group = met.get("by_id")
     return group is not None and group.several_origins and group.all_committed and group.one_birth
@@ -152,7 +148,7 @@ def _is_resend(met: _Met, _: bool) -> bool:
 
 
 _ROCKETMQ_KINDS: tuple[tuple[str, Callable[[_Met, bool], bool]], ...] = (
-    ("replay_returned", _is_replay),
+    ("replay_returned", lambda met, replayed: "by_id" in met and replayed),
     ("double_commit", _is_double_commit),
     ("producer_resend", _is_resend),
     ("redelivery_or_rebalance", lambda met, _: "by_id" in met),

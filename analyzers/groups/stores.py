@@ -183,7 +183,11 @@ def fold(facts: Iterable[Fact]) -> Found:
     for fact in facts:
         if fact.state in _RECORDS:
             one = Record(fact.state == "CONSUMED", fact.until)
-            record = one if record is None else max(record, one, key=_strength)
+            record = (
+                one
+                if record is None
+                else max(record, one, key=lambda found: (found.done, in_order(found.until)))
+            )
         elif fact.state in _COORDINATED:
             seen.add(fact.state)
         elif fact.state == "retries":
@@ -220,10 +224,6 @@ def with_told(evidence: str | None, told: str) -> str | None:
 
 # A record with an unknown state counts as none: the listener consumes then.
 _RECORDS = ("CONSUMED", "CONSUMING")
-
-
-def _strength(record: Record) -> tuple[bool, tuple[bool, int]]:
-    return record.done, in_order(record.until)
 
 
 def _knows_consumed(letter: Letter) -> bool:

@@ -103,7 +103,7 @@ BROKEN = _BROKEN.name
 def judge(record: Record, facts: Facts) -> Verdict:
     """Return the verdict on one letter. It never raises: a rule that does is named, and the letter is
     `unknown`."""
-    return classify_letter(Letter._make(record), facts, _all_for)[0]
+    return classify_letter(Letter._make(record), facts, lambda letter: _asked(letter.broker_kind))[0]
 
 
 RulesFor = Callable[[Letter], Sequence[Rule]]
@@ -112,10 +112,6 @@ RulesFor = Callable[[Letter], Sequence[Rule]]
 def rules_for_letters(facts: Facts) -> RulesFor:
     """Return which rules `classify_letter` asks of each of many letters."""
     return spare(_asked, facts, _QUESTIONS)
-
-
-def _all_for(letter: Letter) -> Sequence[Rule]:
-    return _asked(letter.broker_kind)
 
 
 def classify_letters(facts: Facts) -> Callable[[Letter], tuple[Verdict, str | None]]:

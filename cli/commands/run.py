@@ -51,7 +51,8 @@ def run(
             f"--log-format must be text or json, not {log_format!r}{suggest(log_format, logs.FORMATS)}"
         )
     if log_format == "text":
-        return _run(context, profile, skip_if_busy, metrics_otlp, _sentences(context), parallel)
+        log = logs.sentences(lambda text: context.say(for_terminal(text)), context.complain)
+        return _run(context, profile, skip_if_busy, metrics_otlp, log, parallel)
     log = logs.json_lines(to_stderr)
     try:
         return _run(context, profile, skip_if_busy, metrics_otlp, log, parallel)
@@ -61,10 +62,6 @@ def run(
     except KeyboardInterrupt:
         log("run_failed", profile=profile, error="interrupted")
         return ExitCode.INTERRUPTED
-
-
-def _sentences(context: Context) -> Log:
-    return logs.sentences(lambda text: context.say(for_terminal(text)), context.complain)
 
 
 def _run(context: Context, name: str, skip_if_busy: bool, otlp: str | None, log: Log, parallel: int) -> int:

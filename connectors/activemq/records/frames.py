@@ -126,7 +126,7 @@ def bare_destination(destination: str | None) -> tuple[str | None, str | None]:
 
 
 def _classic_ids(heads: Heads) -> Column:
-    return map_column(_or_empty, heads.column("message-id"))
+    return map_column(lambda text: text or "", heads.column("message-id"))
 
 
 def _artemis_ids(heads: Heads) -> Column:
@@ -161,10 +161,6 @@ def artemis_origin(
 
 def _classic_origins(heads: Heads) -> Column:
     return map_column(bare_destination, heads.column("original-destination"))
-
-
-def _or_empty(text: str | None) -> str:
-    return text or ""
 
 
 def _millis(text: str | None) -> int | None:

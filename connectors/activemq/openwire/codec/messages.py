@@ -523,10 +523,6 @@ def _plain(digits: str, exponent: int) -> str:
     return f"{whole}.{digits[exponent + 1 :] or '0'}"
 
 
-def _java_map(values: Mapping[str, Value]) -> str:
-    return "{" + ", ".join(f"{name}={java_text(value)}" for name, value in values.items()) + "}"
-
-
 _PRINTED: Mapping[str, Callable[[Any], str]] = {
     "null": lambda _: "null",
     "boolean": lambda value: "true" if value else "false",
@@ -534,6 +530,6 @@ _PRINTED: Mapping[str, Callable[[Any], str]] = {
     "float": lambda value: _java_float(value, single=True),
     "string": lambda value: str(value),
     "bytes": lambda value: value.hex(),
-    "map": _java_map,
+    "map": lambda values: "{" + ", ".join(f"{k}={java_text(v)}" for k, v in values.items()) + "}",
     "list": lambda values: "[" + ", ".join(map(java_text, values)) + "]",
 }
