@@ -38,11 +38,11 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4000, "connectors": 32700, "archive": 4325, "capture": 1030, "replay": 7330, "analyzers": 10030,
-    "reports": 3740, "operations": 4730, "web": 3980, "cli": 4570, "connectors/activemq": 9230,
-    "connectors/amqp10": 1655, "connectors/kafka": 4500, "connectors/rabbitmq": 8010,
-    "connectors/rocketmq": 5025, "analyzers/groups": 2880, "analyzers/rules": 4110, "analyzers/spark": 1055,
-    "replay/ledger": 1610,
+    "core": 3990, "connectors": 32505, "archive": 4305, "capture": 1025, "replay": 7380, "analyzers": 9995,
+    "reports": 3720, "operations": 4725, "web": 3980, "cli": 4545, "connectors/activemq": 9170,
+    "connectors/amqp10": 1645, "connectors/kafka": 4470, "connectors/rabbitmq": 7955,
+    "connectors/rocketmq": 4990, "analyzers/groups": 2870, "analyzers/rules": 4100, "analyzers/spark": 1050,
+    "replay/ledger": 1600,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
