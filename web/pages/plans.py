@@ -111,11 +111,12 @@ class _Deaths(NamedTuple):
 def _look_at_deaths(ask: PageRequest, workspace: Workspace, plan: str) -> _Deaths:
     found = consent.list_deaths(workspace, plan)
     sample = show_letter(workspace, found[0]["example"], ask.masker()) if found else None
-    return _Deaths(ask.mask_all(map(_with_words, found)), add_trace(sample) if sample else None)
+    return _Deaths([_with_words(ask, one) for one in found], add_trace(sample) if sample else None)
 
 
-def _with_words(row: dict[str, Any]) -> Mapping[str, Any]:
-    return {**row, "what": words.describe(row) if row["cause"] else "no verdict"}
+def _with_words(ask: PageRequest, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    masked = ask.mask(row)  # before it is a sentence, of which nothing says any more what a letter held
+    return {**masked, "what": words.describe(masked) if row["cause"] else "no verdict"}
 
 
 def list_waiting(ask: PageRequest) -> list[dict[str, Any]]:

@@ -27,14 +27,17 @@ def store(store: LocalStore) -> LocalStore:
     write_segment(store, "p-0", [letter(n, record_id=one, **known) for n, one in enumerate(IDS)])
     said = {"cause": "application_error", "advice": "replay", "exception_class": "java.lang.Boom"}
     said |= {
-        "exception_message": "no answer for jane.doe@example.com",
         "rule": "framework",
         "mechanism": "framework",
         "origin": "orders",
         "origin_kind": "queue",
     }
+    texts = {TIMEOUT: "no answer for jane.doe@example.com", NULL: "no stock of 'SKU-1'"}
     named = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
-    verdicts = [{"record_id": one, "fingerprint": name, **said} for one, name in named.items()]
+    verdicts = [
+        {"record_id": one, "fingerprint": name, "exception_message": texts[name], **said}
+        for one, name in named.items()
+    ]
     write_analysis(store, "20260101T000000", verdicts)
     return store
 

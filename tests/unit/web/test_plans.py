@@ -221,6 +221,12 @@ def test_who_approves_sees_what_died_of_what_and_where_an_agent_would_send_it(br
     assert "chosen by an agent" not in browser.get(f"/plans/{proposed_by_agent(browser)}", **BOB).text
 
 
+def test_what_letters_died_of_is_masked(browser: Browser) -> None:
+    text = browser.get(f"/plans/{make_plan(browser, {'id': IDS[3]})}", **ADA).text
+    assert "Boom: no stock of ?" in text
+    assert "SKU-1" not in text
+
+
 def test_what_waits_for_my_consent_stands_first_until_it_is_given(browser: Browser) -> None:
     plan = make_plan(browser, {"id": IDS[0]})
     told = f'Waits for your consent</h2>.*?href="/plans/{plan}"'
