@@ -79,7 +79,8 @@ def describe(row: Document) -> str:
         if row["dated"]
         else f" (nothing says when they died{', the times are of publishing' if row['start'] else ''})"
     )
-    return f"{name}{': ' if message else ''}{message[:200]}{more}{published}"
+    between = ": " if row["exception_class"] else " "
+    return f"{name}{between if message else ''}{message[:200]}{more}{published}"
 
 
 def places_of(row: Document) -> str:

@@ -40,7 +40,7 @@ _STEPS = (
     _Step(
         lambda n, _waiting: n["in_doubt"] + n["sending"],
         f'dlq query "{_RISKY}"',
-        "{n} replays may or may not have arrived: reconcile their plans before anything is sent again",
+        "{letters} may or may not have arrived: once no apply goes on, reconcile their plans",
     ),
     _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", _UNCLASSIFIED),
     _Step(
@@ -104,7 +104,9 @@ def _look_at_the_top(fingerprints: Sequence[Document]) -> list[dict[str, str]]:
     if not fingerprints or fingerprints[0]["state"] in _AT_REST:
         return []
     top = fingerprints[0]
-    which = "a failure that came back" if top["state"] == "regressed" else "the most frequent failure"
+    is_most = top["letters"] == max(one["letters"] for one in fingerprints)
+    frequent = f"the most frequent {'' if is_most else top['state'] + ' '}failure"
+    which = "a failure that came back" if top["state"] == "regressed" else frequent
     why = f"an example of {which}, {_letters(top['letters'])}"
     return [{"command": f"dlq show {shlex.quote(top['example'][:12])}", "why": why}]
 

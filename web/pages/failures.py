@@ -201,8 +201,8 @@ def _make_page(
     def page(ask: PageRequest) -> Response:
         workspace, before = ask.workspace(proven=True), _stands(ask)
         row = say(workspace, ask.names["fingerprint"], ask.form)
-        owner = f", {row['owner']}" if row["owner"] else ""
-        told = f"It is {row['state']}{owner} now."
+        owner = f", and {row['owner']} owns it" if row["owner"] else ""
+        told = f"It is {row['state']} now{owner}."
         path = f"/failures/{row['fingerprint']}"
         return ask.go_on(path, told, *ask.list_notes(workspace), undo=_undo(path, action, before))
 

@@ -52,7 +52,7 @@ _COLUMNS = (
     "rule", "transaction_state", "key",
 )  # fmt: skip
 _TITLES = {
-    "dead_at": "Triage", "source": "Source", "cause": "Cause", "failure": "Failure", "key": "Key",
+    "dead_at": "Died", "source": "Source", "cause": "Cause", "failure": "Failure", "key": "Key",
     "advice": "Advice", "attempts": "Attempts", "replay_state": "Replay",
 }  # fmt: skip
 """Columns that are shown beside the id. One that says the same in each row is folded into a line."""
@@ -281,7 +281,7 @@ def act_on_chosen(ask: PageRequest) -> Response:
     if barrier := ask.barrier("triage"):
         raise UsageError(barrier)
     back = make_address("/letters", **chosen)
-    return _close(ask, ids, {} if ids else chosen, act == "undo", back)
+    return _close(ask, ids, chosen, act == "undo", back)
 
 
 def dismiss_failure(ask: PageRequest) -> Response:
@@ -293,7 +293,7 @@ def dismiss_failure(ask: PageRequest) -> Response:
 def _close(
     ask: PageRequest, ids: Sequence[str], chosen: Mapping[str, str], undo: bool, back: str
 ) -> Response:
-    workspace, selection = ask.workspace(proven=True), choosing.select_to_change(ask, chosen)
+    workspace, selection = ask.workspace(proven=True), choosing.select_to_change(ask, {} if ids else chosen)
     if undo:
         done = reopen_letters(workspace, ids, selection)
         told = f"{done['reopened']:,} open again" + _tell(done["known"], "were not dismissed")
@@ -309,10 +309,10 @@ def _tell(known: int, what: str) -> str:
 
 def _undo(ids: Sequence[str], chosen: Mapping[str, str], done: Mapping[str, int]) -> Undo | None:
     """Opens the same letters again, where these are exactly those that were closed now."""
-    if not done["dismissed"] or done["known"] or chosen.keys() & {"replay_state", "where"}:
+    is_other = not ids and chosen.keys() & {"replay_state", "where"}
+    if not done["dismissed"] or done["known"] or is_other:
         return None
-    letters = [("id", one) for one in ids] or [*chosen.items()]
-    return Undo("/letters/chosen", [("act", "undo"), *letters])
+    return Undo("/letters/chosen", [("act", "undo"), *(("id", one) for one in ids), *chosen.items()])
 
 
 def show_draft(ask: PageRequest) -> Response:

@@ -1,5 +1,6 @@
 """Replays: begun as a process of its own, followed while it goes on, stopped, and reconciled."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -53,7 +54,7 @@ def show_page(ask: PageRequest) -> Response:
     workspace = ask.workspace(proven=True)
     header = planfile.load(workspace.store, plan)
     values |= {"digest": header.digest, "most": header.rate}
-    values["why_not_apply"] = ask.masker().text(str(why_not_apply(workspace, plan) or ""))
+    values["why_not_apply"] = ask.masker().sentence(str(why_not_apply(workspace, plan) or ""))
     return ask.page("replay", f"dlq replay status {plan}", **values)
 
 
@@ -75,7 +76,10 @@ def follow(ask: PageRequest) -> Response:
         own = _count_own(workspace, header)
         states = {state: count + elsewhere[state] for state, count in own.items()}
         sent.append((time.monotonic(), header.letters - states["planned"] - states["sending"]))
-        return {**_describe(ask, header.plan, states), "rate": _measure_rate(sent)}
+        return {
+            **_describe(ask, header.plan, states),
+            "rate": min(_measure_rate(sent), header.rate or math.inf),
+        }
 
     return send_news("replay", read, lambda: bool(_tell_who(ask, header.plan)))
 
@@ -157,12 +161,17 @@ def stop(ask: PageRequest) -> Response:
 
 
 def change(ask: PageRequest) -> Response:
-    """Ask whoever applies a plan to send faster, or slower."""
+    """Ask whoever applies a plan to send faster, or slower; one that has just been begun is waited for."""
     workspace, text = ask.workspace(proven=True), ask.form.text("rate")
     try:
-        told = change_rate(workspace, ask.names["plan"], float(text))
+        rate = float(text)
     except ValueError as error:
         raise UsageError(f"{text!r} is no number of letters a second; write one like 5 or 0.5") from error
+    told = change_rate(workspace, ask.names["plan"], rate)
+    for _ in patience.tries(patience.SHORTLY, patience.RECHECK):
+        if told["changed"] or not ask.console.jobs.list_running(told["plan"]):
+            break
+        told = change_rate(workspace, told["plan"], rate)
     news = f"{told['rate']:g} a second from now on." if told["changed"] else "Nobody is applying it."
     return ask.go_on(f"/replays/{told['plan']}", news)
 

@@ -81,6 +81,19 @@ def test_the_other_incidents_are_counted(more: int, ongoing: int, said: str) -> 
     assert headline.sentences(document(*rows, ongoing=ongoing))[1] == said
 
 
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("in_doubt", "in doubt: reconcile their plans first."),
+        ("sending", "on the way, if an apply still goes on."),
+    ],
+)
+def test_what_is_on_the_way_is_not_called_in_doubt(state: str, said: str) -> None:
+    known = document()
+    known["counts"][state] = 2
+    assert headline.sentences(known)[-1] == f"2 letters {said}"
+
+
 def test_without_an_incident_the_answer_is_how_many() -> None:
     assert headline.sentences(document())[0].startswith(
         "1,240 dead letters in 1 source, from 2026-11-22 16:13"

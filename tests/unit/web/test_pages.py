@@ -147,6 +147,7 @@ def test_a_column_that_says_the_same_in_each_row_is_a_line(serve: Serve) -> None
     text = serve().get("/letters").text
     assert "cause <strong>application_error</strong>" in text
     assert 'data-label="Cause"' not in text
+    assert re.findall(r'class="sort"[^>]*>(\w+)', text) == ["Died"]
 
 
 def test_a_failure_says_what_it_is_what_to_do_and_what_its_letters_have_in_common(serve: Serve) -> None:

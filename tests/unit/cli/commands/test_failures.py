@@ -261,6 +261,12 @@ def test_a_regressed_failure_passes_its_threshold_and_stands_on_top(dlq: Dlq, st
     assert "came back" in document["next"][0]["why"]
 
 
+def test_no_failure_is_called_the_most_frequent_while_somebody_has_a_more_frequent_one(dlq: Dlq) -> None:
+    assert report(dlq)[1]["next"][0]["why"] == "an example of the most frequent failure, 3 letters"
+    dlq("failures", "assign", TIMEOUT)
+    assert report(dlq)[1]["next"][0]["why"] == "an example of the most frequent new failure, 1 letter"
+
+
 def test_nobody_is_sent_to_failures_that_need_nobody(dlq: Dlq) -> None:
     assert any(step["command"].startswith("dlq show") for step in report(dlq)[1]["next"])
     dlq("failures", "resolve", TIMEOUT, "--reason", "fixed")
