@@ -86,6 +86,7 @@
 
   function onKey(event) {
     const { key, target } = event, arrow = key.startsWith("Arrow");
+    if (key === "Escape") return closePanel();
     const writes = target.closest?.("input:not([type=checkbox]), select, textarea, dialog[open]");
     if (writes || event.ctrlKey || event.metaKey || event.altKey || (remembered("keys") === "off" && !arrow)) return;
     const goes = Date.now() - going < 1000 && PLACES[key];
@@ -94,6 +95,14 @@
     else if (!(key in KEYS) || (arrow && !target.closest?.("table.rows"))) return;
     else KEYS[key]();
     event.preventDefault();
+  }
+
+  // What has opened over the page: a form, the filters, what is below one's name.
+  function closePanel() {
+    const panel = document.activeElement.closest(":is(.opens, .who) [open], :is(.panel, .up)[open]");
+    if (!panel) return;
+    panel.open = false;
+    $("summary", panel).focus();
   }
 
   function press(key) {
@@ -115,17 +124,24 @@
       sessionStorage.removeItem(PLACE);
     } catch { return; }
     if (place !== location.pathname) return;
-    const form = $$("#main form").find((one) => !one.closest(".news") && one.getAttribute("action") === action);
-    const back = form && ($("summary", form.closest(".opens details") ?? form) ?? $("button:not(:disabled)", form));
     scrollTo({ top, behavior: "instant" });
+    standAt(action);
+  }
+
+  function standAt(action) {
+    const form = $$("#main form").find((one) => !one.closest(".news") && one.getAttribute("action") === action);
+    const back = form && ($("summary", form.closest(".opens details") ?? form) ?? $("button:not(:disabled, .copy)", form));
     (back ?? $("#main")).focus({ preventScroll: true });
   }
 
   // What may be done changes when something begins or ends, and what came back is known.
   function renewRest() {
-    if (document.getElementById("rest")) {
-      htmx.ajax("GET", location.pathname, { target: "#rest", select: "#rest", swap: "outerHTML" }).then(() => prepare(document));
-    }
+    if (!document.getElementById("rest")) return;
+    const action = document.activeElement.closest("#rest form")?.getAttribute("action");
+    htmx.ajax("GET", location.pathname, { target: "#rest", select: "#rest", swap: "outerHTML" }).then(() => {
+      prepare(document);
+      if (action && document.activeElement === document.body) standAt(action);
+    });
   }
 
   const PATIENCE = 5000;
@@ -237,6 +253,8 @@
     for (const one of $$(".choices[hidden], .news .close")) one.hidden = false;
     $("#keys-on").checked = remembered("keys") !== "off";
     findPlace();
+    const here = $(".top nav [aria-current]"), nav = $(".top nav");
+    if (here) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - nav.clientWidth / 2;
     addEventListener("keydown", onKey);
     addEventListener("submit", keepPlace);
     addEventListener("click", onClick);
