@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +19,11 @@ from urllib.parse import urlencode
 from support import preloaded
 from support.waiting import PATIENCE
 
+from dlq.archive.store import LocalStore
 from dlq.connectors.memory import broker_at
+from dlq.core.settings import Ledger
+from dlq.replay import ledger, planfile
+from dlq.replay.ledger.contract import Result
 
 DLQ = str(Path(sys.executable).parent / "dlq")
 RIGHTS = ("triage", "plan", "approve", "apply", "reconcile", "unmask")
@@ -62,6 +67,17 @@ def run(folder: Path, *words: str) -> Any:
     done = preloaded.run(["-o", "json", *words], folder, _environment(folder))
     assert done.returncode in (0, 3, 6), (done.returncode, done.stderr)
     return json.loads(done.stdout)
+
+
+def put_in_doubt(folder: Path, plan: str, letters: int, why: str, confirmed: int = 0) -> None:
+    """As an apply leaves the first letters of a plan whose broker said nothing of them, and has lost those
+    before them that it had confirmed."""
+    store = LocalStore(str(folder / "archive"))
+    some = [*islice(planfile.letters(store, plan), confirmed + letters)]
+    with ledger.opened(Ledger(), store) as book:
+        book.claim(plan, some)
+        book.record_results([Result(one.key, "confirmed", "") for one in some[:confirmed]])
+        book.record_results([Result(one.key, "in_doubt", why) for one in some[confirmed:]])
 
 
 def _environment(folder: Path) -> dict[str, str]:

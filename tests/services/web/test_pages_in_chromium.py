@@ -17,7 +17,7 @@ ATTACK = '<script>window.pwned=1</script>"\'><img src=x onerror="window.pwned=1"
 VIEWS = [(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark")]
 LISTS = (
     "/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/books", "/audit", "/plans/new",
-    "/pull",
+    "/pull", "/coverage",
 )  # fmt: skip
 HOSTILE = {
     "broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": ATTACK, "message_id": ATTACK,
@@ -128,7 +128,7 @@ def test_the_first_letter_is_in_sight_and_so_is_what_may_be_done(
 
 def test_plan_is_at_most_five_tabs_from_the_first_letter(server: Server, browser: Page) -> None:
     browser.open(base(server) + "/letters")
-    keys(browser, "j")
+    browser.type("j")
     assert tab_to(browser, "Plan a replay…") <= 5
 
 
@@ -136,40 +136,78 @@ def test_keys_go_from_row_to_row_and_from_page_to_page(server: Server, browser: 
     browser.open(base(server) + "/letters")
     rows = browser.run("[...document.querySelectorAll('#found tbody th a')].slice(0, 3).map(a => a.pathname)")
     focused = "document.activeElement.pathname"
-    keys(browser, "jj")
+    browser.type("jj")
     assert browser.run(focused) == rows[1]
-    keys(browser, "kx")
+    browser.type("kx")
     assert browser.run(focused) == rows[0]
     assert browser.run("document.querySelector('#ticked').textContent") == "1 chosen"
-    keys(browser, "/")
+    browser.type("/")
     assert browser.run("document.activeElement.name") == "text"
-    keys(browser, "gn")  # is text here
+    browser.type("gn")  # is text here
     assert browser.run("location.pathname") == "/letters"
     browser.run("document.activeElement.blur()")
-    keys(browser, "?")
+    browser.type("?")
     assert browser.run("document.querySelector('dialog.keys').open")
     browser.run("document.querySelector('dialog.keys').close()")
-    keys(browser, "gf")
+    browser.type("gf")
     wait_for(browser, "location.pathname === '/failures' && document.readyState === 'complete'")
-    keys(browser, "j")
-    press(browser, "Enter", "\r")
+    browser.type("j")
+    browser.press("Enter", "\r")
     wait_for(browser, "/^\\/failures\\/\\w/.test(location.pathname) && document.readyState === 'complete'")
 
 
 def test_who_assigns_a_failure_stands_where_they_were_and_can_undo_it(server: Server, browser: Page) -> None:
     failure = re.findall(r"/failures/[0-9a-f]{16,32}", server.get("/failures"))[0]
     browser.open(base(server) + failure)
-    keys(browser, "a")
+    browser.type("a")
     browser.run("document.querySelector('[name=owner]').focus(); document.activeElement.value = ''")
     browser.call("Input.insertText", text="o'hara")
     shown = "document.querySelector('form[action$=assign] .follows code').textContent"
     assert browser.run(shown) == f"dlq failures assign {failure[10:22]} 'o'\"'\"'hara'"
-    press(browser, "Enter", "\r")
+    browser.press("Enter", "\r")
     wait_for(browser, "document.querySelector('.news')?.innerText.includes(\"o'hara\")")
     assert browser.run("document.activeElement.innerText") == "Assign"
     browser.run("[...document.querySelectorAll('.news button')].find(b => b.innerText === 'Undo').click()")
-    wait_for(browser, "!document.querySelector('.news')?.innerText.includes(\"o'hara\")")
     wait_for(browser, "document.querySelector('.aside')?.innerText.includes('nobody')")
+
+
+def test_escape_closes_a_form_and_gives_the_focus_back(server: Server, browser: Page) -> None:
+    browser.open(base(server) + re.findall(r"/failures/[0-9a-f]{16,32}", server.get("/failures"))[0])
+    browser.type("a")
+    browser.press("Tab")
+    assert browser.run("document.activeElement.name") == "owner"
+    browser.press("Escape")
+    assert browser.run("[document.activeElement.innerText, document.querySelector('.opens [open]')]") == [
+        "Assign",
+        None,
+    ]
+
+
+def test_what_was_dismissed_by_hand_is_undone_into_the_same_list(server: Server, browser: Page) -> None:
+    browser.open(base(server) + "/letters?source=orders&cause=unknown")
+    browser.type("jx")
+    browser.run("document.querySelector('.up summary').click()")
+    browser.run("document.querySelector('.up [name=reason]').value = 'seen'")
+    for button, said in (("[value=dismiss]", "1 dismissed."), (".news button.main", "1 open again.")):
+        browser.run(f"document.querySelector('{button}').click()")
+        wait_for(browser, f"document.querySelector('.news')?.innerText.includes('{said}')")
+        assert browser.run("location.search") == "?source=orders&cause=unknown"
+
+
+def test_a_phone_shows_in_the_bar_where_one_is(server: Server, browser: Page) -> None:
+    browser.open(base(server) + "/audit", 390)
+    assert browser.run("document.querySelector('.top [aria-current]').getBoundingClientRect().right") <= 390
+
+
+def test_a_deep_link_survives_signing_in(server: Server, browser: Page) -> None:
+    deep = "/failures?state=new"
+    browser.call("Network.clearBrowserCookies")
+    browser.open(base(server) + deep)
+    browser.run(f"document.querySelector('[name=token]').value = {server.address.partition('token=')[2]!r}")
+    browser.run("document.querySelector('form').requestSubmit()")
+    wait_for(browser, "document.title === 'Failures – dlq'")
+    assert browser.run("location.pathname + location.search") == deep
+    browser.problems.clear()  # the browser logs an answer of 401
 
 
 def test_the_theme_follows_the_system_unless_one_is_chosen(server: Server, browser: Page) -> None:
@@ -206,19 +244,6 @@ def test_the_command_below_a_form_makes_the_same_plan(server: Server, browser: P
     assert run(server.folder, *told[1:])["targets"] == {"queue:orders": 1}
 
 
-def keys(page: Page, typed: str) -> None:
-    for key in typed:
-        press(page, key, key)
-
-
-def press(page: Page, key: str, text: str = "") -> None:
-    """One key, as a keyboard sends it."""
-    code = {"Tab": 9, "Enter": 13}.get(key, 0)
-    for kind, typed in (("keyDown", text), ("keyUp", "")):
-        sent = {"type": kind, "key": key, "code": key, "text": typed, "windowsVirtualKeyCode": code}
-        page.call("Input.dispatchKeyEvent", **sent)
-
-
 _FOCUSED = "(document.activeElement?.innerText || document.activeElement?.name || '').trim()"
 """While a page is still coming nothing has the focus."""
 
@@ -226,7 +251,7 @@ _FOCUSED = "(document.activeElement?.innerText || document.activeElement?.name |
 def tab_to(page: Page, text: str) -> int:
     """Tab until what says this has the focus; how often."""
     for times in range(1, 201):
-        press(page, "Tab")
+        page.press("Tab")
         said = page.run(_FOCUSED)
         if said == text:
             return times
@@ -249,19 +274,19 @@ def test_the_whole_way_by_keyboard_alone(server: Server, browser: Page, scripts:
     try:
         browser.open(base(server) + "/letters?text=m-" + ("1" if scripts else "2"))
         tab_to(browser, "Plan a replay…")
-        press(browser, "Enter", "\r")
+        browser.press("Enter", "\r")
         wait_for(browser, "location.pathname === '/plans/new'")
         tab_to(browser, "to")
         browser.call("Input.insertText", text="queue:orders")
         tab_to(browser, "any_advice")
-        press(browser, " ", " ")
+        browser.press(" ", " ")
         tab_to(browser, "Make the plan")
-        press(browser, "Enter", "\r")
+        browser.press("Enter", "\r")
         wait_for(browser, "/^\\/plans\\/\\d/.test(location.pathname)")
         tab_to(browser, "ramp")
-        press(browser, " ", " ")
+        browser.press(" ", " ")
         tab_to(browser, "Send")
-        press(browser, "Enter", "\r")
+        browser.press("Enter", "\r")
         wait_for(browser, "/^\\/replays\\//.test(location.pathname)")
         if scripts:  # it comes by itself
             wait_for(browser, "/(\\d+) of \\1 confirmed/.test(document.body.innerText)")

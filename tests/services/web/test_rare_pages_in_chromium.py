@@ -4,40 +4,28 @@ letters in doubt, plans that wait for consent; with names, headers and stacks as
 import json
 import re
 from collections.abc import Iterator
-from itertools import islice
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from support.servers.axe import find_violations, read_axe
 from support.servers.chromium import Page, chromium
-from support.serving import Server, run, serving, write_archive
+from support.serving import Server, put_in_doubt, run, serving, write_archive
 from support.waiting import eventually
-
-from dlq.archive.store import LocalStore
-from dlq.core.settings import Ledger
-from dlq.replay import ledger, planfile
-from dlq.replay.ledger.contract import Result
 
 VIEWS = [(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark")]
 LONG = "w" * 300
 STACK = f"com.shop.{'Very' * 40}Long: {LONG}\n" + f"\tat com.shop.{'p' * 150}.A.b(A.java:1)\n" * 90
+BEGAN = datetime.now(UTC) - timedelta(minutes=1)
 BURST = [
     {
         "broker_kind": "rabbitmq", "queue": "q" * 200, "body_text": '{"order": 1}',
-        "message_id": f"{LONG[:200]}{n}", "dead_at": f"2026-11-21T03:00:{n:02}Z",
+        "message_id": f"{LONG[:200]}{n}", "dead_at": (BEGAN + timedelta(seconds=n)).isoformat(),
         "headers": {"h" * 250: LONG, "x-exception-stacktrace": STACK},
     }
     for n in range(50)
 ]  # fmt: skip
 PLAN = ("replay", "plan", "--any-advice", "--to", "queue:orders", "--reason", LONG)
-
-
-def put_in_doubt(folder: Path, plan: str) -> None:
-    store = LocalStore(str(folder / "archive"))
-    some = [*islice(planfile.letters(store, plan), 3)]
-    with ledger.opened(Ledger(), store) as book:
-        book.claim(plan, some)
-        book.record_results([Result(one.key, "in_doubt", f"no answer from {LONG}") for one in some])
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     write_archive(folder, 3)
     (folder / "burst.jsonl").write_text("\n".join(map(json.dumps, BURST)))
     run(folder, "import", "burst.jsonl", "--source", "orders")
-    put_in_doubt(folder, run(folder, *PLAN)["plan"])
+    put_in_doubt(folder, run(folder, *PLAN)["plan"], 3, f"no answer from {LONG}")
     run(folder, *PLAN, "--limit", "9", "--as", f"agent {LONG} for ada")
     with serving(folder) as found:
         yield found.enter()
@@ -95,3 +83,10 @@ def test_axe_finds_nothing_on_the_pages_of_a_bad_night(
         if (violations := find_violations(browser, axe, "target-size")) or wide:
             found[path] = violations, wide
     assert found == {}
+
+
+def test_what_goes_on_is_said_of_the_time_of_the_last_look(server: Server, browser: Page) -> None:
+    browser.open(f"http://127.0.0.1:{server.port}/")
+    said = re.findall(r"going on\b.{12}", browser.run("document.body.innerText"))
+    assert said
+    assert all(re.match(r"going on at (the last|\d\d:\d\d)", one) for one in said), said

@@ -20,7 +20,8 @@ from support.brokers.rabbitmq.fixtures import Rabbit
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 from support.servers.chromium import Page, chromium
-from support.serving import Server, serving
+from support.servers.person import Person
+from support.serving import serving
 from support.teams import Consumer, Team, activemq_team, kafka_team, rabbitmq_team, rocketmq_team
 from support.waiting import eventually
 
@@ -35,75 +36,12 @@ ramp_wait = "20s"
 proxies = ["127.0.0.1"]
 roles = {{ plan = ["ada"], approve = ["bob"], apply = ["ada"] }}
 """
-_CLICK = """(() => {{
-    const found = [...document.querySelectorAll("a, button")].find(
-        (one) => one.innerText.trim() === {text!r} && !one.disabled);
-    found?.click();
-    return Boolean(found);
-}})()"""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Page]:
     with chromium() as page:
         yield page
-
-
-class Person:
-    """Somebody whom a proxy has signed in, at the browser."""
-
-    def __init__(self, browser: Page, server: Server) -> None:
-        self._browser, self._base = browser, f"http://127.0.0.1:{server.port}"
-
-    def sign_in(self, name: str) -> None:
-        self._browser.call("Network.setExtraHTTPHeaders", headers={"X-Forwarded-User": name})
-
-    def open(self, path: str) -> str:
-        """The text of a page."""
-        self._browser.open(self._base + path)
-        return self.text
-
-    @property
-    def text(self) -> str:
-        return str(self._browser.run("document.body.innerText"))
-
-    @property
-    def place(self) -> str:
-        return str(self._browser.run("location.pathname"))
-
-    def click(self, text: str, leads_to: str) -> None:
-        """Click what says this; the page whose address holds `leads_to` comes."""
-        self._browser.run("document.body.dataset.before = 'yes'")
-        assert self._browser.run(_CLICK.format(text=text)), f"nothing says {text!r}:\n{self.text}"
-        came = "document.readyState === 'complete' && !document.body.dataset.before && location.pathname"
-        eventually(lambda: re.match(leads_to, str(self._look(came))))
-
-    def _look(self, expression: str) -> object:
-        try:
-            return self._browser.run(expression)
-        except AssertionError:  # the page is just being left
-            return None
-
-    def find_link(self, path: str) -> str:
-        """What the first link of the page says that leads below `path`."""
-        return str(self._browser.run(f"document.querySelector('main a[href^=\"{path}\"]').innerText.trim()"))
-
-    def fill(self, name: str, text: str) -> None:
-        self._browser.run(f"document.querySelector('input[name={name}]').value = {text!r}")
-
-    def tick(self, name: str, on: bool = True) -> None:
-        self._browser.run(f"document.querySelector('input[name={name}]').checked = {str(on).lower()}")
-
-    def wait_for(self, pattern: str) -> re.Match[str]:
-        """What the page shows in the end, by itself."""
-        found: list[re.Match[str]] = []
-
-        def looks() -> bool:
-            found.extend(one for one in [re.search(pattern, self.text)] if one)
-            return bool(found)
-
-        eventually(looks)
-        return found[0]
 
 
 @contextmanager
@@ -126,7 +64,7 @@ def go_the_whole_way(team: Team, browser: Page, folder: Path) -> None:
         team.produce(range(LETTERS))
         eventually(lambda: consumer.fresh == LETTERS)
         with serving(folder) as server:
-            person = Person(browser, server)
+            person = Person(browser, server.port)
             person.sign_in("ada")
             capture(person)
             plan = find_and_plan(person)
@@ -157,7 +95,7 @@ def find_and_plan(person: Person) -> str:
     person.fill("rate", str(RATE))
     person.fill("reason", "mended in 2.4.1")
     person.click("Make the plan", r"/plans/\d")
-    assert f"{LETTERS} letters, at most {RATE}.0 a second" in person.text
+    assert f"{LETTERS} letters, at most {RATE} a second" in person.text
     return person.place.removeprefix("/plans/")
 
 

@@ -98,6 +98,18 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def press(self, key: str, text: str = "") -> None:
+        """One key, as a keyboard sends it; `text`: what it writes."""
+        code = {"Tab": 9, "Enter": 13, "Escape": 27}.get(key, 0)
+        for kind, typed in (("keyDown", text), ("keyUp", "")):
+            sent = {"type": kind, "key": key, "code": key, "text": typed, "windowsVirtualKeyCode": code}
+            self.call("Input.dispatchKeyEvent", **sent)
+
+    def type(self, keys: str) -> None:
+        """One key after another, each a letter."""
+        for key in keys:
+            self.press(key, key)
+
     def picture(self, path: Path, whole: bool = True) -> None:
         """A screenshot as PNG."""
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
