@@ -18,10 +18,6 @@ _SENTENCES: Mapping[str, str] = {
     "hold": "have to wait, their outcome can still change",
     "no_verdict": "have no verdict yet",
 }
-_DOUBTS: Mapping[str, str] = {
-    "in_doubt": "{} in doubt: reconcile their plans first.",
-    "sending": "{} on the way, if an apply still goes on.",
-}
 
 
 def sentences(document: Document) -> list[str]:
@@ -162,5 +158,5 @@ def _still_queued(document: Document) -> list[str]:
 
 
 def _doubts(counts: Mapping[str, int]) -> list[str]:
-    found = {name: _plural(counts[name], "letter") for name in ("in_doubt", "sending") if counts[name]}
-    return [_DOUBTS[name].format(letters) for name, letters in found.items()]
+    said = {"in_doubt": "in doubt: reconcile their plans first", "sending": "on the way, if an apply goes on"}
+    return [f"{_plural(counts[name], 'letter')} {words}." for name, words in said.items() if counts[name]]

@@ -74,13 +74,10 @@ def describe(row: Document) -> str:
     name, message = failure(row) if row["cause"] else (list_names(row["causes"] or []), "")
     others = row["failures"] - 1
     more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
-    published = (
-        ""
-        if row["dated"]
-        else f" (nothing says when they died{', the times are of publishing' if row['start'] else ''})"
-    )
+    published = f" (nothing says when they died{', the times are of publishing' if row['start'] else ''})"
     between = ": " if row["exception_class"] else " "
-    return f"{name}{between if message else ''}{message[:200]}{more}{published}"
+    said = f"{name}{between if message else ''}{message[:200]}{more}"
+    return said if row["dated"] else said + published
 
 
 def places_of(row: Document) -> str:

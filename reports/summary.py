@@ -104,9 +104,8 @@ def _look_at_the_top(fingerprints: Sequence[Document]) -> list[dict[str, str]]:
     if not fingerprints or fingerprints[0]["state"] in _AT_REST:
         return []
     top = fingerprints[0]
-    is_most = top["letters"] == max(one["letters"] for one in fingerprints)
-    frequent = f"the most frequent {'' if is_most else top['state'] + ' '}failure"
-    which = "a failure that came back" if top["state"] == "regressed" else frequent
+    state = "" if top["letters"] == max(one["letters"] for one in fingerprints) else f"{top['state']} "
+    which = "a failure that came back" if top["state"] == "regressed" else f"the most frequent {state}failure"
     why = f"an example of {which}, {_letters(top['letters'])}"
     return [{"command": f"dlq show {shlex.quote(top['example'][:12])}", "why": why}]
 

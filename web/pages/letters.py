@@ -48,8 +48,7 @@ from dlq.web.render import make_address
 
 _COLUMNS = (
     "record_id", "dead_at", "source", "cause", "proof", "exception_class", "exception_message", "origin",
-    "advice", "attempts", "replay_state", "broker_kind", "still_queued",
-    "rule", "transaction_state", "key",
+    "advice", "attempts", "replay_state", "broker_kind", "still_queued", "rule", "transaction_state", "key",
 )  # fmt: skip
 _TITLES = {
     "dead_at": "Died", "source": "Source", "cause": "Cause", "failure": "Failure", "key": "Key",
@@ -309,8 +308,7 @@ def _tell(known: int, what: str) -> str:
 
 def _undo(ids: Sequence[str], chosen: Mapping[str, str], done: Mapping[str, int]) -> Undo | None:
     """Opens the same letters again, where these are exactly those that were closed now."""
-    is_other = not ids and chosen.keys() & {"replay_state", "where"}
-    if not done["dismissed"] or done["known"] or is_other:
+    if not done["dismissed"] or done["known"] or (not ids and chosen.keys() & {"replay_state", "where"}):
         return None
     return Undo("/letters/chosen", [("act", "undo"), *(("id", one) for one in ids), *chosen.items()])
 

@@ -66,8 +66,6 @@ def show_page(ask: PageRequest) -> Response:
     letters = list(list_plan_letters(workspace, plan, PAGE, after))
     last = letters[-1]["number"] if letters else -1
     more = last + 1 < document["selected"]
-    refused = why_not_apply(workspace, plan)
-    alone = consent.why_not_approve(workspace, plan)
     header = planfile.load(workspace.store, plan)
     try:
         named = ("died of", plan)
@@ -91,8 +89,8 @@ def show_page(ask: PageRequest) -> Response:
         following=make_address(f"/plans/{plan}", after=str(last)) if more else "",
         shown=f"{letters[0]['number'] + 1:,} to {last + 1:,} of {document['selected']:,}" if letters else "",
         approval=approvals.is_needed(header, ask.console.settings.replay),
-        why_not_apply=ask.masker().sentence(str(refused or "")),
-        why_not_approve=ask.masker().sentence(str(alone or "")),
+        why_not_apply=ask.masker().sentence(str(why_not_apply(workspace, plan) or "")),
+        why_not_approve=ask.masker().sentence(str(consent.why_not_approve(workspace, plan) or "")),
         left_out=LEFT_OUT,
         marks=stack.MARKS,
         advice_means=ADVICE,

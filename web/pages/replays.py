@@ -156,8 +156,7 @@ def stop(ask: PageRequest) -> Response:
         stopping = stop_plan(workspace, plan)["stopping"] or stopping
         if not jobs.list_running(plan):
             break
-    told = _STOPPING if stopping else "Nobody is applying it."
-    return ask.go_on(f"/replays/{plan}", told)
+    return ask.go_on(f"/replays/{plan}", _STOPPING if stopping else "Nobody is applying it.")
 
 
 def change(ask: PageRequest) -> Response:
@@ -167,11 +166,10 @@ def change(ask: PageRequest) -> Response:
         rate = float(text)
     except ValueError as error:
         raise UsageError(f"{text!r} is no number of letters a second; write one like 5 or 0.5") from error
-    told = change_rate(workspace, ask.names["plan"], rate)
     for _ in patience.tries(patience.SHORTLY, patience.RECHECK):
+        told = change_rate(workspace, ask.names["plan"], rate)
         if told["changed"] or not ask.console.jobs.list_running(told["plan"]):
             break
-        told = change_rate(workspace, told["plan"], rate)
     news = f"{told['rate']:g} a second from now on." if told["changed"] else "Nobody is applying it."
     return ask.go_on(f"/replays/{told['plan']}", news)
 
