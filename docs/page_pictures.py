@@ -9,7 +9,6 @@ import json
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.servers.chromium import Page, chromium
 from support.serving import run, serving
+from support.waiting import eventually
 
 from dlq.connectors.memory import broker_at
 
@@ -124,12 +124,13 @@ def main() -> None:
             page.open(f"{base}/plans/{goes}")
             page.run("document.querySelector('[name=ramp]').checked = false")
             page.run("document.querySelector('form[action$=apply] button').click()")
+            for view in VIEWS:  # first, while it goes on
+                _draw(page, base, "replay", f"/replays/{goes}", *view)
             for view in VIEWS:
                 _draw(page, base, "now", "/", *view)
                 _draw(page, base, "failure", f"/failures/{timeout}", *view)
                 _draw(page, base, "letters", f"/letters?failure={timeout[:12]}&advice=replay", *view)
                 _draw(page, base, "plan", f"/plans/{waits}", *view)
-                _draw(page, base, "replay", f"/replays/{goes}", *view)
 
 
 def _failure_of(folder: Path, origin: str) -> str:
@@ -145,7 +146,8 @@ def _plan(folder: Path, failure: str, reason: str, *more: str) -> str:
 
 def _draw(page: Page, base: str, name: str, path: str, end: str, width: int, height: int) -> None:
     page.open(base + path, width, height, prefers_color_scheme="light")
-    time.sleep(4)  # so that a replay has a rate
+    if name == "replay":
+        eventually(lambda: " a second: about " in page.run("document.body.innerText"))
     page.picture(HERE / f"page-{name}{end}.png", whole=False)
 
 
