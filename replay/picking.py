@@ -173,7 +173,7 @@ class Picker:
         )
 
     def _replaced(self, record: Record) -> str | None:
-        """Superseded is advice to check first; where its source says never, only its id takes a letter in."""
+        """Take superseded as advice to check first; where its source says never, only an id takes it in."""
         why = self.superseded.why.get(record.record_id)
         if why is None:
             return None
@@ -218,7 +218,7 @@ class Picker:
         return None
 
     def _twin(self, candidate: Candidate) -> str | None:
-        """Of two letters of one business message or transaction the first goes back, the other does not."""
+        """Leave out the second of two letters of one business message or transaction."""
         record = candidate.record
         if record.source not in self._by_key and transaction_of(record) is None:
             return None
