@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,14 +19,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn
+from uuid import uuid4
 
 import typer
 from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.waiting import STARTUP
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = str(Path(sys.executable).with_name("dlq"))
@@ -146,14 +151,19 @@ def _text(stream: IO[bytes]) -> str:
 
 @cache
 def _server() -> str:
-    """Where the process that waits is reached; it ends with this one."""
-    folder = tempfile.mkdtemp(prefix="dlq-preloaded-")
-    process = subprocess.Popen([sys.executable, __file__, f"{folder}/socket"], stdin=subprocess.PIPE)
-    atexit.register(process.kill)
-    while not os.path.exists(f"{folder}/socket"):
-        assert process.poll() is None, "the process that imports dlq ended"
+    """Where the process that waits is reached; the workers of a run share one, which ends with the run."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    folder = Path(tempfile.gettempdir(), f"dlq-preloaded-{run or uuid4().hex}")
+    place = folder / "socket"
+    with suppress(FileExistsError):  # another worker was first
+        folder.mkdir()
+        with os.fdopen(os.pidfd_open(os.getppid() if run else os.getpid())) as ends_with:
+            subprocess.Popen([sys.executable, __file__, str(place)], stdin=ends_with)
+    deadline = time.monotonic() + STARTUP
+    while not place.exists():
+        assert time.monotonic() < deadline, "the process that imports dlq has not begun"
         time.sleep(0.02)
-    return f"{folder}/socket"
+    return str(place)
 
 
 def _import_everything() -> None:
@@ -179,7 +189,7 @@ def _takes_a_word(word: str = "") -> None:
 
 
 def _serve(place: str) -> None:
-    """Fork a `dlq` for each that asks, until the process that started this one is gone."""
+    """Fork a `dlq` for each that asks, until the process that standard input stands for is gone."""
     _import_everything()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -192,6 +202,7 @@ def _serve(place: str) -> None:
                 listener.close()
                 _answer(asking)
             asking.close()
+    shutil.rmtree(Path(place).parent)
 
 
 def _answer(asking: socket.socket) -> NoReturn:
@@ -224,7 +235,6 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     sys.argv = [INSTALLED, *request["words"]]
     if request["holding"]:
         import_module("dying").holding(*request["holding"])
-    sys.path.append(str(ROOT / "tests"))
     main = import_module(request["module"]).main
     code: object = 1
     try:
