@@ -44,6 +44,10 @@ def _compare(left: list[str], right: list[str], *more: Any) -> Iterator[str]:
 difflib.ndiff = _compare
 
 
+# Thousands of tests live to the end: nobody need look through them for what may go, while they come or later.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Thousands of tests live to the end: nobody need look through them for what may go."""
     gc.freeze()
+    gc.enable()
