@@ -53,14 +53,18 @@ def public_functions(body: list[ast.stmt]) -> Iterator[str]:
 
 
 @cache
-def found() -> frozenset[str]:
-    return frozenset(
-        f"{path.relative_to(ROOT)}:{name}"
-        for room in ROOMS.split()
-        for path in (ROOT / room).rglob("*.py")
-        for name in public_functions(ast.parse(path.read_text("utf-8")).body)
+def trees() -> dict[str, ast.Module]:
+    paths = [path for room in ROOMS.split() for path in (ROOT / room).rglob("*.py")]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in paths}
+
+
+def found() -> set[str]:
+    return {
+        f"{path}:{name}"
+        for path, tree in trees().items()
+        for name in public_functions(tree.body)
         if says_nothing(name)
-    )
+    }
 
 
 def test_no_function_is_called_by_a_bare_participle_pronoun_or_preposition() -> None:
@@ -98,8 +102,5 @@ def begins_with_no_verb(function: ast.FunctionDef) -> bool:
 
 
 def test_ever_more_descriptions_begin_with_a_verb() -> None:
-    trees = [
-        ast.parse(path.read_text("utf-8")) for room in ROOMS.split() for path in (ROOT / room).rglob("*.py")
-    ]
-    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    functions = [n for tree in trees().values() for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
     assert sum(begins_with_no_verb(one) for one in functions) <= NO_VERBS
