@@ -1,6 +1,7 @@
 """Reading the transactions of real RocketMQ brokers, in such numbers and states as production has."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ REQUEST = ReadRequest(Source("tx", "pay", transactions=True), "drain", "p")
 TOPIC = "orders"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def unhurried(rocket_version: str) -> Iterator[RocketMQ]:
-    """A broker that checks no half message while a test looks at it."""
+    """A broker that checks no half message while a test looks at it. What other tests have left there comes
+    in a first reading."""
     with RocketMQ(rocket_version, transactionTimeOut=600_000, transactionCheckInterval=600_000) as cluster:
         yield cluster
 
@@ -40,37 +42,16 @@ def driver(unhurried: RocketMQ) -> Iterator[Driver]:
     driver.close()
 
 
-def test_more_half_messages_than_a_batch_holds_come_with_their_outcomes(
-    unhurried: RocketMQ, driver: Driver
-) -> None:
-    halves = [driver.half(TOPIC, b"x") for _ in range(50)]
-    offsets = "".join(f"{half.offset}," for half in halves)
-    driver.set("transactionOpBatchInterval", 60_000)
-    driver.set("transactionOpMsgMaxSize", len(offsets) - 1)  # 5.5 writes when it has gathered more
-    for half in halves:
-        driver.finish(half, commit=True)
-    own = {"TRAN_MSG": "true", "PGROUP": "tx-producers"}
-    driver.send_many(TOPIC, 5_000, lambda _: (b"x", {**own, "UNIQ_KEY": unique_key()}), f=4, a="tx-producers")
-    eventually(lambda: driver.end(HALF) == 5_050 and driver.end(OP_TOPIC))
-    driver.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
-    connector = connector_of(unhurried)
-    seen = read_all(connector, REQUEST)
-    connector.close()
-    topics = [record.dead_letter_queue for record in seen.records]
-    ended = [record.body for record in seen.records if record.dead_letter_queue == OP_TOPIC]
-    assert (topics.count(HALF), topics.count(TOPIC)) == (5_050, 50)
-    assert ended == ([offsets.encode()] if unhurried.version >= "5" else [b"%d" % at for at in range(50)])
-
-
 def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_first_check(
     unhurried: RocketMQ, driver: Driver
 ) -> None:
-    half = driver.half(TOPIC, b"x")
-    eventually(lambda: driver.end(HALF))
     connector = connector_of(unhurried)
-    first = read_all(connector, REQUEST)
+    before, end = read_all(connector, REQUEST), driver.end(HALF)
+    half = driver.half(TOPIC, b"x")
+    eventually(lambda: driver.end(HALF) > end)
+    first = read_all(connector, replace(REQUEST, resume=before.checkpoint))
     driver.finish(half, commit=True)  # 5.5 writes no op record yet
-    second = read_all(connector, ReadRequest(REQUEST.source, "drain", "p", resume=first.checkpoint))
+    second = read_all(connector, replace(REQUEST, resume=first.checkpoint))
     connector.close()
     assert [record.message_id for record in first.records] == [half.key]
     assert {record.dead_letter_queue for record in second.records} == {OP_TOPIC, TOPIC}
@@ -139,3 +120,28 @@ def test_an_index_that_lacks_a_real_message_proves_no_rollback(
     mine = f"SELECT state FROM transactions WHERE topic = '{topic}' ORDER BY state"
     states = [state for (state,) in views.connect(store).execute(mine).fetchall()]
     assert states == (["committed"] * 2 + ["rolled_back"] * 2 if most else ["ended"] * 4)
+
+
+def test_more_half_messages_than_a_batch_holds_come_with_their_outcomes(
+    unhurried: RocketMQ, driver: Driver
+) -> None:
+    connector = connector_of(unhurried)
+    before, half_end, op_end = read_all(connector, REQUEST), driver.end(HALF), driver.end(OP_TOPIC)
+    halves = [driver.half(TOPIC, b"x") for _ in range(50)]
+    offsets = "".join(f"{half.offset}," for half in halves)
+    driver.set("transactionOpBatchInterval", 60_000)
+    driver.set("transactionOpMsgMaxSize", len(offsets) - 1)  # 5.5 writes when it has gathered more
+    for half in halves:
+        driver.finish(half, commit=True)
+    own = {"TRAN_MSG": "true", "PGROUP": "tx-producers"}
+    driver.send_many(TOPIC, 5_000, lambda _: (b"x", {**own, "UNIQ_KEY": unique_key()}), f=4, a="tx-producers")
+    eventually(lambda: driver.end(HALF) == half_end + 5_050 and driver.end(OP_TOPIC) > op_end)
+    driver.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
+    seen = read_all(connector, replace(REQUEST, resume=before.checkpoint))
+    connector.close()
+    topics = [record.dead_letter_queue for record in seen.records]
+    ended = [record.body for record in seen.records if record.dead_letter_queue == OP_TOPIC]
+    assert (topics.count(HALF), topics.count(TOPIC)) == (5_050, 50)
+    assert ended == (
+        [offsets.encode()] if unhurried.version >= "5" else [b"%d" % half.offset for half in halves]
+    )
