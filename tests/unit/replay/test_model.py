@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from shutil import copytree
 from typing import Any, NamedTuple, TypeVar, cast
 
 import pytest
@@ -484,6 +485,16 @@ ASKED = {
 """What Kafka's rules ask its brokers for."""
 
 
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of an archive, and a plan of all its letters; each example begins with a copy."""
+    folder = tmp_path_factory.mktemp("planned")
+    store, config = LocalStore(str(folder / "archive")), settings(folder / "archive")
+    fill(store, LETTERS)
+    with closing(open_ledger(config.ledger, store)) as ledger:
+        return folder, Replaying(store, config, QueueFile(folder / "queue"), ledger).plan()
+
+
 @pytest.mark.parametrize("model", [Model, Markers, Counts, Witness, Log, Partition])
 @trying(
     max_examples=trying.default.max_examples // 5,
@@ -511,23 +522,23 @@ ASKED = {
 @example(["late"] * 30, ["our clock back", "apply", "our clock ahead", "reconcile", "apply"])
 def test_every_letter_ends_once_or_in_doubt(
     tmp_path_factory: pytest.TempPathFactory,
+    planned: tuple[Path, str],
     monkeypatch: pytest.MonkeyPatch,
     model: type[Model],
     fates: list[str],
     steps: list[str],
 ) -> None:
-    folder, ours = tmp_path_factory.mktemp("model"), [0]
+    template, plan = planned
+    folder, ours = copytree(template, tmp_path_factory.mktemp("model") / "here"), [0]
     for row in ("COUNTED", "SETTLED"):
         monkeypatch.setattr(patience, row, 0.0)
     for name, answer in ASKED.items():
         monkeypatch.setattr(kafka, name, answer)
     monkeypatch.setattr(time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + ours[0] * 10**9)
     store, config = LocalStore(str(folder / "archive")), settings(folder / "archive", replay={"window": 4})
-    fill(store, LETTERS)
     with closing(open_ledger(config.ledger, store)) as ledger:
         queue = model(folder / "queue", iter(fates + ["confirmed"] * 100))
         replay = Replaying(store, config, queue, ledger)
-        plan = replay.plan()
         for step in (*steps, "arrive", "reconcile", "apply", "reconcile"):
             if step == "apply":
                 replay.apply(plan)
