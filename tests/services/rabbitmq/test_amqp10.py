@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pika
 import pytest
 from pika.exceptions import ConnectionClosedByBroker
 from proton import UNDESCRIBED, Array, Data, Message, char, decimal64, symbol, ulong
@@ -125,18 +124,21 @@ def test_what_is_read_by_1_0_is_exactly_what_closes_0_9_1_connections(rabbit: Ra
         (Message(b"x", inferred=True, content_type=symbol("c" * 256)), False),
         (Message(b"x", inferred=True, annotations={symbol("x-opt-deaths"): SEVEN}), True),
     ]
-    for sent, fits in messages:
-        send(rabbit, queue, sent)
-        seen = message.parts(message.split(_raw(rabbit, queue))[0])
-        assert is_carried_by_0_9_1(seen, rabbit.version) is fits, sent
-        channel = pika.BlockingConnection(pika.URLParameters(rabbit.url)).channel()
-        if fits:
-            assert channel.basic_get(queue, auto_ack=True)[0], sent
-            channel.connection.close()
-        else:
+    channel = rabbit.connect()
+    with connected(rabbit) as connection:
+        sender = connection.create_sender(f"/queues/{queue}")
+        for sent, fits in messages:
+            sender.send(sent)
+            seen = message.parts(message.split(_raw(rabbit, queue))[0])
+            assert is_carried_by_0_9_1(seen, rabbit.version) is fits, sent
+            if fits:
+                assert channel.basic_get(queue, auto_ack=True)[0], sent
+                continue
             with pytest.raises(ConnectionClosedByBroker, match="541"):
                 channel.basic_get(queue)
             received(rabbit, queue)
+            channel = rabbit.connect()
+    channel.connection.close()
 
 
 def _raw(rabbit: Rabbit, queue: str) -> bytes:
