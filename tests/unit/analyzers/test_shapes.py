@@ -18,14 +18,13 @@ VALUES = [value for letter in LETTERS for value in (*letter.headers.values(), *l
 
 
 def test_every_letter_gets_the_verdict_of_all_rules_whichever_of_its_shape_came_first() -> None:
-    for seed in range(2):
-        random = Random(seed)
-        letters = [other for letter in LETTERS for other in (letter, changed(letter, random))]
-        random.shuffle(letters)
-        rules_for = rules_for_letters(Facts())
-        for letter in letters:
-            of_all = judge(letter, Facts())
-            assert classify_letter(Letter._make(letter), Facts(), rules_for)[0] == of_all, letter
+    random = Random(0)
+    letters = [other for letter in LETTERS for other in (letter, changed(letter, random))]
+    random.shuffle(letters)
+    rules_for = rules_for_letters(Facts())
+    for letter in letters:
+        of_all = judge(letter, Facts())
+        assert classify_letter(Letter._make(letter), Facts(), rules_for)[0] == of_all, letter
 
 
 def changed(letter: Record, random: Random) -> Record:
@@ -55,7 +54,7 @@ def test_what_names_alone_answer_is_asked_once_for_all_letters_of_a_shape() -> N
 
 
 def test_names_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "MOST_SHAPES", 50)
+    monkeypatch.setattr(shapes, "MOST_SHAPES", 10)
     rules_for = rules_for_letters(Facts())
     letter = Letter._make(mixed.LETTERS[0])
     few = len(rules_for(letter))
@@ -66,14 +65,13 @@ def test_names_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_many_letters_are_classified_as_each_alone_whichever_was_first_and_alike_ones_at_once() -> None:
-    for seed in range(1):
-        random = Random(seed)
-        kept = to_records(to_table(LETTERS))
-        letters = [other for letter in kept for other in (letter, *spread(letter, random))]
-        random.shuffle(letters)
-        classify_each = classify_letters(Facts())
-        for letter in letters:
-            assert classify_each(Letter._make(letter))[0] == judge(letter, Facts()), letter
+    random = Random(0)
+    kept = to_records(to_table(LETTERS))
+    letters = [other for letter in kept for other in (letter, *spread(letter, random))]
+    random.shuffle(letters)
+    classify_each = classify_letters(Facts())
+    for letter in letters:
+        assert classify_each(Letter._make(letter))[0] == judge(letter, Facts()), letter
 
 
 def spread(letter: Record, random: Random) -> Iterator[Record]:
