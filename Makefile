@@ -28,6 +28,8 @@ $(BIN)/python:
 $(STAMP): pyproject.toml requirements/build.txt requirements/dev.txt | $(BIN)/python
 	@echo "Fetching the libraries of dlq and of its tests into .venv (1.5 GB there; kept in pip's cache) ..."
 	@$(BIN)/python tests/support/libraries.py dev
+# Once, so that the workers of the tests, who all begin with this, find compiled what they import.
+	-@$(BIN)/python -m pytest --quiet --collect-only tests/unit > .venv/collected
 	@touch $@
 
 # What `make demo` needs. Where all are installed already, it takes those.

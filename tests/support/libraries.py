@@ -34,7 +34,9 @@ def main(extra: str) -> int:
 
 
 def _install(*words: str) -> int:
-    command = [sys.executable, "-m", "pip", "install", "--progress-bar", "off", *words]
+    # Less than half of what it would compile is ever imported, and that is compiled then.
+    quick = ("--progress-bar", "off", "--no-compile")
+    command = [sys.executable, "-m", "pip", "install", *quick, *words]
     said = []
     with subprocess.Popen(
         command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
