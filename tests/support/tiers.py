@@ -144,7 +144,6 @@ EVERY = {
     "tests/unit/cli/commands/test_cron.py": 8,
     "tests/unit/cli/commands/test_failures.py::test_a_letter_that_dies_afterwards": 2,
     "tests/unit/cli/commands/test_failures.py::test_two_processes_that_speak_at_once": 0,
-    "tests/unit/cli/commands/test_failures.py::test_what_cannot_be_said": 4,
     "tests/unit/cli/run/test_run.py": 4,
     "tests/unit/cli/test_completion.py": 3,
     "tests/unit/cli/test_hostile_letters.py": 12,
