@@ -156,7 +156,7 @@ def _server() -> str:
     folder = Path(tempfile.gettempdir(), f"dlq-preloaded-{run or uuid4().hex}")
     place = folder / "socket"
     with suppress(FileExistsError):  # another worker was first
-        folder.mkdir()
+        folder.mkdir(0o700)
         with os.fdopen(os.pidfd_open(os.getppid() if run else os.getpid())) as ends_with:
             subprocess.Popen([sys.executable, __file__, str(place)], stdin=ends_with)
     deadline = time.monotonic() + STARTUP
