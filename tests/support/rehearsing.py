@@ -1,15 +1,17 @@
 """What rehearsal tests share: failures with names, and which of them a rehearsal says were fixed."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.brokers.activemq.fixtures import Place
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.configuration import parse
@@ -18,6 +20,7 @@ from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.rehearsing import Rehearsed, rehearse_plan
 from dlq.operations.rehearsing import Wanted as Sample
 from dlq.operations.workspace import Notes, Workspace, open_workspace
+from dlq.replay import rehearsal
 from dlq.replay.wanted import Wanted
 
 FAILURES = ("gateway", "stock", "tax", "address", "login")
@@ -87,6 +90,17 @@ def counts(document: Mapping[str, Any], name: str) -> tuple[int, ...]:
 def told_of(document: Mapping[str, Any], names: Collection[str]) -> set[str]:
     """Causes that copies of these failures died of."""
     return {death["cause"] for name in names for death in by_name(document)[name]["died_of"]}
+
+
+@contextmanager
+def waiting_for(done: Callable[[rehearsal.Stage], object]) -> Iterator[None]:
+    """The seconds that a rehearsal gives its consumer begin when this is true."""
+    wait = rehearsal.wait
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            rehearsal, "wait", lambda stage, *how: eventually(lambda: done(stage)) and wait(stage, *how)
+        )
+        yield
 
 
 def rehearse(

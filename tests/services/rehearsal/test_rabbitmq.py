@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_4
-from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_rabbitmq, rehearse, told_of
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_rabbitmq, rehearse, told_of, waiting_for
 from support.waiting import eventually
 
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
@@ -13,6 +13,7 @@ from dlq.core.errors import AccessDenied
 from dlq.operations.workspace import Notes, Workspace
 
 pytestmark = pytest.mark.rabbitmq
+COPIES = OF_EACH * len(FAILURES)
 
 
 @pytest.fixture
@@ -21,23 +22,24 @@ def workspace(rabbit: Rabbit, tmp_path: Path) -> Workspace:
 
 
 class Consumer:
-    """Rejects `broken` failures, keeps `held` ones, and acknowledges the rest."""
+    """Rejects `broken` failures, acknowledges others; where it keeps `held` ones, it stops after the last."""
 
     def __init__(self, rabbit: Rabbit, broken: set[str], held: str = "") -> None:
         self.rabbit, self.broken, self.held = rabbit, broken, held
         self.keys: set[str] = set()
 
     def __call__(self, place: str, over: threading.Event) -> None:
-        channel = self.rabbit.connect()
+        channel, taken = self.rabbit.connect(), 0
         eventually(lambda: over.is_set() or self.is_there(place))
         for method, _, body in channel.consume(place, inactivity_timeout=0.1):
+            taken += method is not None
             if method is not None and body.decode() != self.held:
                 self.keys.add(method.routing_key)
                 if body.decode() in self.broken:
                     channel.basic_reject(method.delivery_tag, requeue=False)
                 else:
                     channel.basic_ack(method.delivery_tag)
-            if over.is_set() or (self.held and method is None):
+            if over.is_set() or (self.held and taken == COPIES):
                 break
         channel.connection.close()
 
@@ -74,9 +76,11 @@ def test_precision_and_recall_are_one(rabbit: Rabbit, workspace: Workspace) -> N
 def test_what_a_consumer_holds_is_told_apart_once_it_has_stopped(
     rabbit: Rabbit, workspace: Workspace
 ) -> None:
-    done = rehearse(
-        workspace, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="tax"), seconds=8.0
-    )
+    has_stopped = lambda stage: stage.count_left(COPIES) == rabbit.depth(stage.private.target.name) == OF_EACH  # noqa: E731
+    with waiting_for(has_stopped):
+        done = rehearse(
+            workspace, f"queue:{rabbit.queue()}", Consumer(rabbit, {"stock"}, held="tax"), seconds=0.0
+        )
     assert fixed(done.document) == {*FAILURES} - {"stock", "tax"}
     assert counts(done.document, "tax") == (OF_EACH, 0, 0, OF_EACH)
     assert (done.document["untold"], done.document["removed"]) == (0, True)
@@ -95,12 +99,13 @@ def test_without_management_a_consumer_that_stopped_shows_what_it_acknowledged(
 def test_a_private_queue_that_is_deleted_has_consumed_nothing(rabbit: Rabbit, tmp_path: Path) -> None:
     def delete(place: str, _over: threading.Event) -> None:
         eventually(lambda: place in {one["name"] for one in rabbit.node.api("GET", "queues", rabbit.vhost)})
-        eventually(lambda: rabbit.depth(place) == OF_EACH * len(FAILURES))
+        eventually(lambda: rabbit.depth(place) == COPIES)
         rabbit.channel.queue_delete(place)
 
     workspace = on_rabbitmq(rabbit, tmp_path, rabbit.broker(management_url=None))
-    done = rehearse(workspace, f"queue:{rabbit.queue()}", delete, seconds=5.0)
-    assert (fixed(done.document), done.document["untold"]) == (set(), OF_EACH * len(FAILURES))
+    with waiting_for(lambda stage: not stage.is_whole()):
+        done = rehearse(workspace, f"queue:{rabbit.queue()}", delete, seconds=0.0)
+    assert (fixed(done.document), done.document["untold"]) == (set(), COPIES)
 
 
 @on_rabbitmq_4

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support import preloaded
 from support.builders import in_file, memory_sources
-from support.rehearsing import FAILURES, OF_EACH, counts, fixed, spring_headers, told_of
+from support.rehearsing import FAILURES, OF_EACH, counts, fixed, spring_headers, told_of, waiting_for
 from support.rows import each_row
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.cli.app import run
 from dlq.cli.context import Context
@@ -110,7 +110,7 @@ class Consumer:
 def rehearse(workspace: Workspace, consumer: Consumer, plan: str, **wanted: Any) -> Rehearsed:
     consumer.thread.start()
     try:
-        return rehearse_plan(workspace, plan, Sample(**{"seconds": 60.0, **wanted}))
+        return rehearse_plan(workspace, plan, Sample(**{"seconds": PATIENCE, **wanted}))
     finally:
         consumer.thread.join()
 
@@ -185,7 +185,8 @@ def test_what_stays_or_comes_back_without_its_marks_has_not_passed(
     workspace: Workspace, broker: MemoryBroker, plan: str
 ) -> None:
     hangs = Consumer(broker, plan, lambda failure, nth: "stay" if (failure, nth) == ("tax", 2) else "pass")
-    done = rehearse(workspace, hangs, plan, seconds=1.0)
+    with waiting_for(lambda _stage: broker.depth(hangs.place) == 1):
+        done = rehearse(workspace, hangs, plan, seconds=0.0)
     assert fixed(done.document) == {*FAILURES} - {"tax"}
     assert counts(done.document, "tax") == (OF_EACH, OF_EACH - 1, 0, 1)
     loses = Consumer(
@@ -207,7 +208,8 @@ def test_where_a_private_place_went_nothing_has_passed(
         broker.sql("DELETE FROM queues WHERE name = ?", [f"{place}{gone}"])
         return "pass"
 
-    done = rehearse(workspace, Consumer(broker, plan, lose_a_place), plan, per_failure=2, seconds=1.0)
+    with waiting_for(lambda stage: not stage.is_whole()):
+        done = rehearse(workspace, Consumer(broker, plan, lose_a_place), plan, per_failure=2, seconds=0.0)
     assert fixed(done.document) == set()
     assert isinstance(workspace.listener, Notes)
     assert any("a private place is gone" in problem for problem in workspace.listener.problems)
