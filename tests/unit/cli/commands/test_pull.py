@@ -2,12 +2,12 @@
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.builders import memory_sources
+from support.waiting import PATIENCE
 
 from dlq.capture.pull import PullResult
 from dlq.cli.app import run
@@ -27,18 +27,24 @@ def test_a_note_that_several_sources_share_is_said_once(capfd: pytest.CaptureFix
 
 
 class Pulls:
-    """Stands for the pull of a source: takes a moment, and notes which ran beside each other."""
+    """Stands for the pull of a source: some wait for each other, and it notes which ran beside each other."""
 
     def __init__(self) -> None:
         self.running: set[str] = set()
         self.together: set[frozenset[str]] = set()
         self.lock = threading.Lock()
+        self.meet("")
+
+    def meet(self, names: str) -> None:
+        """Those of these names begin before one of them ends."""
+        self.names, self.all_here = names, threading.Barrier(max(1, len(names)), timeout=PATIENCE)
 
     def __call__(self, _context: Any, source: Any, _options: Any, _line: Any, _stop: Any) -> PullResult:
         with self.lock:
             self.running.add(source.name)
             self.together |= {frozenset((source.name, other)) for other in self.running}
-        time.sleep(0.2)
+        if source.name in self.names:
+            self.all_here.wait()
         with self.lock:
             self.running.remove(source.name)
         return PullResult(source.name, f"pull-{source.name}", "copy")
@@ -56,15 +62,16 @@ def pulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pulls:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), [([], "abcd"), (["--parallel", "1"], "abcd"), (["a", "c", "a"], "ac")]
+    ("words", "expected", "meet"),
+    [([], "abcd", "cd"), (["--parallel", "1"], "abcd", ""), (["a", "c", "a"], "ac", "ac")],
 )
 def test_several_sources_are_pulled_at_once_but_those_of_one_queue_in_turn(
-    pulls: Pulls, capfd: pytest.CaptureFixture[str], words: list[str], expected: str
+    pulls: Pulls, capfd: pytest.CaptureFixture[str], words: list[str], expected: str, meet: str
 ) -> None:
+    pulls.meet(meet)
     assert run(["pull", "-o", "json", *words]) == 0
     assert [row["source"] for row in json.loads(capfd.readouterr().out)["sources"]] == list(expected)
-    assert ({len(names) for names in pulls.together} == {1}) == (words[:1] == ["--parallel"])
-    assert words or frozenset("cd") in pulls.together
+    assert ({len(names) for names in pulls.together} == {1}) == (not meet)
     assert frozenset("ab") not in pulls.together
 
 
