@@ -12,7 +12,7 @@ from support.analyzers.letters import record
 from support.brokers.hostile import Harm, amqp, listen, remoting, remoting_frame, stomp
 from support.rows import each_row
 from support.servers.hostile import Server
-from support.waiting import SOON
+from support.waiting import SOON, UNHURRIED
 
 from dlq.connectors import deadline, open_connector
 from dlq.connectors.activemq.look.artemis import Management
@@ -48,7 +48,7 @@ def rocketmq(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connector]:
 
     with Server(remoting({106: masters}, address)) as server:
         address.append(server.address)
-        yield open_connector(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}", timeout="5s"))
+        yield open_connector(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}", timeout=UNHURRIED))
 
 
 class _Slow:

@@ -97,8 +97,8 @@ def test_the_environment_s_proxy_is_not_told_the_password(ask: Ask, monkeypatch:
         assert (proxy.connections, server.connections) == (0, 1)
 
 
-LATE = ("within 1.8 s", "timed out", ".")
-"""What is said of who does not end, or may be: any line will do for what is no HTTP."""
+LATE = "within 1.8 s|timed out"
+"""What is said of who does not end; on a busy machine also of who says too little."""
 HARM: Mapping[str, tuple[Behaviour, str]] = {
     "a body without end": (endless(b"HTTP/1.1 200 OK\r\n\r\n", b"[[" * 2**15), "more than 32 MiB"),
     "chunks without end": (
@@ -110,12 +110,15 @@ HARM: Mapping[str, tuple[Behaviour, str]] = {
     "headers without end": (endless(b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"), "headers"),
     "a header line without end": (endless(b"HTTP/1.1 200 OK\r\na: ", b"b" * 2**15), "more than 65536 bytes"),
     "a status without end": (endless(b"HTTP/1.1 200 ", b"b" * 2**15), "more than 65536 bytes"),
-    "first answers without end": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "within 1.8 s"),
-    "headers byte by byte": (dripping(b"HTTP/1.1 200 OK\r\na: "), "within 1.8 s"),
-    "a body byte by byte": (dripping(b"HTTP/1.1 200 OK\r\n\r\n"), "within 1.8 s"),
+    "first answers without end": (
+        endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        LATE,
+    ),
+    "headers byte by byte": (dripping(b"HTTP/1.1 200 OK\r\na: "), LATE),
+    "a body byte by byte": (dripping(b"HTTP/1.1 200 OK\r\n\r\n"), LATE),
     "a body shorter than it says": (
         answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"),
-        "timed out",
+        LATE,
     ),
     "a body longer than memory": (answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1e18\r\n\r\n{}"), "."),
     "a length below zero": (answering(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}"), "."),
@@ -142,7 +145,7 @@ HARM: Mapping[str, tuple[Behaviour, str]] = {
 @pytest.mark.parametrize("harm", HARM)
 def test_an_answer_that_means_harm_ends_soon_in_one_line(ask: Callable[..., object], harm: str) -> None:
     behaviour, words = HARM[harm]
-    timeout = "300ms" if words in LATE else UNHURRIED
+    timeout = "300ms" if words in (LATE, ".") else UNHURRIED
     tracemalloc.start()
     began = time.monotonic()
     try:

@@ -406,7 +406,7 @@ def test_what_agents_ask_takes_no_thread_of_those_that_make_pages(
             for _ in range(60):
                 tasks.start_soon(client.call_tool, "query", {"sql": "select 1"})
             try:
-                with anyio.fail_after(30):
+                with anyio.fail_after(PATIENCE):
                     while len(begun) < 4:
                         await anyio.sleep(0.01)
                     await client.list_tools()  # so all that was asked before has arrived

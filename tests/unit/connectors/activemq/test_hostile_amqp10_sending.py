@@ -25,6 +25,8 @@ from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
 from dlq.connectors import deadline
+from dlq.connectors.activemq.amqp import send
+from dlq.connectors.activemq.amqp.link import opened_at
 from dlq.connectors.activemq.amqp.send import Amqp10Sender
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.openwire.send import OpenWireSender
@@ -35,6 +37,7 @@ from dlq.connectors.activemq.stomp import link
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.amqp10.codec import frames
 from dlq.connectors.amqp10.codec.values import NULL, binary, described_value, sequence, string, symbol
+from dlq.connectors.amqp10.link.session import Session
 from dlq.connectors.base import SendRequest, Sent, Target
 from dlq.core import patience
 from dlq.core.errors import ConnectionLost
@@ -51,13 +54,24 @@ class Unanchored(Amqp10Sender):
         pass
 
 
-def by_amqp(address: str, timeout: str = UNHURRIED) -> Sender:
+def by_amqp(address: str) -> Sender:
     url = f"amqp://{address}"
-    return Unanchored(ActiveMQBroker("b", "activemq", "stomp://127.0.0.1:1", amqp_url=url, timeout=timeout))
+    return Unanchored(ActiveMQBroker("b", "activemq", "stomp://127.0.0.1:1", amqp_url=url, timeout=UNHURRIED))
+
+
+def hasten(wire: Any, seconds: float) -> None:
+    """Wait no longer from now on, when it is connected."""
+    wire.timeout = wire.patience = seconds
+    wire.peer = wire.peer._replace(timeout=seconds, patience=seconds)
 
 
 def in_haste(address: str) -> Sender:
-    return by_amqp(address, f"{TIMEOUT}s")
+    opened: list[tuple[Session, str]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(send, "opened_at", lambda broker: opened.append(opened_at(broker)) or opened[0])
+        sender = by_amqp(address)
+    hasten(opened[0][0], patience.WHOLE_ANSWER * TIMEOUT)
+    return sender
 
 
 def published(
@@ -123,9 +137,9 @@ WAYS: Mapping[str, tuple[Callable[[ActiveMQBroker], Any], str, Any]] = {
 def test_who_is_silent_by_stomp_longer_than_its_heart_may_be_is_no_connection_that_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link, "_SILENCE", 0.5)
     with Server(stomp(stopping, "BEGIN")) as server:
-        sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{server.address}", timeout="9s"))
+        sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{server.address}", timeout=UNHURRIED))
+        monkeypatch.setattr(link, "_SILENCE", 0.5)
         sender.send(sender.begin("1"))
         with pytest.raises(Unanswered, match="nothing was heard"):
             sender.wait_for(sender.new_receipt())
@@ -136,7 +150,8 @@ def test_who_is_silent_by_stomp_longer_than_its_heart_may_be_is_no_connection_th
 def test_a_socket_that_takes_nothing_more_is_no_connection_that_ended(way: str) -> None:
     make, scheme, behave = WAYS[way]
     with Server(behave) as server:
-        sender = make(ActiveMQBroker("b", "activemq", f"{scheme}://{server.address}", timeout=f"{TIMEOUT}s"))
+        sender = make(ActiveMQBroker("b", "activemq", f"{scheme}://{server.address}", timeout=UNHURRIED))
+        hasten(sender, TIMEOUT)
         with pytest.raises(Unanswered, match="takes nothing"):
             sender.send(sender.begin("1") + bytes(2**25))
         sender.close()

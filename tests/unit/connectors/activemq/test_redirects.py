@@ -8,6 +8,7 @@ import pytest
 from support.brokers.hostile import OPENWIRE_CONNECT, Harm, openwire, openwire_command
 from support.brokers.hostile_amqp10 import Taking
 from support.servers.hostile import Server
+from support.waiting import UNHURRIED
 
 from dlq.connectors.activemq.amqp.send import Amqp10Sender
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
@@ -56,7 +57,7 @@ def to_amqp(thief: str) -> None:
 
 
 def broker(url: str, **more: str) -> ActiveMQBroker:
-    return ActiveMQBroker("b", "artemis", url=url, password_env="THOMAS", timeout="2s", **more)  # type: ignore[arg-type]
+    return ActiveMQBroker("b", "artemis", url=url, password_env="THOMAS", timeout=UNHURRIED, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("connect", [to_openwire, to_amqp])

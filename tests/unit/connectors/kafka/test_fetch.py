@@ -12,7 +12,7 @@ import pytest
 from support.brokers.hostile_kafka import compact
 from support.rows import each_row
 from support.servers.hostile import Server
-from support.waiting import SOON
+from support.waiting import PATIENCE, SOON
 
 from dlq.connectors.kafka.link import fetch
 from dlq.connectors.kafka.link.connection import Access, Link, scram_proof, scram_signature
@@ -102,14 +102,14 @@ def test_a_server_that_does_not_know_the_password_is_not_taken_for_the_broker() 
     with Server(behave) as server:
         host, _, port = server.address.rpartition(":")
         with pytest.raises(AccessDenied, match="does not know the password"):
-            Link(host, int(port), Access(1.0, None, "SCRAM-SHA-256", "ann", "s3cret"))
+            Link(host, int(port), Access(PATIENCE, None, "SCRAM-SHA-256", "ann", "s3cret"))
 
 
 @pytest.mark.parametrize("rest", [struct.pack(">i", 2**31 - 1), struct.pack(">i", -1), b"HTTP/1.1 400"])
 def test_an_answer_that_is_too_long_is_refused_before_it_is_read(rest: bytes) -> None:
     with Server(saying(rest=rest)) as server:
         host, _, port = server.address.rpartition(":")
-        link = Link(host, int(port), Access(1.0))
+        link = Link(host, int(port), Access(PATIENCE))
         with pytest.raises(BrokerError, match=r"an answer of -?\d+ bytes|speaks HTTP"):
             link.ask(1, 4, b"")
         link.close()

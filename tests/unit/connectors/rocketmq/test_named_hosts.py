@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from support.brokers.hostile import remoting
 from support.servers.hostile import Server
+from support.waiting import UNHURRIED
 
 from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
@@ -39,7 +40,7 @@ class Cluster(NamedTuple):
 
     def connector(self, **settings: Any) -> RocketConnector:
         url = f"rocketmq://{self.name_server.address}"
-        return RocketConnector(RocketBroker("b", "rocketmq", url, timeout="1s", **settings))
+        return RocketConnector(RocketBroker("b", "rocketmq", url, timeout=UNHURRIED, **settings))
 
 
 @pytest.fixture
