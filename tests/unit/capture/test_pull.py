@@ -175,7 +175,7 @@ def poisoned(batches: Iterator[Batch], request: ReadRequest) -> Iterator[Batch]:
 
 def unending(_batches: Iterator[Batch], _request: ReadRequest) -> Iterator[Batch]:
     """For ever what must stay in it, under long names."""
-    skipped = [Skipped("x" * 2000, "it cannot be read")] * 300
+    skipped = [Skipped("x" * 2000, "it cannot be read")] * 1001
     return (Batch((), 0, skipped=skipped) for _ in count())
 
 
@@ -242,7 +242,6 @@ def test_a_broker_that_was_lost_is_waited_for_until_another_node_takes_over(
     fails: bool,
 ) -> None:
     monkeypatch.setattr(patience, "RESTART", restart)
-    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
     fill(broker, 350)
     result = take(store, Away(shop, broker, refusals))
     assert (isinstance(result.error, Unreachable), result.partial) == (fails, fails)
