@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -227,13 +228,28 @@ def test_the_pull_is_killed_at_each_step(drain: Drains, place: str, when: str) -
     pull.finish(1200)
 
 
+@contextmanager
+def stopped_behind_a_manifest(pull: Drain) -> Iterator["subprocess.Popen[str]"]:
+    """A pull that stands still once its first manifest is written, and goes on behind the block."""
+    stop = "os.kill(os.getpid(), signal.SIGSTOP)"
+    program = STEP.format(place="manifests.write", before="pass", after=stop)
+    running = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=pull.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert running.poll() is None, running.communicate()
+    try:
+        yield running
+    finally:
+        running.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_pull_keeps_what_it_has(drain: Drains, number: signal.Signals) -> None:
     pull = drain(6000)
-    slow = STEP.format(place="manifests.write", before="pass", after="time.sleep(1)")
-    running = pull.start(sys.executable, "-c", slow)
-    pull.wait_for_a_manifest(running)
-    running.send_signal(number)
+    with stopped_behind_a_manifest(pull) as running:
+        running.send_signal(number)
     _, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130, err
     assert "Traceback" not in err
@@ -242,11 +258,12 @@ def test_an_interrupted_pull_keeps_what_it_has(drain: Drains, number: signal.Sig
 
 def test_two_pulls_at_once(drain: Drains) -> None:
     pull = drain(20_000)
-    both = [pull.start(), pull.start()]
-    ends = [(running.communicate(timeout=PATIENCE), running.returncode) for running in both]
-    assert sorted(code for _, code in ends) == [0, 7], ends
-    [busy] = [err for (_, err), code in ends if code == 7]
-    assert f"pid {next(r.pid for r in both if r.returncode == 0)} on {os.uname().nodename}" in busy
+    with stopped_behind_a_manifest(pull) as running:
+        code, _, busy = pull.run()
+    assert code == 7, busy
+    assert f"pid {running.pid} on {os.uname().nodename}" in busy
+    _, err = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0, err
     assert set(pull.archived().values()) == {1}
     pull.finish(20_000)
 
