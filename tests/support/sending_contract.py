@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.servers import outage
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, settled
 
 from dlq.connectors.base import (
     Outgoing,
@@ -373,7 +373,7 @@ class SendingContract:
                 publisher.close()
 
             network.inside(sending)
-            arrived = set(place.arrived())
+            arrived = settled(lambda: set(place.arrived()), 0.3)  # what the broker had got by then
             network.end()
             time.sleep(_SENT_AGAIN)
         assert set(place.arrived()) == arrived

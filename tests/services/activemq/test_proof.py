@@ -11,6 +11,8 @@ from support.sending_contract import shifted_clock
 from support.waiting import eventually
 
 from dlq.connectors.activemq.look import statistics
+from dlq.connectors.activemq.stomp.codec import Frame
+from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import ack_id
 from dlq.connectors.base import Checkpoint, Outgoing, Search, Target
 from dlq.core import patience
@@ -107,7 +109,7 @@ def test_a_last_marker_that_was_taken_with_its_link_is_noticed_where_the_broker_
 
 
 @contextmanager
-def holding(place: Place, **headers: str) -> Iterator[tuple[object, list[object]]]:
+def holding(place: Place, **headers: str) -> Iterator[tuple[Link, list[Frame]]]:
     """A connection that holds all markers unacknowledged."""
     link = place.link()
     how = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"} if place.broker.artemis else {}
@@ -115,11 +117,11 @@ def holding(place: Place, **headers: str) -> Iterator[tuple[object, list[object]
     link.request(
         "SUBSCRIBE", {"destination": name, "id": link.token, "ack": "client-individual", **how, **headers}
     )
-    frames: list[object] = []
-    for _ in range(2):
-        while some := link.receive(1.0):
-            frames += some
-        link.ping()  # the last message is certain when something follows it
+    frames: list[Frame] = []
+    eventually(lambda: frames.extend(link.receive(1.0)) or any(b"/3" in one.body for one in frames))
+    link.ping()  # the last message is certain when something follows it
+    while some := link.receive(1.0):
+        frames += some
     yield link, frames
     link.close()
 
