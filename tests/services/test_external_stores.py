@@ -10,8 +10,9 @@ import pytest
 import redis
 import sqlalchemy as sa
 from support.archives import letter, write_segment
+from support.ports import free_ports
 from support.servers.hostile import certificate
-from support.servers.ledgers import SERVERS, Server, free_port
+from support.servers.ledgers import SERVERS, Server
 from support.servers.redis_server import Redis
 
 from dlq.archive import store_facts
@@ -115,7 +116,7 @@ def test_a_redis_that_wants_a_password_gets_it_from_a_file(tmp_path: Path) -> No
 
 class RedisByTls(Redis):
     def command(self) -> Sequence[str]:
-        self.tls = free_port()
+        [self.tls] = free_ports(1)
         pem = str(self.folder / "server.pem")
         files = ["--tls-cert-file", pem, "--tls-key-file", pem, "--tls-auth-clients", "no"]
         return [*super().command(), "--tls-port", str(self.tls), *files]

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq, broker_of, free_ports
+from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import certificate, settings_of
+from support.ports import free_ports
 from support.waiting import eventually
 
 from dlq.connectors.activemq.openwire.send import OpenWireSender

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
+from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, certificate, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of
+from support.ports import free_ports
 
 from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector

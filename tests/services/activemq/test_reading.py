@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from support import connector_contract
-from support.brokers.activemq.broker import free_ports
 from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic
 from support.connector_contract import ReadingContract
+from support.ports import free_ports
 
 from dlq.analyzers.rules import Facts, judge
 from dlq.connectors.activemq.look.queues import Queues

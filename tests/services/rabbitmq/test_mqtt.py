@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pika
 import pytest
-from support.brokers.rabbitmq.broker import PLUGINS, Node, free_ports
+from support.brokers.rabbitmq.broker import PLUGINS, Node
 from support.brokers.rabbitmq.fixtures import VERSIONS, why_missing
 from support.brokers.rabbitmq.install import install
 from support.brokers.rabbitmq.mqtt import Client, Published
+from support.ports import free_ports
 from support.waiting import PATIENCE
 from support.wire_builders import configure, dlq
 

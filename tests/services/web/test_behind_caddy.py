@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from support.ports import free_ports
 from support.serving import Server, serving, write_archive
 from support.waiting import PATIENCE, eventually
 
@@ -46,9 +47,7 @@ def caddy(folder: Path, upstream: int) -> Iterator[int]:
     assert program, "no Caddy: apt-get install caddy"
     hashed = [program, "hash-password", "--plaintext", "word"]
     word = subprocess.run(hashed, capture_output=True, text=True, check=True).stdout.strip()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     (folder / "Caddyfile").write_text(CADDY.format(port=port, upstream=upstream, word=word))
     command = [program, "run", "--config", "Caddyfile", "--adapter", "caddyfile"]
     with open(folder / "caddy.err", "w") as errors:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,12 +13,8 @@ from pathlib import Path
 import psutil
 import redis
 import sqlalchemy as sa
+from support.ports import free_ports
 from support.waiting import STARTUP, eventually, is_dead
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def postgres_folder() -> Path | None:
@@ -36,7 +31,7 @@ class Server(ABC):
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{self.kind}-"))
-        self.port = free_port()
+        [self.port] = free_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
             shutil.chown(self.folder, self.user)

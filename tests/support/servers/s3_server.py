@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.jvm import BROKERS
+from support.ports import free_ports
 from support.waiting import PATIENCE, STARTUP
 
 PROGRAM = BROKERS / "versitygw" / "versitygw"
@@ -45,8 +46,7 @@ class S3Server:
         self.folder = Path(tempfile.mkdtemp(prefix="s3-"))
         (self.folder / "data" / BUCKET).mkdir(parents=True)
         (self.folder / "accounts").mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = int(probe.getsockname()[1])
+        [self.port] = free_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pyspark
 from support.jvm import QUICK
+from support.ports import free_ports
 from support.waiting import PATIENCE, STARTUP
 
 _CLASS = str(Path(str(pyspark.__file__)).with_name("bin") / "spark-class")
@@ -17,17 +17,12 @@ _PACKAGE = "org.apache.spark.deploy"
 HOST = "127.0.0.1"
 
 
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 class SparkCluster:
     """`start`, then `master` is what `--master` takes; `stop` ends all three."""
 
     def __init__(self, workers: int = 2) -> None:
         self._workers = workers
-        self._port = _free_port()
+        [self._port] = free_ports(1)
         self._folder = Path(tempfile.mkdtemp(prefix="spark-"))
         self._processes: list[subprocess.Popen[bytes]] = []
 

@@ -23,6 +23,7 @@ from typing import IO, Self
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from support.jvm import BROKERS, QUICK, compiled, copy_dependencies, maven
+from support.ports import free_ports
 from support.servers.hostile import certificate
 from support.waiting import STARTUP
 
@@ -94,15 +95,6 @@ def _fetch_artemis(work: Path) -> Path:
     return work / f"apache-artemis-{ARTEMIS}"
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
-
-
 def _program(name: str, jars: Path, jms: str = "javax.jms") -> list[str]:
     """What `java` is told to run a program beside this file."""
     product = "Artemis" if name.startswith("Artemis") else "ActiveMq"
@@ -163,12 +155,9 @@ class ActiveMq:
         self.begin()
         assert self.process
         while not self.ready():
-            said = self.log.read_text(errors="replace")[-3000:]
-            ended = self.process.poll() is not None
-            if time.monotonic() > deadline or (ended and "Address already in use" not in said):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                said = self.log.read_text(errors="replace")[-3000:]
                 raise RuntimeError(f"no broker within {STARTUP} s:\n{said}")
-            if ended:  # somebody's outgoing connection holds a port for a moment
-                self.begin()
             time.sleep(0.1)
 
     def begin(self) -> None:

@@ -7,7 +7,6 @@ Stops what it started by process id only.
 
 import atexit
 import base64
-import random
 import shutil
 import signal
 import socket
@@ -17,8 +16,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -27,11 +24,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from support.brokers.kafka.install import VERSIONS, install
 from support.jvm import QUICK
+from support.ports import free_ports
 from support.servers.hostile import certificate
 from support.waiting import PATIENCE, STARTUP
 
 _PROTOCOL = {"BEHIND": "PLAINTEXT"}
-_PORTS = range(10_000, 20_000)
 _CONFIGURATION: Mapping[str, object] = {
     "process.roles": "broker,controller",
     "node.id": 1,
@@ -81,7 +78,7 @@ class Kafka:
         self.version, self.jars, self.jvm = version, install(version), jvm
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
-        plain, controller, sasl, ssl, behind, front = _free_ports(6)
+        plain, controller, sasl, ssl, behind, front = free_ports(6)
         self.bootstrap = f"127.0.0.1:{plain}"
         self.url = f"kafka://{self.bootstrap}"
         self.sasl_bootstrap, self.tls_bootstrap = f"127.0.0.1:{sasl}", f"127.0.0.1:{ssl}"
@@ -196,22 +193,6 @@ class Kafka:
         """End it and remove the data."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Below those that the system gives to outgoing connections, so that a node finds its own again."""
-    free = (port for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
-    return list(islice(free, count))
-
-
-def _is_free(port: int) -> bool:
-    with closing(socket.socket()) as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def _with_passwords(users: Mapping[str, str]) -> dict[str, object]:

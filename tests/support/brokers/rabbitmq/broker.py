@@ -11,7 +11,6 @@ import base64
 import contextlib
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -26,6 +25,7 @@ from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from support.ports import free_ports
 from support.servers.hostile import certificate
 from support.waiting import PATIENCE, STARTUP
 
@@ -50,22 +50,6 @@ ssl_options.cacertfile = {certificate}
 ssl_options.certfile = {certificate}
 ssl_options.keyfile = {certificate}
 """
-
-
-def free_ports(count: int, low: int = 20_000, high: int = 32_000) -> list[int]:
-    """Free TCP ports below the ephemeral range, all held until the last is found."""
-    with contextlib.ExitStack() as held:
-        ports: list[int] = []
-        for port in random.sample(range(low, high), 4000):
-            listener = held.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            ports.append(port)
-            if len(ports) == count:
-                return ports
-    raise RuntimeError("no free ports")
 
 
 class Node:

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from support.brokers.rabbitmq.broker import Node, free_ports
+from support.brokers.rabbitmq.broker import Node
+from support.ports import free_ports
 from support.waiting import eventually
 
 _FORMED = "cluster_formation.peer_discovery_backend = classic_config\n"
