@@ -257,7 +257,7 @@ def test_an_interrupted_pull_keeps_what_it_has(drain: Drains, number: signal.Sig
 
 
 def test_two_pulls_at_once(drain: Drains) -> None:
-    pull = drain(20_000)
+    pull = drain(6000)
     with stopped_behind_a_manifest(pull) as running:
         code, _, busy = pull.run()
     assert code == 7, busy
@@ -265,7 +265,7 @@ def test_two_pulls_at_once(drain: Drains) -> None:
     _, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, err
     assert set(pull.archived().values()) == {1}
-    pull.finish(20_000)
+    pull.finish(6000)
 
 
 @on_rabbitmq_4
