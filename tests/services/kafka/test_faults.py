@@ -48,7 +48,7 @@ def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
         stopped(failing.node)
         yield from letters[200:]
 
-    hasty = connector_of(failing.node, timeout="3s")
+    hasty = connector_of(failing.node, timeout="10s")
     publisher = hasty.publisher(SendRequest(plan, 50))
     answers, error = until_it_ends(publisher, given())
     hasty.close()

@@ -39,7 +39,7 @@ class TestKafka(SendingContract):
         @contextmanager
         def cutting() -> Iterator[tuple[Any, Cut]]:
             with Cutter(kafka.node.behind, kafka.node.front) as cutter:
-                connector = connector_of(kafka.node, timeout="3s", url=f"kafka://{cutter.address}")
+                connector = connector_of(kafka.node, timeout="10s", url=f"kafka://{cutter.address}")
                 yield connector, lambda _given: cutter.loses_answers.set()
                 connector.close()
 

@@ -4,9 +4,8 @@ import io
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from support.analyzers.quick_spark import JAVA, QUICK
 from support.servers.s3_server import S3Server
 from support.servers.spark_cluster import SparkCluster
 from support.store_contract import Opening, StoreContract
+from support.waiting import eventually
 
 from dlq.archive import manifests, s3_lock, user_sql, views
 from dlq.archive.s3 import S3Store
@@ -54,15 +54,19 @@ def test_the_lock_of_a_dead_host_ends_with_its_lease(
 ) -> None:
     store = S3Store(s3_location)
     path = f"{s3_location.removeprefix('s3://')}/locks/work"
-    dead = s3_lock.Lock(store.filesystem, path, "work", lease=0.5)
+    dead = s3_lock.Lock(store.filesystem, path, "work", lease=4)
     with monkeypatch.context() as there:
         there.setattr(s3_lock, "_me", lambda: {"pid": 7, "host": "north", "processes": "elsewhere"})
         dead.take()
     with pytest.raises(Busy, match="pid 7 on north"), store.lock("work"):
         pass
-    time.sleep(4)
-    with store.lock("work"):
-        assert not dead.renew()
+
+    def is_taken() -> bool:
+        with suppress(Busy), store.lock("work"):
+            return not dead.renew()
+        return False
+
+    eventually(is_taken)
 
 
 def test_one_that_has_lost_its_lock_writes_no_more(s3_location: str, monkeypatch: pytest.MonkeyPatch) -> None:
