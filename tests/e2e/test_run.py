@@ -49,7 +49,7 @@ NIGHTS = (
 """What goes wrong in each night. Flushes 3 to 14 are those of segment, manifest, acknowledgement, settled."""
 CODES = {
     "none": {0}, "broker-away": {4}, "disk-full": {3}, "kill-9": {-9}, "clock-jump": {0},
-    "connection-cut": {0},
+    "connection-cut": {0, 3},  # 3 where some were acknowledged before: no answer says that they are settled
 }  # fmt: skip
 RETENTIONS = {6: "kill-9:2", 9: "none", 12: "kill-9:5", 15: "disk-full:3", 18: "kill-9:8"}
 """Nights in which the archive is kept small as well, and what goes wrong in that."""
