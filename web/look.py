@@ -136,11 +136,12 @@ class Look:
             raise RuntimeError("a look within a look")
         with self._seats:
             moment, connection = self._take()
-            is_ended = threading.Event()
+            is_ended, is_over = threading.Event(), threading.Event()
 
             def end() -> None:
                 is_ended.set()
-                connection.interrupt()
+                while not is_over.wait(patience.BLINK):  # between two statements there is none to end
+                    connection.interrupt()
 
             watch = threading.Timer(patience.QUESTION, end)
             watch.start()
@@ -153,7 +154,9 @@ class Look:
                 raise TookTooLong(_TOO_LONG.format(patience.QUESTION)) from error
             finally:
                 self._seated.yes = False
+                is_over.set()
                 watch.cancel()
+                watch.join()  # or it would end what the next look asks
                 self._give_back(moment, connection)
 
     def keep(self, name: Hashable, make: Callable[[Workspace], _T], of_letters: bool = False) -> _T:

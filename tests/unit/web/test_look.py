@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import AsyncMock
 
+import duckdb
 import pytest
 from httpx2 import ASGITransport, AsyncClient
 from starlette.responses import Response
@@ -200,6 +201,16 @@ def test_a_page_whose_reading_takes_too_long_says_so_and_shows_nothing_as_empty(
     assert "was ended after 0.2 s: there is no answer" in answer.text
     assert "Nothing is captured yet" not in answer.text
     assert "Pull now" not in answer.text
+
+
+def test_a_question_that_begins_when_the_time_is_over_is_ended_too(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "QUESTION", 0.0)
+    with look.open() as workspace:
+        time.sleep(0.2)
+        with pytest.raises(duckdb.InterruptException):
+            workspace.views.execute("SELECT count(*) FROM range(1000000000000) a, range(1000000)")  # type: ignore[union-attr]
 
 
 @dataclass
