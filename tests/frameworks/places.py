@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
-import pika
 from pika.exceptions import ChannelClosedByBroker
 from support.brokers.activemq.broker import ActiveMq
 from support.brokers.activemq.fixtures import settings_of
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
 from support.brokers.rabbitmq.broker import Node
+from support.brokers.rabbitmq.fixtures import channel_at
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver as RocketDriver
 from support.waiting import PATIENCE
@@ -67,7 +67,7 @@ class RabbitPlace:
         self.node.api("PUT", "vhosts", self.vhost)
         self.node.api("PUT", "permissions", self.vhost, "guest", configure=".*", write=".*", read=".*")
         self.url = self.node.url_of(self.vhost)
-        self._connection: Any = pika.BlockingConnection(pika.URLParameters(self.url))
+        self._connection = channel_at(self.url).connection
         self.settings = (
             f'kind = "rabbitmq"\nurl = "amqp://guest@127.0.0.1:{self.node.port}/{self.vhost}"\n'
             f'management_url = "{self.node.http}"\npassword_env = "{PASSWORD}"\n'

@@ -70,6 +70,15 @@ def rabbit_node(request: pytest.FixtureRequest) -> Iterator[Node | None]:
         yield node
 
 
+def channel_at(url: str) -> Any:
+    """A confirming channel on a connection of its own, which lives on while its test is busy elsewhere."""
+    parameters = pika.URLParameters(url)
+    parameters.heartbeat = 0
+    channel = pika.BlockingConnection(parameters).channel()
+    channel.confirm_delivery()
+    return channel
+
+
 @dataclass
 class Rabbit:
     """A virtual host to test in."""
@@ -122,9 +131,7 @@ class Rabbit:
 
     def connect(self) -> Any:
         """A new confirming channel on a connection of its own."""
-        channel = pika.BlockingConnection(pika.URLParameters(self.url)).channel()
-        channel.confirm_delivery()
-        return channel
+        return channel_at(self.url)
 
     def queue(self, kind: str = "classic", **arguments: Any) -> str:
         """Declare a durable queue; `x_message_ttl=5` is the argument x-message-ttl."""
@@ -261,10 +268,7 @@ def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
         url = rabbit_node.url_of(vhost)
         rabbit_node.api("PUT", "vhosts", vhost)
         rabbit_node.api("PUT", "permissions", vhost, "guest", configure=".*", write=".*", read=".*")
-    connection = pika.BlockingConnection(pika.URLParameters(url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    rabbit = Rabbit(url, vhost, rabbit_node, channel)
+    rabbit = Rabbit(url, vhost, rabbit_node, channel_at(url))
     yield rabbit
     with suppress(AMQPError):  # a test may have killed the node
         rabbit.channel.connection.close()
