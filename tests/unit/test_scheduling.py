@@ -36,7 +36,7 @@ def test_a_worker_that_dies_costs_the_run_one_test(tmp_path: Path) -> None:
     assert "crashed while running 'test_d.py::test_one[2]'" in done.stdout
 
 
-_WAITS = ("wait", "join", "result", "communicate", "receive", "settimeout", "fail_after", "Barrier")
+_WAITS = ("wait", "join", "result", "communicate", "receive", "settimeout", "fail_after")
 _AT_ONCE = 5
 """Seconds of less are for what does not come."""
 
