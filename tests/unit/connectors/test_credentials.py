@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE
 
 from dlq.connectors.local import credentials
 from dlq.core import patience
@@ -30,7 +31,10 @@ def password(holder: Evidence) -> str | None:
     return credentials.password_of("evidence.pay", holder)
 
 
-def test_connections_of_one_moment_are_one_process(holder: Evidence, asked: Callable[[], int]) -> None:
+def test_connections_of_one_moment_are_one_process(
+    holder: Evidence, asked: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "FRESH", PATIENCE)
     with ThreadPoolExecutor(16) as threads:
         assert {*threads.map(lambda _n: password(holder), range(50))} == {"first"}
     assert asked() == 1
@@ -58,8 +62,10 @@ def test_what_was_kept_and_is_refused_is_asked_for_anew(
 
 
 def test_what_was_just_asked_for_and_is_refused_is_refused(
-    holder: Evidence, asked: Callable[[], int]
+    holder: Evidence, asked: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(patience, "FRESH", PATIENCE)
+
     def connect() -> None:
         password(holder)
         raise AccessDenied("wrong")
