@@ -6,11 +6,13 @@ This runs for every letter that is sent again; nothing is decoded but the names 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq.connectors.rabbitmq.amqp091.codec.fields import CACHED_BYTES, DEPTH, READERS, SIZES, ends_at
-from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, OCTET, SHORT, SPANS, layout, parts
+from dlq.connectors.rabbitmq.amqp091.codec.fields import SIZES, ends_at
+from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, OCTET, SHORT, layout, parts
+from dlq.connectors.rabbitmq.amqp091.codec.shapes import MOST_NAMES, shape_of
 from dlq.core.failure_headers import mend_text
 from dlq.core.frameworks import Inside
 
@@ -18,13 +20,11 @@ EMPTY = b"\0\0"
 """The block of a message without any property."""
 
 _NUMBERS = {bytes((code,)) for code in b"bBsUuIilLfdD"}
-_STRING, _TABLE = ord("S"), ord("F")
-_NESTED = b"FA"
-_NO_TABLE = bytes(4)
-_u16 = struct.Struct(">H").unpack_from
+_STRING = ord("S")
 _u16_of = struct.Struct(">H").pack
 _u32 = struct.Struct(">I").unpack_from
 _u32_of = struct.Struct(">I").pack
+_Names = tuple[str, ...]
 
 
 def edit(
@@ -42,131 +42,86 @@ def edit(
     type. A header table that has no header left is left out. Raises ValueError for a block that is damaged as
     far as it is read, and when a property is too long for its type or a name is longer than 255 bytes.
     """
-    opened = _open(block)
-    kept, flags = dict(opened.pieces), opened.flags
+    shape = shape_of(block)
     try:
-        stay = _chooser(drop_headers, False, frozenset({*set_headers, *mend_headers}))
-        content = b"".join(
-            [
-                _joined(opened, stay(opened.names)),
-                *(_mended(opened.table[4:], mend_headers) if mend_headers else ()),
-                *[_name(name) + _value(value) for name, value in set_headers.items()],
-            ]
-        )
-        kept["headers"] = _u32_of(len(content)) + content
-        flags = flags | BIT["headers"] if content else flags & ~BIT["headers"]
-        for name in drop_properties:
-            flags &= ~BIT[name]
-        for name, wanted in set_properties.items():
-            kept[name] = _property(name, wanted)
-            flags |= BIT[name]
+        without, told = (*set_headers, *mend_headers), tuple(set_properties.items())
+        cut_out = _cut_out if len(shape.names) <= MOST_NAMES else _cut_out.__wrapped__
+        cut = cut_out(shape.flags, shape.names, drop_headers, without, tuple(drop_properties), told)
+        content = b"".join([
+            *_parts(block, shape.ends, cut.kept),
+            *(_mended(block[shape.ends[0] : shape.ends[-1]], mend_headers) if mend_headers else ()),
+            *[_name(name) + _value(value) for name, value in set_headers.items()],
+        ])  # fmt: skip
     except (IndexError, KeyError, struct.error) as error:
         raise ValueError(f"a damaged property block: {error!r}") from error
-    return _u16_of(flags) + b"".join([kept[name] for name, _ in layout(flags)])
+    flags, size = (cut.flags | BIT["headers"], _u32_of(len(content))) if content else (cut.flags, b"")
+    front, behind = (_parts(block, shape.bounds, pieces) for pieces in (cut.front, cut.behind))
+    return b"".join([_u16_of(flags), *front, size, content, *behind])
 
 
-_Names = tuple[str, ...]
+_Run = tuple[int, int]
+"""Neighbours that stay: the place of the first, and that behind the last."""
 
 
-class _Opened(NamedTuple):
-    """A block taken apart as far as its headers' names; all of it can be read."""
+class _Cut(NamedTuple):
+    """What stays of a block, or is set."""
 
     flags: int
-    pieces: Mapping[str, bytes]
-    """Property -> its octets."""
-    table: bytes
-    """The headers, behind the four octets of their size."""
-    names: _Names
-    """As they are shown."""
-    ends: tuple[int, ...]
-    """Where in the table the first header begins, and where each ends."""
+    """Without that of the headers."""
+    kept: Sequence[_Run]
+    """Of the headers."""
+    front: Sequence[_Run | bytes]
+    """Of the properties in front of them."""
+    behind: Sequence[_Run | bytes]
 
 
-@lru_cache(maxsize=2)
-def _open(block: bytes) -> _Opened:
-    """The same block is asked about again and again. Raises ValueError."""
-    try:
-        flags, at = _u16(block)[0], 2
-        pieces: dict[str, bytes] = {}
-        for name, kind in layout(flags):
-            start = at
-            at += 1 + block[at] if kind is SHORT else SPANS[kind](block, at)
-            pieces[name] = block[start:at]
-        ends_at(at, len(block))
-        table = pieces.get("headers", _NO_TABLE)
-        names, ends, at, end = [], [4], 4, len(table)
-        while at < end:
-            start, place = at + 1, at + 1 + table[at]
-            kind_of_value = table[place]
-            if kind_of_value == _STRING:
-                at = place + 5 + _u32(table, place + 1)[0]
-            elif (size := _FIXED[kind_of_value]) is not None:
-                at = place + 1 + size
-            else:
-                at = place + 5 + _u32(table, place + 1)[0]
-                (_known_field if at - place <= CACHED_BYTES else _check_field)(table[place:at])
-            names.append(table[start:place])
-            ends.append(at)
-        ends_at(at, end)
-    except (IndexError, KeyError, struct.error) as error:
-        raise ValueError(f"a damaged property block: {error!r}") from error
-    texts = (_known_texts if len(names) <= _MOST_NAMES else _texts)(tuple(names))
-    return _Opened(flags, pieces, table, texts, tuple(ends))
+@lru_cache(maxsize=256)
+def _cut_out(
+    before: int,
+    names: _Names,
+    drops: Callable[[str], bool],
+    without: _Names,
+    drop_properties: _Names,
+    set_properties: tuple[tuple[str, str | int], ...],
+) -> _Cut:
+    """Return the same for all blocks with these flags and headers."""
+    told = {name: _property(name, value) for name, value in set_properties}
+    flags = before & ~BIT["headers"]
+    for name in drop_properties:
+        flags &= ~BIT[name]
+    for name in told:
+        flags |= BIT[name]
+    places = {name: place for place, (name, _) in enumerate(layout(before))}
+    pieces = {name: told.get(name) or (places[name], places[name] + 1) for name, _ in layout(flags)}
+    front = [piece for name, piece in pieces.items() if BIT[name] > BIT["headers"]]
+    return _Cut(flags, _runs(names, drops, False, without), front, [*pieces.values()][len(front) :])
 
 
-def _check_field(field: bytes) -> None:
-    """Raise where reading it raises."""
-    _check_fields(field, 0, len(field), False, 0)
-
-
-def _check_fields(data: bytes, at: int, end: int, is_table: bool, depth: int) -> None:
-    """Walks through the values, which most letters have of their own, and makes none."""
-    while at < end:
-        if is_table:
-            at += 1 + data[at]
-        kind = data[at]
-        if (size := _FIXED[kind]) is not None:
-            at += 1 + size
-            continue
-        if kind not in READERS:
-            raise KeyError(kind)
-        start, at = at + 5, at + 5 + _u32(data, at + 1)[0]
-        if kind in _NESTED and depth < DEPTH:
-            _check_fields(data, start, at, kind == _TABLE, depth + 1)
-    ends_at(at, end)
-
-
-_known_field = lru_cache(maxsize=512)(_check_field)
+def _parts(block: bytes, ends: Sequence[int], pieces: Sequence[_Run | bytes]) -> list[bytes]:
+    return [one if isinstance(one, bytes) else block[ends[one[0]] : ends[one[1]]] for one in pieces]
 
 
 def header_names(block: bytes) -> tuple[str, ...]:
     """Return the names of its headers in their order, of which some may come twice. Raises ValueError."""
-    return _open(block).names
+    return shape_of(block).names
 
 
 def short_texts(block: bytes) -> dict[str, str]:
     """Return the properties that are short strings. Raises ValueError."""
+    shape = shape_of(block)
     return {
-        name: piece[1:].decode("utf-8", "backslashreplace")
-        for name, piece in _open(block).pieces.items()
-        if KIND[name] is SHORT
+        name: block[start + 1 : end].decode("utf-8", "backslashreplace")
+        for (name, kind), (start, end) in zip(layout(shape.flags), pairwise(shape.bounds), strict=True)
+        if kind is SHORT
     }
 
 
 def some_headers(block: bytes, wanted: Callable[[str], bool]) -> bytes:
     """Return a block of those headers alone that are wanted. Raises ValueError."""
-    opened = _open(block)
-    content = _joined(opened, _chooser(wanted, True)(opened.names))
+    shape = shape_of(block)
+    runs = _runs if len(shape.names) <= MOST_NAMES else _runs.__wrapped__
+    content = b"".join(_parts(block, shape.ends, runs(shape.names, wanted, True)))
     return _u16_of(BIT["headers"]) + _u32_of(len(content)) + content if content else EMPTY
-
-
-def _texts(names: tuple[bytes, ...]) -> _Names:
-    return tuple(name.decode("utf-8", "backslashreplace") for name in names)
-
-
-_MOST_NAMES = 100
-"""What follows from the names of a table with no more of them is remembered."""
-_known_texts = lru_cache(maxsize=256)(_texts)
 
 
 def _mended(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:
@@ -201,35 +156,17 @@ def _from(inside: Inside, at: tuple[str, ...]) -> Inside:
     return inside if not at else Inside(zero=((),) if inside.is_zero(at) else ())
 
 
-_Runs = Sequence[tuple[int, int]]
-"""Neighbouring headers: the place of the first, and that behind the last."""
-
-
-def _joined(opened: _Opened, runs: _Runs) -> bytes:
-    return b"".join([opened.table[opened.ends[first] : opened.ends[last]] for first, last in runs])
-
-
-@lru_cache(maxsize=64)
-def _chooser(
-    asked: Callable[[str], bool], wanted: bool, without: frozenset[str] = frozenset()
-) -> Callable[[_Names], _Runs]:
+@lru_cache(maxsize=256)
+def _runs(names: _Names, asked: Callable[[str], bool], wanted: bool, without: _Names = ()) -> Sequence[_Run]:
     """Return which headers are `wanted` by the answer for their names, but for some: letters of one kind all
     have the same names."""
-
-    def choose(names: _Names) -> _Runs:
-        runs: list[tuple[int, int]] = []
-        for place, name in enumerate(names):
-            if name in without or asked(name) is not wanted:
-                continue
-            first = runs.pop()[0] if runs and runs[-1][1] == place else place
-            runs.append((first, place + 1))
-        return runs
-
-    remembered = lru_cache(maxsize=256)(choose)
-    return lambda names: (remembered if len(names) <= _MOST_NAMES else choose)(names)
-
-
-_FIXED = [SIZES.get(kind) for kind in range(256)]
+    runs: list[_Run] = []
+    for place, name in enumerate(names):
+        if name in without or asked(name) is not wanted:
+            continue
+        first = runs.pop()[0] if runs and runs[-1][1] == place else place
+        runs.append((first, place + 1))
+    return runs
 
 
 def header_table(block: bytes) -> bytes:
