@@ -150,11 +150,11 @@ class RabbitPublisher(WindowedPublisher):
 
     def _is_first(self, exchange: str, key: str) -> bool:
         """Return whether a letter with this key is to be tried before others go along."""
-        clock = time.monotonic
-        begun, until = self._begun.setdefault(exchange, (set(), clock() + _TRYING_SECONDS))
+        begun, until = self._begun.get(exchange) or (set[str](), time.monotonic() + _TRYING_SECONDS)
         if key in begun:
             return False
-        is_tried = len(begun) < _KEYS_TRIED and clock() < until
+        self._begun[exchange] = begun, until
+        is_tried = len(begun) < _KEYS_TRIED and time.monotonic() < until
         if begun and not is_tried and exchange not in self._choosy:
             return False
         begun.add(key)

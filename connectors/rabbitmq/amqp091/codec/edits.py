@@ -20,7 +20,8 @@ EMPTY = b"\0\0"
 """The block of a message without any property."""
 
 _NUMBERS = {bytes((code,)) for code in b"bBsUuIilLfdD"}
-_STRING = ord("S")
+_TEXT = b"S"
+_STRING = ord(_TEXT)
 _u16_of = struct.Struct(">H").pack
 _u32 = struct.Struct(">I").unpack_from
 _u32_of = struct.Struct(">I").pack
@@ -43,20 +44,22 @@ def edit(
     far as it is read, and when a property is too long for its type or a name is longer than 255 bytes.
     """
     shape = shape_of(block)
+    ends, bounds = shape.ends, shape.bounds
     try:
         without, told = (*set_headers, *mend_headers), tuple(set_properties.items())
         cut_out = _cut_out if len(shape.names) <= MOST_NAMES else _cut_out.__wrapped__
         cut = cut_out(shape.flags, shape.names, drop_headers, without, tuple(drop_properties), told)
-        content = b"".join([
-            *_parts(block, shape.ends, cut.kept),
-            *(_mended(block[shape.ends[0] : shape.ends[-1]], mend_headers) if mend_headers else ()),
-            *[_name(name) + _value(value) for name, value in set_headers.items()],
-        ])  # fmt: skip
+        pieces = [block[ends[first] : ends[last]] for first, last in cut.kept]
+        if mend_headers:
+            pieces += _mended(block[ends[0] : ends[-1]], mend_headers)
+        for name, value in set_headers.items():
+            pieces += _name(name), *_value(value)
     except (IndexError, KeyError, struct.error) as error:
         raise ValueError(f"a damaged property block: {error!r}") from error
+    content = b"".join(pieces)
     flags, size = (cut.flags | BIT["headers"], _u32_of(len(content))) if content else (cut.flags, b"")
-    front, behind = (_parts(block, shape.bounds, pieces) for pieces in (cut.front, cut.behind))
-    return b"".join([_u16_of(flags), *front, size, content, *behind])
+    whole = [_u16_of(flags), *_parts(block, bounds, cut.front), size, content]
+    return b"".join(whole + _parts(block, bounds, cut.behind))
 
 
 _Run = tuple[int, int]
@@ -98,7 +101,7 @@ def _cut_out(
 
 
 def _parts(block: bytes, ends: Sequence[int], pieces: Sequence[_Run | bytes]) -> list[bytes]:
-    return [one if isinstance(one, bytes) else block[ends[one[0]] : ends[one[1]]] for one in pieces]
+    return [one if type(one) is bytes else block[ends[one[0]] : ends[one[1]]] for one in pieces]
 
 
 def header_names(block: bytes) -> tuple[str, ...]:
@@ -138,7 +141,7 @@ def _mended_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
     if inside.is_zero(at) and kind in _NUMBERS:
         return kind + bytes(len(field) - 1)
     if kind == b"S":
-        return _value(mend_text(field[5:].decode("utf-8", "surrogateescape"), _from(inside, at)))
+        return b"".join(_value(mend_text(field[5:].decode("utf-8", "surrogateescape"), _from(inside, at))))
     if kind != b"F":
         return field
     content, start, pieces = field[5:], 0, []
@@ -215,11 +218,12 @@ def _short(text: str) -> bytes:
 _name = lru_cache(maxsize=1024)(_short)
 
 
-def _value(value: str | int | bytes) -> bytes:
+def _value(value: str | int | bytes) -> tuple[bytes, ...]:
+    """Return an encoded field, or its pieces."""
     if isinstance(value, str):
         encoded = value.encode("utf-8", "surrogateescape")
-        return b"S" + _u32_of(len(encoded)) + encoded
-    return value if isinstance(value, bytes) else b"l" + struct.pack(">q", value)
+        return _TEXT, _u32_of(len(encoded)), encoded
+    return (value if isinstance(value, bytes) else b"l" + struct.pack(">q", value),)
 
 
 @lru_cache(maxsize=1024)
