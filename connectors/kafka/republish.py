@@ -92,6 +92,8 @@ class _Taken(NamedTuple):
     """The names of those that are not sent again."""
     stripped: Sequence[str]
     """The same, and what is mended, in words."""
+    unsayable: str | None
+    """Why the rest cannot be sent."""
 
 
 def _taken(headers: Headers, keep_headers: Keep) -> _Taken:
@@ -127,12 +129,15 @@ def _taken_by_names(
 def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: HeaderScrub) -> _Taken:
     never = {name for name in names if name.startswith(_NEVER_SENT)}
     stripped = sorted({*never, *taken_away(own, taken)})
-    return _Taken(own, taken.mended, never | taken.gone, stripped)
+    gone = never | taken.gone
+    return _Taken(own, taken.mended, gone, stripped, _why_unsayable(names, gone))
 
 
 def _kept(headers: Headers, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
     """Return the headers as they are sent again, in their order."""
     own, gone = taken.own, taken.gone
+    if not taken.mended:
+        return [header for header in headers if header[0] not in gone]
     mended = {name: mend_text(own[name], inside) for name, inside in taken.mended.items()}
     changed = {name: bytes_of(text) for name, text in mended.items() if text != own[name]}
     return [(name, changed.get(name, value)) for name, value in headers if name not in gone]
@@ -143,9 +148,10 @@ def message_of(outgoing: Outgoing) -> Message:
     record, target = outgoing.record, outgoing.target
     raw = raw_of_record(record)
     sent = raw.original or raw  # what a share group's letter pointed to
-    kept = _kept(sent.headers, _taken(sent.headers, outgoing.keep_headers))
-    if why := _why_unsayable(kept):
-        raise ValueError(why)
+    taken = _taken(sent.headers, outgoing.keep_headers)
+    if taken.unsayable:
+        raise ValueError(taken.unsayable)
+    kept = _kept(sent.headers, taken)
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
     return Message(
         target.name,
@@ -163,18 +169,12 @@ def _published(record: Record) -> int | None:
     return None if at is None or at <= 0 else at // 1000
 
 
-def _why_unsayable(headers: Sequence[tuple[str, object]]) -> str | None:
+def _why_unsayable(names: Iterable[str], gone: Collection[str]) -> str | None:
     """The client library takes names of headers as C strings in UTF-8."""
-    for name, _ in headers:
-        if _is_unsayable(name):
-            shown = shown_name(name)
+    for name in names:
+        if name not in gone and ((shown := shown_name(name)) != name or "\0" in name):
             return f"its header {shown!r} has a name that the Kafka client cannot send; change it by --edit"
     return None
-
-
-@lru_cache(maxsize=1024)
-def _is_unsayable(name: str) -> bool:
-    return shown_name(name) != name or "\0" in name
 
 
 def _is_null(record: Record) -> bool:
@@ -258,11 +258,11 @@ def preview(letter: Outgoing, told: Told) -> SendPreview:
     raw = raw.original or raw
     taken = _taken(raw.headers, keep_headers)
     stripped = taken.stripped
-    if why := _why_unsayable([header for header in raw.headers if header[0] not in taken.gone]):
-        return SendPreview(stripped, why)
+    if taken.unsayable:
+        return SendPreview(stripped, taken.unsayable)
     if (record.flags or 0) & UNRESOLVED:
-        why = record.properties.get("pointer", "its original was not had")
-        return SendPreview(stripped, f"it points to a record that is not in it: {why}")
+        pointer = record.properties.get("pointer", "its original was not had")
+        return SendPreview(stripped, f"it points to a record that is not in it: {pointer}")
     if told.is_compacted and raw.key is None:
         return SendPreview(stripped, f"{target.name} is compacted and takes no record without a key")
     unless_named: dict[Literal["letter", "target"], str] = {}

@@ -28,6 +28,22 @@ def headers_of(message: Any) -> Headers:
     return found or ()
 
 
+_UNSAID = object()
+
+
+def _tell(messages: Sequence[Any]) -> list[Any]:
+    """Return the headers of messages as the library says them, each asked once: None for none, `_UNSAID` as
+    `headers_of` raises."""
+    told: list[Any] = []
+    rest = map(Message.headers, messages)
+    while len(told) < len(messages):
+        try:
+            told.extend(rest)
+        except (SystemError, UnicodeError):
+            told.append(_UNSAID)
+    return told
+
+
 class OddHeaders:
     """What one reading finds of them."""
 
@@ -40,10 +56,13 @@ class OddHeaders:
 
     def readable(self, messages: Sequence[Any]) -> tuple[list[Any], list[Headers], list[Skipped]]:
         """Return messages with the headers that each has, and those whose headers nobody can say."""
+        told = _tell(messages)
+        if self._are_known_whole(messages, told):
+            return [*messages], [found or () for found in told], []
         kept, headers, skipped = [], [], []
-        for message in messages:
+        for message, said in zip(messages, told, strict=True):
             try:
-                found = self.headers_of(message)
+                found = self._readable(message, said)
             except (BrokerError, fetch.Unreadable) as error:
                 place = Place(message.topic(), message.partition())
                 reason = f"its headers are no UTF-8, and could not be read otherwise: {error}"
@@ -54,9 +73,23 @@ class OddHeaders:
             headers.append(found)
         return kept, headers, skipped
 
+    def _are_known_whole(self, messages: Sequence[Any], told: Sequence[Any]) -> bool:
+        """Return whether they are of one partition, and the library has said all headers with such names
+        before: mostly so."""
+        places: set[Any] = {*zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)}
+        if len(places) != 1 or any(found is _UNSAID for found in told):
+            return False
+        place = Place(*places.pop())
+        rows = {tuple([name for name, _ in found]) for found in told if found}
+        return place not in self._ahead and all((place, names) in self._whole for names in rows)
+
     def headers_of(self, message: Any) -> Headers:
         """Return the headers of a message, to the byte. Raises BrokerError, Unreadable where it takes a fetch
-        and that fails.
+        and that fails."""
+        return self._readable(message, *_tell([message]))
+
+    def _readable(self, message: Any, said: Any) -> Headers:
+        """`headers_of` one of which the library has `said` this.
 
         The library gives an error for a name that is not UTF-8, once, and ends one at NUL without a word:
         of each row of names that is new in a partition, the first record is compared with what lies there,
@@ -67,10 +100,9 @@ class OddHeaders:
             if (there := ahead.get(message.offset())) is not None:
                 return there
             del self._ahead[place]
-        try:
-            found = headers_of(message)
-        except (SystemError, UnicodeError):
+        if said is _UNSAID:
             return self._fetched(place, message.offset())
+        found: Headers = said or ()
         seen = place, tuple([name for name, _ in found])
         if not found or seen in self._whole:
             return found

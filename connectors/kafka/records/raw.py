@@ -12,12 +12,13 @@ All numbers are signed and big-endian; a length of -1 is null, which is not the 
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import starmap
 from typing import NamedTuple
 
 from dlq.core.columns import Column, Constant, collapse
+from dlq.core.layouts import Layouts
 
 VALUE_WAS_NULL = 1
 LOG_APPEND_TIME = 2
@@ -26,6 +27,7 @@ _FORMAT = 1
 _HEAD = struct.Struct(">BBq")
 _UP_TO_KEY = struct.Struct(">BBqi")
 _LENGTH = struct.Struct(">i")
+_TIME = 8
 _NULL = _LENGTH.pack(-1)
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -137,13 +139,53 @@ def _value(value: bytes | None) -> bytes:
 
 def decode(block: bytes) -> RawRecord:
     """Return what `encode` was given. Raises ValueError for anything else."""
+    if (found := _layouts.find(block)) is not None:
+        return _filled(*found)
     try:
         record, end = _decoded(block, 0)
     except (struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"no block of a Kafka record: {error}") from error
     if end != len(block):
         raise ValueError("no block of a Kafka record: something follows it")
+    sizes = tuple([None if value is None else len(value) for _, value in record.headers])
+    if record.original is None and None not in sizes:
+        names = tuple([name for name, _ in record.headers])
+        key = None if record.key is None else len(record.key)
+        layout = _Layout(record._replace(key=None, headers=(), timestamp=-1), names, key, sizes)
+        _layouts.note(block, layout, _spans)
     return record
+
+
+class _Layout(NamedTuple):
+    """How a block without an original, and without a header that is null, is laid out."""
+
+    bare: RawRecord
+    """The rest of the record."""
+    names: tuple[str, ...]
+    key: int | None
+    """Its length, and those of the headers."""
+    sizes: tuple[int | None, ...]
+
+
+_layouts: Layouts[_Layout] = Layouts()
+
+
+def _filled(layout: _Layout, values: tuple[bytes, ...]) -> RawRecord:
+    timestamp = int.from_bytes(values[0], "big", signed=True)
+    key, first = (None, 1) if layout.key is None else (values[1], 2)
+    _, _, _, is_append, is_null, _ = layout.bare
+    return RawRecord(key, [*zip(layout.names, values[first:], strict=True)], timestamp, is_append, is_null)
+
+
+def _spans(_block: bytes, layout: _Layout) -> Iterator[tuple[int, int]]:
+    at = _UP_TO_KEY.size
+    yield _HEAD.size - _TIME, _HEAD.size
+    if layout.key is not None:
+        yield at, (at := at + layout.key)
+    at += _LENGTH.size
+    for name, size in zip(layout.names, layout.sizes, strict=True):
+        at += len(_name(name)) + _LENGTH.size
+        yield at, (at := at + (size or 0))
 
 
 def _decoded(block: bytes, at: int, is_original: bool = False) -> tuple[RawRecord, int]:

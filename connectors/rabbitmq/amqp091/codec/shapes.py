@@ -1,21 +1,17 @@
-"""How an AMQP 0-9-1 property block is laid out: where its properties and headers lie. No I/O.
-
-Blocks of letters of one kind are mostly laid out alike to the last length: then what stands between their
-values is compared at once, and only what is nested is walked through.
-"""
+"""How an AMQP 0-9-1 property block is laid out: where its properties and headers lie. No I/O."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from dlq.connectors.rabbitmq.amqp091.codec.fields import CACHED_BYTES, DEPTH, READERS, SIZES, ends_at
 from dlq.connectors.rabbitmq.amqp091.codec.layout import SHORT, SPANS, layout
+from dlq.core.layouts import Layouts
 
 MOST_NAMES = 100
 """What follows from the names of a table with no more of them is remembered."""
-_MOST_SHAPES = 256
 _STRING, _TABLE = ord("S"), ord("F")
 _NESTED = b"FA"
 _FIXED = [SIZES.get(kind) for kind in range(256)]
@@ -33,58 +29,53 @@ class Shape(NamedTuple):
     """Those of the headers, as they are shown."""
     ends: tuple[int, ...]
     """Where the first header begins, and where each ends."""
+    nested: tuple[int, ...]
+    """Which of all values may be damaged inside."""
 
 
-class _Known(NamedTuple):
-    """A shape, and how another block of it is told."""
-
-    shape: Shape
-    between: Callable[[bytes], tuple[bytes, ...]]
-    """What stands between the values of a block of this length."""
-    told: tuple[bytes, ...]
-    nested: Sequence[slice]
-    """Values that may be damaged inside."""
-
-
-_seen: dict[int, Shape] = {}
-"""Length -> the shape of the last block that was so long, and had not a known one."""
-_known: dict[int, _Known] = {}
-"""The same of shapes that were seen twice: what has a length of its own is not worth it."""
+_layouts: Layouts[Shape] = Layouts()
+_Walked = tuple[list[bytes], list[int], list[int]]
+"""The headers' names, `Shape.ends`, and which headers may be damaged inside."""
+_NO_HEADERS: _Walked = [], [2], []
 
 
 @lru_cache(maxsize=2)
 def shape_of(block: bytes) -> Shape:
     """The same block is asked about again and again. Raises ValueError where it cannot be read."""
-    known = _known.get(len(block))
     try:
-        if known is None or known.between(block) != known.told:
+        found = _layouts.find(block)
+        if found is None:
             return _walked(block)
-        for place in known.nested:
-            _check(block[place])
+        shape, values = found
+        for place in shape.nested:
+            _check(values[place])
     except (IndexError, KeyError, struct.error) as error:
         raise ValueError(f"a damaged property block: {error!r}") from error
-    return known.shape
+    return shape
 
 
 def _walked(block: bytes) -> Shape:
     flags, at = _u16(block)[0], 2
-    bounds, names, ends = [at], list[bytes](), [at]
+    bounds, found = [at], _NO_HEADERS
+    nested: tuple[int, ...] = ()
     for name, kind in layout(flags):
         at += 1 + block[at] if kind is SHORT else SPANS[kind](block, at)
         if name == "headers":
-            names, ends = _walk(block, bounds[-1] + 4, at)
+            found = _walk(block, bounds[-1] + 4, at)
+            nested = tuple([len(bounds) - 1 + place for place in found[2]])
         bounds.append(at)
     ends_at(at, len(block))
+    names, ends, _ = found
     texts = (_known_texts if len(names) <= MOST_NAMES else _texts)(tuple(names))
-    shape = Shape(flags, tuple(bounds), texts, tuple(ends))
+    shape = Shape(flags, tuple(bounds), texts, tuple(ends), nested)
     if len(names) <= MOST_NAMES:
-        _remember(block, shape)
+        _layouts.note(block, shape, _spans)
     return shape
 
 
-def _walk(block: bytes, at: int, end: int) -> tuple[list[bytes], list[int]]:
-    """Return the headers' names, and `Shape.ends`."""
-    names, ends = [], [at]
+def _walk(block: bytes, at: int, end: int) -> _Walked:
+    names: list[bytes] = []
+    ends, nested = [at], []
     while at < end:
         start, place = at + 1, at + 1 + block[at]
         kind = block[place]
@@ -95,37 +86,24 @@ def _walk(block: bytes, at: int, end: int) -> tuple[list[bytes], list[int]]:
         else:
             at = place + 5 + _u32(block, place + 1)[0]
             _check(block[place:at])
+            nested.append(len(names))
         names.append(block[start:place])
         ends.append(at)
     ends_at(at, end)
-    return names, ends
+    return names, ends, nested
 
 
-def _remember(block: bytes, shape: Shape) -> None:
-    size = len(block)
-    for kept in (_seen, _known):
-        if len(kept) >= _MOST_SHAPES:
-            kept.clear()
-    if _seen.get(size) == shape:
-        values, nested = _values(block, shape)
-        form, at = "", 0
-        for start, end in sorted(values):
-            form, at = f"{form}{start - at}s{end - start}x", end
-        between = struct.Struct(f"{form}{size - at}s").unpack
-        _known[size] = _Known(shape, between, between(block), nested)
-    _seen[size] = shape
-
-
-def _values(block: bytes, shape: Shape) -> tuple[list[tuple[int, int]], list[slice]]:
-    """Return where the values of properties and headers lie, and those of the headers that are nested."""
-    bounds = zip(layout(shape.flags), pairwise(shape.bounds), strict=True)
-    values = [(at + (kind is SHORT), end) for (name, kind), (at, end) in bounds if name != "headers"]
-    nested: list[slice] = []
-    for at, end in pairwise(shape.ends):
-        place = at + 1 + block[at]
-        values.append((place + (5 if _FIXED[block[place]] is None else 1), end))
-        nested += [slice(place, end)] * (block[place] in _NESTED)
-    return values, nested
+def _spans(block: bytes, shape: Shape) -> Iterator[tuple[int, int]]:
+    """Yield where the values of properties and headers lie, of those that may be damaged inside the type,
+    too."""
+    for (name, kind), (at, end) in zip(layout(shape.flags), pairwise(shape.bounds), strict=True):
+        if name != "headers":
+            yield at + (kind is SHORT), end
+            continue
+        for start, stop in pairwise(shape.ends):
+            place = start + 1 + block[start]
+            is_checked = block[place] != _STRING and _FIXED[block[place]] is None
+            yield place + (0 if is_checked else 5 if block[place] == _STRING else 1), stop
 
 
 def _check(field: bytes) -> None:

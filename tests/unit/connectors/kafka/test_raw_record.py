@@ -1,5 +1,7 @@
 """The block that holds a Kafka record beside its value."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,3 +35,23 @@ def test_anything_else_is_refused(bad: str) -> None:
     for one in blocks:
         with pytest.raises(ValueError, match="block of a Kafka record"):
             decode(one)
+
+
+def test_a_record_laid_out_as_two_before_it_is_decoded_by_its_own_values() -> None:
+    told = [
+        RawRecord(key, [("a", text), ("b", b""), ("a", text)], number)
+        for key in (b"k", None)
+        for number, text in enumerate((b"one", b"two", b"six", b"ten"))
+    ]
+    assert [decode(encode(record)) for record in told] == told
+
+
+def test_no_octet_of_a_record_is_overlooked_because_those_before_it_were_laid_out_alike() -> None:
+    plain = encode(RawRecord(b"key", [("name", b"value"), ("n", b"")]))
+    shown = [decode(plain), decode(plain), decode(plain)][2]
+    for place in range(len(plain)):
+        other = plain[:place] + bytes([plain[place] ^ 1]) + plain[place + 1 :]
+        with suppress(ValueError):
+            assert decode(other) != shown
+    null = encode(RawRecord(b"key", [("name", b"value"), ("n", None)]))
+    assert decode(null).headers == [("name", b"value"), ("n", None)]
