@@ -1,8 +1,10 @@
 """Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` does it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -17,7 +19,9 @@ from dlq.core.units import seconds
 from dlq.replay.ledger import file, location
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
+from dlq.replay.ledger.snapshot import Snapshot
 
+_T = TypeVar("_T", bound="Snapshot | Ledger")
 _known: dict[Path, bytes] = {}
 """Ledger's file -> the mark of what this process has looked through last: once is enough while it stays,
 as it takes more than a second for a million."""
@@ -122,17 +126,20 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
     Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
     count as waiting.
     """
+    with _shown(settings, store, lambda path, is_known: _in_file(path, settings, None, is_known)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def _shown(
+    settings: LedgerSettings, store: Store, in_file: Callable[[Path, bool], _T], is_whole: bool = True
+) -> Iterator[_T | Ledger | None]:
+    """`opened_if_any` with what looks at a file, of which it may look through a part alone."""
     if not _exists(settings, store):
         location.check_none(store)
         yield None
         return
     location.check(settings, store)
-    with _looked_at(settings, store) as ledger:
-        yield ledger
-
-
-@contextmanager
-def _looked_at(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
     if is_server(settings):
         with closing(_connected(settings, store)) as ledger:
             yield ledger
@@ -140,27 +147,31 @@ def _looked_at(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
     path = file_of(settings, store)
     with file.looked_at(path) as (shown, mark):
         is_known = mark != b"" and _known.get(path) == mark
-        with closing(_in_file(shown, settings, is_known=is_known)) as ledger:
-            _known[path] = mark
-            yield ledger
+        with closing(in_file(shown, is_known)) as found:
+            if is_whole:
+                _known[path] = mark
+            yield found
 
 
 def events(settings: LedgerSettings, store: Store) -> list[Event]:
     """Return what people said of failures; nothing when there is no ledger. Raises as `opened_if_any`."""
-    with opened_if_any(settings, store) as ledger:
+    with _shown(settings, store, Snapshot) as ledger:
         return [] if ledger is None else ledger.events()
 
 
 def version(settings: LedgerSettings, store: Store) -> tuple[int, ...]:
     """`Ledger.version`; nothing when there is no ledger. Raises as `opened_if_any`."""
-    with opened_if_any(settings, store) as ledger:
+    with _shown(settings, store, Snapshot) as ledger:
         return () if ledger is None else ledger.version()
 
 
-def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
-    """Return the ledger as a table with the schema REPLAYS; None when nothing was ever replayed. Raises as
-    `opened_if_any`."""
-    with opened_if_any(settings, store) as ledger:
+def as_arrow(
+    settings: LedgerSettings, store: Store, record_ids: Collection[str] | None = None
+) -> pa.Table | None:
+    """Return the ledger as a table with the schema REPLAYS; None when nothing was ever replayed. Of a file no
+    more than what it has of these letters is looked at. Raises as `opened_if_any`."""
+    look = partial(Snapshot, record_ids=record_ids)
+    with _shown(settings, store, look, is_whole=record_ids is None) as ledger:
         if ledger is None:
             return None
         with rare_garbage_collection():

@@ -7,7 +7,6 @@ anything is sent, and what became of it is written together with the next claim.
 
 import json
 import math
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,19 +30,11 @@ from dlq.core.failures import Event
 from dlq.core.settings import Ledger
 from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
+from dlq.replay.ledger import snapshot
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
-from dlq.replay.ledger.file import check_opened
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, SENT, State
 
-_SQLITE_SETTINGS = (
-    "trusted_schema = OFF",
-    "cell_size_check = ON",
-    "journal_mode = WAL",
-    "synchronous = FULL",
-    "cache_size = -65536",
-    "wal_autocheckpoint = 8000",
-)
 _ON_MARIADB = "SET @dlq = 1 /*M!100300 , SESSION idle_transaction_timeout = {:d} */"
 """MySQL, which has no such setting, reads a comment."""
 _END_WHEN_IDLE = {
@@ -141,8 +132,7 @@ def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int, holder: Ledger 
         sa.event.listen(engine, "connect", _telling(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
         return engine
     engine = sa.create_engine(url, connect_args={"timeout": patience.AWAY})
-    sa.event.listen(engine, "connect", _checking(Path(str(engine.url.database))))
-    sa.event.listen(engine, "connect", _open_sqlite)
+    sa.event.listen(engine, "connect", _preparing(Path(str(engine.url.database))))
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -173,23 +163,8 @@ def _telling(setting: str) -> Callable[[Any, object], None]:
     return tell
 
 
-def _checking(path: Path) -> Callable[[Any, object], None]:
-    """Looks at what SQLite has opened for `path`; to tell that, it reads nothing of it."""
-
-    def check(connection: Any, _record: object) -> None:
-        connection.text_factory = os.fsdecode  # a path may be no UTF-8
-        _, _, opened = connection.execute("PRAGMA database_list").fetchone()
-        connection.text_factory = str
-        if opened:  # none has a name in memory
-            check_opened(Path(opened), path)
-
-    return check
-
-
-def _open_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun by _begin_sqlite, not by the driver's guess
-    for setting in _SQLITE_SETTINGS:
-        connection.execute(f"PRAGMA {setting}")
+def _preparing(path: Path) -> Callable[[Any, object], None]:
+    return lambda connection, _record: snapshot.prepare(connection, path)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -304,15 +279,9 @@ _RECLAIM = (
 )
 
 
-_LONGEST = 2**20
-"""Characters of a text in a file; a broker's reason is the longest."""
-_LATEST = 253_402_300_799_999_999
-"""The last microsecond that a calendar has; no number of a ledger is larger."""
 _CHUNK = 2_000
 """SQLite takes 32,766 values in a statement, and a new row has eleven."""
 _CHUNK_OF_ROWS = 50_000
-_MANY = 2**31 - 1
-"""Times count by what is left of them: a billion rows add up to a number that a database has."""
 
 
 class _SomeAreKnownError(Exception):
@@ -351,14 +320,13 @@ class SqlLedger:
         if self._clock_question is None:
             return (self._clock or now)()
         moment = int(connection.execute(self._clock_question).scalar_one())
-        if not 0 <= moment <= _LATEST - self._lease:
+        if not 0 <= moment <= snapshot.LATEST - self._lease:
             raise ValueError("a time that no calendar has")
         return moment
 
     def _make_table(self, is_known: bool) -> None:
         if self.database.is_file and not is_known:
-            self.database.run(_check_schema, reading=True)
-            self.database.run(_check_cells, reading=True)
+            self.database.run(_check_file, reading=True)
         try:
             self.database.run(TABLE.metadata.create_all, patient=False)
         except ArchiveError:
@@ -500,7 +468,7 @@ class SqlLedger:
 
     def version(self) -> tuple[int, ...]:
         """Return how many rows there are, and when they changed."""
-        times = sa.cast(sa.func.sum(_C.updated_at % _MANY), sa.BigInteger)
+        times = sa.cast(sa.func.sum(_C.updated_at % snapshot.MANY), sa.BigInteger)
         wanted: Any = sa.select(sa.func.count(_C.key), sa.func.max(_C.updated_at), times)
         (row,) = self.database.run(lambda connection: _rows(connection, wanted), reading=True)
         return tuple(int(part or 0) for part in row)
@@ -591,48 +559,12 @@ class SqlLedger:
         return sum(_changed(done, len(some)) for some, done in found)
 
 
-def _check_schema(connection: sa.Connection) -> None:
-    """Raise ArchiveError for tables, views or triggers that are not ours: they could do anything."""
-    from sqlalchemy.schema import CreateTable
-
-    ours = {_plain(str(CreateTable(table).compile(connection))) for table in TABLE.metadata.sorted_tables}
-    for kind, name, sql in connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master"):
-        is_index = kind == "index" and sql is None  # of a primary key or a unique column
-        if not is_index and (type(sql) is not str or _plain(sql) not in ours):
-            raise ArchiveError(
-                f"{connection.engine.url.database} is no ledger of dlq: it has a {kind} {name!r}"
-            )
-
-
-def _check_cells(connection: sa.Connection) -> None:
-    """Raise ArchiveError for a value that we would not have written: SQLite takes any into any column."""
-    known = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
-    for table in TABLE.metadata.sorted_tables:
-        odd = " OR ".join(map(_oddity, table.c))
-        found = f"SELECT rowid FROM {table.name} WHERE {odd} LIMIT 1"
-        if table.name in known and (row := connection.exec_driver_sql(found).first()):
-            file = connection.engine.url.database
-            raise ArchiveError(
-                f"the ledger {file} is damaged: row {row[0]} of {table.name} holds what no dlq writes"
-            )
-
-
-def _oddity(column: sa.Column[Any]) -> str:
-    """Return the SQL condition that a cell is none of ours."""
-    name = f'"{column.name}"'
-    if isinstance(column.type, sa.String):
-        odd = f"typeof({name}) <> 'text' OR length({name}) > {_LONGEST}"
-    else:
-        most = _LATEST if isinstance(column.type, sa.BigInteger) else 2**31 - 1
-        odd = f"typeof({name}) <> 'integer' OR {name} NOT BETWEEN 0 AND {most}"
-    if column.name == "state":
-        odd += f" OR {name} NOT IN ({', '.join(map(repr, get_args(State)))})"
-    return f"({name} IS NOT NULL AND ({odd}))" if column.nullable else f"({odd})"
-
-
-def _plain(sql: str) -> str:
-    """Remove what versions of SQLAlchemy write differently."""
-    return "".join(sql.replace('"', "").split())
+def _check_file(connection: sa.Connection) -> None:
+    """Raise ArchiveError for what we would not have written."""
+    path = Path(str(connection.engine.url.database))
+    file: Any = connection.connection.driver_connection
+    for table in snapshot.check_schema(file, path):
+        snapshot.check_cells(file, path, table)
 
 
 def _first_of(table: sa.Table) -> Callable[[sa.Connection], object]:
@@ -688,14 +620,14 @@ def _checked(connection: sa.Connection, wanted: sa.Select[Any], found: _Rows) ->
 
 
 def _is_ours(column: sa.ColumnElement[Any], cell: object) -> bool:
-    """Return whether a cell that a server sends is ours, as `_oddity` does."""
+    """Return whether a cell that a server sends is ours, as `snapshot.check_cells` does of a file's."""
     if cell is None:
         return bool(getattr(column, "nullable", False))
     if column is _C.state:
         return cell in get_args(State)
     if isinstance(column.type, sa.String):
-        return type(cell) is str and len(cell) <= _LONGEST
-    return type(cell) is int and 0 <= cell <= _LATEST
+        return type(cell) is str and len(cell) <= snapshot.LONGEST
+    return type(cell) is int and 0 <= cell <= snapshot.LATEST
 
 
 def _state_and_detail(one: Result) -> tuple[State, str]:

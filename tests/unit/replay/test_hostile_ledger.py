@@ -23,7 +23,7 @@ from dlq.archive.store import LocalStore
 from dlq.connectors.base import Target
 from dlq.core.errors import ArchiveError
 from dlq.core.settings import Ledger
-from dlq.replay.ledger import as_arrow, opened, sql
+from dlq.replay.ledger import as_arrow, opened, snapshot, sql
 from dlq.replay.ledger.contract import Result
 from dlq.replay.letters import Letter
 
@@ -288,7 +288,7 @@ def test_a_foreign_database_is_not_taken_for_a_ledger(
 
 
 ENDS = {
-    "while it is made": "sql._open_sqlite = lambda connection, record: os._exit(9)",
+    "while it is made": "snapshot.prepare = lambda connection, path: os._exit(9)",
     "as soon as it has its name": "os.link = lambda *names, **how: (link(*names, **how), os._exit(9))",
 }
 
@@ -300,7 +300,7 @@ def test_a_ledger_is_whole_from_its_first_moment_however_who_makes_it_ends(tmp_p
 import os, sys
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Ledger
-from dlq.replay.ledger import opened, sql
+from dlq.replay.ledger import opened, snapshot
 link = os.link
 {ENDS[end]}
 with opened(Ledger(), LocalStore(sys.argv[1])): pass
@@ -365,16 +365,16 @@ def spoil(file: Path, sql: str, odd: object) -> None:
 def test_a_ledger_is_looked_through_again_only_once_it_has_changed(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[sa.Connection] = []
-    monkeypatch.setattr(sql, "_check_cells", looks.append)
+    looks: list[str] = []
+    monkeypatch.setattr(snapshot, "check_cells", lambda _file, _path, table, _which="": looks.append(table))
     for _ in range(2):
         as_arrow(Ledger(), store)
-    assert len(looks) == 1
+    assert sorted(looks) == ["events", "replays"]
     with opened(Ledger(), store) as ledger:
         ledger.claim("plan", [replay(2)])
     looks.clear()
     as_arrow(Ledger(), store)
-    assert len(looks) == 1
+    assert sorted(looks) == ["events", "replays"]
 
 
 @pytest.mark.parametrize("end", ["", "-wal"])
