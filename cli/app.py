@@ -8,7 +8,7 @@ import resource
 import select
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -36,7 +36,10 @@ _COMMANDS = {
     "Replay": ("replay", "dismiss", "watch", "ledger"),
     "Automate and share": ("run", "cron", "serve", "mcp"),
 }
-"""Panel of the help -> modules of dlq.cli.commands: a function of the same name is the command."""
+"""Panel of the help -> modules of dlq.cli.commands: each has a function of its own name, which is the
+command."""
+_MODULES = {name.strip("_"): name for name in chain(*_COMMANDS.values())}
+"""Command -> its module."""
 _OF_SEVERAL = {"failures", "replay", "ledger"}
 """Those that are several commands, which they `register` themselves."""
 
@@ -107,6 +110,38 @@ class _Group(TyperGroup):
         return super().make_context(info_name, [] if of_ours else args, parent, **extra)
 
 
+class _Commands(Mapping[str, Any]):
+    """The commands in the order of the help, each made when it is first asked for: to make all of them takes
+    as long as to read the configuration and the archive."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+@cache
+def _command(name: str) -> Any:
+    """Return a command, with all that is below it. Raises KeyError where there is none."""
+    module = import_module(f"dlq.cli.commands.{_MODULES[name]}")
+    app = typer.Typer(add_completion=False)
+    app.callback()(_common)  # without one it would be the command itself
+    if name in _OF_SEVERAL:
+        module.register(app)
+    else:
+        app.command(name)(getattr(module, _MODULES[name]))
+    group: Any = typer.main.get_command(app)
+    command = group.commands[name]
+    command.rich_help_panel = next(panel for panel, names in _COMMANDS.items() if _MODULES[name] in names)
+    _check_words(command)
+    _shape_help(command)
+    return command
+
+
 @cache
 def command_line() -> Any:
     """Return the group of all commands, made once in a process; heavy imports happen inside the commands."""
@@ -118,27 +153,12 @@ def command_line() -> Any:
         context_settings=_SETTINGS,
     )
     app.callback(help=_HELP)(_common)
-    for name in chain(*_COMMANDS.values()):
-        module = import_module(f"dlq.cli.commands.{name}")
-        if name in _OF_SEVERAL:
-            module.register(app)
-        else:
-            app.command(name.strip("_"))(getattr(module, name))
     command: Any = typer.main.get_command(app)
-    command.commands = {name: command.commands[name] for name in _panels()}
-    for name, panel in _panels().items():
-        command.commands[name].rich_help_panel = panel
     _check_words(command)
+    command.commands = _Commands()
     for word in (*command.params, command.get_help_option(command.context_class(command, **_SETTINGS))):
         word.hidden = word.name in _UNLISTED
-    for each in command.commands.values():
-        _shape_help(each)
     return command
-
-
-def _panels() -> dict[str, str]:
-    """Command -> the panel of the help in which it stands, in their order."""
-    return {name.strip("_"): panel for panel, names in _COMMANDS.items() for name in names}
 
 
 def _shape_help(command: Any) -> None:

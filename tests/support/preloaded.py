@@ -173,7 +173,7 @@ def _import_everything() -> None:
                 name = module.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
                 import_module(f"dlq.{name.replace('/', '.')}")
     _run_a_command()
-    import_module("dlq.cli.app").command_line()
+    dict(import_module("dlq.cli.app").command_line().commands)
     gc.freeze()
 
 
