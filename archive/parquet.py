@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.core.errors import ArchiveError
@@ -115,6 +114,8 @@ def _named(column: Any) -> int:
     if pa.types.is_dictionary(kind):
         if not pa.types.is_binary(kind.value_type) and not pa.types.is_string(kind.value_type):
             return int(column.nbytes)
+        import pyarrow.compute as pc  # as long as all of the rest takes to import, and needed for a few files
+
         lengths = pc.binary_length(column.dictionary).take(column.indices)
         return int(pc.sum(lengths).as_py() or 0)
     if pa.types.is_map(kind):

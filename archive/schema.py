@@ -6,7 +6,6 @@ from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, get_type_hints
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps
 from dlq.core.interpreter import without_module
@@ -199,9 +198,8 @@ def _to_deaths(column: pa.ChunkedArray) -> list[tuple[Death, ...]]:
         parts = dict(zip((f.name for f in _DEATH), map(_entry_values, entries.flatten()), strict=True))
         parts["routing_keys"] = [tuple(keys or ()) for keys in parts["routing_keys"]]
         deaths = list(map(Death._make, zip(*parts.values(), strict=True)))
-        ends = list(
-            accumulate((length or 0 for length in pc.list_value_length(chunk).to_pylist()), initial=0)
-        )
+        lengths = chunk.value_lengths().to_pylist()
+        ends = list(accumulate((length or 0 for length in lengths), initial=0))
         histories += [tuple(deaths[begin:end]) for begin, end in pairwise(ends)]
     return histories
 

@@ -17,17 +17,19 @@ from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.core.suggestions import suggest
 from dlq.core.units import human_bytes
-from dlq.operations.owners import describe_owners_of
 from dlq.operations.selecting import EVERY, Selection, choose
-from dlq.operations.views import open_views, read_events
+from dlq.operations.views import add_replays, open_views, read_events
 from dlq.operations.workspace import Workspace
+from dlq.replay.owners import TIMES, Owners, oldest_of
 from dlq.reports import letter, unpacking
 from dlq.reports.body import LARGEST, Preview, preview, preview_document
 from dlq.reports.failures import states
-from dlq.reports.masking import Masker
 
 if TYPE_CHECKING:
     import duckdb
+
+    from dlq.core.settings import Settings
+    from dlq.reports.masking import Masker
 
 _LARGEST = 256 * 2**20
 """Bytes that a body may unpack to: what grows beyond is an attack or damage."""
@@ -178,20 +180,28 @@ def add_states(workspace: Workspace, letters: Letters, found: Sequence[Document]
 
 
 def show_letter(
-    workspace: Workspace, prefix: str, masker: Masker | None = None, explained: bool = False
+    workspace: Workspace, prefix: str, masker: "Masker | None" = None, explained: bool = False
 ) -> Document:
     """Return all that is known of the letter whose id begins so (8 or more digits): its columns, what belongs
     to it, what to do next; with `explained` which rules looked at it, what each saw, and what follows. Raises
     UsageError for none or several."""
-    with closing(open_views(workspace)) as connection:
+    with closing(open_views(workspace, with_ledger=False)) as connection:
         record_id = short_ids.record_id(connection, prefix)
+        add_replays(workspace, connection, letter.list_copies(connection, record_id))
         lies = views.on_page(views.page_of(connection, record_id))
         found = letter.gather(connection, record_id, lies)
         found = found if masker is None else {**masker.document(found), "masked": True}
         if explained:
             steps = {"explain": _explain(workspace, connection, found, lies)}
             found |= steps if masker is None else masker.document(steps)
-    return found | {"owners": describe_owners_of(found, workspace.settings)}
+    return found | {"owners": _describe_owners(found, workspace.settings)}
+
+
+def _describe_owners(found: Document, settings: "Settings") -> list[str]:
+    """Return what the owners of its consumers say of a letter."""
+    owners = Owners(settings)
+    owners.count(found["source"], oldest_of(from_iso(found[name] or "") for name in TIMES))
+    return owners.describe()
 
 
 def _explain(

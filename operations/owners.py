@@ -6,10 +6,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from dlq.archive.user_sql import run
-from dlq.core.clock import from_iso
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
-from dlq.core.settings import Consumer, Settings
+from dlq.core.settings import Consumer
 from dlq.core.units import seconds
 from dlq.operations.connecting import warn_of_ledger
 from dlq.operations.outcome import ExitCode
@@ -17,7 +16,7 @@ from dlq.operations.programs import ask_program
 from dlq.operations.views import open_views
 from dlq.operations.workspace import Workspace
 from dlq.replay import ledger, planfile
-from dlq.replay.owners import TIMES, Owners, oldest_of
+from dlq.replay.owners import Owners
 
 _BATCH = 10_000
 """Letters of a plan whose states are asked for at once."""
@@ -34,13 +33,6 @@ class _Sent(NamedTuple):
     record_id: str
     source: str
     key: str | None
-
-
-def describe_owners_of(letter: Document, settings: Settings) -> list[str]:
-    """Return what the owners of its consumers say of one letter (`show_letter`)."""
-    owners = Owners(settings)
-    owners.count(letter["source"], oldest_of(from_iso(letter[name] or "") for name in TIMES))
-    return owners.describe()
 
 
 def check_replay(workspace: Workspace, prefix: str) -> Checked:

@@ -9,6 +9,7 @@ meanwhile, no pull has seen. Some brokers remove no letter, however it is pulled
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
@@ -16,8 +17,9 @@ from dlq.archive.store import Store
 from dlq.archive.views import Queued
 from dlq.core.brokers import plugin_of
 from dlq.core.settings import Settings
-from dlq.replay import planfile
-from dlq.replay.planfile import Header
+
+if TYPE_CHECKING:
+    from dlq.replay.planfile import Header
 
 
 def is_left(manifest: Manifest, settings: Settings) -> bool:
@@ -40,8 +42,10 @@ def find_queued(store: Store, settings: Settings) -> Queued:
     }
 
 
-def of_plan(store: Store, settings: Settings, header: Header) -> dict[str, int]:
+def of_plan(store: Store, settings: Settings, header: "Header") -> dict[str, int]:
     """Source -> letters of the plan that lie in its queue still."""
+    from dlq.replay import planfile
+
     gone: dict[str, frozenset[str]] = {}
     source_of: dict[str, str] = {}
     for manifest in manifests.list_committed(store):

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlq.analyzers.rules.exceptions import template
 from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.causes import cause_in_words
@@ -164,6 +163,8 @@ def alike(rows: Iterable[Row], row: Row) -> list[Row]:
     what is said of one of them is not said of the others."""
     if row["exception_class"] is None:
         return []
+    from dlq.analyzers.rules.exceptions import template  # all rules come with it
+
     words = template(row["exception_message"])
     found = (one for one in rows if one["exception_class"] == row["exception_class"] and one is not row)
     return [one for one in found if template(one["exception_message"]) == words]

@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
-from dlq.analyzers.rules.exceptions import template
 from dlq.core.brokers import plugin_of
 from dlq.core.failure_headers import is_of_a_failure
 from dlq.core.json_paths import EVERY, parse_path
@@ -168,6 +167,8 @@ def _named(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _template(line: str) -> str:
+    from dlq.analyzers.rules.exceptions import template  # all rules come with it
+
     shown = template(line[:_LONGEST_LINE]) or ""
     start, *rest = _OPEN_QUOTE.split(shown, maxsplit=1)
     return f"{start}…" if rest or len(line) > _LONGEST_LINE else shown

@@ -1,6 +1,5 @@
 """The texts in a pickle, which is never unpickled: to do so is to run what its sender wants."""
 
-import pickletools
 from itertools import islice
 
 _MOST = 10_000
@@ -14,6 +13,8 @@ def texts_in(body: bytes) -> list[str] | None:
     pickle. They are as hostile as the body."""
     if not body.startswith(_BEGINS):
         return None
+    import pickletools  # and pydoc, for the few that are one
+
     found: list[str] = []
     try:
         for step, argument, _ in islice(pickletools.genops(body), _MOST):

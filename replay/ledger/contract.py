@@ -8,15 +8,17 @@ import re
 import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlq.archive.processes import is_running
 from dlq.core import bounded_json
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event
-from dlq.replay.letters import Letter
 from dlq.replay.states import State
+
+if TYPE_CHECKING:
+    from dlq.replay.letters import Letter
 
 COLUMNS = (
     "key", "plan", "number", "record_id", "target", "lap", "state", "owner", "lease_until", "sent_at",
@@ -56,7 +58,7 @@ class Ledger(Protocol):
     owner: str
     """Who claims by it (`new_owner`)."""
 
-    def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
+    def claim(self, plan: str, letters: "Sequence[Letter]", results: Sequence[Result] = ()) -> set[str]:
         """Write `results`, then mark as `sending` what nobody has sent; both or neither.
 
         Returns the keys that are ours to send. They are durable when this returns, and ours for
