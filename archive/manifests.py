@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from dlq.archive.names import check_inside
@@ -79,7 +79,13 @@ def settle(store: Store, manifest: Manifest, record_ids: set[str] | None = None)
 
 def load(store: Store, name: str) -> Manifest:
     """Return one manifest by its name in the archive. Raises FormatTooNew, ArchiveError."""
-    return build(name, store.get(name), partial(_made, name))
+    return _parse(name, store.get(name))
+
+
+@lru_cache(maxsize=10_000)
+def _parse(name: str, data: bytes) -> Manifest:
+    """Return what a manifest's file says: a command lists them several times."""
+    return build(name, data, partial(_made, name))
 
 
 def _made(own_name: str, document: Mapping[str, Any]) -> Manifest:
@@ -137,7 +143,7 @@ def _all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Man
 
 def _read(name: str, data: bytes, damaged: dict[str, ArchiveError] | None) -> Manifest | None:
     try:
-        return build(name, data, partial(_made, name))
+        return _parse(name, data)
     except ArchiveError as error:
         if damaged is None:
             raise

@@ -82,23 +82,26 @@ def _stream(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
         if not batch:
             return
         for row in batch:
-            yield tuple([value if type(value) in _PLAIN else _plain(value) for value in row])
+            yield tuple(_plain_each(row))
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})
+"""Most values are, so nothing more is asked of them."""
+
+
+def _plain_each(values: Iterable[Any]) -> list[Any]:
+    return [value if type(value) in _PLAIN else _plain(value) for value in values]
 
 
 def _plain(value: Any) -> Any:
     """Return a DuckDB value as JSON knows it. Times become ISO 8601 in UTC; bytes become text, with `\\xNN`
     for what is not UTF-8."""
-    if type(value) in _PLAIN:  # most are
-        return value
+    if isinstance(value, list | tuple):
+        return _plain_each(value)
     if isinstance(value, datetime):
         return f"{value.replace(tzinfo=None).isoformat()}{'Z' if value.tzinfo else ''}"
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return dict(zip(map(str, value), _plain_each(value.values()), strict=True))
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes):

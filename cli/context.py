@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -236,7 +236,13 @@ def write_line(text: str) -> None:
 
 def _write_json(value: Any, indent: int | None = None) -> None:
     """Write a value as JSON on stdout."""
-    write_line(json_for_terminal(json.dumps(value, indent=indent, default=str, ensure_ascii=False)))
+    write_line(json_for_terminal(_encoder(indent).encode(value)))
+
+
+@cache
+def _encoder(indent: int | None) -> json.JSONEncoder:
+    """Return what `json.dumps` makes anew for each value."""
+    return json.JSONEncoder(ensure_ascii=False, default=str, indent=indent)
 
 
 def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
