@@ -37,6 +37,7 @@ DIED = """
 the letter died at its end, or before it was captured."""
 IS_LETTER = "NOT (cause IS NULL AND rule IS NOT NULL)"
 """A classified record without a cause is evidence beside a letter, such as a copy of a half message."""
+_SUMS_OF = pa.schema([("queued", pa.list_(pa.string())), ("letters", pa.int64())])
 _ALIKE = "source, broker_kind, dead_letter_queue, origin, cause, advice, fingerprint, incident_id"
 _TOTALS = f"""
     coalesce(proof = 'likely', false) AS likely, {IS_LETTER} AS is_letter, count(*) AS letters,
@@ -102,9 +103,7 @@ def make(connection: duckdb.DuckDBPyConnection, files: Files, still_queued: str)
         CREATE TEMP VIEW _rest AS SELECT {", ".join(COLUMNS)}, segment_file FROM _placed WHERE {lie_there}""")
     more = "UNION ALL FROM _rest" if rest else ""  # beside which DuckDB joins the ledger where nobody asks
     connection.execute(f"CREATE TEMP VIEW _brief AS FROM _whole {more}")
-    ((letters,),) = connection.execute("SELECT coalesce(sum(letters), 0) FROM _kept_sums").fetchall()
-    are_those = kept.keys() <= lies.keys() and sum(kept.values()) == letters
-    _use_sums(connection, files.queued if are_those else None)
+    _note_sums(connection, files.queued, sum(kept.values()) if kept.keys() <= lies.keys() else None)
 
 
 def _find_whole(kept: Mapping[str, int], segments: Mapping[str, Manifest]) -> Mapping[str, str]:
@@ -125,9 +124,20 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(sql_literal, sorted(names)))
 
 
-def _use_sums(connection: duckdb.DuckDBPyConnection, queued: Collection[str] | None) -> None:
-    """Let the sums of the analysis count, with the letters of these sources as still queued; None: not."""
-    use, alone = ("false", "_brief") if queued is None else ("true", "_rest")
+def _note_sums(
+    connection: duckdb.DuckDBPyConnection, queued: Collection[str] | None, letters: int | None
+) -> None:
+    """Note for `sum_up`, which most do not ask for, that the sums of the analysis count where they are of so
+    many letters, with those of these sources as still queued; None: they do not."""
+    usable = None if queued is None else letters
+    connection.register("_sums_of", pa.table([[[*(queued or ())]], [usable]], _SUMS_OF))
+
+
+def _use_sums(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let the sums of the analysis count, as was noted, if they are of all letters that they should be of."""
+    ((queued, letters),) = connection.execute("FROM _sums_of").fetchall()
+    ((found,),) = connection.execute("SELECT coalesce(sum(letters), 0) FROM _kept_sums").fetchall()
+    use, alone = ("true", "_rest") if letters == found else ("false", "_brief")
     is_queued = f"source IN ({_listed(queued)})" if queued else "false"
     for name, sql in {
         "_summed": f"SELECT *, {is_queued} AS is_queued FROM _kept_sums WHERE {use}",
@@ -144,7 +154,10 @@ def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
     each; `_minutes`, how many died in each; `_told`, the verdicts of examples."""
     with guarded(connection):
         there = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-        for name in [name for name in _MADE if (name,) not in there]:
+        missing = [name for name in _MADE if (name,) not in there]
+        if missing:
+            _use_sums(connection)
+        for name in missing:
             connection.execute(f"CREATE TEMP TABLE {name} AS {_MADE[name]}")
 
 
@@ -152,4 +165,4 @@ def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
     """Forget sums: other letters are looked at from now on."""
     for table in _MADE:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
-    _use_sums(connection, None)
+    _note_sums(connection, None, None)

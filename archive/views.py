@@ -70,6 +70,12 @@ _SEGMENTS = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
 _NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source"
 """Letters of which nothing says when they died come last."""
 _FIRST_LOOK = 50_000
+_NEWEST_MINUTE = f"""
+    WITH died AS (SELECT floor(epoch(dead_at) / 60)::BIGINT AS minute, count(*) AS letters FROM _brief
+                  WHERE dead_at IS NOT NULL GROUP BY 1),
+         since AS (SELECT minute, sum(letters) OVER (ORDER BY minute DESC) AS letters FROM died)
+    SELECT 60000000 * coalesce(max(minute) FILTER (letters >= {_FIRST_LOOK}), min(minute)) FROM since"""
+"""Since when so many died, in microseconds: to sort that many times costs thrice as much as to count them."""
 _ATTEMPTS = 20
 _BATCH_ROWS = 10_000
 _NOT_AS_GIVEN = re.compile(r"[\\\ud800-\udfff]")
@@ -158,7 +164,7 @@ def _fill(
             _table(connection, f"_kept_{name}", analyses.KEPT[name], tables[name])
         if before:
             _table(connection, "verdicts_before", analyses.VERDICTS, former)
-        _given(connection, "replays", REPLAYS if replays is None else replays)
+        show_replays(connection, replays)
         _audit(connection, audit)
         _classified(connection, chosen.analysis if chosen else None)
         left = {files[m.stem]: out for m in committed if (out := _taken_out(m, queued)) is not None}
@@ -313,6 +319,11 @@ def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> Non
         ORDER BY 1""")
 
 
+def show_replays(connection: duckdb.DuckDBPyConnection, replays: pa.Table | None) -> None:
+    """Let the views show these rows of the ledger."""
+    _given(connection, "replays", REPLAYS if replays is None else replays)
+
+
 def say(connection: duckdb.DuckDBPyConnection, audit: pa.Table) -> None:
     """Let the view `audit` show what people said by now."""
     _given(connection, "_said", audit)
@@ -415,9 +426,9 @@ def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
 
 
 def among_newest(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return a condition that the newest of all letters fulfil, as many as one looks through at once."""
-    newest_of_all = f"SELECT dead_at FROM _brief ORDER BY 1 DESC NULLS LAST LIMIT {_FIRST_LOOK}"
-    ((begin,),) = user_sql.run(connection, f"SELECT epoch_us(min(dead_at)) FROM ({newest_of_all})").rows
+    """Return a condition that the newest of all letters fulfil, so many that one looks through them at
+    once."""
+    ((begin,),) = user_sql.run(connection, _NEWEST_MINUTE).rows
     return "true" if begin is None else f"dead_at >= make_timestamptz({begin})"
 
 

@@ -1,6 +1,6 @@
 """What looking at letters shares: the archive's views with the ledger beside them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from dlq.core.errors import UsageError
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 
 def read_replays(
-    workspace: Workspace, missing: Callable[[UsageError], None] | None = None
+    workspace: Workspace,
+    missing: Callable[[UsageError], None] | None = None,
+    record_ids: Collection[str] | None = None,
 ) -> "pa.Table | None":
-    """Return the ledger as a table; None when nothing was ever replayed, or it is out of reach, which
-    `missing` is told, else the listener."""
+    """Return the ledger as a table, or what it has of these letters at least; None when nothing was ever
+    replayed, or it is out of reach, which `missing` is told, else the listener."""
     from dlq.operations.connecting import warn_of_ledger
     from dlq.replay.ledger import as_arrow
 
     warn_of_ledger(workspace)
     try:
-        return as_arrow(workspace.settings.ledger, workspace.store)
+        return as_arrow(workspace.settings.ledger, workspace.store, record_ids)
     except UsageError as error:
         if missing is not None:
             missing(error)
@@ -45,22 +47,39 @@ def read_events(workspace: Workspace) -> "list[Event]":
 
 
 def open_views(
-    workspace: Workspace, with_plans: bool = False, memory: str | None = None
+    workspace: Workspace, with_plans: bool = False, memory: str | None = None, with_ledger: bool = True
 ) -> "duckdb.DuckDBPyConnection":
     """Return a read-only connection over the archive and the ledger. The view `audit` has who made plans only
-    `with_plans`, each of which is a file to read. `memory` is for those who are many."""
+    `with_plans`, each of which is a file to read. `memory` is for those who are many. Who asks of few letters
+    adds what the ledger has of them (`add_replays`)."""
     from dlq.archive.views import MEMORY, connect, say
-    from dlq.replay import planfile, still_queued
+    from dlq.replay import still_queued
 
-    plans = planfile.list_makers(workspace.store) if with_plans else ()
+    plans = _list_makers(workspace) if with_plans else ()
     if workspace.views is not None:
         if with_plans:
             say(workspace.views, _make_audit([*read_events(workspace), *plans]))
         return workspace.views
-    known = read_replays(workspace)  # first: it warns of a password in the clear
+    known = read_replays(workspace) if with_ledger else None  # first: it warns of a password in the clear
     queued = still_queued.find_queued(workspace.store, workspace.settings)
-    said = _make_audit([*read_events(workspace), *plans])
+    said = _make_audit([*read_events(workspace), *plans]) if with_ledger else None
     return connect(workspace.store, known, audit=said, queued=queued, memory=memory or MEMORY)
+
+
+def add_replays(
+    workspace: Workspace, connection: "duckdb.DuckDBPyConnection", record_ids: Collection[str]
+) -> None:
+    """Let views that were opened without the ledger show what it has of these letters."""
+    from dlq.archive.views import show_replays
+
+    if workspace.views is None:  # which have all of it
+        show_replays(connection, read_replays(workspace, record_ids=record_ids))
+
+
+def _list_makers(workspace: Workspace) -> "Iterable[Event]":
+    from dlq.replay import planfile
+
+    return planfile.list_makers(workspace.store)
 
 
 def _make_audit(said: "Iterable[Event]") -> "pa.Table":

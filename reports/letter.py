@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlq.archive.user_sql import list_objects
+from dlq.archive.user_sql import list_objects, run
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.documents import Document
 from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
@@ -37,6 +37,16 @@ def gather(connection: "duckdb.DuckDBPyConnection", record_id: str, lies: str) -
         "transactions": _transactions(connection, record_id),
     }
     return letter | {"next": _next_steps(letter)}
+
+
+def list_copies(connection: "duckdb.DuckDBPyConnection", record_id: str) -> list[str]:
+    """Return the letter of this id and its duplicates."""
+    groups = [*run(connection, "SELECT duplicate_group FROM _brief WHERE record_id = ?", [record_id]).rows]
+    copies = "SELECT record_id FROM _brief WHERE duplicate_group = ?"
+    return [
+        record_id,
+        *(one for group in groups if any(group) for (one,) in run(connection, copies, group).rows),
+    ]
 
 
 def _duplicates(connection: "duckdb.DuckDBPyConnection", record_id: str, group: str | None) -> list[Document]:
