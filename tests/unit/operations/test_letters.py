@@ -5,14 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.archives import MINUTE, letter, write_segment
+from support.archives import MINUTE, letter, write_analysis, write_segment
 
 from dlq.archive.store import LocalStore
+from dlq.connectors.base import Target
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings
 from dlq.operations.letters import LettersWanted, list_letters, read_columns, run_query, show_letter
 from dlq.operations.selecting import Selection
 from dlq.operations.workspace import Notes, Workspace, open_workspace
+from dlq.replay.ledger import opened
+from dlq.replay.letters import Letter
+
+ORDERS = Target("queue", "orders")
 
 EVERY = [
     letter(1), letter(2, dead_at=MINUTE, captured_at=7), letter(3, dead_at=MINUTE, captured_at=7),
@@ -51,6 +56,16 @@ def test_pages_hold_every_letter_once_in_the_order_of_a_whole_list(
     assert len(whole) == len(set(whole)) == 8
     assert [row for page in found for row in page] == whole
     assert {len(page) for page in found[:-1]} <= {size}
+
+
+def test_a_letter_is_shown_with_the_replays_of_itself_and_the_state_of_its_copies(books: Workspace) -> None:
+    ids = [letter(n).record_id for n in (1, 2, 7)]
+    write_analysis(books.store, "a", [{"record_id": one, "duplicate_group": "g"} for one in ids[:2]])
+    with opened(books.settings.ledger, books.store) as book:
+        book.claim("plan", [Letter(n, one, one, 1, "shop", "p-0", 0, ORDERS) for n, one in enumerate(ids)])
+    found = show_letter(books, ids[0])
+    assert [one["key"] for one in found["replays"]] == ids[:1]
+    assert [(one["record_id"], one["replay_state"]) for one in found["duplicates"]] == [(ids[1], "sending")]
 
 
 def test_letters_that_come_in_between_shift_no_page(books: Workspace) -> None:

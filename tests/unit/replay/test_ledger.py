@@ -102,6 +102,15 @@ def test_a_ledger_moves_once_with_all_of_it(config: Settings, store: LocalStore,
     assert store.list("ledger") == ["ledger.db.moved", "ledger.json"]
 
 
+def test_of_letters_that_are_named_no_other_replays_are_read(config: Settings, store: LocalStore) -> None:
+    some = letters(1, 2)
+    with opened(config.ledger, store) as book:
+        book.claim("plan", some)
+    found = as_arrow(config.ledger, store, [some[1].record_id])
+    assert found is not None
+    assert found["key"].to_pylist() == [some[1].key]
+
+
 def test_looking_makes_no_ledger_and_a_relative_place_is_refused(
     config: Settings, store: LocalStore, tmp_path: Path
 ) -> None:
