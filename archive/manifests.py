@@ -22,6 +22,8 @@ from dlq.core.errors import ArchiveError
 
 BY_IMPORT: Literal["import"] = "import"
 """The `mode` of letters that came from a file: they lie in no queue, and their ids are what the file says."""
+_SMALL = 2_000
+"""Bytes of a manifest that names no settled letters."""
 _ATTEMPTS = 20
 """Nobody replaces manifests so often while they are read, but a store may list what it has not."""
 
@@ -82,9 +84,13 @@ def load(store: Store, name: str) -> Manifest:
     return _parse(name, store.get(name))
 
 
-@lru_cache(maxsize=10_000)
 def _parse(name: str, data: bytes) -> Manifest:
-    """Return what a manifest's file says: a command lists them several times."""
+    """Return what a manifest's file says. Most are small, and a command lists them several times."""
+    return (_parse_once if len(data) <= _SMALL else _parse_once.__wrapped__)(name, data)
+
+
+@lru_cache(maxsize=10_000)
+def _parse_once(name: str, data: bytes) -> Manifest:
     return build(name, data, partial(_made, name))
 
 
