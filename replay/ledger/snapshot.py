@@ -106,8 +106,8 @@ class Snapshot:
     """What of `dlq.replay.ledger.Ledger` tells of a file alone, as it is at this moment."""
 
     def __init__(self, path: Path, is_known: bool = False, record_ids: Collection[str] | None = None) -> None:
-        """Of these letters' replays only, where letters are named; `is_known`: what lies in the file was
-        looked through. Raises ArchiveError."""
+        """Look through the replays, of these letters alone where any are named; `is_known`: all of the file
+        was looked through. Raises ArchiveError."""
         self._path = path
         self._chosen = "true"
         if record_ids is not None:
