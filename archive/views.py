@@ -70,11 +70,13 @@ _SEGMENTS = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
 _NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source"
 """Letters of which nothing says when they died come last."""
 _FIRST_LOOK = 50_000
-_NEWEST_MINUTE = f"""
+_ALIKE = "source, cause, advice, exception_class, exception_message"
+"""Of these columns a million letters have few values together."""
+_NEWEST_MINUTE = """
     WITH died AS (SELECT floor(epoch(dead_at) / 60)::BIGINT AS minute, count(*) AS letters FROM _brief
                   WHERE dead_at IS NOT NULL GROUP BY 1),
          since AS (SELECT minute, sum(letters) OVER (ORDER BY minute DESC) AS letters FROM died)
-    SELECT 60000000 * coalesce(max(minute) FILTER (letters >= {_FIRST_LOOK}), min(minute)) FROM since"""
+    SELECT 60000000 * coalesce(max(minute) FILTER (letters >= {least}), min(minute)) FROM since"""
 """Since when so many died, in microseconds: to sort that many times costs thrice as much as to count them."""
 _ATTEMPTS = 20
 _BATCH_ROWS = 10_000
@@ -418,17 +420,22 @@ def newest(
     return user_sql.run(connection, sql)
 
 
-def count(connection: duckdb.DuckDBPyConnection, checked: str) -> int:
-    """Return how many letters fulfil the `checked` condition. Raises as `user_sql.run`."""
-    looked_at = "_brief" if is_brief(connection, checked) else "letters"
-    (found,) = next(user_sql.run(connection, f"SELECT count(*) FROM {looked_at} WHERE {checked}").rows)
+def count(connection: duckdb.DuckDBPyConnection, checked: str, is_dear: bool = False) -> int:
+    """Return how many letters fulfil the `checked` condition; `is_dear`: to ask it of each costs much more
+    than to find which are alike. Raises as `user_sql.run`."""
+    groups = f"(SELECT {_ALIKE}, count(*) AS alike FROM _brief GROUP BY ALL)"
+    if is_dear and is_brief(connection, checked, groups):
+        looked_at, counted = groups, "coalesce(sum(alike), 0)"
+    else:
+        looked_at, counted = "_brief" if is_brief(connection, checked) else "letters", "count(*)"
+    (found,) = next(user_sql.run(connection, f"SELECT {counted} FROM {looked_at} WHERE {checked}").rows)
     return int(found)
 
 
-def among_newest(connection: duckdb.DuckDBPyConnection) -> str:
+def among_newest(connection: duckdb.DuckDBPyConnection, least: int = _FIRST_LOOK) -> str:
     """Return a condition that the newest of all letters fulfil, so many that one looks through them at
     once."""
-    ((begin,),) = user_sql.run(connection, _NEWEST_MINUTE).rows
+    ((begin,),) = user_sql.run(connection, _NEWEST_MINUTE.format(least=least)).rows
     return "true" if begin is None else f"dead_at >= make_timestamptz({begin})"
 
 
@@ -448,11 +455,11 @@ def _not_behind(connection: duckdb.DuckDBPyConnection, view: str, limit: int, ch
     return "(true)"
 
 
-def is_brief(connection: duckdb.DuckDBPyConnection, checked: str) -> bool:
+def is_brief(connection: duckdb.DuckDBPyConnection, checked: str, view: str = "_brief") -> bool:
     """Return whether `archive.brief` has the columns that a `checked` condition is about."""
     with user_sql.guarded(connection):
         try:
-            connection.execute(f"DESCRIBE SELECT 1 FROM _brief WHERE {checked}")
+            connection.execute(f"DESCRIBE SELECT 1 FROM {view} WHERE {checked}")
         except (duckdb.BinderException, duckdb.CatalogException):
             return False  # another column, or a mistake, of which who asks is told
     return True

@@ -87,11 +87,14 @@ def list_letters(workspace: Workspace, wanted: LettersWanted) -> Letters:
     return letters
 
 
-def count_letters(workspace: Workspace, selection: Selection, ids: Sequence[str] = ()) -> int:
-    """Return how many letters are named by id, else selected. Raises UsageError for no condition."""
+def count_letters(
+    workspace: Workspace, selection: Selection, ids: Sequence[str] = (), is_dear: bool = False
+) -> int:
+    """Return how many letters are named by id, else selected; `is_dear` as `views.count`. Raises UsageError
+    for a condition that is none."""
     with closing(open_views(workspace)) as connection:
         condition = user_sql.condition(choose(workspace, connection, ids, selection))
-        return views.count(connection, condition)
+        return views.count(connection, condition, is_dear)
 
 
 def list_values(

@@ -57,13 +57,21 @@ class Kept:
 
 
 def _open_views(workspace: Workspace) -> "duckdb.DuckDBPyConnection":
-    """Views whose conditions may also use `masked(text)`: a text as pages show it."""
+    """Views whose conditions may also use `masked(text)`: a text as pages show it, made once of many that are
+    equal."""
+    import pyarrow as pa
+
     connection, masker = open_views(workspace, memory=_MEMORY), Masker(workspace.settings.mask)
 
+    @lru_cache(_MOST_MASKED)
     def mask(text: str) -> str:
         return str(masker.document({"exception_message": text})["exception_message"])
 
-    connection.create_function("masked", lru_cache(_MOST_MASKED)(mask), ["VARCHAR"], "VARCHAR")
+    def mask_all(texts: pa.ChunkedArray) -> pa.Array:
+        found = texts.combine_chunks().dictionary_encode()
+        return pa.array(map(mask, found.dictionary.to_pylist()), pa.string()).take(found.indices)
+
+    connection.create_function("masked", mask_all, ["VARCHAR"], "VARCHAR", type="arrow")
     return connection
 
 
@@ -172,6 +180,13 @@ class Look:
         finally:  # who waits has it; of what cannot be made, anybody's words, nothing stays
             with self._lock:
                 self.making.pop((moment, name), None)
+
+    def find(self, name: Hashable) -> Any:
+        """Return what was made by this name of the archive as it is now; None where nobody asked for it."""
+        moment = self._look()
+        with self._lock:
+            made, _ = self._kept.get(name, (None, False)) if moment is self._moment else (None, False)
+        return made
 
     def keep_long(self, name: Hashable, make: Callable[[Workspace], _T]) -> _T:
         """`keep` of what reads the whole archive for its letters: made by one at a time, and, unless this

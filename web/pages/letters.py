@@ -85,7 +85,8 @@ def list_page(ask: PageRequest) -> Response:
     named, order = selection.options(), read_order(sort) if sort else None
     is_part = "part" in ask.query and "text" in chosen
     wanted = LettersWanted(selection, _COLUMNS, PAGE, after, order, is_part)
-    read, count = partial(_read_page, ask, wanted=wanted), partial(count_letters, selection=selection)
+    read = partial(_read_page, ask, wanted=wanted)
+    count = partial(count_letters, selection=selection, is_dear="text" in chosen)
     page = look.keep(("letters", after, sort, named, is_part), read, of_letters=True)
     here: dict[str, Any] = {**chosen, "sort": sort}
     typed = [_with_page(chosen, after, order).options(), f"--sort={sort}" if sort else ""]

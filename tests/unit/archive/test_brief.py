@@ -148,6 +148,31 @@ def test_letters_without_a_failure_are_summed_up_once(
     assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
 
 
+def test_the_newest_of_all_are_found_by_the_minute(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
+    analyze(store, parse({}, {}), engine="plain")
+    look = views.connect(store)
+    newest = views.among_newest(look, 3)
+
+    assert look.execute(f"SELECT count(*) FROM letters WHERE {newest}").fetchall() == [(3,)]
+
+
+@each_row("dear", [True, False])
+def test_letters_are_counted_the_same_one_by_one_and_by_those_that_are_alike(
+    store: LocalStore, dear: bool
+) -> None:
+    look = _look(store)
+    for condition in (
+        "contains(exception_class, 'Stock')",
+        "laps = 0",
+        "failure_text IS NULL",
+        "source = 'none'",
+    ):
+        ((found,),) = look.execute(f"SELECT count(*) FROM letters WHERE {condition}").fetchall()
+        assert views.count(look, condition, dear) == found
+
+
 def test_the_newest_are_the_same_by_whatever_way(store: LocalStore) -> None:
     look = _look(store)
 
