@@ -1,4 +1,5 @@
 """Prove the books: captured = replayed + held + dismissed + purged + waiting, per source, with every digest.
+Who looks again and again counts them first, which reads no letter.
 
 A letter whose replay is in doubt is in none of them, so that the books can't balance before
 `dlq replay reconcile` has resolved it. Every body is read and compared with its digest: a million letters
@@ -10,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlq.archive import losses, manifests, segments
+from dlq.archive import losses, manifests, segments, user_sql
 from dlq.archive.losses import Loss
 from dlq.archive.manifests import Manifest
 from dlq.archive.parquet import MOST_ROWS
@@ -27,7 +28,13 @@ from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
 from dlq.replay import still_queued
 
+if TYPE_CHECKING:
+    import duckdb
+
 _OPEN = ("sending", "in_doubt")
+_BECAME = ("in_doubt", "replayed", "held", "dismissed")
+_RANKS = (*((0, state) for state in _OPEN), (1, "confirmed"), (2, "held"), (3, "dismissed"))
+"""Of a letter of which the ledger says several things the first of these counts."""
 _NAMED = 3
 _ATTEMPTS = 20
 _NO_IDS = pa.array([], pa.string())
@@ -159,17 +166,49 @@ def _books(store: Store, settings: Settings, source: str, found: _Contents, repl
     doubled = len(known) - pc.count_distinct(known).as_py()
     if doubled:
         books.problems.append(f"{doubled} letters are in the archive twice")
-    if books.in_doubt:
-        books.problems.append(f"{books.in_doubt} letters are in doubt: `dlq replay reconcile` resolves them")
     for segment in found.orphans:
         _check_orphan(store, segment, known, books)
-    if found.lost:
-        books.lost, books.losses = losses.letters(found.lost), [loss.as_json() for loss in found.lost]
-        books.notes.append(losses.in_words(found.lost))
+    return _with_words(books, settings, found.lost)
+
+
+def _with_words(books: Books, settings: Settings, lost: Sequence[Loss]) -> Books:
+    """Say what the numbers mean, and what is lost."""
+    if books.in_doubt:
+        books.problems.append(f"{books.in_doubt} letters are in doubt: `dlq replay reconcile` resolves them")
+    if lost:
+        books.lost, books.losses = losses.letters(lost), [loss.as_json() for loss in lost]
+        books.notes.append(losses.in_words(lost))
     if books.still_queued:
-        left = still_queued.in_words(settings, {source: books.still_queued})
+        left = still_queued.in_words(settings, {books.source: books.still_queued})
         books.notes += [f"of the replayed letters {words}; next: {command}" for words, command in left]
     return books
+
+
+_COUNTED = f"""
+    SELECT source, became, count(*), count(*) FILTER (still_queued)
+    FROM _brief JOIN (
+        SELECT record_id, min(rank) AS became
+        FROM replays JOIN (VALUES {", ".join(map(repr, _RANKS))}) ranks(rank, state) USING (state)
+        GROUP BY 1) USING (record_id)
+    GROUP BY ALL"""
+
+
+def count(connection: "duckdb.DuckDBPyConnection", store: Store, settings: Settings) -> list[Books]:
+    """Return the books of every source as manifests and ledger have them: the numbers of `verify` where what
+    lies there is what was captured, of which only that tells."""
+    lost = losses.open_by_source(store)
+    found = {source: Books(source) for source in lost}
+    for manifest in manifests.list_committed(store):
+        books = found.setdefault(manifest.source, Books(manifest.source))
+        books.captured += manifest.rows + manifest.purged
+        books.purged += manifest.purged
+        books.waiting += manifest.rows
+    for source, became, letters, queued in user_sql.run(connection, _COUNTED).rows:
+        books = found[source]
+        books.waiting -= letters
+        setattr(books, _BECAME[became], letters)
+        books.still_queued += queued if _BECAME[became] == "replayed" else 0
+    return [_with_words(books, settings, lost.get(source, ())) for source, books in sorted(found.items())]
 
 
 def _check_orphan(store: Store, segment: str, known: pa.ChunkedArray, books: Books) -> None:

@@ -111,6 +111,7 @@ ROUTES = (
     Route("GET", _REPLAY + "/events", "read", replays.follow),
     Route("GET", "/transactions", "read", books.list_transactions_page),
     Route("GET", "/books", "read", books.show_books),
+    Route("POST", "/books", "read", books.prove_books, ("/books",), ("dlq verify",)),
     Route("GET", "/audit", "read", books.list_audit_page),
     Route("GET", "/coverage", "read", coverage.show_coverage),
     Route("GET", "/commands/{job}", "read", commands.show_page),

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.clock import iso, now
-from dlq.operations.books import list_audit, list_transactions, verify_books
+from dlq.operations.books import count_books, list_audit, list_transactions, verify_books
 from dlq.web.console import PageRequest
 from dlq.web.pages.paging import show_part
 
@@ -31,10 +31,18 @@ def _place_of(row: Mapping[str, Any]) -> str:
 
 
 def show_books(ask: PageRequest) -> Response:
-    """Return whether all that was captured is accounted for, once."""
+    """Return whether all that was captured is accounted for, once: as it was proven, else by the numbers."""
     look = ask.console.look
-    document, proven = look.keep_long("books", lambda workspace: (verify_books(workspace), iso(now())))
+    document, proven = look.find("books") or (look.keep("counted", count_books, of_letters=True), None)
     return ask.page("books", "dlq verify", document=document, columns=_COLUMNS, proven=proven)
+
+
+def prove_books(ask: PageRequest) -> Response:
+    """Compare all that the archive holds with its digests."""
+    look = ask.console.look
+    _, proven = look.keep_long("books", lambda workspace: (verify_books(workspace), iso(now())))
+    told = [] if look.find("books") else [f"They were proven {proven}, and not again so soon: wait a minute."]
+    return ask.go_on("/books", *told, is_changed=False)
 
 
 def list_audit_page(ask: PageRequest) -> Response:

@@ -172,7 +172,9 @@ def reconcile_and_finish(person: Person, plan: str, consumer: Consumer) -> None:
     person.wait_for(f"{LETTERS} of {LETTERS} confirmed")
     eventually(lambda: len(consumer.replayed) == LETTERS)
     assert len(set(consumer.replayed)) == LETTERS, "each came once"
-    assert "The books balance" in person.open("/books")
+    assert "The numbers of the books add up" in person.open("/books")
+    person.click("Prove them", "/books")
+    person.wait_for("The books balance")
 
 
 @pytest.mark.parametrize("rabbit_node", ["4"], indirect=True)

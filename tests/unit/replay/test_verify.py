@@ -7,14 +7,25 @@ import pytest
 from support.archives import letter
 from support.replaying import Replaying, fill
 
-from dlq.archive import manifests, segments
+from dlq.archive import manifests, segments, views
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
-from dlq.replay.verify import Books, verify
+from dlq.replay import ledger, still_queued
+from dlq.replay.verify import Books, count, verify
 
 
 def books(replay: Replaying) -> Books:
     [found] = verify(replay.store, replay.config)
+    return found
+
+
+def books_as_counted(replay: Replaying) -> Books:
+    """The same for who looks at them, by numbers alone."""
+    queued = still_queued.find_queued(replay.store, replay.config)
+    replays = ledger.as_arrow(replay.config.ledger, replay.store)
+    with views.connect(replay.store, replays, queued=queued) as connection:
+        [found] = count(connection, replay.store, replay.config)
+    assert found == books(replay)
     return found
 
 
@@ -30,10 +41,10 @@ def test_each_letter_is_counted_once_wherever_it_is(replay: Replaying) -> None:
     replay.queue.fate = lambda number: ("confirmed", "returned", "in_doubt")[number % 3]
     replay.apply(plan)
     doubtful = [entry.record_id for entry in replay.ledger.entries(plan, "in_doubt")]
-    assert (books(replay).in_doubt, books(replay).balanced) == (2, False)
+    assert (books_as_counted(replay).in_doubt, books(replay).balanced) == (2, False)
     assert "dlq replay reconcile" in books(replay).problems[0]
     replay.reconcile(plan, hold=(doubtful[0],), sent=(doubtful[1],))
-    assert books(replay) == Books("orders", captured=10, replayed=3, held=1, waiting=6)
+    assert books_as_counted(replay) == Books("orders", captured=10, replayed=3, held=1, waiting=6)
     assert books(replay).balanced
 
 
@@ -41,14 +52,14 @@ def test_a_letter_replayed_to_two_targets_is_replayed_once(replay: Replaying) ->
     fill(replay.store, 3)
     replay.apply(replay.plan())
     replay.apply(replay.plan(to="queue:copy", any_advice=True))
-    assert books(replay) == Books("orders", captured=3, replayed=3)
+    assert books_as_counted(replay) == Books("orders", captured=3, replayed=3)
 
 
 def test_purged_letters_are_remembered_by_the_manifest(replay: Replaying) -> None:
     fill(replay.store, 3)
     [manifest] = manifests.list_committed(replay.store)
     manifests.write(replay.store, replace(manifest, purged=7))
-    assert books(replay) == Books("orders", captured=10, purged=7, waiting=3)
+    assert books_as_counted(replay) == Books("orders", captured=10, purged=7, waiting=3)
     assert books(replay).balanced
 
 

@@ -71,7 +71,7 @@ def test_pages_come_while_the_books_are_proven(serve: Serve, monkeypatch: pytest
     slow = Slow({"balanced": True, "sources": []})
     monkeypatch.setattr(books, "verify_books", slow)
     browser: Browser = serve()
-    with meanwhile(slow, lambda: browser.get("/books").status_code) as answers:
+    with meanwhile(slow, lambda: browser.post("/books").status_code) as answers:
         assert [browser.get(path).status_code for path in OTHERS] == [200] * len(OTHERS)
         assert answers == []
     assert answers == [200]
@@ -164,7 +164,7 @@ def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow({"balanced": True, "sources": []})
-    monkeypatch.setattr(books, "verify_books", slow)
+    monkeypatch.setattr(books, "count_books", slow)
     pages = make_app(serve(enter=False, serve={"proxies": ["127.0.0.1"]}).console, log=False)
 
     async def ask_all() -> list[int]:
@@ -289,11 +289,11 @@ def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
     monkeypatch.setattr(patience, "FRESH", 0.0)
     reader = serve(serve={"roles": {}})
     for number in range(5):
-        assert reader.get("/books").status_code == 200
+        assert reader.post("/books").status_code == 200
         write_segment(store, f"p-{number + 2}", [letter(number + 10)])
     assert len(proven) == 1 or proven[1] - proven[0] > 9, "a tenth of the time at most"
     reader.console.look.forget()
-    assert reader.get("/books").status_code == 200
+    assert reader.post("/books").status_code == 200
     assert len(proven) > 1, "what this page has changed is proven at once"
 
 

@@ -12,6 +12,7 @@ import pytest
 from support.archives import letter, write_analysis, write_segment
 from support.consoles import Browser, Serve
 
+from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 
@@ -201,10 +202,17 @@ def test_the_first_page_is_the_report(serve: Serve, dlq: Any) -> None:
         assert shlex.split(step["command"])[1:] in commands_on(text)
 
 
-def test_the_books_are_those_of_verify(serve: Serve, dlq: Any) -> None:
-    text, books = serve().get("/books").text, dlq("verify")
+def test_the_books_are_those_of_verify(serve: Serve, dlq: Any, store: LocalStore) -> None:
+    """Their numbers at once; whether each letter is what was captured, once somebody asks."""
+    browser, books = serve(), dlq("verify")
+    counted = browser.get("/books").text
+    assert "The numbers of the books add up" in counted
     for name in ("captured", "replayed", "waiting", "lost"):
-        assert f'data-label="{name}">{books["sources"][0][name]}<' in text
+        assert f'data-label="{name}">{books["sources"][0][name]}<' in counted
+    (manifest,) = manifests.list_committed(store)
+    Path(store.location, manifest.segment).write_bytes(b"damaged")
+    browser.post("/books")
+    assert "The books do not balance" in browser.get("/books").text
 
 
 def said_of(dlq: Any) -> list[dict[str, Any]]:
