@@ -181,9 +181,14 @@ def _id_of_deed(proposal: str) -> str:
 def tell_failure(rows: Sequence[Row], prefix: str) -> Document:
     """Tell a failure as `show_failure` does, of the rows of `list_failures`."""
     row = find(rows, prefix)
+    others = [{name: one[name] for name in _OF_OTHERS} for one in alike(rows, row)]
+    return {**tell_alone(row), "same_exception": others}
+
+
+def tell_alone(row: Row) -> Document:
+    """Tell a failure without the others that have its exception, which may be thousands."""
     history = [
         {"at": iso(one.at), **{name: getattr(one, name) for name in ("actor", "action", "value", "reason")}}
         for one in row["events"]
     ]
-    others = [{name: one[name] for name in _OF_OTHERS} for one in alike(rows, row)]
-    return {**{name: row[name] for name in COLUMNS}, "same_exception": others, "history": history}
+    return {**{name: row[name] for name in COLUMNS}, "history": history}

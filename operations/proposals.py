@@ -105,10 +105,12 @@ class Proposal(NamedTuple):
 
 def list_proposals(workspace: Workspace, failure: str) -> list[Proposal]:
     """Return what agents have proposed for a failure (its whole fingerprint), the first first."""
-    with closing(open_views(workspace, with_plans=True)) as connection:
-        done = [*run(connection, _DONE).rows]
     events = ledger.events(workspace.settings.ledger, workspace.store)
     told = [one for one in events if one.action == "propose" and one.subject == failure]
+    if not told:  # of most failures; what was done is read of every plan
+        return []
+    with closing(open_views(workspace, with_plans=True)) as connection:
+        done = [*run(connection, _DONE).rows]
     return [_describe(one, done) for one in told]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dlq.archive import views
 from dlq.archive.user_sql import run
 from dlq.core.failure_headers import strip_failure
+from dlq.core.text import sql_literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,8 +24,11 @@ _LEAST_SHARE = 0.2
 _LONGEST = 80
 _MOST_VALUES, _MOST = 3, 12
 _PLACES = f"""
-    SELECT segment_file, list(record_id)[:{_LOOKED_AT}] FROM _brief
+    SELECT segment_file FROM _brief
     WHERE fingerprint = ? GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {_SEGMENTS}"""
+_IDS = f"""
+    SELECT segment_file, list(record_id)[:{_LOOKED_AT}] FROM _brief
+    WHERE fingerprint = ? AND segment_file IN ({{}}) GROUP BY 1"""
 _SQL = f"""
     SELECT {", ".join(_COLUMNS)}, headers FROM _placed
     WHERE {{}} ORDER BY record_id LIMIT {_LOOKED_AT}"""
@@ -42,7 +46,9 @@ class Trait(NamedTuple):
 def gather(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[Trait]:
     """Return what is the same in most letters first. What the failure itself left on them tells nothing
     more."""
-    page = {file: {*ids} for file, ids in run(connection, _PLACES, [fingerprint]).rows}
+    places = ", ".join(sql_literal(file) for (file,) in run(connection, _PLACES, [fingerprint]).rows)
+    ids = run(connection, _IDS.format(places or "NULL"), [fingerprint]).rows  # of these segments alone
+    page = {file: {*some} for file, some in ids}
     rows = [*run(connection, _SQL.format(views.on_page(page))).rows]
     counted: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for *values, headers in rows:

@@ -150,17 +150,23 @@ _ADVICE = f"""
 _REPLAY_STATES = """
     SELECT replay_state, sum(letters)::BIGINT AS letters
     FROM facts GROUP BY replay_state ORDER BY letters DESC, replay_state"""
+_PLACE = f"list_position({list(ORDER)}, any_value(coalesce(state, 'new')))"
 _FINGERPRINTS = f"""
-    WITH top AS (
+    WITH first_ones AS (
+        SELECT fingerprint
+        FROM facts LEFT JOIN lives USING (fingerprint) WHERE fingerprint IS NOT NULL
+        GROUP BY fingerprint
+        ORDER BY {_PLACE}, sum(letters) DESC, fingerprint LIMIT {TOP}),
+    top AS (
         SELECT fingerprint, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
                min(example) AS example,
                arg_min(source, example) AS lies_in, list_sort(list(DISTINCT source)) AS sources,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                bool_or(likely) AS likely, any_value(coalesce(state, 'new')) AS state,
                any_value(owner) AS owner,
-               list_position({list(ORDER)}, any_value(coalesce(state, 'new'))) AS place
-        FROM facts LEFT JOIN lives USING (fingerprint) WHERE fingerprint IS NOT NULL
-        GROUP BY fingerprint ORDER BY place, letters DESC, fingerprint LIMIT {TOP})
+               {_PLACE} AS place
+        FROM facts SEMI JOIN first_ones USING (fingerprint) LEFT JOIN lives USING (fingerprint)
+        GROUP BY fingerprint)
     SELECT top.* EXCLUDE (lies_in, place, likely), v.cause, if(likely, 'likely', v.proof) AS proof,
            v.also_possible, v.advice, v.exception_class, v.exception_message,
            v.exception_family, v.outer_exception, v.origin
@@ -236,7 +242,7 @@ def gather(
         "first": None if first is None else iso(int(first * 1_000_000)),
         "last": None if last is None else iso(int(last * 1_000_000)),
         **{name: list_objects(connection, sql) for name, sql in _LISTS.items()},
-        "duplicates": list_objects(connection, _DUPLICATES.format(only=_EVERY)),
+        "duplicates": _list_duplicates(connection),
         "incidents": incidents.gather(connection, TOP, {row["fingerprint"]: row["state"] for row in lives}),
         "timeline": timeline.gather(connection, first, last),
         "client_log": analysis.extra.get("client_log") if analysis else None,
@@ -248,7 +254,7 @@ def gather(
         if row["likely"]:
             row["meaning"] += f" ({row['likely']:,} of them likely, not proven)"
     _explain(document["advice"], "advice", ADVICE, total)
-    counted = _count(connection, total)
+    counted = _count(connection, total, document["duplicates"])
     document |= {"undated": counted.undated, "oldest": counted.oldest, "counts": counted.counts}
     document["next"] = _next_steps(document, counted.waiting)
     return document
@@ -261,7 +267,11 @@ def count_awake(connection: "duckdb.DuckDBPyConnection", asleep: Sequence[str]) 
     only = f"(coalesce(fingerprint NOT IN ({names}), true) OR replay_state IN ('sending', 'in_doubt'))"
     ((total, *_),) = run(connection, _SPAN.format(only=only)).rows
     list(run(connection, _FACTS.format(only=only)).rows)
-    return _count(connection, total, only).counts
+    return _count(connection, total, _list_duplicates(connection, only), only).counts
+
+
+def _list_duplicates(connection: "duckdb.DuckDBPyConnection", only: str = _EVERY) -> list[Document]:
+    return list_objects(connection, _DUPLICATES.format(only=only))
 
 
 class _Counted(NamedTuple):
@@ -272,10 +282,11 @@ class _Counted(NamedTuple):
     oldest: str | None
 
 
-def _count(connection: "duckdb.DuckDBPyConnection", total: int, only: str = _EVERY) -> _Counted:
+def _count(
+    connection: "duckdb.DuckDBPyConnection", total: int, duplicates: Sequence[Document], only: str = _EVERY
+) -> _Counted:
     """Count the facts. `total`: of the letters where none is classified to be one."""
     classified, states = (list_objects(connection, sql) for sql in (_CLASSIFIED, _REPLAY_STATES))
-    duplicates = list_objects(connection, _DUPLICATES.format(only=only))
     how_many = list_objects(connection, _HOW_MANY.format(only=only))[0]
     undated, oldest = how_many.pop("undated"), how_many.pop("oldest")
     how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))

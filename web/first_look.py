@@ -11,11 +11,14 @@ from dlq.web.console import Console, PageRequest
 from dlq.web.forms import Form
 from dlq.web.pages import failures, letters, now, plans
 from dlq.web.people import Person
+from dlq.web.render import prepare
 
 _PAGES: Sequence[tuple[str, Callable[[PageRequest], Response]]] = (
     ("/", now.show_now), ("/letters", letters.list_page), ("/failures", failures.list_page),
     ("/plans", plans.list_page),
 )  # fmt: skip
+_OPENED_NEXT = ("failure", "letter")
+"""Their templates are read, too."""
 _NOBODY = Person("", frozenset(), "", "token")
 
 
@@ -38,3 +41,4 @@ def _look(console: Console, is_over: Event) -> None:
         if not is_over.is_set():
             with suppress(Exception):  # whoever asks is told of it
                 page(PageRequest(console, _NOBODY, frozenset({"read"}), path, {}, QueryParams(), Form(())))
+    prepare(*_OPENED_NEXT)

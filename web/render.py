@@ -119,6 +119,12 @@ def _texts(value: Any) -> list[str]:
     return [str(one) for one in several if one not in (None, "")]
 
 
+def prepare(*templates: str) -> None:
+    """Read these templates: who asks for such a page first does not wait for it."""
+    for name in templates:
+        _templates().get_template(name)
+
+
 def render(template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
     """Return a page."""
     return HTMLResponse(_templates().get_template(template).render(values), status)

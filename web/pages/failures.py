@@ -125,7 +125,7 @@ def show_page(ask: PageRequest) -> Response:
     rows = list_every(ask)
     found, keep = words.find(rows, ask.names["fingerprint"]), ask.console.look.keep
     name, kinds = found["fingerprint"], found["broker_kinds"]
-    row = keep(("told", name), lambda _workspace: operations.tell_failure(rows, name))
+    row = operations.tell_alone(found)
     look = keep(("failure", name), lambda workspace: _look_at(ask, workspace, row), of_letters=True)
     proposals = keep(("proposals", name), lambda workspace: list_proposals(workspace, name))
     quoted = shlex.quote(name[:12])
@@ -211,7 +211,7 @@ def _make_page(
 
 def _stands(ask: PageRequest) -> Mapping[str, Any]:
     """Return the failure before something is done to it."""
-    return operations.tell_failure(list_every(ask), ask.names["fingerprint"])
+    return words.find(list_every(ask), ask.names["fingerprint"])
 
 
 def _undo(path: str, action: str, before: Mapping[str, Any]) -> Undo | None:

@@ -83,7 +83,7 @@ def _list_sources(ask: PageRequest, document: Mapping[str, Any]) -> list[dict[st
     """Return every source that is configured or has letters, with what the brokers said last."""
     told = {row["source"]: row for row in document["sources"]}
     rows = []
-    for row in ask.console.look.keep("sources", list_sources):
+    for row in ask.console.look.keep("sources", list_sources, of_letters=True):
         depth, note = ask.console.depths.find(row["source"])
         known = {"depth": depth, "depth_at": ask.console.depths.asked_at} if depth is not None else {}
         of_report = told.get(row["source"], {"still_queued": 0, "last": None, "broker_kind": row["kind"]})
