@@ -40,8 +40,9 @@ from dlq.core.ordinary import why_not
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]
-SUMMED_FROM = 10_000
-"""Letters from which on sums are kept with an analysis: to walk through fewer takes a few milliseconds."""
+SUMMED_FROM, _MOST_SUMS = 10_000, 200_000
+"""Letters from which on sums are kept with an analysis: to walk through fewer takes a few milliseconds. And
+how many sums at most: who looks reads all of them."""
 _Run = Callable[[Asked, Terms, Sequence[Part]], Done]
 """An engine: what to analyze, under which terms, and the parts that are classified already."""
 
@@ -259,8 +260,10 @@ def _write_sums(asked: Asked, done: Done) -> None:
     if sum(m.rows for m in asked.chosen) < SUMMED_FROM:
         return
     files = _files_of(asked, done, "verdicts")
-    for name, table in views.sum_up_verdicts(asked.store, files).items():
-        plain.write(asked, name, table)
+    made = views.sum_up_verdicts(asked.store, files)
+    if made["sums"].num_rows <= _MOST_SUMS:
+        for name, table in made.items():
+            plain.write(asked, name, table)
 
 
 def _files_of(asked: Asked, done: Done, table: str) -> tuple[str, ...]:

@@ -53,9 +53,8 @@ def readable(name: str) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
-        raise ArchiveError(
-            f"cannot read {name} in the archive: {reason}; dlq verify shows the damage"
-        ) from error
+        way = "dlq analyze makes it anew" if name.startswith("analyses/") else "dlq verify shows the damage"
+        raise ArchiveError(f"cannot read {name} in the archive: {reason}; {way}") from error
 
 
 def native(file: IO[bytes]) -> pa.NativeFile:

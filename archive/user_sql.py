@@ -177,7 +177,9 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
                 "a file of the archive was removed while it was looked at, as `dlq retain` does: run it again"
             ) from error
         if _is_damage(error):
-            raise ArchiveError(f"cannot read the archive: {_by_name(_first_line(error))}") from error
+            told = _by_name(_first_line(error))
+            anew = "; dlq analyze makes it anew" if "/analyses/" in told else ""
+            raise ArchiveError(f"cannot read the archive: {told}{anew}") from error
         if text.startswith("Permission Error") and HELD in text:
             raise ArchiveError(
                 "a file of the archive was moved while it was looked at: run it again; if it says so again, "

@@ -109,7 +109,7 @@ def connect(
         connection, held = _configured(store, memory), ExitStack()
         finalize(connection, held.close)
         try:
-            _fill(connection, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
+            _fill(connection, store, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
         except UsageError as error:  # no SQL of anybody's has run yet
             connection.close()
             raise ArchiveError(f"cannot read the archive: {error}") from error
@@ -142,6 +142,7 @@ def _is_still_there(store: Store, looked_at: _LookedAt) -> bool:
 
 def _fill(
     connection: duckdb.DuckDBPyConnection,
+    store: Store,
     lend: Callable[[str], str],
     looked_at: _LookedAt,
     replays: pa.Table | None,
@@ -154,7 +155,7 @@ def _fill(
     segments = [*files.values()]
     former = [*map(lend, before.tables["verdicts"] if before else ())]
     made = chosen.tables if chosen else {}
-    tables = {name: [*map(lend, made.get(name, ()))] for name in (*analyses.TABLES, *brief.KEPT)}
+    tables = {name: [*map(lend, made.get(name, ()))] for name in analyses.TABLES}
     with user_sql.guarded(connection):
         _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
         _records(connection, segments)
@@ -163,7 +164,7 @@ def _fill(
         for name, schema in analyses.TABLES.items():
             _table(connection, name, schema, tables[name])
         for name in brief.KEPT:
-            _table(connection, f"_kept_{name}", analyses.KEPT[name], tables[name])
+            _given(connection, f"_kept_{name}", _read_kept(store, name, made.get(name, ())))
         if before:
             _table(connection, "verdicts_before", analyses.VERDICTS, former)
         show_replays(connection, replays)
@@ -176,6 +177,17 @@ def _fill(
         of_files = brief.Files(named, verdicts, chosen.analysis if chosen else "", _queued_whole(named, left))
         brief.make(connection, of_files, still_queued)
         _lock(connection, [*segments, *former, *chain.from_iterable(tables.values())])
+
+
+def _read_kept(store: Store, name: str, files: Iterable[str]) -> pa.Table:
+    """Return what an analysis has summed up; nothing where that is damaged, since letters say the same."""
+    schema = analyses.KEPT[name]
+    try:
+        return pa.concat_tables(
+            [schema.empty_table(), *(analyses.table(store, one, schema) for one in files)]
+        )
+    except analyses.Damaged:
+        return schema.empty_table()
 
 
 def _taken_out(manifest: Manifest, queued: Queued) -> Collection[str] | None:

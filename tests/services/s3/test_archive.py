@@ -17,6 +17,7 @@ from support.servers.spark_cluster import SparkCluster
 from support.store_contract import Opening, StoreContract
 from support.waiting import eventually
 
+from dlq.analyzers import analysis
 from dlq.archive import manifests, s3_lock, user_sql, views
 from dlq.archive.s3 import S3Store
 from dlq.archive.store import open_store
@@ -245,8 +246,11 @@ def test_a_cluster_classifies_on_s3_as_one_machine_does(
     assert house.verdicts() == folder.verdicts()
 
 
-def test_every_command_works_on_s3(house: House) -> None:
+def test_every_command_works_on_s3(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
     assert len(captured(house)("analyze")["causes"]) > 3
+    assert any("/sums/" in name for name in open_store(house.archive).list("analyses/"))
+    assert house("report")["letters"] == len(ORDERS) + len(OTHERS), "as they were summed up"
     assert house("run", "nightly")["reports"] == [f"{house.folder}/report.json"]
     assert "dlq_last_success" in (house.folder / "dlq.prom").read_text()
     shown = house("ls", "--where", "source = 'orders'")

@@ -129,6 +129,24 @@ def test_what_an_analysis_has_summed_up_is_joined_with_the_ledger(
     assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
 
 
+@each_row("content", [b"", b"no Parquet", None])
+def test_sums_that_are_damaged_are_made_of_the_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
+    store = LocalStore(str(tmp_path / str(content)))
+    write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
+    [file] = analyze(store, parse({}, {}), engine="plain").tables["sums"]
+    whole = Path(store.location, file).read_bytes()
+    Path(store.location, file).write_bytes(
+        whole[:40] + b"?" * 200 + whole[240:] if content is None else content
+    )
+    look = views.connect(store)
+    brief.sum_up(look)
+
+    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+
+
 def test_letters_without_a_failure_are_summed_up_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from support.analyzers import mixed
 from support.analyzers.rocket_letters import BORN
 
-from dlq.analyzers import classification
+from dlq.analyzers import analysis, classification
 from dlq.analyzers.analysis import Engine, analyze
 from dlq.analyzers.spark import engine as spark_engine
-from dlq.archive import analyses, store_facts, views
+from dlq.archive import analyses, brief, store_facts, views
 from dlq.archive.analyses import Analysis
 from dlq.archive.store import LocalStore
 from dlq.archive.store_facts import Snapshot
@@ -61,9 +61,9 @@ def analyzed_by(engine: Engine, folder: str) -> Analyzed:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("table", analyses.TABLES)
+@pytest.mark.parametrize("table", [*analyses.TABLES, *brief.KEPT])
 def test_both_engines_write_the_same_rows(by_both: Mapping[str, Analyzed], table: str) -> None:
-    schema = analyses.TABLES[table]
+    schema = (analyses.TABLES | analyses.KEPT)[table]
     plain, spark = (sorted(map(repr, rows_of(by_both[engine], table, schema.names))) for engine in by_both)
     assert plain == spark
     assert plain or table == "client_log"
@@ -76,6 +76,7 @@ def by_both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ma
     with pytest.MonkeyPatch.context() as changed:
         for module in (classification, spark_engine):
             changed.setattr(module, "LARGEST_SHARE", 40)
+        changed.setattr(analysis, "SUMMED_FROM", 1)
         return {engine: analyzed_by(engine, str(tmp_path_factory.mktemp(engine))) for engine in engines}
 
 
