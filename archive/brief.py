@@ -163,6 +163,11 @@ def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
 
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
     """Forget sums: other letters are looked at from now on."""
+    forget_made(connection)
+    _note_sums(connection, None, None)
+
+
+def forget_made(connection: duckdb.DuckDBPyConnection) -> None:
+    """Forget what was summed up: the ledger says something else by now."""
     for table in _MADE:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
-    _note_sums(connection, None, None)

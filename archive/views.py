@@ -334,8 +334,9 @@ def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> Non
 
 
 def show_replays(connection: duckdb.DuckDBPyConnection, replays: pa.Table | None) -> None:
-    """Let the views show these rows of the ledger."""
+    """Let all views show these rows of the ledger, of the same archive."""
     _given(connection, "replays", REPLAYS if replays is None else replays)
+    brief.forget_made(connection)
 
 
 def say(connection: duckdb.DuckDBPyConnection, audit: pa.Table) -> None:

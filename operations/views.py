@@ -76,6 +76,14 @@ def add_replays(
         show_replays(connection, read_replays(workspace, record_ids=record_ids))
 
 
+def look_again(workspace: Workspace, connection: "duckdb.DuckDBPyConnection") -> None:
+    """Let a connection show what the ledger says by now; the archive has stayed as it was."""
+    from dlq.archive.views import say, show_replays
+
+    show_replays(connection, read_replays(workspace))
+    say(connection, _make_audit(read_events(workspace)))
+
+
 def _list_makers(workspace: Workspace) -> "Iterable[Event]":
     from dlq.replay import planfile
 

@@ -15,7 +15,7 @@ from dlq.archive import analyses
 from dlq.archive.store import LocalStore
 from dlq.core import patience
 from dlq.core.errors import DlqError, TookTooLong, UsageError
-from dlq.operations.views import open_views
+from dlq.operations.views import look_again, open_views
 from dlq.operations.workspace import Workspace
 from dlq.replay.ledger import location, version
 from dlq.reports.masking import Masker
@@ -60,6 +60,7 @@ def _open_views(workspace: Workspace) -> "duckdb.DuckDBPyConnection":
     """Views whose conditions may also use `masked(text)`: a text as pages show it, made once of many that are
     equal."""
     import pyarrow as pa
+    from duckdb.func import ARROW
 
     connection, masker = open_views(workspace, memory=_MEMORY), Masker(workspace.settings.mask)
 
@@ -71,7 +72,7 @@ def _open_views(workspace: Workspace) -> "duckdb.DuckDBPyConnection":
         found = texts.combine_chunks().dictionary_encode()
         return pa.array(map(mask, found.dictionary.to_pylist()), pa.string()).take(found.indices)
 
-    connection.create_function("masked", mask_all, ["VARCHAR"], "VARCHAR", type="arrow")
+    connection.create_function("masked", mask_all, ["VARCHAR"], "VARCHAR", type=ARROW)
     return connection
 
 
@@ -97,6 +98,11 @@ class _Moment(NamedTuple):
     replays: Hashable
 
     @property
+    def archive(self) -> Hashable:
+        """What of it is in the archive, and not in the ledger."""
+        return self.manifests, self.analysis
+
+    @property
     def letters(self) -> Hashable:
         """What of it is about letters: what people say of failures and plans is not."""
         return self.manifests, self.analysis, self.replays
@@ -119,7 +125,8 @@ class Look:
         """As it was looked at last, and the version of its replays."""
         self._letters: Hashable = None
         """Of the last moment."""
-        self._idle: duckdb.DuckDBPyConnection | None = None
+        self._idle: tuple[_Moment, duckdb.DuckDBPyConnection] | None = None
+        """A connection that nobody looks by, and what it shows."""
         self._kept: dict[Hashable, tuple[Any, bool]] = {}
         """Name -> what was made, and whether of letters alone."""
         self.making: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
@@ -238,14 +245,17 @@ class Look:
     def _take(self) -> "tuple[_Moment, duckdb.DuckDBPyConnection]":
         moment = self._look()
         with self._lock:
-            connection, self._idle = self._idle, None
-        return moment, connection or _open_views(self.workspace)
+            idle, self._idle = self._idle, None
+        shown, connection = idle or (moment, _open_views(self.workspace))
+        if shown.letters != moment.letters:
+            look_again(self.workspace, connection)
+        return moment, connection
 
     def _give_back(self, moment: _Moment, connection: "duckdb.DuckDBPyConnection") -> None:
         """Give a connection back. One waits for the next who looks; more would only hold memory."""
         with self._lock:
-            if self._idle is None and moment.letters == self._letters:
-                self._idle = connection
+            if self._idle is None and self._moment and moment.archive == self._moment.archive:
+                self._idle = moment, connection
                 return
         connection.close()
 
@@ -279,8 +289,10 @@ class Look:
 
     def _forget_all_but(self, found: _Moment) -> None:
         """Forget all but what is found; what is of letters stays where they are the same."""
+        if self._idle and self._idle[0].archive != found.archive:
+            self._idle = None
         if found.letters != self._letters:
-            self._letters, self._idle = found.letters, None
+            self._letters = found.letters
             self._kept.clear()
         self._kept = {name: each for name, each in self._kept.items() if each[1]}
         self._moment = found
