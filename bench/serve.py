@@ -1,6 +1,6 @@
 """Pages over a million letters in 10,000 failures, beside 200 plans: the processor time of the server for each
 address, of a server that has just begun, again, and after a note; then the first paint by Chromium:
-bench/serve.py [LETTERS [FAILURES [PLANS]]]."""
+bench/serve.py [LETTERS [FAILURES [PLANS]]], or bench/serve.py FOLDER, where the archive is made once and kept."""
 
 import os
 import sys
@@ -53,16 +53,25 @@ class Size(NamedTuple):
     plans: int = 200
 
 
-def main(size: Size) -> int:
+def main(*arguments: str) -> int:
     """Serve an archive, and tell the median of some paints; 1 where a target is missed."""
+    if arguments and not arguments[0].isdecimal():
+        return serve(Path(arguments[0]), Size())
     with tempfile.TemporaryDirectory(prefix="dlq-bench-") as name:
-        folder = Path(name)
+        return serve(Path(name), Size(*map(int, arguments)))
+
+
+def serve(folder: Path, size: Size) -> int:
+    """Make the archive of this folder where there is none yet, and serve it."""
+    first = folder / "first"
+    if not first.exists():
         store = open_store(os.path.join(folder, "archive"))
-        first = generate(store, size.letters, size.failures)
+        found = generate(store, size.letters, size.failures)
         make_plans(store, size.plans)
         (folder / "dlq.toml").write_text('archive = "./archive"\n[serve.roles]\ntriage = ["*"]\n')
+        first.write_text(found)
         print(f"{size.letters:,} letters, {size.failures:,} failures, {size.plans:,} plans")
-        return measure(folder, f"/letters/{first}")
+    return measure(folder, f"/letters/{first.read_text()}")
 
 
 def measure(folder: Path, letter: str) -> int:
@@ -193,4 +202,4 @@ def paint(page: Page, url: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Size(*map(int, sys.argv[1:]))))
+    sys.exit(main(*sys.argv[1:]))
