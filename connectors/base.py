@@ -32,7 +32,12 @@ Mode = Literal["copy", "drain", "import"]
 Checkpoint = Mapping[str, int]
 """Where to continue, e.g. {"%DLQ%pay@broker-a:0": 4711}; empty for brokers that remember by themselves."""
 
+Evidence = Mapping[str, int]
+"""What was noted of a broker before letters of a plan went there, as it stands in the plan's file. Each
+broker writes and reads its own; what is noted twice under one name stays as it was first."""
+
 NO_CHECKPOINT: Checkpoint = MappingProxyType({})
+NO_EVIDENCE: Evidence = NO_CHECKPOINT
 
 _BATCH_BYTES = 16 * 2**20
 _BATCH_ROWS = 2_000
@@ -311,9 +316,8 @@ def keep_no_mark(_numbers: Sequence[int]) -> None:
 class Publisher(Protocol):
     """A pipelined way into a broker."""
 
-    anchor: Checkpoint
-    """What this run has left on the broker to be found by, as a part of the plan's bounds; empty where `find`
-    needs none."""
+    anchor: Evidence
+    """What this run has left on the broker to be found by; empty where `find` needs none."""
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """Send all of them, several in flight, and yield one `Sent` for each, in any order.
@@ -347,7 +351,7 @@ class Search(NamedTuple):
     letters: Sequence[Outgoing]
     since: int
     """When the first of them was sent (microseconds)."""
-    before: Checkpoint = NO_CHECKPOINT
+    before: Evidence = NO_EVIDENCE
     """What `Connector.bounds` said of the plan's targets before anything was sent, and the anchors of all its
     runs; empty where that is lost."""
 
@@ -539,10 +543,10 @@ class Connector(Protocol):
         """Open the way in for one plan. Raises BrokerError."""
         ...
 
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+    def bounds(self, targets: Iterable[Target]) -> Evidence:
         """Return where the targets end now. It is asked before the first letter is sent to them, and kept for
         `find`; empty for a broker that finds without."""
-        return NO_CHECKPOINT
+        return NO_EVIDENCE
 
     def check_witness(self) -> Sequence[str] | None:
         """Return what would keep a witness from proving anything, in words: a setting or a right that is

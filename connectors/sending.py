@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Outgoing, Sent, Writing, keep_no_mark
+from dlq.connectors.base import NO_EVIDENCE, Evidence, Outgoing, Sent, Writing, keep_no_mark
 from dlq.connectors.net.links import LinkLostError
 from dlq.core.errors import ConnectionLost, DlqError
 
@@ -47,7 +47,7 @@ class WindowedPublisher:
     silent_seconds: float = math.inf
     """How long no answer may come while letters are in flight."""
 
-    anchor: Checkpoint = NO_CHECKPOINT
+    anchor: Evidence = NO_EVIDENCE
 
     def __init__(self, window: int, place: str = "") -> None:
         """`place` names the broker in errors."""

@@ -13,8 +13,8 @@ from typing import Protocol
 from dlq.archive.store import Store
 from dlq.connectors.base import (
     UNSENT_SECONDS,
-    Checkpoint,
     Connector,
+    Evidence,
     Outgoing,
     Search,
     SendRequest,
@@ -293,7 +293,7 @@ class _Sender:
             letters = chain(again, self._claims.given_back, letters)
             self._claims = self._new_claims()
 
-    def _keep_bounds(self, store: Store, broker: str, bounds: Checkpoint) -> None:
+    def _keep_bounds(self, store: Store, broker: str, bounds: Evidence) -> None:
         """Keep the bounds. Raises UsageError where letters that are in doubt were sent before them."""
         plan = self._header.plan
         if bounds and not planfile.bounds_of(store, plan, broker):
@@ -338,7 +338,7 @@ class _Sender:
         return lost
 
     def _not_kept(
-        self, lost: BrokerError, before: Checkpoint, broker: str, connector: Connector
+        self, lost: BrokerError, before: Evidence, broker: str, connector: Connector
     ) -> Sequence[Letter] | None:
         """Return what is to be sent again of what was in doubt when the connection ended; None where that was
         not one letter, or the rest must not go."""

@@ -20,7 +20,7 @@ from typing import IO, Any
 from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, build
-from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
+from dlq.connectors.base import NO_EVIDENCE, Evidence, Target
 from dlq.core import documents
 from dlq.core.bounded_json import LARGEST
 from dlq.core.clock import from_iso
@@ -159,7 +159,7 @@ def _bounds_name(plan: str, broker: str) -> str:
     return f"{_FOLDER}{plan}.{broker}{_BOUNDS_SUFFIX}"
 
 
-def keep_bounds(store: Store, plan: str, broker: str, bounds: Checkpoint) -> None:
+def keep_bounds(store: Store, plan: str, broker: str, bounds: Evidence) -> None:
     """Remember where a plan's targets ended before anything was sent to them; what is known already, from an
     earlier apply, stays."""
     known = bounds_of(store, plan, broker)
@@ -168,15 +168,15 @@ def keep_bounds(store: Store, plan: str, broker: str, bounds: Checkpoint) -> Non
         store.put(_bounds_name(plan, broker), json.dumps(document).encode())
 
 
-def bounds_of(store: Store, plan: str, broker: str) -> Checkpoint:
+def bounds_of(store: Store, plan: str, broker: str) -> Evidence:
     """Return what `keep_bounds` has remembered; nothing where it was never called. Raises ArchiveError,
     FormatTooNew."""
     name = _bounds_name(plan, broker)
     try:
         content = store.get(name)
     except UsageError:
-        return NO_CHECKPOINT
-    found: Checkpoint = build(
+        return NO_EVIDENCE
+    found: Evidence = build(
         name, content, lambda document: documents.value(Mapping[str, int], document["bounds"], "bounds")
     )
     return found

@@ -23,6 +23,7 @@ from dlq.connectors.activemq.look.queues import Queues, is_pattern
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.openwire.send import OpenWireSender, with_openwire
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.prove.evidence import Counts, read_counts, read_runs, write_counts
 from dlq.connectors.activemq.prove.markers import PROBES, Trail, marker_queue
 from dlq.connectors.activemq.prove.routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.read.private import ArtemisPrivate, ClassicPrivate
@@ -36,11 +37,11 @@ from dlq.connectors.activemq.send import Sender, StompSender
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.base import (
-    NO_CHECKPOINT,
-    Checkpoint,
+    NO_EVIDENCE,
     Connector,
     Consumption,
     DeadLetterPlace,
+    Evidence,
     Fate,
     Gauge,
     Inspection,
@@ -280,10 +281,10 @@ class ActiveMQConnector(Connector):
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
     @with_deadline
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+    def bounds(self, targets: Iterable[Target]) -> Evidence:
         """Return what Artemis has counted at the targets: a marker proves a commit, and not that a queue got
         it."""
-        return self._routing.counts(targets) if self._routing else NO_CHECKPOINT
+        return write_counts(self._routing.counts(targets)) if self._routing else NO_EVIDENCE
 
     @with_deadline
     def find(self, search: Search) -> Proof:
@@ -294,14 +295,14 @@ class ActiveMQConnector(Connector):
             trail = sender.trail(search.plan)
         there = [o for o in search.letters if o.provenance[REPLAY_ID] in trail.sent]
         why = self._why_unproven(trail, search.plan, search.before)
-        lost = self._not_arrived(there, search.before, None if why else len(trail.sent))
+        lost = self._not_arrived(there, read_counts(search.before), None if why else len(trail.sent))
         found: dict[int, Presence] = {o.number: "unknown" if o.number in lost else "sent" for o in there}
         absent: Presence = "unknown" if why else "not_sent"
         shown = {o.number: found.get(o.number, absent) for o in search.letters}
         return Proof(shown, [*dict.fromkeys(lost.values()), *([why] if why else [])])
 
     def _not_arrived(
-        self, there: Sequence[Outgoing], before: Checkpoint, committed: int | None
+        self, there: Sequence[Outgoing], before: Counts, committed: int | None
     ) -> Mapping[int, str]:
         """Numbers of those of these letters that may not have reached their target, and why that is said.
         `committed`: how many of the plan were; None: not all markers are there to tell."""
@@ -312,11 +313,11 @@ class ActiveMQConnector(Connector):
         lying = self._routing.ids_in_queues(doubted)
         return {o.number: lost[o.target] for o in doubted if o.provenance[REPLAY_ID] not in lying}
 
-    def _why_unproven(self, trail: Trail, plan: str, before: Checkpoint) -> str | None:
+    def _why_unproven(self, trail: Trail, plan: str, before: Evidence) -> str | None:
         queue = marker_queue(plan)
-        runs = [place.split(" ")[1:] for place in before if place.startswith(f"{queue} ")]
-        why = trail.why_unproven([run[0] for run in runs], queue) or self.queues.why_dropped(queue)
-        return why or self._why_elsewhere({"".join(run[1:]) for run in runs}) or self._why_taken(queue)
+        runs = read_runs(before, queue)
+        why = trail.why_unproven([run.anchor for run in runs], queue) or self.queues.why_dropped(queue)
+        return why or self._why_elsewhere({run.node for run in runs}) or self._why_taken(queue)
 
     def _why_elsewhere(self, nodes: Collection[str]) -> str | None:
         """A mirror of Artemis has anchors and markers, too, but what a failover cut off may be missing there.

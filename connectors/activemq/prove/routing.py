@@ -11,7 +11,7 @@ what consumers of another node get.
 one of a queue (ADDRESS::QUEUE).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from dlq.connectors import deadline
@@ -19,6 +19,15 @@ from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
+from dlq.connectors.activemq.prove.evidence import (
+    ADDED,
+    ROUTED,
+    UNROUTED,
+    Count,
+    Counts,
+    count_at,
+    growth_of,
+)
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.core import patience
 from dlq.core.clock import now
@@ -32,8 +41,7 @@ _KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
 _FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
 _MOST_QUEUES = 20
 """Subscriptions of an address that are asked for one by one; beyond, the address' own count must do."""
-_STARTED, _APART = "started", 5_000
-"""When the broker was, in milliseconds of our clock; and how far apart two answers of one run may be."""
+_UPTIME = Count("broker", "uptimeMillis")
 UNKNOWN_TYPE = (
     "neither the letter nor the broker names the routing type of {0}, and sent by the wrong one it is lost: "
     "topic:{0} is MULTICAST, as subscriptions are, queue:{0} is ANYCAST"
@@ -107,7 +115,7 @@ class Routing:
         self._dropping: dict[str, bool] = {}
         self._risks: dict[Target, str | None] = {}
         self._nowhere: dict[Target, str | None] = {}
-        self._counted: dict[str, int] = {}
+        self._counted: dict[Count, int] = {}
 
     @property
     def tells(self) -> bool:
@@ -254,24 +262,26 @@ class Routing:
     def _of_address(self, address: str, name: str) -> Any:
         return self._ask(self._management.attribute, f"address.{address}", name)
 
-    def counts(self, targets: Iterable[Target]) -> dict[str, int]:
-        """Return what the broker has counted by now at the places of these targets: a checkpoint for
-        `unproven`."""
+    def counts(self, targets: Iterable[Target]) -> Counts:
+        """Return what the broker has counted by now at the places of these targets."""
         if not self.tells:
-            return {}
-        wanted = {_STARTED: ("broker", "uptimeMillis")}
-        for target in targets:
-            address = self._address(target)
-            for count in ("unRoutedMessageCount", "routedMessageCount"):
-                wanted[f"{count} {address}"] = (f"address.{address}", count)
-            queues = self.receivers(target)
-            if len(queues) <= _MOST_QUEUES:
-                counted = [*queues, *self.to_other_nodes]
-                wanted |= {f"{_ADDED} {name}": (f"queue.{name}", _ADDED) for name in counted}
-        told = self._ask(self._management.attributes, wanted.values())
-        found = dict(zip(wanted, map(_number, told), strict=True))
-        up = found.pop(_STARTED)
-        return {_STARTED: now() // 1000 - up, **found} if up else found
+            return Counts({})
+        wanted = [_UPTIME, *dict.fromkeys(one for target in targets for one in self._counted_at(target))]
+        found = self._count(wanted)
+        up = found.pop(_UPTIME)
+        return Counts(found, now() // 1000 - up if up else None)
+
+    def _counted_at(self, target: Target) -> list[Count]:
+        address, queues = self._address(target), self.receivers(target)
+        counted = [*queues, *self.to_other_nodes] if len(queues) <= _MOST_QUEUES else []
+        return [
+            *(count_at(what, address) for what in (UNROUTED, ROUTED)),
+            *(count_at(ADDED, queue) for queue in counted),
+        ]
+
+    def _count(self, wanted: Collection[Count]) -> dict[Count, int]:
+        told = self._ask(self._management.attributes, wanted)
+        return dict(zip(wanted, map(_number, told), strict=True))
 
     @property
     def to_other_nodes(self) -> list[str]:
@@ -289,7 +299,7 @@ class Routing:
             try:
                 with deadline.within(patience.ANSWER):
                     self._nowhere[target] = self._why_nowhere(target)
-                    self._counted = self.counts([target]) | self._counted
+                    self._counted = {**self.counts([target]).numbers, **self._counted}
             except BrokerError as error:
                 raise Unanswered(str(error)) from error
         return self._nowhere[target]
@@ -321,10 +331,10 @@ class Routing:
         except BrokerError as error:
             return "in_doubt", str(error)
 
-    def _became(self, target: Target, sent: int, before: Mapping[str, int]) -> tuple[Outcome, str | None]:
+    def _became(self, target: Target, sent: int, before: Mapping[Count, int]) -> tuple[Outcome, str | None]:
         for _ in patience.tries(patience.COUNTED, patience.BLINK):
-            after = self.counts([target])
-            unrouted, routed, arrived = _growth(before, after)
+            after = self.counts([target]).numbers
+            unrouted, routed, arrived = growth_of(before, after)
             if (arrived >= sent and not unrouted) or unrouted >= sent:
                 break
         self._counted |= after
@@ -337,7 +347,7 @@ class Routing:
         return "in_doubt", self._with_nodes(_doubt(target, sent, unrouted, arrived))
 
     def unproven(
-        self, letters: Mapping[Target, int], before: Mapping[str, int], committed: int | None
+        self, letters: Mapping[Target, int], before: Counts, committed: int | None
     ) -> dict[Target, str]:
         """Return the targets for which so many letters in doubt were committed since `before`, and of which
         some may not have arrived, with the reason. Counts that a restart has set back prove nothing.
@@ -347,15 +357,15 @@ class Routing:
         many were."""
         if not (letters and self.tells):
             return {}
-        if why := _UNCOUNTED if committed is None else self._why_fewer(committed, before):
+        if why := _UNCOUNTED if committed is None else self._why_fewer(committed, before.numbers):
             return dict.fromkeys(letters, self._with_nodes(why))
         found: dict[Target, str] = {}
         for target, sent in letters.items():
             after = self.counts([target])
-            unrouted, _, arrived = _growth(before, after)
+            unrouted, _, arrived = growth_of(before.numbers, after.numbers)
             if self._drops(target):
                 found[target] = _DROPS.format(_place(target))
-            elif _began_anew(before, after):
+            elif after.are_anew(before):
                 found[target] = _BEGAN_ANEW.format(sent, _place(target))
             elif unrouted or arrived < sent:
                 found[target] = _doubt(target, sent, unrouted, arrived)
@@ -373,44 +383,13 @@ class Routing:
         listed = (one for queue in queues for one in self._ask(self._management.messages, queue, "") or ())
         return wanted & {str(one.get(REPLAY_ID)) for one in listed}
 
-    def _why_fewer(self, committed: int, before: Mapping[str, int]) -> str | None:
+    def _why_fewer(self, committed: int, before: Mapping[Count, int]) -> str | None:
         """Say why fewer arrived, by the counts of all places that letters of the plan went to."""
-        counted = {name: count for name, count in before.items() if name.startswith(_COUNTS)}
         for _ in patience.tries(patience.COUNTED, patience.BLINK):
-            after = {name: self._count_now(*name.split(" ", 1)) for name in counted}
-            unrouted, _, arrived = _growth(counted, after)
-            if not counted or unrouted + arrived >= committed:
+            unrouted, _, arrived = growth_of(before, self._count(before.keys()))
+            if not before or unrouted + arrived >= committed:
                 return None
         return _FEWER.format(committed, max(0, unrouted + arrived))
-
-    def _count_now(self, count: str, place: str) -> int:
-        ask = self._of_queue if count == _ADDED else self._of_address
-        return _number(ask(place, count))
-
-
-def _began_anew(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    """Return whether one of these counts, which only grow, is smaller now, or the broker started at another
-    time."""
-    known = before.keys() & after.keys()
-    return any(after[name] < before[name] for name in known - {_STARTED}) or (
-        _STARTED in known and abs(after[_STARTED] - before[_STARTED]) > _APART
-    )
-
-
-def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[int, int, int]:
-    """By how much an address' counts have grown: routed nowhere, routed, and what its queues got; where those
-    are too many, or none is known, what was routed. What goes to other nodes of a cluster is of all
-    addresses, and so counts as far as more was routed than the queues here got."""
-    grown = {name: count - before.get(name, 0) for name, count in after.items()}
-    of = {kind: [n for name, n in grown.items() if name.startswith(kind)] for kind in _COUNTS}
-    unrouted, routed, away = (sum(of[kind]) for kind in ("unRouted", "routed", _AWAY))
-    here = sum(of[_ADDED]) - away
-    return unrouted, routed, max(here, min(routed, here + away)) if of[_ADDED] else routed
-
-
-_ADDED = "messagesAdded"
-_AWAY = f"{_ADDED} {TO_OTHER_NODES}"
-_COUNTS = ("unRouted", "routed", _ADDED, _AWAY)
 
 
 def _doubt(target: Target, sent: int, unrouted: int, arrived: int) -> str:

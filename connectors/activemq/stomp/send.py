@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from dlq.connectors.activemq.link.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.link.sockets import Unanswered
+from dlq.connectors.activemq.prove.evidence import Run, write_run
 from dlq.connectors.activemq.prove.markers import marker_bodies, marker_queue, new_run
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.activemq.send import Sender
-from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Writing, keep_no_mark
+from dlq.connectors.base import Outgoing, SendRequest, Sent, Writing, keep_no_mark
 from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, SendingEnded
 from dlq.core.provenance import REPLAY_ID
@@ -73,8 +74,8 @@ class TransactionPublisher:
         self._node = ""
         """Where the anchor is; a later connection must not lead elsewhere."""
         self._senders = deque([self._first()])
-        at = f" {routing.node}" if routing else ""
-        self.anchor: Checkpoint = {f"{marker_queue(request.plan)} {self._anchor}{at}": 0}
+        run = Run(self._anchor, routing.node if routing else "")
+        self.anchor = write_run(marker_queue(request.plan), run)
         self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, request.window)
         self._batch = max(1, min(_BATCH, request.window // self._under_way))
         self._open: deque[_Transaction] = deque()

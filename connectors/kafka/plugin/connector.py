@@ -8,10 +8,10 @@ from typing import cast
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
-    Checkpoint,
     Connector,
     Consumption,
     DeadLetterPlace,
+    Evidence,
     Fate,
     Gauge,
     Inspection,
@@ -184,7 +184,7 @@ class KafkaConnector(Connector):
         return KafkaPublisher(self.cluster, request.window, request.unsent_seconds)
 
     @with_deadline
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+    def bounds(self, targets: Iterable[Target]) -> Evidence:
         """Return where the topics end before anything is sent."""
         return bounds(self.cluster, {target.name for target in targets})
 

@@ -7,45 +7,30 @@ from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from dlq.connectors.base import Checkpoint, Outgoing, Presence, Proof, Search
+from dlq.connectors.base import Evidence, Outgoing, Presence, Proof, Search
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
+from dlq.connectors.kafka.prove.evidence import End, TopicEnds, read, write
 from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
 from dlq.connectors.kafka.read.odd_headers import headers_of
-from dlq.connectors.kafka.read.snapshot import EPOCH, checkpoint_key
 from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
 
 _MARGIN_MS = 600_000
 """How far a broker's clock may be from ours."""
-_PARTITIONS = "#partitions"
-"""Behind what the keys of a topic begin with."""
 _FETCH = 2000
 
 
-def bounds(cluster: Cluster, topics: Iterable[str]) -> Checkpoint:
+def bounds(cluster: Cluster, topics: Iterable[str]) -> Evidence:
     """Return where each partition ends now, uncommitted records included, and in which epoch; and how many
     there are, as letters may have gone to one that comes later."""
+    found: dict[str, int] = {}
     topics_there = cluster.topics(topics)
-    found = {_partitions_of(cluster, topic): topic.partitions for topic in topics_there.values()}
-    for log in cluster.logs(topics_there.values()):
-        key = checkpoint_key(cluster.id, topics_there[log.place.topic], log.place.partition)
-        found |= {key: log.end, f"{key}{EPOCH}": log.epoch}
+    logs = cluster.logs(topics_there.values())
+    for name, topic in topics_there.items():
+        ends = {log.place.partition: End(log.end, log.epoch) for log in logs if log.place.topic == name}
+        found |= write(cluster.id, topic, ends)
     return found
-
-
-def _partitions_of(cluster: Cluster, topic: Topic) -> str:
-    return f"{topic.name}@{cluster.id}/{topic.id}:{_PARTITIONS}"
-
-
-def _ended(cluster: Cluster, topic: Topic, partition: int, before: Checkpoint) -> tuple[int, int]:
-    """Return where a partition ended before anything was sent, and in which leader's epoch (-1: nobody told).
-    What a later apply has noted of a partition that was not there at the first says nothing of what went
-    there between: that began at offset 0, with the leader whose epoch is 0."""
-    if partition >= before.get(_partitions_of(cluster, topic), partition + 1):
-        return 0, 0
-    key = checkpoint_key(cluster.id, topic, partition)
-    return before.get(key, 0), before.get(f"{key}{EPOCH}", -1)
 
 
 def find(cluster: Cluster, search: Search) -> Proof:
@@ -66,41 +51,35 @@ def _find_in_topic(cluster: Cluster, name: str, letters: Sequence[Outgoing], sea
     except NotFound as error:
         unknown: dict[int, Presence] = dict.fromkeys(numbers.values(), "unknown")
         return Proof(unknown, [f"{error}: it may have been deleted since"])
-    starts = _starts(cluster, topic, search.since, search.before)
+    before = read(search.before, cluster.id, topic)
+    starts = _starts(cluster, topic, before, search.since)
     found = _seen(cluster, topic, starts, numbers.keys())
     if found != numbers.keys():
         time.sleep(patience.SETTLED)
         found |= _seen(cluster, topic, starts, numbers.keys() - found)
-    doubts = _doubts(cluster, topic, search.before) if found != numbers.keys() else []
+    doubts = _doubts(cluster, topic, before) if found != numbers.keys() else []
     absent: Presence = "unknown" if doubts else "not_sent"
     return Proof(
         {number: "sent" if replay in found else absent for replay, number in numbers.items()}, doubts
     )
 
 
-def _starts(cluster: Cluster, topic: Topic, since: int, before: Checkpoint) -> dict[Place, int]:
+def _starts(cluster: Cluster, topic: Topic, before: TopicEnds, since: int) -> dict[Place, int]:
     """Return the offset from which each partition is looked through. One that came later is from its start;
     without bounds, from what was stored when the first letter was sent."""
     places = [Place(topic.name, number) for number in range(topic.partitions)]
-    if any(checkpoint_key(cluster.id, topic, place.partition) in before for place in places):
-        return {place: _ended(cluster, topic, place.partition, before)[0] for place in places}
+    if before.ends:
+        return {place: before.end_of(place.partition).offset for place in places}
     return cluster.offsets_since(places, since // 1000 - _MARGIN_MS)
 
 
-def _doubts(cluster: Cluster, topic: Topic, before: Checkpoint) -> list[str]:
+def _doubts(cluster: Cluster, topic: Topic, before: TopicEnds) -> list[str]:
     """Return why what is not in the log may have been there."""
-    same_name = {key for key in before if key.startswith(f"{topic.name}@")}
-    here = {key for key in same_name if key.startswith(f"{topic.name}@{cluster.id}/")}
-    mine = {key for key in here if key.startswith(f"{topic.name}@{cluster.id}/{topic.id}:")}
-    if not same_name:
-        return [f"nothing says where {topic.name} ended before the first letter was sent"]
-    if here != same_name:
-        return [f"another cluster than {cluster.id} was sent to, under the same name"]
-    if mine != here:
-        return [f"{topic.name} was deleted and made again since"]
+    if before.doubt:
+        return [before.doubt]
     doubts = []
     for log in cluster.logs([topic]):
-        ended, epoch = _ended(cluster, topic, log.place.partition, before)
+        ended, epoch = before.end_of(log.place.partition)
         doubts += _lost(log, ended) or [
             *(_why_regrown(cluster, log, ended, epoch) or _why_led_anew(log, ended, epoch)),
             *_why_cleaned(cluster, log, ended),

@@ -57,7 +57,7 @@ def look(cluster: Cluster, wanted: str) -> tuple[list[Topic], list[Log], dict[st
     return readable, logs, unread
 
 
-def checkpoint_key(cluster: str, topic: Topic, partition: int) -> str:
+def checkpoint_key(cluster: str, topic: Topic, partition: int | str) -> str:
     """E.g. orders-dlt@cluster/4nLoQreZSe6jKF9WXt9QFw:0."""
     return f"{topic.name}@{cluster}/{topic.id}:{partition}"
 

@@ -29,7 +29,7 @@ from pika import spec
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.link.session import Session
 from dlq.connectors.base import (
-    NO_CHECKPOINT,
+    NO_EVIDENCE,
     UNSENT_SECONDS,
     Outgoing,
     Presence,
@@ -119,7 +119,7 @@ class _WitnessedWays(Ways):
 class WitnessedPublisher:
     """What `RabbitTwoWays` is, whose letters for queues leave proof."""
 
-    anchor = NO_CHECKPOINT
+    anchor = NO_EVIDENCE
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from dlq.connectors.base import (
     Connector,
     Consumption,
     DeadLetterPlace,
+    Evidence,
     Fate,
     Gauge,
     Inspection,
@@ -202,7 +203,7 @@ class RocketConnector(Connector):
         return RocketPublisher(self.cluster, request.window, request.unsent_seconds)
 
     @with_deadline
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+    def bounds(self, targets: Iterable[Target]) -> Evidence:
         """Return where the queues that may be written to end, and what their brokers tell of themselves."""
         return bounds(self.cluster, targets)
 

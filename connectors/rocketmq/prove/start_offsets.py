@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dlq.connectors.base import Checkpoint, Target
+from dlq.connectors.base import Evidence, Target
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.lenient_json import loads
 from dlq.connectors.rocketmq.link.message import decode
@@ -22,6 +22,19 @@ from dlq.connectors.rocketmq.link.remoting import (
 )
 from dlq.connectors.rocketmq.look.limits import Attributes, is_compacted
 from dlq.connectors.rocketmq.look.routes import writable_queues
+from dlq.connectors.rocketmq.prove.evidence import (
+    KEPT,
+    Lead,
+    QueueEnd,
+    Store,
+    list_queues,
+    read_lead,
+    read_queue,
+    read_store,
+    write_lead,
+    write_queue,
+    write_store,
+)
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, offsets_of, unpulled_offsets
 from dlq.connectors.rocketmq.republish import topic_of
@@ -30,17 +43,7 @@ from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.rocketmq_topics import HALF
 
-_KEPT = "#kept"
-"""When the bounds were taken, in microseconds of our clock: what was sent before that is not behind them."""
-_BOOT, CLOCK, _START, _FIRST, _STORED = "#boot", "#clock", "#start", "#first", "#stored"
-"""Behind a broker's name: when it was started, what its clock said, where its log began, and (with its start)
-when the first message there was stored. Behind a queue: when the last message before its end was. Times are
-milliseconds of the broker's clock."""
-_MASTER, _EPOCH = "#master ", "#epoch "
-"""Behind a broker's name, and before its address, or what its controller has counted when it was elected."""
 _UNTOLD = "untold"
-_UNREADABLE = -1
-"""The end of a queue that the user may not look at."""
 _ENTRY_HEADER = 48
 """Bytes before each message in DLedger's log (DLedgerEntry.BODY_OFFSET)."""
 _RUNTIME = re.compile(r"(\d{1,9}) days, (\d{1,9}) hours, (\d{1,9}) minutes, (\d{1,9}) seconds")
@@ -94,65 +97,49 @@ def _fails(node: str, answer: Frame) -> bool:
     return is_error and not isinstance(refusal(node, answer), AccessDenied)
 
 
-def bounds(cluster: Cluster, targets: Iterable[Target]) -> Checkpoint:
+def bounds(cluster: Cluster, targets: Iterable[Target]) -> Evidence:
     """See `Connector.bounds`. Brokers whose queues the user may not look at are kept, too."""
     places = [
         place
         for topic in sorted({topic_of(target) for target in targets})
         for place in _places(cluster, topic)
     ]
-    found = {_KEPT: now()} if places else {}
+    found: dict[str, int] = {KEPT: now()} if places else {}
     for place in places:
-        found |= _end_of(cluster, place)
+        found |= write_queue(place, _end_of(cluster, place))
     for node in {place.node for place in places}:
         if runtime := runtime_of(cluster, node):
-            found |= store_of(node, runtime, _first_stored(cluster, node, runtime.log_start))
-        found |= {**masters(cluster, [node]), **_epoch(cluster, node, cluster.configuration(node))}
+            first = _first_stored(cluster, node, runtime.log_start)
+            found |= write_store(node, Store(runtime.booted, runtime.clock, runtime.log_start, first))
+        found |= write_lead(node, _lead_of(cluster, node, cluster.configuration(node)))
     return found
 
 
-def masters(cluster: Cluster, nodes: Iterable[str]) -> Checkpoint:
-    """Return where the masters of brokers are now, by all name servers: a slave that is promoted has another
-    address under the same name, and a log that began with the same message."""
-    return {f"{node}{_MASTER}{address}": 1 for node in nodes for address in cluster.listed.get(node, ())}
+def masters(cluster: Cluster, node: str) -> Lead:
+    """Return where the master of a broker is now, by all name servers."""
+    return Lead(frozenset(cluster.listed.get(node, ())))
 
 
-def _epoch(cluster: Cluster, node: str, settings: Mapping[str, str]) -> Checkpoint:
-    """Return the epoch of a master that a controller elects: one that was deposed, and elected again, has cut
-    off what the other lacked (AutoSwitchHAClient). Nothing of one that none elects."""
+def _lead_of(cluster: Cluster, node: str, settings: Mapping[str, str]) -> Lead:
+    """Return who leads a broker now."""
+    lead = masters(cluster, node)
     if settings.get("enableControllerMode") != "true":
-        return {}
+        return lead
     answer = cluster.call(node, RequestCode.EPOCHS, {})
     with understood(node):
         told = loads(answer.body.decode()).get("epochList") if answer.code == ResponseCode.OK else ()
         last = max((long(one["epoch"]) for one in told or ()), default=_UNTOLD)
-    return {f"{node}{_EPOCH}{last}": 1}
+    return lead._replace(epoch=frozenset({str(last)}))
 
 
-def why_another(before: Checkpoint, now: Checkpoint, node: str) -> str | None:
+def why_another(before: Lead, now: Lead) -> str | None:
     """Return why a broker may not be the very one that letters were sent to; None where it is."""
-    for what in (_MASTER, _EPOCH):
-        start = f"{node}{what}"
-        then, here = (sorted(k.removeprefix(start) for k in c if k.startswith(start)) for c in (before, now))
+    for what, then, here in zip(Lead._fields, before, now, strict=True):
         if then != here or len(here) > 1 or _UNTOLD in here:
-            was, is_now = (" and ".join(some) or "nothing known" for some in (then, here))
-            masters = f"{what.strip('# ')} then: {was}; now: {is_now}"
+            was, is_now = (" and ".join(sorted(some)) or "nothing known" for some in (then, here))
+            masters = f"{what} then: {was}; now: {is_now}"
             return f"has another master ({masters}), which may lack what the other took"
     return None
-
-
-def store_of(node: str, runtime: Runtime, first: int | None) -> dict[str, int]:
-    """Return what tells a broker's store from another; `first`: when the first message of its log was
-    stored."""
-    told = {_BOOT: runtime.booted, CLOCK: runtime.clock, _START: runtime.log_start}
-    if first is not None:
-        told[_first_of(runtime.booted)] = first
-    return {f"{node}{key}": value for key, value in told.items()}
-
-
-def _first_of(booted: int) -> str:
-    """Bounds that a plan adds later keep what is known, so a later start's must not pass for the first's."""
-    return f"{_FIRST}{booted}"
 
 
 def _places(cluster: Cluster, topic: str) -> list[MessageQueue]:
@@ -162,12 +149,11 @@ def _places(cluster: Cluster, topic: str) -> list[MessageQueue]:
     return [MessageQueue(topic, node, queue) for node, queue in writable_queues(cluster, topic)]
 
 
-def _end_of(cluster: Cluster, place: MessageQueue) -> dict[str, int]:
+def _end_of(cluster: Cluster, place: MessageQueue) -> QueueEnd:
     offsets = _offsets(cluster, place)
     if offsets is None:
-        return {str(place): _UNREADABLE}
-    last = _last_before(cluster, offsets, offsets.highest)
-    return {str(place): offsets.highest, **({} if last is None else {f"{place}{_STORED}": last})}
+        return QueueEnd(None)
+    return QueueEnd(offsets.highest, _last_before(cluster, offsets, offsets.highest))
 
 
 def _offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
@@ -190,19 +176,19 @@ def _last_before(cluster: Cluster, offsets: QueueOffsets, end: int) -> int | Non
 class Since:
     """What came to the queues of topics since `before` was kept, and what keeps it from being all."""
 
-    def __init__(self, cluster: Cluster, before: Checkpoint, since: int) -> None:
+    def __init__(self, cluster: Cluster, before: Evidence, since: int) -> None:
         """Take the bounds. `since`: when the first of what is looked for was sent, in microseconds of our
         clock."""
         self._cluster, self._before = cluster, before
-        self._is_older = since < before.get(_KEPT, 0)
+        self._is_older = since < before.get(KEPT, 0)
         self._masters = cluster.masters(refresh=True)
         self._doubts: dict[str, list[str]] = {}
         self.is_another = False
 
     def end_of(self, place: MessageQueue) -> int | None:
         """Return where a queue ended; None where nothing says so."""
-        end = self._before.get(str(place))
-        return None if end == _UNREADABLE else end
+        known = read_queue(self._before, place)
+        return known and known.offset
 
     def why_changed(self) -> list[str]:
         """Return why what was read since the beginning may not be one broker's."""
@@ -231,26 +217,20 @@ class Since:
 
     def _known(self, topic: str) -> list[MessageQueue]:
         """Return queues that could be written to then, or can now."""
-        start = f"{topic}@"
-        keys = [key for key in self._before if key.startswith(start) and not key.endswith(_STORED)]
-        then = [MessageQueue(topic, node, int(queue)) for node, _, queue in map(_parted, keys)]
+        then = list_queues(self._before, topic)
         return sorted({*then, *_places(self._cluster, topic)}) if then else []
 
     def _ranges(self, places: Iterable[MessageQueue], doubts: list[str]) -> list[Range]:
         found = []
         for place in places:
-            offsets, end = _offsets(self._cluster, place), self._before.get(str(place), 0)
-            if offsets is None or end == _UNREADABLE:
+            offsets, end = _offsets(self._cluster, place), read_queue(self._before, place) or QueueEnd(0)
+            if offsets is None or end.offset is None:
                 doubts.append(f"the user may not read {place}")
                 continue
-            doubts += [f"{place} {why}" for why in self._lost(offsets, end)]
-            found.append(Range(offsets, max(end, offsets.lowest)))
+            last = _last_before(self._cluster, offsets, end.offset)
+            doubts += [f"{place} {why}" for why in why_lost(offsets, end.offset, end.stored, last)]
+            found.append(Range(offsets, max(end.offset, offsets.lowest)))
         return found
-
-    def _lost(self, offsets: QueueOffsets, end: int) -> list[str]:
-        """Return why a queue may have held more than it does."""
-        was = self._before.get(f"{offsets.place}{_STORED}")
-        return why_lost(offsets, end, was, _last_before(self._cluster, offsets, end))
 
     def _of_node(self, node: str, topic: str) -> list[str]:
         if node not in self._doubts:
@@ -260,19 +240,19 @@ class Since:
     def _why_not_all(self, node: str, topic: str) -> list[str]:
         """Return why a broker's queues may not hold all that it took."""
         settings = self._cluster.configuration(node)
-        here = {**masters(self._cluster, [node]), **_epoch(self._cluster, node, settings)}
-        if another := why_another(self._before, here, node):
+        here = _lead_of(self._cluster, node, settings)
+        if another := why_another(read_lead(self._before, node), here):
             self.is_another = True
             return [another]
         if settings.get("brokerRole") == "SLAVE":
             return ["is registered as a master, and is a slave"]
-        runtime = runtime_of(self._cluster, node)
-        if runtime is None or f"{node}{_BOOT}" not in self._before:
+        runtime, before = runtime_of(self._cluster, node), read_store(self._before, node)
+        if runtime is None or before is None:
             return ["does not tell since when it runs, or the user may not ask it"]
         doubts = []
-        start = max(runtime.log_start, self._before.get(f"{node}{_START}", 0))
+        start = max(runtime.log_start, before.start)
         first = _first_stored(self._cluster, node, start)
-        if not is_same_store(self._before, store_of(node, runtime._replace(log_start=start), first), node):
+        if not is_same_store(before, Store(runtime.booted, runtime.clock, start, first)):
             doubts.append("was started since, and its store does not reach back to before that")
         if not _is_dispatched(self._cluster, node, runtime.log_end):
             doubts.append("does not put what it stores into its queues")
@@ -296,26 +276,17 @@ def why_lost(offsets: QueueOffsets, end: int, was: int | None, last: int | None)
     return ["was made anew since"] if last is not None and was != last else []
 
 
-def is_same_store(before: Checkpoint, now: Checkpoint, node: str) -> bool:
-    """Return whether a broker has the store still that it had (`store_of`, then and now). One that was not
-    started meanwhile has. Else its log has the same message where it began; or it begins later, by retention,
-    with one from before then. The broker's clock may have been set meanwhile, so alone it proves nothing."""
-    booted, start = now[f"{node}{_BOOT}"], now[f"{node}{_START}"]
-    booted_then, start_then = before[f"{node}{_BOOT}"], before.get(f"{node}{_START}", 0)
-    if booted == booted_then:
+def is_same_store(before: Store, now: Store) -> bool:
+    """Return whether a broker has the store still that it had, then and now. One that was not started
+    meanwhile has. Else its log has the same message where it began; or it begins later, by retention, with
+    one from before then. The broker's clock may have been set meanwhile, so alone it proves nothing."""
+    if now.boot == before.boot:
         return True
-    first = now.get(f"{node}{_first_of(booted)}")
-    first_then = before.get(f"{node}{_first_of(booted_then)}")
-    if first is None or first_then is None:
+    if now.first is None or before.first is None:
         return False
-    if start == start_then:
-        return first == first_then
-    return start > start_then and first < before[f"{node}{CLOCK}"]
-
-
-def _parted(key: str) -> tuple[str, str, str]:
-    """TOPIC@NODE:QUEUE -> node, colon and queue."""
-    return key.partition("@")[2].rpartition(":")
+    if now.start == before.start:
+        return now.first == before.first
+    return now.start > before.start and now.first < before.clock
 
 
 def _first_stored(cluster: Cluster, node: str, log_start: int) -> int | None:

@@ -3,7 +3,7 @@
 import itertools
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,11 @@ from support.brokers.rocketmq.namespace import namespace
 from support.brokers.seen import read_all
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
+from dlq.connectors.base import Evidence, Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.connectors.rocketmq.link.message import StoredMessage, encode, parse_properties
 from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
-from dlq.connectors.rocketmq.prove.start_offsets import CLOCK
+from dlq.connectors.rocketmq.prove.evidence import read_store
 from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
@@ -394,8 +394,9 @@ def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_repl
         connector.close()
 
 
-def ends_after(bounds: Mapping[str, int], moment: int) -> Mapping[str, int] | None:
-    return bounds if bounds[f"broker-a{CLOCK}"] > moment else None
+def ends_after(bounds: Evidence, moment: int) -> Evidence | None:
+    store = read_store(bounds, "broker-a")
+    return bounds if store and store.clock > moment else None
 
 
 def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newer(

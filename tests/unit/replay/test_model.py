@@ -19,10 +19,11 @@ from support.replaying import QueueFile, Replaying, fill, settings
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.prove.evidence import read_counts, write_counts
 from dlq.connectors.activemq.prove.markers import Marked, marker_bodies, marker_body, new_run, trail_of
 from dlq.connectors.activemq.prove.routing import Routing, letters_by_target
 from dlq.connectors.base import (
-    Checkpoint,
+    Evidence,
     Outgoing,
     Presence,
     Proof,
@@ -36,7 +37,15 @@ from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.look.cluster import Log as Offsets
 from dlq.connectors.kafka.prove import search as kafka
 from dlq.connectors.rabbitmq.prove.witness import presence, why_missing
-from dlq.connectors.rocketmq.prove.start_offsets import Runtime, is_same_store, store_of, why_lost
+from dlq.connectors.rocketmq.prove.evidence import (
+    QueueEnd,
+    Store,
+    read_queue,
+    read_store,
+    write_queue,
+    write_store,
+)
+from dlq.connectors.rocketmq.prove.start_offsets import is_same_store, why_lost
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
 from dlq.core import patience
@@ -256,15 +265,15 @@ class Counts(Markers):
         [sent] = self._routing.answers([(one.number, one.target)])
         return sent
 
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        return self._routing.counts(targets)
+    def bounds(self, targets: Iterable[Target]) -> Evidence:
+        return write_counts(self._routing.counts(targets))
 
     def find(self, search: Search) -> Proof:
         shown = super().find(search).shown
         committed = letters_by_target(one for one in search.letters if shown[one.number] == "sent")
         trail = trail_of(self._queue)
         known = None if trail.why_unproven(self._anchors, "the queue") else len(trail.sent)
-        lost = self._routing.unproven(committed, search.before, known)
+        lost = self._routing.unproven(committed, read_counts(search.before), known)
         doubted = {one.number for one in search.letters if one.target in lost}
         return Proof(
             {n: "unknown" if n in doubted and found == "sent" else found for n, found in shown.items()}
@@ -351,17 +360,21 @@ class Log(Model):
     def _stored_before(self, end: int) -> int | None:
         return next((one.stored for at, one in enumerate(self._kept, self._lowest) if at == end - 1), None)
 
-    def _store(self) -> Mapping[str, int]:
-        return store_of(self.place.node, Runtime(self._booted, self._clock(), 0, 1, 1), self._first)
+    def _store(self) -> Store:
+        return Store(self._booted, self._clock(), 0, self._first)
 
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        end = self._highest()
-        return {"end": end, "stored": self._stored_before(end) or 0, **self._store()}
+    def bounds(self, targets: Iterable[Target]) -> Evidence:
+        end = QueueEnd(self._highest(), self._stored_before(self._highest()))
+        return {**write_queue(self.place, end), **write_store(self.place.node, self._store())}
 
     def find(self, search: Search) -> Proof:
-        offsets, end = QueueOffsets(self.place, self._lowest, self._highest()), search.before["end"]
-        lost = why_lost(offsets, end, search.before["stored"] or None, self._stored_before(end))
-        self.is_whole = not lost and is_same_store(search.before, self._store(), self.place.node)
+        offsets, before = QueueOffsets(self.place, self._lowest, self._highest()), search.before
+        end, store = read_queue(before, self.place), read_store(before, self.place.node)
+        assert end
+        assert end.offset is not None
+        assert store
+        lost = why_lost(offsets, end.offset, end.stored, self._stored_before(end.offset))
+        self.is_whole = not lost and is_same_store(store, self._store())
         self.shown = {one.replay for one in self._kept}
         return super().find(search)
 
@@ -469,7 +482,7 @@ class Partition(Model):
         read = [one for one in self._kept if first <= one.offset < end and not (committed and one.is_aborted)]
         return {one.replay.encode() for one in read} & {*sought}
 
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+    def bounds(self, targets: Iterable[Target]) -> Evidence:
         return kafka.bounds(cast(Cluster, self), [target.name for target in targets])
 
     def find(self, search: Search) -> Proof:
