@@ -18,7 +18,7 @@ from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode, encode_fields
 from dlq.connectors.rocketmq.look.routes import Route, WritableQueue, route_to
-from dlq.connectors.rocketmq.prove.evidence import read_lead, write_lead
+from dlq.connectors.rocketmq.prove.evidence import Lead
 from dlq.connectors.rocketmq.prove.start_offsets import masters
 from dlq.connectors.rocketmq.records.bodies import COMPRESSED
 from dlq.connectors.rocketmq.republish import (
@@ -257,7 +257,7 @@ class RocketPublisher(WindowedPublisher):
         self._turn = count()
         self._resume = _Resume(cluster, self._connect)
         nodes = cluster.masters(refresh=True)
-        self.anchor = {key: 1 for node in nodes for key in write_lead(node, masters(cluster, node))}
+        self.anchor = {key: 1 for node in nodes for key in masters(cluster, node).write(node)}
 
     def put(self, letter: Outgoing) -> None:
         """Put a letter into a batch, where it may share one, which is sent when it is full."""
@@ -359,7 +359,7 @@ class RocketPublisher(WindowedPublisher):
         """Connect to a node. Raises ConnectionLost where the broker has another master than the anchor names:
         what proves that a letter was not sent must know where it could be."""
         link = self._cluster.new_link(node, brief)
-        if not masters(self._cluster, node).master <= read_lead(self.anchor, node).master:
+        if not masters(self._cluster, node).master <= Lead.read(self.anchor, node).master:
             link.close()
             raise ConnectionLost(f"{node} has another master by now, at {link.address}; apply the plan again")
         link.guard(self._unsent_seconds)

@@ -23,7 +23,7 @@ from dlq.connectors.activemq.look.queues import Queues, is_pattern
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.openwire.send import OpenWireSender, with_openwire
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.connectors.activemq.prove.evidence import Counts, read_counts, read_runs, write_counts
+from dlq.connectors.activemq.prove.evidence import Count, read_counts, read_runs, write_counts
 from dlq.connectors.activemq.prove.markers import PROBES, Trail, marker_queue
 from dlq.connectors.activemq.prove.routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.read.private import ArtemisPrivate, ClassicPrivate
@@ -47,7 +47,6 @@ from dlq.connectors.base import (
     Inspection,
     Limits,
     Outgoing,
-    Presence,
     Private,
     Proof,
     Publisher,
@@ -62,10 +61,10 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
+from dlq.connectors.proving import among, decide
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
-from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -293,16 +292,14 @@ class ActiveMQConnector(Connector):
         counts do not say that a queue got all, what does not lie there is `unknown`, too."""
         with closing(self._sender()) as sender:
             trail = sender.trail(search.plan)
-        there = [o for o in search.letters if o.provenance[REPLAY_ID] in trail.sent]
+        seen = among(search.letters, trail.sent)
+        there = [letter for letter in search.letters if letter.number in seen]
         why = self._why_unproven(trail, search.plan, search.before)
         lost = self._not_arrived(there, read_counts(search.before), None if why else len(trail.sent))
-        found: dict[int, Presence] = {o.number: "unknown" if o.number in lost else "sent" for o in there}
-        absent: Presence = "unknown" if why else "not_sent"
-        shown = {o.number: found.get(o.number, absent) for o in search.letters}
-        return Proof(shown, [*dict.fromkeys(lost.values()), *([why] if why else [])])
+        return decide(search.letters, seen, [why] if why else [], lost)
 
     def _not_arrived(
-        self, there: Sequence[Outgoing], before: Counts, committed: int | None
+        self, there: Sequence[Outgoing], before: Mapping[Count, int], committed: int | None
     ) -> Mapping[int, str]:
         """Numbers of those of these letters that may not have reached their target, and why that is said.
         `committed`: how many of the plan were; None: not all markers are there to tell."""
@@ -310,8 +307,8 @@ class ActiveMQConnector(Connector):
             return {}
         lost = self._routing.unproven(letters_by_target(there), before, committed)
         doubted = [o for o in there if o.target in lost]
-        lying = self._routing.ids_in_queues(doubted)
-        return {o.number: lost[o.target] for o in doubted if o.provenance[REPLAY_ID] not in lying}
+        lying = among(doubted, self._routing.ids_in_queues(doubted))
+        return {o.number: lost[o.target] for o in doubted if o.number not in lying}
 
     def _why_unproven(self, trail: Trail, plan: str, before: Evidence) -> str | None:
         queue = marker_queue(plan)

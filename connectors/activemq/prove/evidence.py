@@ -7,23 +7,17 @@ from typing import NamedTuple
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
 from dlq.connectors.base import Evidence
 
-_STARTED, _APART = "started", 5_000
-"""Milliseconds: how far apart two answers of one run of the broker may be."""
-UNROUTED, ROUTED, ADDED = "unRoutedMessageCount", "routedMessageCount", "messagesAdded"
-_OF = {UNROUTED: "address", ROUTED: "address", ADDED: "queue"}
-
 
 class Run(NamedTuple):
-    """A run of a plan, by what it leaves before its first letter."""
+    """A run of a plan: the anchor that it leaves before its first letter, and the id of the Artemis that has
+    it, where that is told."""
 
     anchor: str
     node: str = ""
-    """Of Artemis, the id of the broker that has it; empty where it does not tell."""
 
-
-def write_run(queue: str, run: Run) -> Evidence:
-    """Return the evidence of a run; `queue` has the plan's markers."""
-    return {" ".join(filter(None, (queue, *run))): 0}
+    def write(self, queue: str) -> Evidence:
+        """Return it as it is kept; `queue` has the plan's markers."""
+        return {" ".join(filter(None, (queue, *self))): 0}
 
 
 def read_runs(evidence: Evidence, queue: str) -> list[Run]:
@@ -34,70 +28,52 @@ def read_runs(evidence: Evidence, queue: str) -> list[Run]:
 
 
 class Count(NamedTuple):
-    """What Artemis counts since its start, as its management is asked for it."""
+    """What Artemis counts, as its management is asked for it: a number of a broker, of address.NAME or of
+    queue.NAME. All only grow while it runs."""
 
     resource: str
-    """address.NAME or queue.NAME"""
     what: str
 
-    @property
-    def is_away(self) -> bool:
-        """Whether it is of letters on their way to other nodes of a cluster."""
-        return self.resource.startswith(f"queue.{TO_OTHER_NODES}")
+
+UNROUTED, ROUTED, ADDED = "unRoutedMessageCount", "routedMessageCount", "messagesAdded"
+_OF = {UNROUTED: "address.", ROUTED: "address.", ADDED: "queue.", "started": "broker"}
+STARTED, _APART = Count("broker", "started"), 5_000
+"""When the broker was, in milliseconds of our clock; and how far apart two answers of one run may be."""
+_AWAY = f"queue.{TO_OTHER_NODES}"
 
 
 def count_at(what: str, place: str) -> Count:
     """Return what is counted at the address or the queue of that name."""
-    return Count(f"{_OF[what]}.{place}", what)
+    return Count(f"{_OF[what]}{place}", what)
 
 
-class Counts(NamedTuple):
-    """What Artemis had counted at one time."""
-
-    numbers: Mapping[Count, int]
-    started: int | None = None
-    """When the broker was, in milliseconds of our clock; None: it does not tell."""
-
-    def are_anew(self, before: "Counts") -> bool:
-        """Return whether one of these, which only grow, was greater before, or the broker was started at
-        another time."""
-        pairs = [(before.numbers[one], now) for one, now in self.numbers.items() if one in before.numbers]
-        if any(now < was for was, now in pairs):
-            return True
-        times = before.started, self.started
-        return times[0] is not None and times[1] is not None and abs(times[1] - times[0]) > _APART
+def write_counts(counts: Mapping[Count, int]) -> Evidence:
+    """Return counts as they are kept."""
+    named = ((of.what, of.resource.removeprefix(_OF[of.what]), number) for of, number in counts.items())
+    return {" ".join(filter(None, (what, place))): number for what, place, number in named}
 
 
-def write_counts(counts: Counts) -> Evidence:
-    """Return the evidence of what was counted."""
-    found = {f"{one.what} {one.resource.partition('.')[2]}": n for one, n in counts.numbers.items()}
-    return found if counts.started is None else {_STARTED: counts.started, **found}
+def read_counts(evidence: Evidence) -> Mapping[Count, int]:
+    """Return the counts that were kept."""
+    named = ((*key.partition(" ")[::2], number) for key, number in evidence.items())
+    return {count_at(what, place): number for what, place, number in named if what in _OF}
 
 
-def read_counts(evidence: Evidence) -> Counts:
-    """Return what was counted."""
-    named = [(*key.partition(" ")[::2], number) for key, number in evidence.items()]
-    numbers = {count_at(what, place): number for what, place, number in named if what in _OF}
-    return Counts(numbers, evidence.get(_STARTED))
+def began_anew(before: Mapping[Count, int], after: Mapping[Count, int]) -> bool:
+    """Return whether one of these counts is smaller now, or the broker was started at another time."""
+    known = before.keys() & after.keys()
+    is_other_run = STARTED in known and abs(after[STARTED] - before[STARTED]) > _APART
+    return is_other_run or any(after[one] < before[one] for one in known - {STARTED})
 
 
-class Growth(NamedTuple):
-    """By how much counts have grown: routed nowhere, routed, and what queues got."""
-
-    unrouted: int
-    routed: int
-    arrived: int
-
-
-def growth_of(before: Mapping[Count, int], after: Mapping[Count, int]) -> Growth:
-    """Return the growth. Where the queues are too many, or none is known, they got what was routed. What goes
-    to other nodes of a cluster is of all addresses, and so counts as far as more was routed than the queues
-    here got."""
+def growth_of(before: Mapping[Count, int], after: Mapping[Count, int]) -> tuple[int, int, int]:
+    """Return by how much the counts of addresses have grown: routed nowhere, routed, and what their queues
+    got; where those are too many, or none is known, what was routed. What goes to other nodes of a cluster is
+    of all addresses, and so counts as far as more was routed than the queues here got."""
     grown = {one: number - before.get(one, 0) for one, number in after.items()}
     unrouted, routed, added = (
-        [n for one, n in grown.items() if one.what == what] for what in (UNROUTED, ROUTED, ADDED)
+        sum(n for one, n in grown.items() if one.what == what) for what in (UNROUTED, ROUTED, ADDED)
     )
-    away = sum(n for one, n in grown.items() if one.is_away)
-    here = sum(added) - away
-    arrived = max(here, min(sum(routed), sum(added))) if added else sum(routed)
-    return Growth(sum(unrouted), sum(routed), arrived)
+    here = sum(n for one, n in grown.items() if one.what == ADDED and not one.resource.startswith(_AWAY))
+    knows_queues = any(one.what == ADDED for one in grown)
+    return unrouted, routed, max(here, min(routed, added)) if knows_queues else routed

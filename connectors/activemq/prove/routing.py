@@ -11,20 +11,22 @@ what consumers of another node get.
 one of a queue (ADDRESS::QUEUE).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property, wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 from dlq.connectors import deadline
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
+from dlq.connectors.activemq.prove import evidence
 from dlq.connectors.activemq.prove.evidence import (
     ADDED,
     ROUTED,
+    STARTED,
     UNROUTED,
     Count,
-    Counts,
     count_at,
     growth_of,
 )
@@ -37,6 +39,7 @@ from dlq.core.record import Record
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Of = TypeVar("_Of", bound=Hashable)
 _KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
 _FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
 _MOST_QUEUES = 20
@@ -100,29 +103,36 @@ def _own_kind(record: Record, target: Target) -> str | None:
     return _KINDS.get(record.headers.get("_AMQ_ORIG_ROUTING_TYPE", "")) if target.name == died else None
 
 
+def _remember(ask: Callable[["Routing", _Of], _T]) -> Callable[["Routing", _Of], _T]:
+    """Return a method that is asked once about each thing, unless it raises."""
+
+    @wraps(ask)
+    def answer(self: "Routing", of: _Of) -> _T:
+        key = ask.__name__, of
+        if key not in self.known:
+            self.known[key] = ask(self, of)
+        return cast(_T, self.known[key])
+
+    return answer
+
+
 class Routing:
     """What one Artemis tells of the places that letters go to. Where it `tells`, and is silent about
     something, that is no answer: every method raises Unanswered then."""
 
     def __init__(self, management: Management) -> None:
         self._management = management
-        self._names: frozenset[str] | None = None
-        self._diverts: frozenset[str] | None = None
-        self._diversions: dict[str, list[str]] | None = None
-        self._has_asked = False
-        self._means: dict[Target, Target | None] = {}
-        self._kinds: dict[str, str | None] = {}
-        self._dropping: dict[str, bool] = {}
-        self._risks: dict[Target, str | None] = {}
-        self._nowhere: dict[Target, str | None] = {}
-        self._counted: dict[Count, int] = {}
+        self.known: dict[tuple[str, Hashable], Any] = {}
+        self._counted: Mapping[Count, int] = {}
+
+    @cached_property
+    def _names(self) -> frozenset[str] | None:
+        names = self._management.queues()
+        return None if names is None else frozenset(names)
 
     @property
     def tells(self) -> bool:
         """Whether the user may ask."""
-        if not self._has_asked:
-            names = self._management.queues()
-            self._names, self._has_asked = None if names is None else frozenset(names), True
         return self._names is not None
 
     @property
@@ -145,13 +155,9 @@ class Routing:
         known = self._queue_meant(target)
         return known or target._replace(kind=_own_kind(record, target) or target.kind)
 
+    @_remember
     def _queue_meant(self, target: Target) -> Target | None:
         """Return None where the broker does not tell, or no queue is meant or there."""
-        if target not in self._means:
-            self._means[target] = self._looked_up(target) if self.tells else None
-        return self._means[target]
-
-    def _looked_up(self, target: Target) -> Target | None:
         address, full, queue = target.name.rpartition("::")
         if (target.kind == "topic" and not full) or queue not in (self._names or ()):
             return None
@@ -163,24 +169,26 @@ class Routing:
 
     def is_divert(self, name: str) -> bool:
         """Return whether the broker has a divert of that name, which letters name as a queue."""
-        return name in self._divert_names()
+        return name in self._diverts
 
-    def _divert_names(self) -> frozenset[str]:
-        if self._diverts is None:
-            told = self._ask(self._management.attribute, "broker", "divertNames") if self.tells else None
-            self._diverts = frozenset(map(str, told)) if isinstance(told, list) else frozenset()
-        return self._diverts
+    @cached_property
+    def _diverts(self) -> frozenset[str]:
+        told = self._ask(self._management.attribute, "broker", "divertNames") if self.tells else None
+        return frozenset(map(str, told)) if isinstance(told, list) else frozenset()
 
     def diversions(self, target: Target) -> list[str]:
         """Return where diverts take what comes to a target's address, in words; of the first diverts
         alone."""
-        if self._diversions is None:
-            self._diversions = {}
-            for name in sorted(self._divert_names())[:MOST_ASKED]:
-                address, to = (self._of_divert(name, what) for what in ("address", "forwardingAddress"))
-                said = f"a divert, {name}, takes what comes to {address} to {to}"
-                self._diversions.setdefault(address, []).append(said)
         return self._diversions.get(self._address(target), []) if self._diversions else []
+
+    @cached_property
+    def _diversions(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._diverts)[:MOST_ASKED]:
+            address, to = (self._of_divert(name, what) for what in ("address", "forwardingAddress"))
+            said = f"a divert, {name}, takes what comes to {address} to {to}"
+            found.setdefault(address, []).append(said)
+        return found
 
     def _of_divert(self, divert: str, name: str) -> str:
         return str(self._ask(self._management.attribute, f"divert.{divert}", name))
@@ -211,14 +219,13 @@ class Routing:
         found = [str(name) for name in names] if isinstance(names, list) else []
         return [name for name in found if self._kind_of(name) == target.kind]
 
+    @_remember
     def risk(self, target: Target) -> str | None:
         """Return what the target does to what comes, beside keeping it; None where it keeps it."""
-        if target not in self._risks:
-            found = self.traits(target)
-            said = [why for is_so, why in _RISKS if any(map(is_so, found))]
-            said += [_DIES_NOWHERE] if any(self._drops_the_dead(of.settings) for of in found[:1]) else []
-            self._risks[target] = said[0].format(_place(target)) if said else None
-        return self._risks[target]
+        found = self.traits(target)
+        said = [why for is_so, why in _RISKS if any(map(is_so, found))]
+        said += [_DIES_NOWHERE] if any(self._drops_the_dead(of.settings) for of in found[:1]) else []
+        return said[0].format(_place(target)) if said else None
 
     def _drops_the_dead(self, settings: Mapping[str, Any]) -> bool:
         """Return whether an address drops its dead, as QueueImpl#sendToDeadLetterAddress does; nothing is
@@ -244,17 +251,14 @@ class Routing:
     def _address(self, target: Target) -> str:
         return (self._queue_meant(target) or target).name.partition("::")[0]
 
+    @_remember
     def _drops(self, target: Target) -> bool:
-        address = self._address(target)
-        if address not in self._dropping:
-            settings = self._ask(self._management.address_settings, address)
-            self._dropping[address] = settings.get("addressFullMessagePolicy") == "DROP"
-        return self._dropping[address]
+        settings = self._ask(self._management.address_settings, self._address(target))
+        return bool(settings.get("addressFullMessagePolicy") == "DROP")
 
+    @_remember
     def _kind_of(self, queue: str) -> str | None:
-        if queue not in self._kinds:
-            self._kinds[queue] = _KINDS.get(str(self._of_queue(queue, "routingType")))
-        return self._kinds[queue]
+        return _KINDS.get(str(self._of_queue(queue, "routingType")))
 
     def _of_queue(self, queue: str, name: str) -> Any:
         return self._ask(self._management.attribute, f"queue.{queue}", name)
@@ -262,14 +266,14 @@ class Routing:
     def _of_address(self, address: str, name: str) -> Any:
         return self._ask(self._management.attribute, f"address.{address}", name)
 
-    def counts(self, targets: Iterable[Target]) -> Counts:
+    def counts(self, targets: Iterable[Target]) -> Mapping[Count, int]:
         """Return what the broker has counted by now at the places of these targets."""
         if not self.tells:
-            return Counts({})
+            return {}
         wanted = [_UPTIME, *dict.fromkeys(one for target in targets for one in self._counted_at(target))]
         found = self._count(wanted)
         up = found.pop(_UPTIME)
-        return Counts(found, now() // 1000 - up if up else None)
+        return {STARTED: now() // 1000 - up, **found} if up else found
 
     def _counted_at(self, target: Target) -> list[Count]:
         address, queues = self._address(target), self.receivers(target)
@@ -286,23 +290,19 @@ class Routing:
     @property
     def to_other_nodes(self) -> list[str]:
         """The queues in which a node of a cluster has letters on their way to the others."""
-        return (
-            sorted(name for name in self._names or () if name.startswith(TO_OTHER_NODES))
-            if self.tells
-            else []
-        )
+        return sorted(name for name in self._names or () if name.startswith(TO_OTHER_NODES))
 
+    @_remember
     def begin(self, target: Target) -> str | None:
         """Before a letter goes there: why no queue would get it, and it must not be sent. (Sent all the same,
         its duplicate id would be used up.) Raises Unanswered where that takes too long."""
-        if target not in self._nowhere:
-            try:
-                with deadline.within(patience.ANSWER):
-                    self._nowhere[target] = self._why_nowhere(target)
-                    self._counted = {**self.counts([target]).numbers, **self._counted}
-            except BrokerError as error:
-                raise Unanswered(str(error)) from error
-        return self._nowhere[target]
+        try:
+            with deadline.within(patience.ANSWER):
+                why = self._why_nowhere(target)
+                self._counted = {**self.counts([target]), **self._counted}
+                return why
+        except BrokerError as error:
+            raise Unanswered(str(error)) from error
 
     def _why_nowhere(self, target: Target) -> str | None:
         why = self.why_missing(target)
@@ -333,11 +333,11 @@ class Routing:
 
     def _became(self, target: Target, sent: int, before: Mapping[Count, int]) -> tuple[Outcome, str | None]:
         for _ in patience.tries(patience.COUNTED, patience.BLINK):
-            after = self.counts([target]).numbers
+            after = self.counts([target])
             unrouted, routed, arrived = growth_of(before, after)
             if (arrived >= sent and not unrouted) or unrouted >= sent:
                 break
-        self._counted |= after
+        self._counted = {**self._counted, **after}
         if arrived >= sent and not unrouted:
             return "confirmed", None
         if unrouted >= sent and not (routed or arrived):
@@ -347,7 +347,7 @@ class Routing:
         return "in_doubt", self._with_nodes(_doubt(target, sent, unrouted, arrived))
 
     def unproven(
-        self, letters: Mapping[Target, int], before: Counts, committed: int | None
+        self, letters: Mapping[Target, int], before: Mapping[Count, int], committed: int | None
     ) -> dict[Target, str]:
         """Return the targets for which so many letters in doubt were committed since `before`, and of which
         some may not have arrived, with the reason. Counts that a restart has set back prove nothing.
@@ -357,15 +357,15 @@ class Routing:
         many were."""
         if not (letters and self.tells):
             return {}
-        if why := _UNCOUNTED if committed is None else self._why_fewer(committed, before.numbers):
+        if why := _UNCOUNTED if committed is None else self._why_fewer(committed, before):
             return dict.fromkeys(letters, self._with_nodes(why))
         found: dict[Target, str] = {}
         for target, sent in letters.items():
             after = self.counts([target])
-            unrouted, _, arrived = growth_of(before.numbers, after.numbers)
+            unrouted, _, arrived = growth_of(before, after)
             if self._drops(target):
                 found[target] = _DROPS.format(_place(target))
-            elif after.are_anew(before):
+            elif evidence.began_anew(before, after):
                 found[target] = _BEGAN_ANEW.format(sent, _place(target))
             elif unrouted or arrived < sent:
                 found[target] = _doubt(target, sent, unrouted, arrived)
@@ -385,9 +385,10 @@ class Routing:
 
     def _why_fewer(self, committed: int, before: Mapping[Count, int]) -> str | None:
         """Say why fewer arrived, by the counts of all places that letters of the plan went to."""
+        counted = before.keys() - {STARTED}
         for _ in patience.tries(patience.COUNTED, patience.BLINK):
-            unrouted, _, arrived = growth_of(before, self._count(before.keys()))
-            if not before or unrouted + arrived >= committed:
+            unrouted, _, arrived = growth_of(before, self._count(counted))
+            if not counted or unrouted + arrived >= committed:
                 return None
         return _FEWER.format(committed, max(0, unrouted + arrived))
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dlq.connectors.activemq.link.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.link.sockets import Unanswered
-from dlq.connectors.activemq.prove.evidence import Run, write_run
+from dlq.connectors.activemq.prove.evidence import Run
 from dlq.connectors.activemq.prove.markers import marker_bodies, marker_queue, new_run
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.activemq.send import Sender
@@ -75,7 +75,7 @@ class TransactionPublisher:
         """Where the anchor is; a later connection must not lead elsewhere."""
         self._senders = deque([self._first()])
         run = Run(self._anchor, routing.node if routing else "")
-        self.anchor = write_run(marker_queue(request.plan), run)
+        self.anchor = run.write(marker_queue(request.plan))
         self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, request.window)
         self._batch = max(1, min(_BATCH, request.window // self._under_way))
         self._open: deque[_Transaction] = deque()

@@ -1,5 +1,5 @@
-"""Where the partitions of a topic ended before a plan's first letter went there, and how that stands in the
-plan's file: as an offset, and the epoch of its leader, under the key of a checkpoint."""
+"""Where the partitions of a topic ended before a plan's first letter went there. In the plan's file that is
+an offset, and the epoch of its leader, under the key of a checkpoint."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,8 +7,9 @@ from typing import NamedTuple
 from dlq.connectors.base import Evidence
 from dlq.connectors.kafka.look.cluster import Topic
 from dlq.connectors.kafka.read.snapshot import EPOCH, checkpoint_key
+from dlq.connectors.proving import why_unknown
 
-_PARTITIONS = "#partitions"
+_NUMBER = "#partitions"
 """In the place of a partition: how many there were."""
 
 
@@ -20,13 +21,12 @@ class End(NamedTuple):
 
 
 class TopicEnds(NamedTuple):
-    """What is known of a topic from before anything was sent there."""
+    """The ends of a topic's partitions, as far as they were told, and how many there were."""
 
     ends: Mapping[int, End]
-    """Partition -> its end; of some nobody could tell."""
     partitions: int
     doubt: str = ""
-    """Why it may be of another topic than the one that is there now."""
+    """Why they may be of another topic than the one that is there now."""
 
     def end_of(self, partition: int) -> End:
         """Return the end of a partition. What a later apply has noted of one that was not there at the first
@@ -35,8 +35,8 @@ class TopicEnds(NamedTuple):
 
 
 def write(cluster: str, topic: Topic, ends: Mapping[int, End]) -> Evidence:
-    """Return the evidence of one topic."""
-    found = {checkpoint_key(cluster, topic, _PARTITIONS): topic.partitions}
+    """Return the ends as they are kept."""
+    found = {checkpoint_key(cluster, topic, _NUMBER): topic.partitions}
     for partition, end in ends.items():
         key = checkpoint_key(cluster, topic, partition)
         found |= {key: end.offset, f"{key}{EPOCH}": end.epoch}
@@ -44,24 +44,19 @@ def write(cluster: str, topic: Topic, ends: Mapping[int, End]) -> Evidence:
 
 
 def read(evidence: Evidence, cluster: str, topic: Topic) -> TopicEnds:
-    """Return what evidence tells of a topic. Old plans kept neither epochs nor numbers of partitions."""
+    """Return the ends that were kept. Old plans have neither epochs nor numbers of partitions."""
     keys = {number: checkpoint_key(cluster, topic, number) for number in range(topic.partitions)}
-    ends = {
-        number: End(evidence[key], evidence.get(f"{key}{EPOCH}", -1))
-        for number, key in keys.items()
-        if key in evidence
-    }
-    partitions = evidence.get(checkpoint_key(cluster, topic, _PARTITIONS), topic.partitions)
+    there = {number: key for number, key in keys.items() if key in evidence}
+    ends = {number: End(evidence[key], evidence.get(f"{key}{EPOCH}", -1)) for number, key in there.items()}
+    partitions = evidence.get(checkpoint_key(cluster, topic, _NUMBER), topic.partitions)
     return TopicEnds(ends, partitions, _find_doubt(evidence, cluster, topic))
 
 
 def _find_doubt(evidence: Evidence, cluster: str, topic: Topic) -> str:
-    same_name, here, mine = (
-        {key for key in evidence if key.startswith(start)}
-        for start in (f"{topic.name}@", f"{topic.name}@{cluster}/", checkpoint_key(cluster, topic, ""))
-    )
+    starts = f"{topic.name}@", f"{topic.name}@{cluster}/", checkpoint_key(cluster, topic, "")
+    same_name, here, mine = ({key for key in evidence if key.startswith(start)} for start in starts)
     if not same_name:
-        return f"nothing says where {topic.name} ended before the first letter was sent"
+        return why_unknown(topic.name)
     if here != same_name:
         return f"another cluster than {cluster} was sent to, under the same name"
     return f"{topic.name} was deleted and made again since" if mine != here else ""

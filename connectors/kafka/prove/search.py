@@ -3,15 +3,17 @@ replay ids. `bounds` says where each partition ended before that: with it what i
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from dlq.connectors.base import Evidence, Outgoing, Presence, Proof, Search
+from dlq.connectors.base import Evidence, Outgoing, Proof, Search
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.prove.evidence import End, TopicEnds, read, write
 from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
 from dlq.connectors.kafka.read.odd_headers import headers_of
+from dlq.connectors.proving import decide, decide_by_place, why_compacted, why_lost
 from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
@@ -36,21 +38,17 @@ def bounds(cluster: Cluster, topics: Iterable[str]) -> Evidence:
 def find(cluster: Cluster, search: Search) -> Proof:
     """Return whether each letter's topic holds it. `not_sent` needs the whole log since before the first was
     sent. Raises BrokerError."""
-    by_topic: dict[str, list[Outgoing]] = {}
-    for letter in search.letters:
-        by_topic.setdefault(letter.target.name, []).append(letter)
-    proofs = [_find_in_topic(cluster, name, letters, search) for name, letters in by_topic.items()]
-    shown = {number: presence for proof in proofs for number, presence in proof.shown.items()}
-    return Proof(shown, [doubt for proof in proofs for doubt in proof.doubts])
+    return decide_by_place(
+        search.letters, lambda letter: letter.target.name, partial(_find_in_topic, cluster, search)
+    )
 
 
-def _find_in_topic(cluster: Cluster, name: str, letters: Sequence[Outgoing], search: Search) -> Proof:
+def _find_in_topic(cluster: Cluster, search: Search, name: str, letters: Sequence[Outgoing]) -> Proof:
     numbers = {letter.provenance[REPLAY_ID].encode(): letter.number for letter in letters}
     try:
         topic = cluster.topic(name)
     except NotFound as error:
-        unknown: dict[int, Presence] = dict.fromkeys(numbers.values(), "unknown")
-        return Proof(unknown, [f"{error}: it may have been deleted since"])
+        return decide(letters, (), [f"{error}: it may have been deleted since"])
     before = read(search.before, cluster.id, topic)
     starts = _starts(cluster, topic, before, search.since)
     found = _seen(cluster, topic, starts, numbers.keys())
@@ -58,10 +56,7 @@ def _find_in_topic(cluster: Cluster, name: str, letters: Sequence[Outgoing], sea
         time.sleep(patience.SETTLED)
         found |= _seen(cluster, topic, starts, numbers.keys() - found)
     doubts = _doubts(cluster, topic, before) if found != numbers.keys() else []
-    absent: Presence = "unknown" if doubts else "not_sent"
-    return Proof(
-        {number: "sent" if replay in found else absent for replay, number in numbers.items()}, doubts
-    )
+    return decide(letters, {numbers[replay] for replay in found}, doubts)
 
 
 def _starts(cluster: Cluster, topic: Topic, before: TopicEnds, since: int) -> dict[Place, int]:
@@ -80,26 +75,16 @@ def _doubts(cluster: Cluster, topic: Topic, before: TopicEnds) -> list[str]:
     doubts = []
     for log in cluster.logs([topic]):
         ended, epoch = before.end_of(log.place.partition)
-        doubts += _lost(log, ended) or [
+        doubts += why_lost(log.place, log.start, log.end, ended) or [
             *(_why_regrown(cluster, log, ended, epoch) or _why_led_anew(log, ended, epoch)),
             *_why_cleaned(cluster, log, ended),
         ]
     settings = cluster.configuration(topic.name)
-    if settings is None:
-        doubts.append(f"the user may not read whether {topic.name} is compacted (DESCRIBE_CONFIGS)")
-    elif "compact" in settings.get("cleanup.policy", ""):
-        doubts.append(f"{topic.name} is compacted, which may have removed it")
+    is_compacted = None if settings is None else "compact" in settings.get("cleanup.policy", "")
+    doubts += why_compacted(topic.name, is_compacted, "DESCRIBE_CONFIGS")
     if settings is not None and settings.get("unclean.leader.election.enable") == "true":
         doubts.append(f"{topic.name} allows unclean leader elections, which may have cut it off")
     return doubts
-
-
-def _lost(log: Log, ended: int) -> list[str]:
-    if log.start > ended:
-        return [f"{log.place} begins at {log.start}: retention has taken what followed {ended}"]
-    if log.end < ended:
-        return [f"{log.place} ends at {log.end}, before {ended}: its end was cut off"]
-    return []
 
 
 def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str]:

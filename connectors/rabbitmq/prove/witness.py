@@ -32,7 +32,6 @@ from dlq.connectors.base import (
     NO_EVIDENCE,
     UNSENT_SECONDS,
     Outgoing,
-    Presence,
     Proof,
     Sent,
     Target,
@@ -41,6 +40,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.local.credentials import log_in
 from dlq.connectors.net.links import LinkLostError
+from dlq.connectors.proving import among, decide
 from dlq.connectors.rabbitmq import send
 from dlq.connectors.rabbitmq.amqp091.codec import edits
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
@@ -197,51 +197,39 @@ def forget(broker: RabbitBroker, plan: str, queues: Iterable[str]) -> None:
 
 def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
-    unknown: dict[int, Presence] = {letter.number: "unknown" for letter in letters}
     if not is_there(broker, exchange_of(plan)):
-        return Proof(unknown, [_NO_WITNESS])
+        return decide(letters, (), [_NO_WITNESS])
     if not broker.management_url:
-        return Proof(unknown, [_NO_MANAGEMENT])
-    asked = [letter for letter in letters if letter.target.kind == "queue"]
+        return decide(letters, (), [_NO_MANAGEMENT])
     with closing(Management(broker)) as management:
         try:
-            shown, doubts = _ask_witness(broker, management, plan, asked)
+            proof = _ask_witness(broker, management, plan, letters)
             limits = [*_of_old_versions(management), *_in_a_cluster(management)]
         except ManagementError as error:
-            return Proof(unknown, [f"{error}; {_NO_PROOF}"])
-    return Proof({**unknown, **shown}, [*doubts, *limits])
+            return decide(letters, (), [f"{error}; {_NO_PROOF}"])
+    return Proof(proof.shown, [*proof.doubts, *limits])
 
 
 def _ask_witness(
-    broker: RabbitBroker, management: Management, plan: str, asked: Sequence[Outgoing]
-) -> tuple[dict[int, Presence], list[str]]:
-    """Return what it shows of letters for queues, and what speaks against what it does not show."""
+    broker: RabbitBroker, management: Management, plan: str, letters: Sequence[Outgoing]
+) -> Proof:
+    """Return what it shows of letters for queues; of others it shows nothing."""
     if against := list(_against(management, plan)):
-        return {}, against
-    doubtful = _may_lack(management, {letter.target.name for letter in asked})
-    seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
+        return decide(letters, (), against)
+    asked = {letter.number: letter.target.name for letter in letters if letter.target.kind == "queue"}
+    whole = {*asked.values()} - _may_lack(management, {*asked.values()})
+    seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in letters})
     management.close()  # while that was read, the other side may have lost its patience
     has_changed = _has_changed(management, plan, seen is not None and seen.is_anchored)
     changed = [_CHANGED] if has_changed else []
     if seen is None:
-        return {}, [*changed, _GONE]
+        return decide(letters, (), [*changed, _GONE])
     missing = why_missing(seen.is_anchored, seen.ours, count_arrivals(management, plan))
     if changed:
-        return {}, [*changed, *missing]
-    bound = _bound(management, plan, {letter.target.name for letter in asked})
-    shown = dict[int, Presence]()
-    for letter in asked:
-        name, is_there = letter.target.name, letter.provenance[REPLAY_ID] in seen.replays
-        shown[letter.number] = presence(is_there, name in bound and not missing, name in doubtful)
-    return shown, missing
-
-
-def presence(is_there: bool, is_whole: bool, may_lack: bool) -> Presence:
-    """Return what a witness shows of a letter that it has or not. `is_whole`: it has all that came for the
-    letter's queue; `may_lack`: that queue may not have all that the witness has."""
-    if is_there:
-        return "unknown" if may_lack else "sent"
-    return "not_sent" if is_whole else "unknown"
+        return decide(letters, (), [*changed, *missing])
+    there, bound = among(letters, seen.replays), _bound(management, plan, {*asked.values()})
+    proven = {number for number, name in asked.items() if name in (whole if number in there else bound)}
+    return decide(letters, there, missing, {one.number: "" for one in letters if one.number not in proven})
 
 
 def why_missing(is_anchored: bool, number: object, came: object) -> list[str]:

@@ -5,10 +5,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Literal
 
 from dlq.connectors import deadline
-from dlq.connectors.base import Outgoing, Presence, Proof, Search
+from dlq.connectors.base import Outgoing, Proof, Search
+from dlq.connectors.proving import decide, decide_by_place
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse, parse_properties
@@ -37,51 +39,42 @@ def find(cluster: Cluster, search: Search) -> Proof:
     letter that is, nothing proves.
     """
     since = Since(cluster, search.before, search.since)
-    known = _Known(cluster, search.letters, since)
-    known.ask_indexes()
-    if known.missing_letters():
+    known = _Known(cluster, since)
+    known.ask_indexes(search.letters)
+    if known.missing(search.letters):
         time.sleep(patience.SETTLED)
-        known.look_through()
-    return Proof(known.shown, known.doubts, since.is_another)
+    proof = decide_by_place(search.letters, lambda letter: topic_of(letter.target), known.look_through)
+    return replace(proof, is_another=since.is_another)
 
 
 class _Known:
-    """What is known by now of the letters that are looked for."""
+    """What is known by now of the letters that are looked for, by their numbers."""
 
-    def __init__(self, cluster: Cluster, outgoing: Sequence[Outgoing], since: Since) -> None:
-        self.doubts: list[str] = []
-        self.shown: dict[int, Presence] = dict.fromkeys((letter.number for letter in outgoing), "unknown")
-        self._cluster, self._outgoing, self._since = cluster, outgoing, since
+    def __init__(self, cluster: Cluster, since: Since) -> None:
+        self._cluster, self._since = cluster, since
+        self._seen = set[int]()
         self._cut: dict[int, str] = {}
-        """Numbers of letters that a cut message may be, and where it lies."""
+        """Those that a cut message may be, and where it lies."""
 
-    def missing_letters(self) -> list[Outgoing]:
-        """Return letters that were not seen yet."""
-        return [letter for letter in self._outgoing if self.shown[letter.number] != "sent"]
+    def missing(self, letters: Iterable[Outgoing]) -> list[Outgoing]:
+        """Return those that were not seen yet."""
+        return [letter for letter in letters if letter.number not in self._seen]
 
-    def ask_indexes(self) -> None:
+    def ask_indexes(self, letters: Sequence[Outgoing]) -> None:
         """Ask the indexes. A broker that does not answer is looked through, or is a doubt then."""
         for node in self._cluster.masters():
             with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
-                for message, letter in _by_key(link, node, self.missing_letters()):
+                for message, letter in _by_key(link, node, self.missing(letters)):
                     self._take(message, node, [letter])
 
-    def look_through(self) -> None:
+    def look_through(self, topic: str, letters: Sequence[Outgoing]) -> Proof:
         """Look through every queue that could have taken what is missing."""
-        by_topic: dict[str, list[Outgoing]] = defaultdict(list)
-        for letter in self.missing_letters():
-            by_topic[topic_of(letter.target)].append(letter)
-        for topic, letters in by_topic.items():
+        doubts: list[str] = []
+        if missing := self.missing(letters):
             ranges, doubts = self._since.look(topic)
-            doubts += [*self._read(ranges, letters), *self._since.why_changed()]
-            self.doubts += doubts
-            for letter in letters:
-                if not doubts and self.shown[letter.number] != "sent":
-                    self.shown[letter.number] = "not_sent"
-        for number in self._cut:
-            if self.shown[number] == "not_sent":
-                self.shown[number] = "unknown"
-        self.doubts += sorted({self._cut[number] for number in self._cut if self.shown[number] == "unknown"})
+            doubts += [*self._read(ranges, missing), *self._since.why_changed()]
+        cut = {number: why for number, why in self._cut.items() if number not in self._seen}
+        return decide(letters, self._seen, doubts, cut)
 
     def _read(self, ranges: Sequence[Range], letters: Sequence[Outgoing]) -> list[str]:
         """Return why these ranges do not hold all that came."""
@@ -102,7 +95,7 @@ class _Known:
         for letter in letters:
             match = _match(message, letter, self._since.end_of(place))
             if match == "whole":
-                self.shown[letter.number] = "sent"
+                self._seen.add(letter.number)
             elif match == "cut":
                 self._cut[letter.number] = (
                     f"{place}: the message at offset {message.queue_offset} is cut, as a kill leaves one "

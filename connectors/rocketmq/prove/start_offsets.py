@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dlq.connectors.base import Evidence, Target
+from dlq.connectors.proving import why_compacted, why_lost, why_unknown
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.lenient_json import loads
 from dlq.connectors.rocketmq.link.message import decode
@@ -20,21 +21,9 @@ from dlq.connectors.rocketmq.link.remoting import (
     long,
     understood,
 )
-from dlq.connectors.rocketmq.look.limits import Attributes, is_compacted
+from dlq.connectors.rocketmq.look.limits import is_compacted
 from dlq.connectors.rocketmq.look.routes import writable_queues
-from dlq.connectors.rocketmq.prove.evidence import (
-    KEPT,
-    Lead,
-    QueueEnd,
-    Store,
-    list_queues,
-    read_lead,
-    read_queue,
-    read_store,
-    write_lead,
-    write_queue,
-    write_store,
-)
+from dlq.connectors.rocketmq.prove.evidence import KEPT, Lead, QueueEnd, Store, list_queues
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, offsets_of, unpulled_offsets
 from dlq.connectors.rocketmq.republish import topic_of
@@ -106,12 +95,12 @@ def bounds(cluster: Cluster, targets: Iterable[Target]) -> Evidence:
     ]
     found: dict[str, int] = {KEPT: now()} if places else {}
     for place in places:
-        found |= write_queue(place, _end_of(cluster, place))
+        found |= _end_of(cluster, place).write(place)
     for node in {place.node for place in places}:
         if runtime := runtime_of(cluster, node):
             first = _first_stored(cluster, node, runtime.log_start)
-            found |= write_store(node, Store(runtime.booted, runtime.clock, runtime.log_start, first))
-        found |= write_lead(node, _lead_of(cluster, node, cluster.configuration(node)))
+            found |= Store(runtime.booted, runtime.clock, runtime.log_start, first).write(node)
+        found |= _lead_of(cluster, node, cluster.configuration(node)).write(node)
     return found
 
 
@@ -187,7 +176,7 @@ class Since:
 
     def end_of(self, place: MessageQueue) -> int | None:
         """Return where a queue ended; None where nothing says so."""
-        known = read_queue(self._before, place)
+        known = QueueEnd.read(self._before, place)
         return known and known.offset
 
     def why_changed(self) -> list[str]:
@@ -200,7 +189,7 @@ class Since:
         what is looked for cannot arrive any more."""
         known = self._known(topic)
         if not known:
-            return [], [f"nothing says where {topic} ended before the first letter was sent"]
+            return [], [why_unknown(topic)]
         doubts = [f"{topic}: what was sent may be older than what is known of it"] if self._is_older else []
         ranges: list[Range] = []
         for node in sorted({place.node for place in known}):
@@ -213,7 +202,10 @@ class Since:
                 ranges += self._ranges(places, doubts)
             except BrokerError as error:
                 doubts.append(f"{node}: {error}")
-        return ranges, doubts or _why_compacted(topic, self._cluster.attributes(topic))
+        if not doubts:
+            told = self._cluster.attributes(topic)
+            doubts = why_compacted(topic, None if told is None else is_compacted(told), "GET on the topic")
+        return ranges, doubts
 
     def _known(self, topic: str) -> list[MessageQueue]:
         """Return queues that could be written to then, or can now."""
@@ -223,12 +215,12 @@ class Since:
     def _ranges(self, places: Iterable[MessageQueue], doubts: list[str]) -> list[Range]:
         found = []
         for place in places:
-            offsets, end = _offsets(self._cluster, place), read_queue(self._before, place) or QueueEnd(0)
+            offsets, end = _offsets(self._cluster, place), QueueEnd.read(self._before, place) or QueueEnd(0)
             if offsets is None or end.offset is None:
                 doubts.append(f"the user may not read {place}")
                 continue
             last = _last_before(self._cluster, offsets, end.offset)
-            doubts += [f"{place} {why}" for why in why_lost(offsets, end.offset, end.stored, last)]
+            doubts += why_queue_lost(offsets, end, last)
             found.append(Range(offsets, max(end.offset, offsets.lowest)))
         return found
 
@@ -241,12 +233,12 @@ class Since:
         """Return why a broker's queues may not hold all that it took."""
         settings = self._cluster.configuration(node)
         here = _lead_of(self._cluster, node, settings)
-        if another := why_another(read_lead(self._before, node), here):
+        if another := why_another(Lead.read(self._before, node), here):
             self.is_another = True
             return [another]
         if settings.get("brokerRole") == "SLAVE":
             return ["is registered as a master, and is a slave"]
-        runtime, before = runtime_of(self._cluster, node), read_store(self._before, node)
+        runtime, before = runtime_of(self._cluster, node), Store.read(self._before, node)
         if runtime is None or before is None:
             return ["does not tell since when it runs, or the user may not ask it"]
         doubts = []
@@ -260,20 +252,13 @@ class Since:
         return [*doubts, uncommitted] if uncommitted else doubts
 
 
-def _why_compacted(topic: str, attributes: Attributes) -> list[str]:
-    if attributes is None:
-        return [f"the user may not read whether {topic} is compacted (GET on the topic)"]
-    return [f"{topic} is compacted, which may have removed it"] if is_compacted(attributes) else []
-
-
-def why_lost(offsets: QueueOffsets, end: int, was: int | None, last: int | None) -> list[str]:
-    """Return why a queue that ended at `end` may have held more than it does. `was`: when the last message
-    before that was stored, as it was told then; `last`: as it is told now, None where it is gone."""
-    if offsets.lowest > end:
-        return [f"begins at {offsets.lowest}: retention has taken what followed {end}"]
-    if offsets.highest < end:
-        return [f"ends at {offsets.highest}, before {end}: it was made anew, or its end was cut off"]
-    return ["was made anew since"] if last is not None and was != last else []
+def why_queue_lost(offsets: QueueOffsets, end: QueueEnd, last: int | None) -> list[str]:
+    """Return why a queue, which may be read, may have held more than it does. `last`: when the last message
+    before its end then was stored, as it is told now; None where it is gone."""
+    why = why_lost(offsets.place, offsets.lowest, offsets.highest, end.offset or 0)
+    return why or (
+        [f"{offsets.place} was made anew since"] if last is not None and end.stored != last else []
+    )
 
 
 def is_same_store(before: Store, now: Store) -> bool:

@@ -22,7 +22,7 @@ from dlq.connectors.base import Evidence, Outgoing, ReadRequest, Search, SendReq
 from dlq.connectors.rocketmq.link.message import StoredMessage, encode, parse_properties
 from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
-from dlq.connectors.rocketmq.prove.evidence import read_store
+from dlq.connectors.rocketmq.prove.evidence import Store
 from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
@@ -395,7 +395,7 @@ def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_repl
 
 
 def ends_after(bounds: Evidence, moment: int) -> Evidence | None:
-    store = read_store(bounds, "broker-a")
+    store = Store.read(bounds, "broker-a")
     return bounds if store and store.clock > moment else None
 
 

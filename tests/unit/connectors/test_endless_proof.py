@@ -35,5 +35,5 @@ def test_queues_of_absurd_ends_are_not_looked_through() -> None:
     ends = 10**18, -(10**18)
     ranges = [Range(QueueOffsets(MessageQueue("t", "b", n), 0, end), 0) for n, end in enumerate(ends)]
     nothing: Any = None
-    known = search._Known(nothing, [], nothing)
+    known = search._Known(nothing, nothing)
     assert "more than" in known._read(ranges, [])[0]

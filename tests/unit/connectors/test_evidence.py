@@ -5,7 +5,7 @@ from typing import Any
 from support.rows import each_row
 
 from dlq.connectors.activemq.prove import evidence as activemq
-from dlq.connectors.activemq.prove.evidence import ADDED, ROUTED, UNROUTED, Counts, Run, count_at
+from dlq.connectors.activemq.prove.evidence import ADDED, ROUTED, STARTED, UNROUTED, Run, count_at
 from dlq.connectors.base import Evidence
 from dlq.connectors.kafka.look.cluster import Topic
 from dlq.connectors.kafka.prove import evidence as kafka
@@ -84,18 +84,18 @@ WRITTEN: list[tuple[Evidence, Evidence]] = [
     (KAFKA, kafka.write(CLUSTER, TOPIC, {0: End(7, 3), 1: End(0, 0)})),
     (ROCKETMQ, {
         rocketmq.KEPT: 1795991853896348,
-        **rocketmq.write_lead("broker-a", Lead(frozenset({"10.28.48.2:24030"}), frozenset({"3"}))),
-        **rocketmq.write_queue(HALF, QueueEnd(0)),
-        **rocketmq.write_queue(ORDERS, QueueEnd(1, 1795991853607)),
-        **rocketmq.write_queue(HIDDEN, QueueEnd(None)),
-        **rocketmq.write_store("broker-a", Store(1795991851927, 1795991852927, 0, 1795991853607)),
+        **Lead(frozenset({"10.28.48.2:24030"}), frozenset({"3"})).write("broker-a"),
+        **QueueEnd(0).write(HALF),
+        **QueueEnd(1, 1795991853607).write(ORDERS),
+        **QueueEnd(None).write(HIDDEN),
+        **Store(1795991851927, 1795991852927, 0, 1795991853607).write("broker-a"),
     }),
     (ARTEMIS, {
         **activemq.write_counts(activemq.read_counts(ARTEMIS)),
-        **activemq.write_run(MARKERS, Run("5e7444bddb56e15f/0", NODE)),
-        **activemq.write_run(MARKERS, Run("fbd5d384f8a5d6a2/0", NODE)),
+        **RUNS[0].write(MARKERS),
+        **RUNS[1].write(MARKERS),
     }),
-    (CLASSIC, activemq.write_run(MARKERS, Run("1566ee36a7462aa4/0"))),
+    (CLASSIC, Run("1566ee36a7462aa4/0").write(MARKERS)),
 ]  # fmt: skip
 
 
@@ -106,24 +106,25 @@ def test_what_is_written_is_what_plans_have_kept_so_far(kept: Evidence, written:
 
 ADDED_THERE = count_at(ADDED, "letters.3.back")
 COUNTED = {
+    STARTED: 1795991898744,
     count_at(UNROUTED, "letters.3.back"): 0, count_at(ROUTED, "letters.3.back"): 1, ADDED_THERE: 1,
 }  # fmt: skip
 OF_BROKER_A = [
-    (rocketmq.read_queue(ROCKETMQ, HALF), QueueEnd(0)),
-    (rocketmq.read_queue(ROCKETMQ, ORDERS), QueueEnd(1, 1795991853607)),
-    (rocketmq.read_queue(ROCKETMQ, HIDDEN), QueueEnd(None)),
-    (rocketmq.read_queue({}, HALF), None),
+    (QueueEnd.read(ROCKETMQ, HALF), QueueEnd(0)),
+    (QueueEnd.read(ROCKETMQ, ORDERS), QueueEnd(1, 1795991853607)),
+    (QueueEnd.read(ROCKETMQ, HIDDEN), QueueEnd(None)),
+    (QueueEnd.read({}, HALF), None),
     (rocketmq.list_queues(ROCKETMQ, "orders-2"), [ORDERS, HIDDEN]),
-    (rocketmq.read_store(ROCKETMQ, "broker-a"), Store(1795991851927, 1795991852927, 0, 1795991853607)),
-    (rocketmq.read_store({"broker-a#boot": 1, "broker-a#first2": 3}, "broker-a"), Store(1)),
-    (rocketmq.read_store(ROCKETMQ, "broker-b"), None),
-    (rocketmq.read_lead(ROCKETMQ, "broker-a"), Lead(frozenset({"10.28.48.2:24030"}), frozenset({"3"}))),
-    (rocketmq.read_lead({}, "broker-a"), Lead()),
+    (Store.read(ROCKETMQ, "broker-a"), Store(1795991851927, 1795991852927, 0, 1795991853607)),
+    (Store.read({"broker-a#boot": 1, "broker-a#first2": 3}, "broker-a"), Store(1)),
+    (Store.read(ROCKETMQ, "broker-b"), None),
+    (Lead.read(ROCKETMQ, "broker-a"), Lead(frozenset({"10.28.48.2:24030"}), frozenset({"3"}))),
+    (Lead.read({}, "broker-a"), Lead()),
 ]
 OF_ACTIVEMQ = [
-    (activemq.read_counts(ARTEMIS), Counts(COUNTED, 1795991898744)),
-    (activemq.read_counts({"messagesAdded a b": 2}), Counts({count_at(ADDED, "a b"): 2})),
-    (activemq.read_counts(CLASSIC), Counts({})),
+    (activemq.read_counts(ARTEMIS), COUNTED),
+    (activemq.read_counts({"messagesAdded a b": 2}), {count_at(ADDED, "a b"): 2}),
+    (activemq.read_counts(CLASSIC), {}),
     (
         activemq.read_runs(ARTEMIS, MARKERS),
         [Run("5e7444bddb56e15f/0", NODE), Run("fbd5d384f8a5d6a2/0", NODE)],

@@ -5,7 +5,7 @@ which the connectors of ActiveMQ, RabbitMQ, RocketMQ and Kafka conclude from wha
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from shutil import copytree
@@ -25,7 +25,6 @@ from dlq.connectors.activemq.prove.routing import Routing, letters_by_target
 from dlq.connectors.base import (
     Evidence,
     Outgoing,
-    Presence,
     Proof,
     Search,
     Sent,
@@ -36,16 +35,10 @@ from dlq.connectors.base import (
 from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.look.cluster import Log as Offsets
 from dlq.connectors.kafka.prove import search as kafka
-from dlq.connectors.rabbitmq.prove.witness import presence, why_missing
-from dlq.connectors.rocketmq.prove.evidence import (
-    QueueEnd,
-    Store,
-    read_queue,
-    read_store,
-    write_queue,
-    write_store,
-)
-from dlq.connectors.rocketmq.prove.start_offsets import is_same_store, why_lost
+from dlq.connectors.proving import among, decide
+from dlq.connectors.rabbitmq.prove.witness import why_missing
+from dlq.connectors.rocketmq.prove.evidence import QueueEnd, Store
+from dlq.connectors.rocketmq.prove.start_offsets import is_same_store, why_queue_lost
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
 from dlq.core import patience
@@ -140,13 +133,16 @@ class Model(QueueFile):
     def find(self, search: Search) -> Proof:
         """The rule of every connector: only what is readable, and at rest, shows anything."""
         if not self.is_readable or self.late:
-            return Proof({one.number: "unknown" for one in search.letters})
-        return Proof({one.number: self.concluded(one.provenance[REPLAY_ID]) for one in search.letters})
+            return decide(search.letters, (), ["it cannot be read"])
+        return decide(search.letters, among(search.letters, self.seen()), self.doubts())
 
-    def concluded(self, replay: str) -> Presence:
+    def seen(self) -> Collection[str]:
+        """The replay ids that are shown."""
+        return self.shown
+
+    def doubts(self) -> Sequence[str]:
         """Absence counts where its place is whole."""
-        absent: Presence = "not_sent" if self.is_whole else "unknown"
-        return "sent" if replay in self.shown else absent
+        return [] if self.is_whole else ["it is not whole"]
 
 
 _TAKEN = {
@@ -199,10 +195,12 @@ class Markers(Model):
             self._queue = left(what, self._queue)
             self._taken = self._taken or is_one_alone
 
-    def concluded(self, replay: str) -> Presence:
-        trail = trail_of(self._queue)
-        absent: Presence = "unknown" if trail.why_unproven(self._anchors, "the queue") else "not_sent"
-        return "sent" if replay in trail.sent else absent
+    def seen(self) -> Collection[str]:
+        return trail_of(self._queue).sent
+
+    def doubts(self) -> Sequence[str]:
+        why = trail_of(self._queue).why_unproven(self._anchors, "the queue")
+        return [why] if why else []
 
 
 class Counts(Markers):
@@ -271,13 +269,10 @@ class Counts(Markers):
     def find(self, search: Search) -> Proof:
         shown = super().find(search).shown
         committed = letters_by_target(one for one in search.letters if shown[one.number] == "sent")
-        trail = trail_of(self._queue)
-        known = None if trail.why_unproven(self._anchors, "the queue") else len(trail.sent)
+        known = None if self.doubts() else len(self.seen())
         lost = self._routing.unproven(committed, read_counts(search.before), known)
-        doubted = {one.number for one in search.letters if one.target in lost}
-        return Proof(
-            {n: "unknown" if n in doubted and found == "sent" else found for n, found in shown.items()}
-        )
+        doubted = {o.number for o in search.letters if o.target in lost and shown[o.number] == "sent"}
+        return Proof({**shown, **dict.fromkeys(doubted, "unknown")})
 
 
 class Witness(Model):
@@ -299,12 +294,12 @@ class Witness(Model):
         if what == "cut the log":
             self._queue, self._restarted = left("consume", self._queue), True
 
-    def concluded(self, replay: str) -> Presence:
-        if self._restarted:
-            return "unknown"
+    def seen(self) -> Collection[str]:
+        return () if self._restarted else self._queue
+
+    def doubts(self) -> Sequence[str]:
         is_anchored = self._queue[:1] == ["anchor"]
-        is_whole = not why_missing(is_anchored, len(self._queue), self._count)
-        return presence(replay in self._queue, is_whole, may_lack=False)
+        return ["restarted"] if self._restarted else why_missing(is_anchored, len(self._queue), self._count)
 
 
 class Letter(NamedTuple):
@@ -365,15 +360,15 @@ class Log(Model):
 
     def bounds(self, targets: Iterable[Target]) -> Evidence:
         end = QueueEnd(self._highest(), self._stored_before(self._highest()))
-        return {**write_queue(self.place, end), **write_store(self.place.node, self._store())}
+        return {**end.write(self.place), **self._store().write(self.place.node)}
 
     def find(self, search: Search) -> Proof:
         offsets, before = QueueOffsets(self.place, self._lowest, self._highest()), search.before
-        end, store = read_queue(before, self.place), read_store(before, self.place.node)
+        end, store = QueueEnd.read(before, self.place), Store.read(before, self.place.node)
         assert end
         assert end.offset is not None
         assert store
-        lost = why_lost(offsets, end.offset, end.stored, self._stored_before(end.offset))
+        lost = why_queue_lost(offsets, end, self._stored_before(end.offset))
         self.is_whole = not lost and is_same_store(store, self._store())
         self.shown = {one.replay for one in self._kept}
         return super().find(search)
