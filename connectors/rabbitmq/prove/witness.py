@@ -29,7 +29,6 @@ from pika import spec
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.link.session import Session
 from dlq.connectors.base import (
-    NO_EVIDENCE,
     UNSENT_SECONDS,
     Outgoing,
     Proof,
@@ -116,10 +115,8 @@ class _WitnessedWays(Ways):
         """Leave what is a part of the proof for `find`."""
 
 
-class WitnessedPublisher:
-    """What `RabbitTwoWays` is, whose letters for queues leave proof."""
-
-    anchor = NO_EVIDENCE
+class WitnessedPublisher(RabbitTwoWays):
+    """What `RabbitTwoWays` is, whose letters for queues leave proof, which stays for `find`."""
 
     def __init__(
         self,
@@ -131,14 +128,14 @@ class WitnessedPublisher:
     ) -> None:
         """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
         self._broker, self._plan = broker, plan
-        self._ways = _WitnessedWays(broker, plan, private)
+        self._own_ways = _WitnessedWays(broker, plan, private)
         _prepare(broker, plan)
-        self._inner = RabbitTwoWays(broker, plan, window, self._ways, unsent_seconds)
+        super().__init__(broker, plan, window, self._own_ways, unsent_seconds)
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
-        yield from self._inner.publish(outgoing, writing)
-        for queue in self._ways.witnessed:
+        yield from super().publish(outgoing, writing)
+        for queue in self._own_ways.witnessed:
             self._check(queue)
 
     def _check(self, queue: str) -> None:
@@ -151,10 +148,6 @@ class WitnessedPublisher:
                 f"queue {for_terminal(queue)} was deleted while letters were sent to it: some that were "
                 f"confirmed lie in the witness queue {queue_of(self._plan)} alone"
             ) from error
-
-    def close(self) -> None:
-        """Close the publisher within; the exchange and the witness queue stay for `find`."""
-        self._inner.close()
 
 
 def _prepare(broker: RabbitBroker, plan: str) -> None:
