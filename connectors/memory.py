@@ -283,7 +283,7 @@ class MemoryConnector(Connector):
         """Looks for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")
         present = {json.loads(text).get("headers", {}).get(REPLAY_ID) for (text,) in rows}
-        return decide(search.letters, among(search.letters, present))
+        return decide(search.letters, among(search.letters, present), [])
 
     def private(self, name: str) -> Private:
         """Return two queues; whoever takes from the first puts what dies into the other."""

@@ -17,7 +17,7 @@ _NONE: Mapping[int, str] = MappingProxyType({})
 def decide(
     letters: Iterable[Outgoing],
     seen: Collection[int],
-    doubts: Sequence[str] = (),
+    doubts: Sequence[str],
     doubted: Mapping[int, str] = _NONE,
 ) -> Proof:
     """Return what is known of letters. `seen`: the numbers of those that the broker shows; `doubts`: why it

@@ -1,7 +1,7 @@
 """What is noted before a plan's first letter goes to ActiveMQ: the anchor of each run, and what Artemis has
 counted at the targets. In the plan's file each is a number, under its name and its place."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
@@ -35,16 +35,17 @@ class Count(NamedTuple):
     what: str
 
 
-UNROUTED, ROUTED, ADDED = "unRoutedMessageCount", "routedMessageCount", "messagesAdded"
-_OF = {UNROUTED: "address.", ROUTED: "address.", ADDED: "queue.", "started": "broker"}
+_UNROUTED, _ROUTED, _ADDED = "unRoutedMessageCount", "routedMessageCount", "messagesAdded"
+_OF = {_UNROUTED: "address.", _ROUTED: "address.", _ADDED: "queue.", "started": "broker"}
 STARTED, _APART = Count("broker", "started"), 5_000
 """When the broker was, in milliseconds of our clock; and how far apart two answers of one run may be."""
 _AWAY = f"queue.{TO_OTHER_NODES}"
 
 
-def count_at(what: str, place: str) -> Count:
-    """Return what is counted at the address or the queue of that name."""
-    return Count(f"{_OF[what]}{place}", what)
+def counts_of(address: str, queues: Iterable[str]) -> list[Count]:
+    """Return what is counted at an address, and at these of its queues."""
+    named = [(_UNROUTED, address), (_ROUTED, address), *((_ADDED, queue) for queue in queues)]
+    return [Count(f"{_OF[what]}{place}", what) for what, place in named]
 
 
 def write_counts(counts: Mapping[Count, int]) -> Evidence:
@@ -56,7 +57,7 @@ def write_counts(counts: Mapping[Count, int]) -> Evidence:
 def read_counts(evidence: Evidence) -> Mapping[Count, int]:
     """Return the counts that were kept."""
     named = ((*key.partition(" ")[::2], number) for key, number in evidence.items())
-    return {count_at(what, place): number for what, place, number in named if what in _OF}
+    return {Count(f"{_OF[what]}{place}", what): number for what, place, number in named if what in _OF}
 
 
 def began_anew(before: Mapping[Count, int], after: Mapping[Count, int]) -> bool:
@@ -72,8 +73,8 @@ def growth_of(before: Mapping[Count, int], after: Mapping[Count, int]) -> tuple[
     of all addresses, and so counts as far as more was routed than the queues here got."""
     grown = {one: number - before.get(one, 0) for one, number in after.items()}
     unrouted, routed, added = (
-        sum(n for one, n in grown.items() if one.what == what) for what in (UNROUTED, ROUTED, ADDED)
+        sum(n for one, n in grown.items() if one.what == what) for what in (_UNROUTED, _ROUTED, _ADDED)
     )
-    here = sum(n for one, n in grown.items() if one.what == ADDED and not one.resource.startswith(_AWAY))
-    knows_queues = any(one.what == ADDED for one in grown)
+    here = sum(n for one, n in grown.items() if one.what == _ADDED and not one.resource.startswith(_AWAY))
+    knows_queues = any(one.what == _ADDED for one in grown)
     return unrouted, routed, max(here, min(routed, added)) if knows_queues else routed

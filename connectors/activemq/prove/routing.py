@@ -11,7 +11,7 @@ what consumers of another node get.
 one of a queue (ADDRESS::QUEUE).
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -20,16 +20,7 @@ from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
-from dlq.connectors.activemq.prove import evidence
-from dlq.connectors.activemq.prove.evidence import (
-    ADDED,
-    ROUTED,
-    STARTED,
-    UNROUTED,
-    Count,
-    count_at,
-    growth_of,
-)
+from dlq.connectors.activemq.prove.evidence import STARTED, Count, began_anew, counts_of, growth_of
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.core import patience
 from dlq.core.clock import now
@@ -270,22 +261,18 @@ class Routing:
         """Return what the broker has counted by now at the places of these targets."""
         if not self.tells:
             return {}
-        wanted = [_UPTIME, *dict.fromkeys(one for target in targets for one in self._counted_at(target))]
+        wanted = [_UPTIME]
+        for target in targets:
+            queues = self.receivers(target)
+            told = [*queues, *self.to_other_nodes] if len(queues) <= _MOST_QUEUES else []
+            wanted += counts_of(self._address(target), told)
         found = self._count(wanted)
         up = found.pop(_UPTIME)
         return {STARTED: now() // 1000 - up, **found} if up else found
 
-    def _counted_at(self, target: Target) -> list[Count]:
-        address, queues = self._address(target), self.receivers(target)
-        counted = [*queues, *self.to_other_nodes] if len(queues) <= _MOST_QUEUES else []
-        return [
-            *(count_at(what, address) for what in (UNROUTED, ROUTED)),
-            *(count_at(ADDED, queue) for queue in counted),
-        ]
-
-    def _count(self, wanted: Collection[Count]) -> dict[Count, int]:
-        told = self._ask(self._management.attributes, wanted)
-        return dict(zip(wanted, map(_number, told), strict=True))
+    def _count(self, wanted: Iterable[Count]) -> dict[Count, int]:
+        asked = [*dict.fromkeys(wanted)]
+        return dict(zip(asked, map(_number, self._ask(self._management.attributes, asked)), strict=True))
 
     @property
     def to_other_nodes(self) -> list[str]:
@@ -365,7 +352,7 @@ class Routing:
             unrouted, _, arrived = growth_of(before, after)
             if self._drops(target):
                 found[target] = _DROPS.format(_place(target))
-            elif evidence.began_anew(before, after):
+            elif began_anew(before, after):
                 found[target] = _BEGAN_ANEW.format(sent, _place(target))
             elif unrouted or arrived < sent:
                 found[target] = _doubt(target, sent, unrouted, arrived)

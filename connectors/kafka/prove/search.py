@@ -13,7 +13,7 @@ from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.prove.evidence import End, TopicEnds, read, write
 from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
 from dlq.connectors.kafka.read.odd_headers import headers_of
-from dlq.connectors.proving import decide, decide_by_place, why_compacted, why_lost
+from dlq.connectors.proving import among, decide, decide_by_place, why_compacted, why_lost
 from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
@@ -44,19 +44,19 @@ def find(cluster: Cluster, search: Search) -> Proof:
 
 
 def _find_in_topic(cluster: Cluster, search: Search, name: str, letters: Sequence[Outgoing]) -> Proof:
-    numbers = {letter.provenance[REPLAY_ID].encode(): letter.number for letter in letters}
+    wanted = {letter.provenance[REPLAY_ID].encode() for letter in letters}
     try:
         topic = cluster.topic(name)
     except NotFound as error:
         return decide(letters, (), [f"{error}: it may have been deleted since"])
     before = read(search.before, cluster.id, topic)
     starts = _starts(cluster, topic, before, search.since)
-    found = _seen(cluster, topic, starts, numbers.keys())
-    if found != numbers.keys():
+    found = _seen(cluster, topic, starts, wanted)
+    if found != wanted:
         time.sleep(patience.SETTLED)
-        found |= _seen(cluster, topic, starts, numbers.keys() - found)
-    doubts = _doubts(cluster, topic, before) if found != numbers.keys() else []
-    return decide(letters, {numbers[replay] for replay in found}, doubts)
+        found |= _seen(cluster, topic, starts, wanted - found)
+    doubts = _doubts(cluster, topic, before) if found != wanted else []
+    return decide(letters, among(letters, {replay.decode() for replay in found}), doubts)
 
 
 def _starts(cluster: Cluster, topic: Topic, before: TopicEnds, since: int) -> dict[Place, int]:

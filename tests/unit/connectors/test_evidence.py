@@ -5,7 +5,7 @@ from typing import Any
 from support.rows import each_row
 
 from dlq.connectors.activemq.prove import evidence as activemq
-from dlq.connectors.activemq.prove.evidence import ADDED, ROUTED, STARTED, UNROUTED, Run, count_at
+from dlq.connectors.activemq.prove.evidence import STARTED, Count, Run, counts_of
 from dlq.connectors.base import Evidence
 from dlq.connectors.kafka.look.cluster import Topic
 from dlq.connectors.kafka.prove import evidence as kafka
@@ -104,11 +104,7 @@ def test_what_is_written_is_what_plans_have_kept_so_far(kept: Evidence, written:
     assert written == kept
 
 
-ADDED_THERE = count_at(ADDED, "letters.3.back")
-COUNTED = {
-    STARTED: 1795991898744,
-    count_at(UNROUTED, "letters.3.back"): 0, count_at(ROUTED, "letters.3.back"): 1, ADDED_THERE: 1,
-}  # fmt: skip
+[UNROUTED, ROUTED, ADDED] = counts_of("letters.3.back", ["letters.3.back"])
 OF_BROKER_A = [
     (QueueEnd.read(ROCKETMQ, HALF), QueueEnd(0)),
     (QueueEnd.read(ROCKETMQ, ORDERS), QueueEnd(1, 1795991853607)),
@@ -122,8 +118,8 @@ OF_BROKER_A = [
     (Lead.read({}, "broker-a"), Lead()),
 ]
 OF_ACTIVEMQ = [
-    (activemq.read_counts(ARTEMIS), COUNTED),
-    (activemq.read_counts({"messagesAdded a b": 2}), {count_at(ADDED, "a b"): 2}),
+    (activemq.read_counts(ARTEMIS), {STARTED: 1795991898744, UNROUTED: 0, ROUTED: 1, ADDED: 1}),
+    (activemq.read_counts({"messagesAdded a b": 2}), {Count("queue.a b", "messagesAdded"): 2}),
     (activemq.read_counts(CLASSIC), {}),
     (
         activemq.read_runs(ARTEMIS, MARKERS),
