@@ -33,7 +33,7 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.jsonl.format import body_fields, record_of
-from dlq.connectors.proving import among, decide
+from dlq.connectors.proving import decide, numbers_of
 from dlq.connectors.queue import QueueReading
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rabbitmq.republish import address_of, block_to_send, preview, target_of
@@ -283,7 +283,7 @@ class MemoryConnector(Connector):
         """Looks for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")
         present = {json.loads(text).get("headers", {}).get(REPLAY_ID) for (text,) in rows}
-        return decide(search.letters, among(search.letters, present), [])
+        return decide(search.letters, numbers_of(search.letters, present), [])
 
     def private(self, name: str) -> Private:
         """Return two queues; whoever takes from the first puts what dies into the other."""

@@ -29,7 +29,7 @@ def decide(
     return Proof({**shown, **dict.fromkeys(own, "unknown")}, [*said, *doubts])
 
 
-def among(letters: Iterable[Outgoing], replay_ids: Collection[str]) -> set[int]:
+def numbers_of(letters: Iterable[Outgoing], replay_ids: Collection[str]) -> set[int]:
     """Return the numbers of the letters that have one of these ids."""
     return {letter.number for letter in letters if letter.provenance[REPLAY_ID] in replay_ids}
 

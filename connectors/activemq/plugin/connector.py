@@ -61,7 +61,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
-from dlq.connectors.proving import among, decide
+from dlq.connectors.proving import decide, numbers_of
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
@@ -292,7 +292,7 @@ class ActiveMQConnector(Connector):
         counts do not say that a queue got all, what does not lie there is `unknown`, too."""
         with closing(self._sender()) as sender:
             trail = sender.trail(search.plan)
-        seen = among(search.letters, trail.sent)
+        seen = numbers_of(search.letters, trail.sent)
         there = [letter for letter in search.letters if letter.number in seen]
         why = self._why_unproven(trail, search.plan, search.before)
         lost = self._not_arrived(there, read_counts(search.before), None if why else len(trail.sent))
@@ -307,7 +307,7 @@ class ActiveMQConnector(Connector):
             return {}
         lost = self._routing.unproven(letters_by_target(there), before, committed)
         doubted = [o for o in there if o.target in lost]
-        lying = among(doubted, self._routing.ids_in_queues(doubted))
+        lying = numbers_of(doubted, self._routing.ids_in_queues(doubted))
         return {o.number: lost[o.target] for o in doubted if o.number not in lying}
 
     def _why_unproven(self, trail: Trail, plan: str, before: Evidence) -> str | None:

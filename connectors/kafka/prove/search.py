@@ -13,7 +13,7 @@ from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.prove.evidence import End, TopicEnds, read, write
 from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
 from dlq.connectors.kafka.read.odd_headers import headers_of
-from dlq.connectors.proving import among, decide, decide_by_place, why_compacted, why_lost
+from dlq.connectors.proving import decide, decide_by_place, numbers_of, why_compacted, why_lost
 from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
@@ -56,7 +56,7 @@ def _find_in_topic(cluster: Cluster, search: Search, name: str, letters: Sequenc
         time.sleep(patience.SETTLED)
         found |= _seen(cluster, topic, starts, wanted - found)
     doubts = _doubts(cluster, topic, before) if found != wanted else []
-    return decide(letters, among(letters, {replay.decode() for replay in found}), doubts)
+    return decide(letters, numbers_of(letters, {replay.decode() for replay in found}), doubts)
 
 
 def _starts(cluster: Cluster, topic: Topic, before: TopicEnds, since: int) -> dict[Place, int]:

@@ -39,7 +39,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.local.credentials import log_in
 from dlq.connectors.net.links import LinkLostError
-from dlq.connectors.proving import among, decide
+from dlq.connectors.proving import decide, numbers_of
 from dlq.connectors.rabbitmq import send
 from dlq.connectors.rabbitmq.amqp091.codec import edits
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
@@ -220,7 +220,7 @@ def _ask_witness(
     missing = why_missing(seen.is_anchored, seen.ours, count_arrivals(management, plan))
     if changed:
         return decide(letters, (), [*changed, *missing])
-    there, bound = among(letters, seen.replays), _bound(management, plan, {*asked.values()})
+    there, bound = numbers_of(letters, seen.replays), _bound(management, plan, {*asked.values()})
     proven = {number for number, name in asked.items() if name in (whole if number in there else bound)}
     return decide(letters, there, missing, {one.number: "" for one in letters if one.number not in proven})
 

@@ -35,7 +35,7 @@ from dlq.connectors.base import (
 from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.look.cluster import Log as Offsets
 from dlq.connectors.kafka.prove import search as kafka
-from dlq.connectors.proving import among, decide
+from dlq.connectors.proving import decide, numbers_of
 from dlq.connectors.rabbitmq.prove.witness import why_missing
 from dlq.connectors.rocketmq.prove.evidence import QueueEnd, Store
 from dlq.connectors.rocketmq.prove.start_offsets import is_same_store, why_queue_lost
@@ -134,7 +134,7 @@ class Model(QueueFile):
         """The rule of every connector: only what is readable, and at rest, shows anything."""
         if not self.is_readable or self.late:
             return decide(search.letters, (), ["it cannot be read"])
-        return decide(search.letters, among(search.letters, self.seen()), self.doubts())
+        return decide(search.letters, numbers_of(search.letters, self.seen()), self.doubts())
 
     def seen(self) -> Collection[str]:
         """The replay ids that are shown."""
