@@ -41,7 +41,7 @@ def find(cluster: Cluster, search: Search) -> Proof:
     since = Since(cluster, search.before, search.since)
     known = _Known(cluster, since)
     known.ask_indexes(search.letters)
-    if known.missing(search.letters):
+    if known.list_missing(search.letters):
         time.sleep(patience.SETTLED)
     proof = decide_by_place(search.letters, lambda letter: topic_of(letter.target), known.look_through)
     return replace(proof, is_another=since.is_another)
@@ -56,7 +56,7 @@ class _Known:
         self._cut: dict[int, str] = {}
         """Those that a cut message may be, and where it lies."""
 
-    def missing(self, letters: Iterable[Outgoing]) -> list[Outgoing]:
+    def list_missing(self, letters: Iterable[Outgoing]) -> list[Outgoing]:
         """Return those that were not seen yet."""
         return [letter for letter in letters if letter.number not in self._seen]
 
@@ -64,13 +64,13 @@ class _Known:
         """Ask the indexes. A broker that does not answer is looked through, or is a doubt then."""
         for node in self._cluster.masters():
             with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
-                for message, letter in _by_key(link, node, self.missing(letters)):
+                for message, letter in _by_key(link, node, self.list_missing(letters)):
                     self._take(message, node, [letter])
 
     def look_through(self, topic: str, letters: Sequence[Outgoing]) -> Proof:
         """Look through every queue that could have taken what is missing."""
         doubts: list[str] = []
-        if missing := self.missing(letters):
+        if missing := self.list_missing(letters):
             ranges, doubts = self._since.look(topic)
             doubts += [*self._read(ranges, missing), *self._since.why_changed()]
         cut = {number: why for number, why in self._cut.items() if number not in self._seen}
