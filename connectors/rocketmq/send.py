@@ -256,8 +256,9 @@ class RocketPublisher(WindowedPublisher):
         """Topic -> how long a body some broker of its route takes."""
         self._turn = count()
         self._resume = _Resume(cluster, self._connect)
-        nodes = cluster.masters(refresh=True)
-        self.anchor = {key: 1 for node in nodes for key in masters(cluster, node).write(node)}
+        self.anchor = {}
+        for node in cluster.masters(refresh=True):
+            self.anchor = {**self.anchor, **masters(cluster, node).write(node)}
 
     def put(self, letter: Outgoing) -> None:
         """Put a letter into a batch, where it may share one, which is sent when it is full."""
