@@ -256,9 +256,8 @@ class RocketPublisher(WindowedPublisher):
         """Topic -> how long a body some broker of its route takes."""
         self._turn = count()
         self._resume = _Resume(cluster, self._connect)
-        self.anchor = {}
-        for node in cluster.masters(refresh=True):
-            self.anchor = {**self.anchor, **masters(cluster, node).write(node)}
+        nodes = cluster.masters(refresh=True)
+        self.anchor = {k: n for node in nodes for k, n in masters(cluster, node).write(node).items()}
 
     def put(self, letter: Outgoing) -> None:
         """Put a letter into a batch, where it may share one, which is sent when it is full."""
