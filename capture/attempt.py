@@ -156,7 +156,7 @@ class Attempt:
                 self._save()
                 raise
 
-    def unsettled(self) -> set[str]:
+    def list_unsettled(self) -> set[str]:
         """Return the ids of letters that have come and are not settled: a queue that keeps its letters
         delivers them again. Raises ArchiveError."""
         found: set[str] = set()

@@ -258,7 +258,7 @@ class _Pull:
                 attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
             except ConnectionLost:
                 if result.mode == "drain" and not reading.settles_at_once:
-                    self._missing_ids |= attempt.unsettled()
+                    self._missing_ids |= attempt.list_unsettled()
                 raise
             finally:
                 self._last_number = attempt.last_number

@@ -62,7 +62,7 @@ from dlq.connectors.base import (
 from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.proving import decide, numbers_of
-from dlq.connectors.two_ways import TwoWayPublisher
+from dlq.connectors.sending import TwoWayPublisher
 from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
 from dlq.core.record import Record

@@ -34,8 +34,7 @@ from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
 from dlq.connectors.rabbitmq.republish import message_to_send
 from dlq.connectors.rabbitmq.send import Ways
-from dlq.connectors.sending import WindowedPublisher
-from dlq.connectors.two_ways import TwoWayPublisher
+from dlq.connectors.sending import TwoWayPublisher, WindowedPublisher
 from dlq.core import patience, units
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.text import for_terminal
