@@ -6,7 +6,7 @@ for consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -106,16 +106,18 @@ def _properties_of(record: Record) -> dict[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _is_brokers_own(name: str) -> bool:
-    """Return whether a property describes an earlier trip and must not go along on the next one."""
-    return name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
+def _parted(names: tuple[str, ...]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return properties that describe an earlier trip, and must not go along on the next one, and the others;
+    letters of one kind all have the same names."""
+    owned = [name for name in names if name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)]
+    return owned, [name for name in names if name not in owned]
 
 
 def _own(properties: Mapping[str, str], keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """Return a letter's properties as they are sent again, and what is taken away of them."""
-    own = {name: value for name, value in properties.items() if not _is_brokers_own(name)}
-    kept, taken = strip_failure(own, keep_headers)
-    return kept, sorted([*(name for name in properties if _is_brokers_own(name)), *taken])
+    owned, own = _parted(tuple(properties))
+    kept, taken = strip_failure({name: properties[name] for name in own}, keep_headers)
+    return kept, sorted([*owned, *taken])
 
 
 def message_of(outgoing: Outgoing) -> Message:
@@ -173,16 +175,16 @@ def preview(letter: Outgoing, attributes: Attributes = NONE) -> SendPreview:
     kept, stripped = _own(properties, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
     topic, place = (record.origin or "") if target.kind == "group" else "", topic_of(target)
-    why_not = {
-        _ODD_PROPERTIES: not _are_separable({**kept, **provenance, "RETRY_TOPIC": topic}),
-        "its flag is no number of 32 bits; change it by --edit": not _has_flag(record),
-        f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}": size > _PROPERTIES_ROOM,
-        f"its body of {record.body_size} bytes is more than a frame holds": record.body_size > _BODY_ROOM,
-        "it is a batch that cannot be taken apart": (record.flags or 0) & BATCH == BATCH,
-        _why_no_group(properties): target.kind == "group",
-        why_refused(place, attributes, kept): True,
-    }
-    problem = next((why for why, holds in why_not.items() if holds and why), None)
+    why_not = (
+        (not _are_separable({**kept, **provenance, "RETRY_TOPIC": topic}), _ODD_PROPERTIES),
+        (not _has_flag(record), "its flag is no number of 32 bits; change it by --edit"),
+        (size > _PROPERTIES_ROOM, f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}"),
+        (record.body_size > _BODY_ROOM, f"its body of {record.body_size} bytes is more than a frame holds"),
+        ((record.flags or 0) & BATCH == BATCH, "it is a batch that cannot be taken apart"),
+        (target.kind == "group", _why_no_group(properties)),
+        (True, why_refused(place, attributes, kept)),
+    )
+    problem = next((why for holds, why in why_not if holds and why), None)
     said = [*_warnings(record, target, properties), *warnings(place, attributes, kept)]
     return SendPreview(stripped, problem, said, why_unnamed(place, attributes, kept))
 
@@ -200,7 +202,8 @@ _ODD_PROPERTIES = "a property holds what separates properties (U+0001 in a name,
 def _are_separable(properties: Mapping[str, str]) -> bool:
     """Return whether a broker reads these properties and no others: texts that came without a block may hold
     anything, such as a property that would hold the letter back."""
-    return not any("\x02" in name or "\x01" in name or "\x02" in value for name, value in properties.items())
+    names = "".join(properties)
+    return "\x01" not in names and "\x02" not in names and "\x02" not in "".join(properties.values())
 
 
 def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> list[str]:

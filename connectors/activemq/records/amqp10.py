@@ -8,6 +8,7 @@ when it died as STOMP does (`_AMQ_ORIG_ADDRESS`).
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -196,7 +197,7 @@ def what_would_change(record: Record) -> str | None:
     if record.broker_kind != "artemis" or message.is_block(record.raw_properties):
         return None
     headers = record.headers
-    if not any(name.startswith("JMS_AMQP_") or name == "NATIVE_MESSAGE_ID" for name in headers):
+    if not _tell_of_amqp(tuple(headers)):
         return None
     lost = [part for name, part in _PARTS.items() if name in headers]
     told = f"without its {', '.join(lost)}, " if lost else ""
@@ -204,6 +205,12 @@ def what_would_change(record: Record) -> str | None:
     encoding = f", and {body}" if body else ""
     came = "it came by AMQP 1.0 and was read by STOMP"
     return f"{came}: it would go back {told}with all properties as text{encoding}"
+
+
+@lru_cache(4096)
+def _tell_of_amqp(names: tuple[str, ...]) -> bool:
+    """Return whether names of headers tell of AMQP; letters of one kind all have the same names."""
+    return any(name.startswith("JMS_AMQP_") or name == "NATIVE_MESSAGE_ID" for name in names)
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
