@@ -2,7 +2,7 @@
 
 The whole file is the snapshot. A line that cannot be read is `Skipped` with its number and the reason;
 the good lines around it are read. `-` is standard input; a name that ends in .gz is compressed.
-A file that a console or a client printed is read by the reader of such prints (`interchange/prints.py`).
+A file that a console or a client printed is read by the reader of such prints (`jsonl/console_formats.py`).
 """
 
 import codecs

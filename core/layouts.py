@@ -50,6 +50,6 @@ class Layouts(Generic[_T]):
 
 
 def _keep(kept: dict[int, _V], size: int, value: _V) -> None:
-    if len(kept) >= _MOST:
+    if size not in kept and len(kept) >= _MOST:
         kept.clear()
     kept[size] = value

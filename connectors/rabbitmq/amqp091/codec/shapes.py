@@ -47,6 +47,8 @@ def shape_of(block: bytes) -> Shape:
         if found is None:
             return _walked(block)
         shape, values = found
+        if not all(_is_one_field(values[place]) for place in shape.nested):
+            return _walked(block)
         for place in shape.nested:
             _check(values[place])
     except (IndexError, KeyError, struct.error) as error:
@@ -104,6 +106,12 @@ def _spans(block: bytes, shape: Shape) -> Iterator[tuple[int, int]]:
             place = start + 1 + block[start]
             is_checked = block[place] != _STRING and _FIXED[block[place]] is None
             yield place + (0 if is_checked else 5 if block[place] == _STRING else 1), stop
+
+
+def _is_one_field(value: bytes) -> bool:
+    """Return whether what lies where another block has a field with its size is such a field, not several."""
+    is_sized = value[0] != _STRING and _FIXED[value[0]] is None
+    return is_sized and len(value) == 5 + _u32(value, 1)[0]
 
 
 def _check(field: bytes) -> None:
