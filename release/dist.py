@@ -7,9 +7,7 @@ a key of GnuPG, `SHA256SUMS.asc` is its signature. DLQ_PAGES_URL is where the re
 and where links of the README lead to in a package index.
 """
 
-import gzip
 import hashlib
-import io
 import json
 import os
 import re
@@ -86,28 +84,11 @@ def described(readme: str, pages: str = "") -> str:
 
 def packages(tools: Path, source: Path, out: Path, moment: int) -> Path:
     """The sdist and the wheel of a clean copy, all files of one time. Returns the wheel."""
-    # The tools lie in an environment of their own: a third one for setuptools alone brings nothing.
+    # The tools lie in an environment of their own: a third one for hatchling alone brings nothing.
     run(tools, "-m", "build", "--no-isolation", "--outdir", out, source, SOURCE_DATE_EPOCH=str(moment))
     (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
-    sdist.write_bytes(with_fixed_times(sdist.read_bytes(), moment))
     run(tools, "-m", "twine", "check", "--strict", sdist, wheel)
     return wheel
-
-
-def with_fixed_times(sdist: bytes, moment: int) -> bytes:
-    """The same files in order, of nobody, at one time: setuptools writes when and as whom it ran."""
-    packed = io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(sdist)) as old,
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=moment) as compressed,
-        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as new,
-    ):
-        for member in sorted(old.getmembers(), key=lambda one: one.name):
-            content = old.extractfile(member)
-            member.mtime, member.uid, member.gid, member.uname, member.gname = moment, 0, 0, "", ""
-            member.pax_headers = {}
-            new.addfile(member, content)
-    return packed.getvalue()
 
 
 def one_file(tools: Path, work: Path, wheel: Path, out: Path) -> None:

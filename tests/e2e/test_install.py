@@ -47,7 +47,7 @@ def test_pip_installs_the_base_in_seconds_and_the_demo_goes_to_its_end(source: P
     venv.create(tmp_path / "venv", with_pip=True)
     python, wheels = tmp_path / "venv/bin/python", tmp_path / "wheels"
     pip = [python, "-m", "pip", "--disable-pip-version-check"]
-    run(*pip, "download", "--quiet", "--dest", wheels, "setuptools>=77", source, cwd=tmp_path)
+    run(*pip, "download", "--quiet", "--dest", wheels, "hatchling>=1.27", source, cwd=tmp_path)
     size, seconds = size_of(tmp_path / "venv"), seconds_of_children()
     fetched = ("--no-index", "--find-links", wheels)
     run(*pip, "install", "--quiet", *fetched, ".", cwd=source, PIP_FIND_LINKS=str(wheels))
@@ -126,7 +126,7 @@ def test_one_file_runs_on_python_alone(
 ) -> None:
     work = tmp_path_factory.mktemp("dist")
     locked = ROOT / "requirements" / "release.txt"
-    builders = environment(work / "venv", "build", "setuptools", "twine", "shiv", "uv", locked=locked)
+    builders = environment(work / "venv", "build", "hatchling", "twine", "shiv", "uv", locked=locked)
     (source / "dist").mkdir()
     DIST.one_file(
         builders, work, DIST.packages(builders, source, work / "dist", 1_700_000_000), source / "dist"

@@ -232,16 +232,13 @@ def test_help_loads_no_heavy_library() -> None:
 
 
 def test_every_room_is_packaged_and_linked_for_type_checkers() -> None:
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    folders = {
-        str(path.parent.relative_to(ROOT)) for room in rooms for path in (ROOT / room).rglob("__init__.py")
-    }
-    assert {f"dlq.{folder}".replace("/", ".") for folder in folders} == set(table["packages"])
-    assert {f"dlq.{folder}".replace("/", "."): folder for folder in folders} == table["package-dir"]
-    assert folders == {str(path.parent.relative_to(ROOT)) for room in rooms for path in modules(room)}
+    assert rooms == set(targets["wheel"]["only-include"])
+    assert rooms <= set(targets["sdist"]["only-include"])
     assert rooms == {link.name for link in (ROOT / "typings/dlq").iterdir()}
     assert all((ROOT / room / "py.typed").exists() for room in rooms)
+    assert all((path.parent / "__init__.py").exists() for room in rooms for path in modules(room))
 
 
 def test_nothing_names_a_path_of_somebodys_machine() -> None:
