@@ -8,7 +8,6 @@ from dlq.archive import store_facts as snapshots
 from dlq.archive.store import Store
 from dlq.archive.store_facts import Snapshot
 from dlq.connectors import deadline
-from dlq.connectors.external_stores import stores
 from dlq.core import clock
 from dlq.core.clock import Clock
 from dlq.core.errors import DlqError
@@ -33,6 +32,8 @@ def _knows(settings: Evidence, sources: Collection[str]) -> bool:
 
 @deadline.with_deadline
 def _take(store: Store, settings: Evidence, moment: int) -> Snapshot:
+    from dlq.connectors.external_stores import stores  # which loads SQLAlchemy
+
     try:
         taken = snapshots.write(store, settings.name, moment, stores.read(settings))
     except DlqError as error:
