@@ -9,7 +9,7 @@ from dlq.core.clock import now
 from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.failures import Event
-from dlq.operations.views import open_views
+from dlq.operations.views import open_views, read_said
 from dlq.operations.workspace import Workspace
 from dlq.replay import approvals, ledger, planfile
 from dlq.replay.actor import is_agent
@@ -45,7 +45,7 @@ def is_target_of_agent(header: Header) -> bool:
 def list_waiting(workspace: Workspace) -> list[Document]:
     """Return the plans that wait for the consent of the user, the newest first: `plan, letters,
     actor, reason, targets, agents_target`."""
-    said = ledger.events(workspace.settings.ledger, workspace.store)
+    said = read_said(workspace)
     found = [
         header for header in _list_unsent(workspace) if _why_not_approve(workspace, header, said) is None
     ]
@@ -82,7 +82,7 @@ def why_not_approve(workspace: Workspace, plan: str) -> DlqError | None:
     nothing."""
     try:
         header = planfile.load_checked(workspace.store, plan)
-        said = ledger.events(workspace.settings.ledger, workspace.store)
+        said = read_said(workspace)
     except DlqError as error:
         return error
     return _why_not_approve(workspace, header, said)

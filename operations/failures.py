@@ -13,7 +13,7 @@ from dlq.core.text import encodable
 from dlq.core.units import seconds
 from dlq.core.versions import is_version
 from dlq.operations.connecting import warn_of_ledger
-from dlq.operations.views import open_views
+from dlq.operations.views import open_views, read_said
 from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 from dlq.reports.failures import COLUMNS, Row, alike, find, find_all, gather, tell
@@ -141,9 +141,9 @@ def _read_future(text: str) -> int:
     return moment
 
 
-def _read_events(workspace: Workspace) -> list[Event]:
+def _read_events(workspace: Workspace) -> Sequence[Event]:
     warn_of_ledger(workspace)
-    return ledger.events(workspace.settings.ledger, workspace.store)
+    return read_said(workspace)
 
 
 def _gather(workspace: Workspace) -> list[Row]:
@@ -163,14 +163,24 @@ def _add(
     value, reason, who = given
     events = _read_events(workspace)
     with closing(open_views(workspace)) as connection:
-        before = find(gather(connection, events, now(), workspace.settings), prefix)
+        found = find_all(connection) if workspace.failures is None else workspace.failures
+        rows = tell(connection, found, events, now(), workspace.settings)
+        before = find(rows, prefix)
         if action == "assign" and before["owner"] not in (None, value):
             workspace.listener.complain(f"until now it was assigned to {before['owner']}")
         with ledger.opened(workspace.settings.ledger, workspace.store) as book:
             event = make_event(now(), who, before["fingerprint"], action, value, reason)
             book.append([event if proposal is None else event._replace(id=_id_of_deed(proposal))])
-            events = book.events()
-        return tell_failure(gather(connection, events, now(), workspace.settings), before["fingerprint"])
+            said = [one for one in book.events() if one.subject == before["fingerprint"]]
+        others = [row for row in rows if row is not before]
+        (now_is,) = tell(
+            connection,
+            [one for one in found if one["fingerprint"] == before["fingerprint"]],
+            said,
+            now(),
+            workspace.settings,
+        )
+        return tell_failure([now_is, *others], before["fingerprint"])
 
 
 def _id_of_deed(proposal: str) -> str:

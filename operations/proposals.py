@@ -18,7 +18,7 @@ from dlq.operations import failures
 from dlq.operations.dismissing import dismiss_letters
 from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
-from dlq.operations.views import open_views
+from dlq.operations.views import open_views, read_said
 from dlq.operations.workspace import Workspace
 from dlq.replay import ledger, planfile
 
@@ -105,7 +105,7 @@ class Proposal(NamedTuple):
 
 def list_proposals(workspace: Workspace, failure: str) -> list[Proposal]:
     """Return what agents have proposed for a failure (its whole fingerprint), the first first."""
-    events = ledger.events(workspace.settings.ledger, workspace.store)
+    events = read_said(workspace)
     told = [one for one in events if one.action == "propose" and one.subject == failure]
     if not told:  # of most failures; what was done is read of every plan
         return []
@@ -173,7 +173,7 @@ def _check_open(workspace: Workspace) -> None:
     """Check how many proposals are open. Raises UsageError for an agent that has proposed much of late at
     which no person has looked."""
     since = now() - _OPEN_DAYS * 86_400_000_000
-    events = ledger.events(workspace.settings.ledger, workspace.store)
+    events = read_said(workspace)
     approved = {one.subject for one in events if one.action == "approve"}
     told = [
         one for one in events if one.action == "propose" and one.actor == workspace.actor and one.at > since

@@ -1,6 +1,6 @@
 """What looking at letters shares: the archive's views with the ledger beside them."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dlq.core.errors import UsageError
@@ -35,13 +35,19 @@ def read_replays(
         return None
 
 
-def read_events(workspace: Workspace) -> "list[Event]":
-    """Return what people said of failures; nothing where the ledger is out of reach, which `read_replays`
-    tells."""
+def read_said(workspace: Workspace) -> "Sequence[Event]":
+    """Return what people said of failures, plans and letters. Raises UsageError where the ledger is out of
+    reach."""
     from dlq.replay import ledger
 
+    known = workspace.said
+    return ledger.events(workspace.settings.ledger, workspace.store) if known is None else known
+
+
+def read_events(workspace: Workspace) -> "Sequence[Event]":
+    """`read_said`; nothing where the ledger is out of reach, which `read_replays` tells."""
     try:
-        return ledger.events(workspace.settings.ledger, workspace.store)
+        return read_said(workspace)
     except UsageError:
         return []
 

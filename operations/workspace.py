@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from dlq.archive.store import Store
+    from dlq.core.documents import Document
+    from dlq.core.failures import Event
     from dlq.core.settings import Settings, Source
     from dlq.operations.progress import Line
 
@@ -70,6 +72,10 @@ class Workspace:
     name: str | None = None
     views: "duckdb.DuckDBPyConnection | None" = None
     """Views that are open already, for who looks again and again; they stay open."""
+    said: "Sequence[Event] | None" = None
+    """What people said by the moment of these views, where that is known."""
+    failures: "Sequence[Document] | None" = None
+    """What `find_failures` has found in these views, where that is known."""
 
     @property
     def store(self) -> "Store":

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -15,9 +15,11 @@ from dlq.archive import analyses
 from dlq.archive.store import LocalStore
 from dlq.core import patience
 from dlq.core.errors import DlqError, TookTooLong, UsageError
+from dlq.core.failures import Event
 from dlq.operations.views import look_again, open_views
 from dlq.operations.workspace import Workspace
-from dlq.replay.ledger import location, version
+from dlq.replay.ledger import location
+from dlq.replay.ledger import look as look_at_ledger
 from dlq.reports.masking import Masker
 
 if TYPE_CHECKING:
@@ -96,6 +98,8 @@ class _Moment(NamedTuple):
     analysis: str | None
     ledger: Hashable
     replays: Hashable
+    said: Sequence[Event] | None
+    """None: nobody can tell."""
 
     @property
     def archive(self) -> Hashable:
@@ -121,8 +125,8 @@ class Look:
         self._changes = 0
         """By this page, of which the next look has to tell."""
         self._looking = threading.Lock()
-        self._last_ledger: tuple[Hashable, Hashable] | None = None
-        """As it was looked at last, and the version of its replays."""
+        self._last_ledger: tuple[Hashable, Hashable, Sequence[Event] | None] | None = None
+        """As it was looked at last, the version of its replays, and what people said."""
         self._letters: Hashable = None
         """Of the last moment."""
         self._idle: tuple[_Moment, duckdb.DuckDBPyConnection] | None = None
@@ -162,7 +166,8 @@ class Look:
             watch.start()
             self._seated.yes = True
             try:
-                yield replace(self.workspace, views=cast("duckdb.DuckDBPyConnection", Kept(connection)))
+                views = cast("duckdb.DuckDBPyConnection", Kept(connection))
+                yield replace(self.workspace, views=views, said=moment.said)
             except DlqError as error:
                 if not is_ended.is_set():
                     raise
@@ -179,14 +184,15 @@ class Look:
         same meanwhile waits for it, and nobody else does. `of_letters`: whatever people say of failures and
         plans changes nothing of it."""
         moment = self._look()
+        made_of = (moment.archive, moment.ledger, name)
         with self._lock:
-            making = self.making[moment, name]
+            making = self.making[made_of]
         try:
             with making:
                 return self._find_or_make(moment, name, make, of_letters)
         finally:  # who waits has it; of what cannot be made, anybody's words, nothing stays
             with self._lock:
-                self.making.pop((moment, name), None)
+                self.making.pop(made_of, None)
 
     def find(self, name: Hashable) -> Any:
         """Return what was made by this name of the archive as it is now; None where nobody asked for it."""
@@ -308,14 +314,14 @@ class Look:
             manifests.append(int(time.monotonic() / _FAR_SECONDS))
         ledger, before = self._read_ledger(), self._last_ledger
         if before is None or before[0] != ledger:
-            self._last_ledger = before = (ledger, self._read_replays())
+            self._last_ledger = before = (ledger, *self._look_at_ledger())
         return _Moment(tuple(manifests), known[-1] if known else None, *before)
 
-    def _read_replays(self) -> Hashable:
-        """Return None where the ledger is out of reach, which who looks is told."""
+    def _look_at_ledger(self) -> tuple[Hashable, Sequence[Event] | None]:
+        """Return nothing where the ledger is out of reach, which who looks is told."""
         with suppress(DlqError):
-            return version(self.workspace.settings.ledger, self.workspace.store)
-        return None
+            return look_at_ledger(self.workspace.settings.ledger, self.workspace.store)
+        return None, None
 
     def _read_ledger(self) -> Hashable:
         settings, store = self.workspace.settings.ledger, self.workspace.store

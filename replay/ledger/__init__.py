@@ -19,12 +19,12 @@ from dlq.core.units import seconds
 from dlq.replay.ledger import file, location
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
-from dlq.replay.ledger.snapshot import Snapshot
+from dlq.replay.ledger.snapshot import TABLES, Snapshot
 
 _T = TypeVar("_T", bound="Snapshot | Ledger")
-_known: dict[Path, bytes] = {}
-"""Ledger's file -> the mark of what this process has looked through last: once is enough while it stays,
-as it takes more than a second for a million."""
+_known: dict[Path, tuple[bytes, set[str]]] = {}
+"""Ledger's file -> its mark when this process looked last, and the tables that it has looked through: once is
+enough while it stays, as it takes more than a second for a million."""
 
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
@@ -126,15 +126,22 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
     Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
     count as waiting.
     """
-    with _shown(settings, store, lambda path, is_known: _in_file(path, settings, None, is_known)) as ledger:
+
+    def in_file(path: Path, known: set[str]) -> Ledger:
+        found = _in_file(path, settings, None, known >= TABLES)
+        known.update(TABLES)
+        return found
+
+    with _shown(settings, store, in_file) as ledger:
         yield ledger
 
 
 @contextmanager
 def _shown(
-    settings: LedgerSettings, store: Store, in_file: Callable[[Path, bool], _T], is_whole: bool = True
+    settings: LedgerSettings, store: Store, in_file: Callable[[Path, set[str]], _T]
 ) -> Iterator[_T | Ledger | None]:
-    """`opened_if_any` with what looks at a file, of which it may look through a part alone."""
+    """`opened_if_any` with what looks at a file, and adds the tables that it has looked through to those that
+    are known."""
     if not _exists(settings, store):
         location.check_none(store)
         yield None
@@ -146,10 +153,10 @@ def _shown(
         return
     path = file_of(settings, store)
     with file.looked_at(path) as (shown, mark):
-        is_known = mark != b"" and _known.get(path) == mark
-        with closing(in_file(shown, is_known)) as found:
-            if is_whole:
-                _known[path] = mark
+        before, known = _known.get(path, (b"", set[str]()))
+        if mark != before or not mark:
+            _known[path] = mark, (known := set())
+        with closing(in_file(shown, known)) as found:
             yield found
 
 
@@ -159,10 +166,10 @@ def events(settings: LedgerSettings, store: Store) -> list[Event]:
         return [] if ledger is None else ledger.events()
 
 
-def version(settings: LedgerSettings, store: Store) -> tuple[int, ...]:
-    """`Ledger.version`; nothing when there is no ledger. Raises as `opened_if_any`."""
+def look(settings: LedgerSettings, store: Store) -> tuple[tuple[int, ...], list[Event]]:
+    """Return `Ledger.version` and `events`, of one moment. Raises as `opened_if_any`."""
     with _shown(settings, store, Snapshot) as ledger:
-        return () if ledger is None else ledger.version()
+        return ((), []) if ledger is None else (ledger.version(), ledger.events())
 
 
 def as_arrow(
@@ -170,8 +177,7 @@ def as_arrow(
 ) -> pa.Table | None:
     """Return the ledger as a table with the schema REPLAYS; None when nothing was ever replayed. Of a file no
     more than what it has of these letters is looked at. Raises as `opened_if_any`."""
-    look = partial(Snapshot, record_ids=record_ids)
-    with _shown(settings, store, look, is_whole=record_ids is None) as ledger:
+    with _shown(settings, store, partial(Snapshot, record_ids=record_ids)) as ledger:
         if ledger is None:
             return None
         with rare_garbage_collection():

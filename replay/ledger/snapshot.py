@@ -37,6 +37,7 @@ _SCHEMA: Mapping[str, str] = {
     "UNIQUE (id)",
 }
 """Table -> what SQLite keeps of how SQLAlchemy has made it."""
+TABLES = _SCHEMA.keys()
 LONGEST = 2**20
 """Characters of a text in a file; a broker's reason is the longest."""
 LATEST = 253_402_300_799_999_999
@@ -105,27 +106,25 @@ def _oddity(column: str, kind: str, is_needed: bool) -> str:
 class Snapshot:
     """What of `dlq.replay.ledger.Ledger` tells of a file alone, as it is at this moment."""
 
-    def __init__(self, path: Path, is_known: bool = False, record_ids: Collection[str] | None = None) -> None:
-        """Look through the replays, of these letters alone where any are named; `is_known`: all of the file
-        was looked through. Raises ArchiveError."""
-        self._path = path
+    def __init__(self, path: Path, known: set[str], record_ids: Collection[str] | None = None) -> None:
+        """Look at a file, whose replays are those of these letters alone where any are named. `known`: its
+        tables that were looked through, to which those are added that are asked. Raises ArchiveError."""
+        self._path, self._known = path, known
         self._chosen = "true"
         if record_ids is not None:
             self._chosen = f"record_id IN ({', '.join(map(sql_literal, record_ids))})"
         self._connection = sqlite3.connect(path, timeout=patience.AWAY)
         try:
             with self._told():
-                self._begin(is_known)
+                self._begin()
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, is_known: bool) -> None:
+    def _begin(self) -> None:
         prepare(self._connection, self._path)
         self._connection.execute("BEGIN")
         self._there = check_schema(self._connection, self._path)
-        for table in () if is_known else self._there:
-            check_cells(self._connection, self._path, table, self._chosen if table == "replays" else "true")
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
         """Return them in the order of the keys, in chunks."""
@@ -139,17 +138,28 @@ class Snapshot:
         return [event_of(text) for (text,) in found]
 
     def version(self) -> tuple[int, ...]:
-        """Return how many rows there are, and when they changed."""
-        wanted = f"SELECT count(key), max(updated_at), sum(updated_at % {MANY}) FROM replays"
-        return tuple(int(part or 0) for rows in self._ask("replays", wanted) for row in rows for part in row)
+        """Return how many rows there are, and when they changed, of whatever cells: so none is looked at."""
+        updated = "cast(updated_at AS INTEGER)"
+        wanted = f"SELECT count(*), max({updated}), sum({updated} % {MANY}) FROM replays"
+        found = chain.from_iterable(self._ask("replays", wanted, is_checked=False))
+        return tuple(int(part or 0) for row in found for part in row)
 
-    def _ask(self, table: str, sql: str) -> Iterator[list[tuple[Any, ...]]]:
+    def _ask(self, table: str, sql: str, is_checked: bool = True) -> Iterator[list[tuple[Any, ...]]]:
         if table not in self._there:
             return
         with self._told():
+            if is_checked and table not in self._known:
+                self._check(table)
             found = self._connection.execute(sql)
             while chunk := found.fetchmany(_CHUNK_OF_ROWS):
                 yield chunk
+
+    def _check(self, table: str) -> None:
+        """Look through a table, which takes more than a second for a million rows."""
+        chosen = self._chosen if table == "replays" else "true"
+        check_cells(self._connection, self._path, table, chosen)
+        if chosen == "true":
+            self._known.add(table)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,9 +53,19 @@ def list_page(ask: PageRequest) -> Response:
 
 def list_every(ask: PageRequest) -> list[words.Row]:
     """Return all failures, what needs a person first."""
-    look = ask.console.look
-    found = look.keep("found failures", operations.find_failures, of_letters=True)
-    return look.keep("failures", lambda workspace: operations.tell_failures(workspace, found))
+    found = _find_every(ask)
+    return ask.console.look.keep("failures", lambda seen: operations.tell_failures(seen, found))
+
+
+def list_states(ask: PageRequest) -> tuple[tuple[str, str, str | None], ...]:
+    """Return fingerprint, state and owner of all failures that somebody spoke of: all that reports know of
+    what was said, so that no note makes one anew."""
+    return tuple((row["fingerprint"], row["state"], row["owner"]) for row in list_every(ask) if row["events"])
+
+
+def _find_every(ask: PageRequest) -> list[words.Row]:
+    """Return all failures as if nobody had spoken of any."""
+    return ask.console.look.keep("found failures", operations.find_failures, of_letters=True)
 
 
 def count_each(ask: PageRequest, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[int]]:
@@ -199,19 +210,17 @@ def _make_page(
     action: str, say: Callable[[Workspace, str, Form], Mapping[str, Any]]
 ) -> Callable[[PageRequest], Response]:
     def page(ask: PageRequest) -> Response:
-        workspace, before = ask.workspace(proven=True), _stands(ask)
-        row = say(workspace, ask.names["fingerprint"], ask.form)
+        workspace, before = ask.workspace(proven=True), words.find(list_every(ask), ask.names["fingerprint"])
+        found = _find_every(ask)
+        with ask.console.look.open() as seen:
+            by_them = replace(workspace, views=seen.views, said=seen.said, failures=found)
+            row = say(by_them, before["fingerprint"], ask.form)
         owner = f", and {row['owner']} owns it" if row["owner"] else ""
         told = f"It is {row['state']} now{owner}."
         path = f"/failures/{row['fingerprint']}"
         return ask.go_on(path, told, *ask.list_notes(workspace), undo=_undo(path, action, before))
 
     return page
-
-
-def _stands(ask: PageRequest) -> Mapping[str, Any]:
-    """Return the failure before something is done to it."""
-    return words.find(list_every(ask), ask.names["fingerprint"])
 
 
 def _undo(path: str, action: str, before: Mapping[str, Any]) -> Undo | None:

@@ -6,6 +6,7 @@ from dlq.core.documents import Document
 from dlq.operations.incidents import list_incidents, show_incident
 from dlq.reports import incidents as words
 from dlq.web.console import PageRequest
+from dlq.web.pages.failures import list_states
 from dlq.web.pages.paging import show_part
 
 
@@ -17,13 +18,14 @@ def list_page(ask: PageRequest) -> Response:
 
 
 def _list_every(ask: PageRequest) -> list[Document]:
-    return ask.console.look.keep("incidents", list_incidents)
+    return ask.console.look.keep(("incidents", *list_states(ask)), list_incidents, of_letters=True)
 
 
 def show_page(ask: PageRequest) -> Response:
     """Return one incident, with its failures."""
     prefix = ask.names["incident_id"]
-    row = ask.console.look.keep(("incident", prefix), lambda workspace: show_incident(workspace, prefix))
+    named = ("incident", prefix, *list_states(ask))
+    row = ask.console.look.keep(named, lambda seen: show_incident(seen, prefix), of_letters=True)
     whole = ask.mask(next(one for one in _list_every(ask) if one["incident_id"] == row["incident_id"]))
     return ask.page(
         "incident",

@@ -16,7 +16,7 @@ from dlq.replay.states import STATES
 from dlq.reports import failures as words
 from dlq.reports import headline, incidents, timeline
 from dlq.web.console import PageRequest
-from dlq.web.pages.failures import count_each, list_every
+from dlq.web.pages.failures import count_each, list_every, list_states
 from dlq.web.pages.links import list_steps
 from dlq.web.pages.plans import list_waiting, read_plans
 
@@ -59,7 +59,8 @@ def show_now(ask: PageRequest) -> Response:
 
 def read_report(ask: PageRequest) -> Mapping[str, Any]:
     """Return the report without letters, masked. Raises NoLetters where there are none."""
-    return ask.console.look.keep("now", lambda workspace: ask.mask(describe_now(workspace)))
+    named = ("now", *list_states(ask))
+    return ask.console.look.keep(named, lambda seen: ask.mask(describe_now(seen)), of_letters=True)
 
 
 def _list_open_replays(plans: Sequence[Document]) -> list[Document]:
