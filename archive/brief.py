@@ -8,7 +8,8 @@ Of many letters it writes sums, too (`analyses.SUMS`), of letters as if nothing 
 for a failure of which the ledger knows no letter; the letters of others are walked through.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import duckdb
@@ -27,6 +28,8 @@ _OF_FILES = (
 )
 COLUMNS = (*_OF_FILES, "replay_state", "analysis", "still_queued")
 """Columns of the view `_brief`, which has `segment_file` besides. A row of it is that of `letters`."""
+OF_FAILURE = ("record_id", "dead_at", "dead_letter_queue", "attempts", "consumer_id", "producer_id")
+"""Columns of the table `_of_failure`, which has `segment_file` besides."""
 _LIES = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
 DIED = """
     CASE WHEN dead_at IS NULL THEN epoch_us(coalesce(published_at, captured_at))
@@ -149,16 +152,30 @@ def _use_sums(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
 
 
-def sum_up(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make these tables, unless they are there: `_sums`, letters that are alike in all that is counted, a row
-    each; `_minutes`, how many died in each; `_told`, the verdicts of examples."""
+def sum_up(connection: duckdb.DuckDBPyConnection, *wanted: str) -> None:
+    """Make those of these tables that are `wanted`, else all, unless they are there: `_sums`, letters that
+    are alike in all that is counted, a row each; `_minutes`, how many died in each; `_told`, the verdicts of
+    examples."""
     with guarded(connection):
         there = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-        missing = [name for name in _MADE if (name,) not in there]
+        missing = [name for name in wanted or _MADE if (name,) not in there]
         if missing:
             _use_sums(connection)
         for name in missing:
             connection.execute(f"CREATE TEMP TABLE {name} AS {_MADE[name]}")
+
+
+@contextmanager
+def of_failure(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Iterator[None]:
+    """Hold the letters of one failure as the table `_of_failure` while the block runs: to find them among a
+    million is most of the work of whatever is asked of them."""
+    sql = "CREATE OR REPLACE TEMP TABLE _of_failure AS SELECT {} FROM _brief WHERE fingerprint = ?"
+    with guarded(connection):
+        connection.execute(sql.format(", ".join((*OF_FAILURE, "segment_file"))), [fingerprint])
+    try:
+        yield
+    finally:
+        connection.execute("DROP TABLE _of_failure")
 
 
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.archive import short_ids, user_sql, views
 from dlq.archive.brief import sum_up
-from dlq.archive.views import Order, Position
+from dlq.archive.views import Order, Position, show_replays
 from dlq.core.brokers import plugin_of, resolve
 from dlq.core.clock import from_iso, now
 from dlq.core.documents import Document
@@ -18,7 +18,7 @@ from dlq.core.failures import ORDER
 from dlq.core.suggestions import suggest
 from dlq.core.units import human_bytes
 from dlq.operations.selecting import EVERY, Selection, choose
-from dlq.operations.views import add_replays, open_views, read_events
+from dlq.operations.views import open_views, read_events, read_replays
 from dlq.operations.workspace import Workspace
 from dlq.replay.owners import TIMES, Owners, oldest_of
 from dlq.reports import letter, unpacking
@@ -190,7 +190,10 @@ def show_letter(
     UsageError for none or several."""
     with closing(open_views(workspace, with_ledger=False)) as connection:
         record_id = short_ids.record_id(connection, prefix)
-        add_replays(workspace, connection, letter.list_copies(connection, record_id))
+        if workspace.views is None:  # which have all of the ledger
+            show_replays(
+                connection, read_replays(workspace, record_ids=letter.list_copies(connection, record_id))
+            )
         lies = views.on_page(views.page_of(connection, record_id))
         found = letter.gather(connection, record_id, lies)
         found = found if masker is None else {**masker.document(found), "masked": True}

@@ -57,7 +57,7 @@ def open_views(
 ) -> "duckdb.DuckDBPyConnection":
     """Return a read-only connection over the archive and the ledger. The view `audit` has who made plans only
     `with_plans`, each of which is a file to read. `memory` is for those who are many. Who asks of few letters
-    adds what the ledger has of them (`add_replays`)."""
+    opens them without the ledger, and adds what it has of them."""
     from dlq.archive.views import MEMORY, connect, say
     from dlq.replay import still_queued
 
@@ -70,16 +70,6 @@ def open_views(
     queued = still_queued.find_queued(workspace.store, workspace.settings)
     said = _make_audit([*read_events(workspace), *plans]) if with_ledger else None
     return connect(workspace.store, known, audit=said, queued=queued, memory=memory or MEMORY)
-
-
-def add_replays(
-    workspace: Workspace, connection: "duckdb.DuckDBPyConnection", record_ids: Collection[str]
-) -> None:
-    """Let views that were opened without the ledger show what it has of these letters."""
-    from dlq.archive.views import show_replays
-
-    if workspace.views is None:  # which have all of it
-        show_replays(connection, read_replays(workspace, record_ids=record_ids))
 
 
 def look_again(workspace: Workspace, connection: "duckdb.DuckDBPyConnection") -> None:

@@ -4,10 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlq.archive import views
+from dlq.archive import brief, views
 from dlq.archive.user_sql import run
 from dlq.core.failure_headers import strip_failure
-from dlq.core.text import sql_literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,15 +22,13 @@ _LEAST_SHARE = 0.2
 """Of the most frequent value: what is rarer everywhere is no trait."""
 _LONGEST = 80
 _MOST_VALUES, _MOST = 3, 12
-_PLACES = f"""
-    SELECT segment_file FROM _brief
-    WHERE fingerprint = ? GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {_SEGMENTS}"""
 _IDS = f"""
-    SELECT segment_file, list(record_id)[:{_LOOKED_AT}] FROM _brief
-    WHERE fingerprint = ? AND segment_file IN ({{}}) GROUP BY 1"""
+    SELECT segment_file, list(record_id)[:{_LOOKED_AT}] FROM _of_failure
+    GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {_SEGMENTS}"""
 _SQL = f"""
-    SELECT {", ".join(_COLUMNS)}, headers FROM _placed
-    WHERE {{}} ORDER BY record_id LIMIT {_LOOKED_AT}"""
+    SELECT {", ".join(f"{'o' if name in brief.OF_FAILURE else 'r'}.{name}" for name in _COLUMNS)}, r.headers
+    FROM (FROM _stored WHERE {{}}) r JOIN _of_failure o USING (segment_file, record_id)
+    ORDER BY record_id LIMIT {_LOOKED_AT}"""
 
 
 class Trait(NamedTuple):
@@ -43,12 +40,10 @@ class Trait(NamedTuple):
     values: Sequence[tuple[str, float]]
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[Trait]:
-    """Return what is the same in most letters first. What the failure itself left on them tells nothing
-    more."""
-    places = ", ".join(sql_literal(file) for (file,) in run(connection, _PLACES, [fingerprint]).rows)
-    ids = run(connection, _IDS.format(places or "NULL"), [fingerprint]).rows  # of these segments alone
-    page = {file: {*some} for file, some in ids}
+def gather(connection: "duckdb.DuckDBPyConnection") -> list[Trait]:
+    """Return what is the same in most letters of the failure that is held (`brief.of_failure`) first. What it
+    left on them itself tells nothing more."""
+    page = {file: {*some} for file, some in run(connection, _IDS).rows}
     rows = [*run(connection, _SQL.format(views.on_page(page))).rows]
     counted: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for *values, headers in rows:

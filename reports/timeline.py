@@ -58,12 +58,11 @@ def gather(
     return {"step_seconds": step, "buckets": buckets}
 
 
-def count_deaths(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[dict[str, Any]]:
-    """`[{start, letters}]` of one failure; empty steps are there, with 0."""
-    brief.sum_up(connection)
-    span = "SELECT epoch(min(first)), epoch(max(last)) FROM _sums WHERE fingerprint = ?"
-    ((first, last),) = run(connection, span, [fingerprint]).rows
-    return _count(connection, first, last, step_seconds(first, last), ("fingerprint = ?", fingerprint))
+def count_deaths(connection: "duckdb.DuckDBPyConnection") -> list[dict[str, Any]]:
+    """`[{start, letters}]` of the failure that `brief.of_failure` holds; empty steps are there, with 0."""
+    span = "SELECT epoch(min(dead_at)), epoch(max(dead_at)) FROM _of_failure"
+    ((first, last),) = run(connection, span).rows
+    return _count(connection, first, last, step_seconds(first, last), "_of_failure")
 
 
 def count_each(
@@ -86,7 +85,7 @@ def count_each(
 def count_last_day(connection: "duckdb.DuckDBPyConnection", now: float) -> list[dict[str, Any]]:
     """`[{start, letters}]` of the 24 hours until `now`, in epoch seconds; empty steps are there, with 0."""
     since = f"dead_at >= to_timestamp({now - _DAY:.0f}) AND dead_at <= to_timestamp({now:.0f})"
-    return _count(connection, now - _DAY, now, _IN_A_DAY, (since,))
+    return _count(connection, now - _DAY, now, _IN_A_DAY, f"_brief WHERE {since}")
 
 
 def _count(
@@ -94,16 +93,15 @@ def _count(
     first: float | None,
     last: float | None,
     step: int,
-    chosen: Sequence[str],
+    letters: str,
 ) -> list[dict[str, Any]]:
-    """`chosen`: a condition, and what stands for its question marks."""
+    """`letters`: which, as SQL."""
     if first is None or last is None:
         return []
-    where, *values = chosen
     sql = f"""
         SELECT epoch(time_bucket(to_seconds({step}), dead_at, {ORIGIN}))::BIGINT AS start, count(*)
-        FROM _brief WHERE {where} AND dead_at IS NOT NULL GROUP BY ALL"""
-    found: dict[int, int] = dict(run(connection, sql, values).rows)
+        FROM (FROM {letters}) WHERE dead_at IS NOT NULL GROUP BY ALL"""
+    found: dict[int, int] = dict(run(connection, sql).rows)
     starts = range(_floor(first, step), _floor(last, step) + 1, step)
     return [{"start": iso(s * 1_000_000), "letters": found.get(s, 0)} for s in starts]
 

@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE
 from dlq.core.documents import Document
@@ -26,9 +27,6 @@ from dlq.web.forms import Form
 from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import show_part
 from dlq.web.pages.plans import read_plans
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 def list_page(ask: PageRequest) -> Response:
@@ -92,29 +90,25 @@ class _Seen(NamedTuple):
 _INCIDENTS = (
     "SELECT DISTINCT incident_id FROM _sums WHERE fingerprint = ? AND incident_id IS NOT NULL ORDER BY 1"
 )
-_WENT_BACK = "SELECT fingerprint FROM _sums WHERE fingerprint = ? AND replay_state <> 'dismissed' LIMIT 1"
 _PLANS = """
-    SELECT DISTINCT plan FROM replays JOIN _brief USING (record_id)
-    WHERE fingerprint = ? AND state <> 'dismissed' ORDER BY 1 DESC"""
+    SELECT DISTINCT plan FROM replays SEMI JOIN _of_failure USING (record_id)
+    WHERE state <> 'dismissed' ORDER BY 1 DESC"""
 
 
 def _look_at(ask: PageRequest, workspace: Workspace, row: Mapping[str, Any]) -> _Seen:
     name = row["fingerprint"]
     found = show_letter(workspace, row["example"], ask.masker()) if row["example"] else None
     views = open_views(workspace)
-    deaths = timeline.count_deaths(views, name)  # which makes the sums that are asked here
-    return _Seen(
-        add_trace(found) if found else None,
-        deaths,
-        [one for one in common.gather(views, name) if _is_shown(ask, one)],
-        _list_ids(views, _INCIDENTS, name),
-        _list_ids(views, _PLANS, name) if _list_ids(views, _WENT_BACK, name) else [],
-        owners.gather(views, workspace.settings, name),
-    )
-
-
-def _list_ids(views: "duckdb.DuckDBPyConnection", sql: str, fingerprint: str) -> list[str]:
-    return [one for (one,) in run(views, sql, [fingerprint]).rows]
+    brief.sum_up(views)
+    with brief.of_failure(views, name):
+        return _Seen(
+            add_trace(found) if found else None,
+            timeline.count_deaths(views),
+            [one for one in common.gather(views) if _is_shown(ask, one)],
+            [one for (one,) in run(views, _INCIDENTS, [name]).rows],
+            [one for (one,) in run(views, _PLANS).rows],
+            owners.gather(views, workspace.settings, name),
+        )
 
 
 def _is_shown(ask: PageRequest, trait: common.Trait) -> bool:

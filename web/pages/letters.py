@@ -218,10 +218,9 @@ def _list_options(ask: PageRequest) -> Mapping[str, Sequence[str]]:
 
 def show_page(ask: PageRequest) -> Response:
     """Return one letter, masked."""
-    masker = ask.masker()
-    with ask.console.look.open() as workspace:
-        found = show_letter(workspace, ask.names["record_id"], masker, explained=True)
-    return _show(ask, found, masker)
+    masker, one = ask.masker(), ask.names["record_id"]
+    show = partial(show_letter, prefix=one, masker=masker, explained=True)
+    return _show(ask, ask.console.look.keep(("letter", one), show, of_letters=True), masker)
 
 
 def _show(ask: PageRequest, found: dict[str, Any], masker: Masker | None) -> Response:
