@@ -18,6 +18,7 @@ import pyarrow as pa
 from dlq.archive import analyses
 from dlq.archive.manifests import Manifest
 from dlq.archive.user_sql import guarded
+from dlq.core.errors import ArchiveError
 from dlq.core.text import sql_literal
 
 _OF_BOTH = ("origin_exchange", "origin_routing_key")
@@ -139,17 +140,30 @@ def _note_sums(
 def _use_sums(connection: duckdb.DuckDBPyConnection) -> None:
     """Let the sums of the analysis count, as was noted, if they are of all letters that they should be of."""
     ((queued, letters),) = connection.execute("FROM _sums_of").fetchall()
-    ((found,),) = connection.execute("SELECT coalesce(sum(letters), 0) FROM _kept_sums").fetchall()
-    use, alone = ("true", "_rest") if letters == found else ("false", "_brief")
+    use, alone = ("true", "_rest") if _count_kept(connection) == letters else ("false", "_brief")
     is_queued = f"source IN ({_listed(queued)})" if queued else "false"
     for name, sql in {
-        "_summed": f"SELECT *, {is_queued} AS is_queued FROM _kept_sums WHERE {use}",
-        "_deaths": f"FROM _kept_minutes WHERE {use}",
+        "_summed": f"SELECT *, {is_queued} AS is_queued FROM _read_sums WHERE {use}",
+        "_deaths": f"FROM _read_minutes WHERE {use}",
         "_known": f"FROM _kept SEMI JOIN _states USING (record_id) WHERE {use}",
         "_again": f"FROM _whole WHERE {use}",
         "_alone": f"FROM {alone}",
     }.items():
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
+
+
+def _count_kept(connection: duckdb.DuckDBPyConnection) -> int:
+    """Read what the analysis has summed up, and return of how many letters that is; -1: it is damaged."""
+    try:
+        with guarded(connection):
+            for name in KEPT:
+                connection.execute(f"CREATE OR REPLACE TEMP TABLE _read_{name} AS FROM _kept_{name}")
+            ((letters,),) = connection.execute("SELECT sum(letters) FROM _read_sums").fetchall()
+    except ArchiveError:
+        for name in KEPT:
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE _read_{name} AS FROM _kept_{name} LIMIT 0")
+        return -1
+    return int(letters or 0)
 
 
 def sum_up(connection: duckdb.DuckDBPyConnection, *wanted: str) -> None:

@@ -108,7 +108,7 @@ def connect(
         connection, held = _configured(store, memory), ExitStack()
         finalize(connection, held.close)
         try:
-            _fill(connection, store, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
+            _fill(connection, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
         except UsageError as error:  # no SQL of anybody's has run yet
             connection.close()
             raise ArchiveError(f"cannot read the archive: {error}") from error
@@ -141,7 +141,6 @@ def _is_still_there(store: Store, looked_at: _LookedAt) -> bool:
 
 def _fill(
     connection: duckdb.DuckDBPyConnection,
-    store: Store,
     lend: Callable[[str], str],
     looked_at: _LookedAt,
     replays: pa.Table | None,
@@ -155,6 +154,7 @@ def _fill(
     former = [*map(lend, before.tables["verdicts"] if before else ())]
     made = chosen.tables if chosen else {}
     tables = {name: [*map(lend, made.get(name, ()))] for name in analyses.TABLES}
+    kept: list[str] = []
     with user_sql.guarded(connection):
         _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
         _records(connection, segments)
@@ -163,7 +163,7 @@ def _fill(
         for name, schema in analyses.TABLES.items():
             _table(connection, name, schema, tables[name])
         for name in brief.KEPT:
-            _given(connection, f"_kept_{name}", _read_kept(store, name, made.get(name, ())))
+            kept.extend(_show_kept(connection, name, lend, made.get(name, ())))
         if before:
             _table(connection, "verdicts_before", analyses.VERDICTS, former)
         show_replays(connection, replays)
@@ -175,18 +175,22 @@ def _fill(
         verdicts = _parquet(tables["verdicts"]) if tables["verdicts"] else None
         of_files = brief.Files(named, verdicts, chosen.analysis if chosen else "", _queued_whole(named, left))
         brief.make(connection, of_files, still_queued)
-        _lock(connection, [*segments, *former, *chain.from_iterable(tables.values())])
+        _lock(connection, [*segments, *former, *kept, *chain.from_iterable(tables.values())])
 
 
-def _read_kept(store: Store, name: str, files: Iterable[str]) -> pa.Table:
-    """Return what an analysis has summed up; nothing where that is damaged, since letters say the same."""
-    schema = analyses.KEPT[name]
+def _show_kept(
+    connection: duckdb.DuckDBPyConnection, name: str, lend: Callable[[str], str], files: Iterable[str]
+) -> list[str]:
+    """Make the table of what an analysis has summed up, which most do not read; nothing where that is
+    damaged, since letters say the same. Returns its files."""
     try:
-        return pa.concat_tables(
-            [schema.empty_table(), *(analyses.table(store, one, schema) for one in files)]
-        )
-    except analyses.Damaged:
-        return schema.empty_table()
+        lent = [*map(lend, files)]
+        with user_sql.guarded(connection):
+            _table(connection, f"_kept_{name}", analyses.KEPT[name], lent)
+    except (ArchiveError, UsageError):
+        lent = []
+        _table(connection, f"_kept_{name}", analyses.KEPT[name], lent)
+    return lent
 
 
 def _taken_out(manifest: Manifest, queued: Queued) -> Collection[str] | None:

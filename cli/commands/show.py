@@ -1,7 +1,7 @@
 """dlq show: one letter, in full."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,9 @@ from dlq.cli.context import Context
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.units import human_bytes
+
+if TYPE_CHECKING:
+    from dlq.reports.masking import Masker
 
 
 def show(
@@ -38,15 +41,22 @@ def show(
     from dlq.archive.folder import PRIVATE
     from dlq.operations.letters import show_letter
     from dlq.reports.letter import with_readable_body
-    from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
-    masker = Masker(context.settings.mask) if mask else None
-    letter = show_letter(context.workspace, record_id, masker, explain and body is None)
+    letter = show_letter(context.workspace, record_id, _masker(context, mask), explain and body is None)
     if body is not None:
         _write_body(context, letter, body, SHARED if mask else PRIVATE)
         return
     context.emit(with_readable_body(letter), lambda: _draw(context, letter, full))
+
+
+def _masker(context: Context, mask: bool) -> "Masker | None":
+    """Return what masks, which takes a tenth of the command to import."""
+    if not mask:
+        return None
+    from dlq.reports.masking import Masker
+
+    return Masker(context.settings.mask)
 
 
 def _draw(context: Context, letter: Document, full: bool) -> None:

@@ -45,7 +45,7 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
 def _connected(settings: LedgerSettings, store: Store) -> Ledger:
     if not is_server(settings):
         path = file_of(settings, store)
-        file.make(path, lambda template: _in_file(template, settings).close())
+        file.make(path, lambda template: _in_file(template, settings, set()).close())
         return _written(path, settings)
     user_files.check_files_of("ledger", settings)
     from dlq.replay.ledger.sql import SqlLedger, server_url
@@ -57,15 +57,18 @@ def _written(path: Path, settings: LedgerSettings) -> Ledger:
     """Return the ledger in a file, to be written."""
     with ExitStack() as held:
         held.enter_context(file.written(path))
-        return _in_file(path, settings, held.pop_all().close)
+        return _in_file(path, settings, set(), held.pop_all().close)
 
 
 def _in_file(
-    path: Path, settings: LedgerSettings, at_close: Callable[[], None] | None = None, is_known: bool = False
+    path: Path, settings: LedgerSettings, known: set[str], at_close: Callable[[], None] | None = None
 ) -> Ledger:
     from dlq.replay.ledger.sql import SqlLedger, file_url
 
-    return SqlLedger(file_url(path), seconds(settings.lease), at_close=at_close, is_known=is_known)
+    lease, is_known = seconds(settings.lease), known >= TABLES
+    found = SqlLedger(file_url(path), lease, at_close=at_close, is_known=is_known)
+    known.update(TABLES)
+    return found
 
 
 def _exists(settings: LedgerSettings, store: Store) -> bool:
@@ -126,13 +129,7 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
     Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
     count as waiting.
     """
-
-    def in_file(path: Path, known: set[str]) -> Ledger:
-        found = _in_file(path, settings, None, known >= TABLES)
-        known.update(TABLES)
-        return found
-
-    with _shown(settings, store, in_file) as ledger:
+    with _shown(settings, store, lambda path, known: _in_file(path, settings, known)) as ledger:
         yield ledger
 
 

@@ -116,15 +116,12 @@ class Snapshot:
         self._connection = sqlite3.connect(path, timeout=patience.AWAY)
         try:
             with self._told():
-                self._begin()
+                prepare(self._connection, path)
+                self._connection.execute("BEGIN")
+                self._there = check_schema(self._connection, path)
         except BaseException:
             self.close()
             raise
-
-    def _begin(self) -> None:
-        prepare(self._connection, self._path)
-        self._connection.execute("BEGIN")
-        self._there = check_schema(self._connection, self._path)
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
         """Return them in the order of the keys, in chunks."""
