@@ -1,7 +1,7 @@
 """dlq show: one letter, in full."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -9,9 +9,6 @@ from dlq.cli.context import Context
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.units import human_bytes
-
-if TYPE_CHECKING:
-    from dlq.reports.masking import Masker
 
 
 def show(
@@ -43,20 +40,16 @@ def show(
     from dlq.reports.letter import with_readable_body
 
     context: Context = ctx.obj
-    letter = show_letter(context.workspace, record_id, _masker(context, mask), explain and body is None)
+    masker = None
+    if mask:
+        from dlq.reports.masking import Masker  # which takes a tenth of the command
+
+        masker = Masker(context.settings.mask)
+    letter = show_letter(context.workspace, record_id, masker, explain and body is None)
     if body is not None:
         _write_body(context, letter, body, SHARED if mask else PRIVATE)
         return
     context.emit(with_readable_body(letter), lambda: _draw(context, letter, full))
-
-
-def _masker(context: Context, mask: bool) -> "Masker | None":
-    """Return what masks, which takes a tenth of the command to import."""
-    if not mask:
-        return None
-    from dlq.reports.masking import Masker
-
-    return Masker(context.settings.mask)
 
 
 def _draw(context: Context, letter: Document, full: bool) -> None:

@@ -343,3 +343,30 @@ def test_who_may_only_look_asks_brokers_once_and_makes_nothing_anew(
     assert len(asked) == 1
     assert "were asked less than" in reader.get("/").text
     assert reader.console.look.keep("made", lambda _workspace: 2) == 1
+
+
+def test_a_note_makes_nothing_anew_but_its_failure(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser, failure = serve(), f"/failures/{'aa' * 16}"
+    assert browser.post(f"{failure}/note", {"text": "seen"}).status_code == 303
+    paths = (*OTHERS, failure, f"/letters/{'1' * 32}")
+    assert [browser.get(path).status_code for path in paths] == [200] * len(paths)
+    for made in (
+        "archive.views.connect", "operations.failures.find_all", "web.pages.now.describe_now",
+        "web.pages.incidents.list_incidents", "web.pages.plans.list_plans", "web.pages.letters.show_letter",
+        "web.pages.failures.show_letter", "web.pages.letters.list_letters",
+    ):  # fmt: skip
+        monkeypatch.setattr(f"dlq.{made}", lambda *_given, **_named: pytest.fail("it is made anew"))
+
+    assert browser.post(f"{failure}/note", {"text": "seen once more"}).status_code == 303
+    assert [browser.get(path).status_code for path in paths] == [200] * len(paths)
+    assert "seen once more" in browser.get(failure).text
+
+
+def test_a_failures_state_is_in_the_report_at_once(serve: Serve) -> None:
+    browser, names = serve(), ["aa" * 16, "bb" * 16]
+    assert "An example of" in browser.get("/").text
+    for one in names:
+        assert browser.post(f"/failures/{one}/resolve", {"reason": "mended"}).status_code == 303
+    assert "An example of" not in browser.get("/").text
+    assert browser.post(f"/failures/{names[0]}/reopen", {"reason": "again"}).status_code == 303
+    assert "An example of" in browser.get("/").text
