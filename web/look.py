@@ -306,7 +306,7 @@ class Look:
     def read_moment(self) -> _Moment:
         store = self.workspace.store
         known = analyses.ids(store)
-        manifests: list[Hashable] = [tuple(store.list("manifests/"))]
+        manifests: list[Hashable] = [tuple(store.list("manifests/")), tuple(store.list("losses/"))]
         if isinstance(store, LocalStore):
             with suppress(FileNotFoundError):
                 manifests.append(os.stat(os.path.join(store.location, "manifests")).st_mtime_ns)
