@@ -1,5 +1,6 @@
 """Failures: the letters of one fingerprint as one row, with what people said of it."""
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +92,10 @@ def gather(
 
 
 def find_all(connection: "duckdb.DuckDBPyConnection") -> list[Row]:
-    """Return every failure that has letters, as if nobody had spoken of any."""
+    """Return every failure that has letters, as if nobody had spoken of any, sorted as `gather` does."""
     brief.sum_up(connection)
     blank, new = _blank(), _tell_life(Life("new"))
-    return [{**blank, **row, **new} for row in run(connection, _SQL).objects()]
+    return sorted(({**blank, **row, **new} for row in run(connection, _SQL).objects()), key=_place)
 
 
 def tell(
@@ -104,22 +105,23 @@ def tell(
     now: int,
     settings: Settings,
 ) -> list[Row]:
-    """`gather` of what `find_all` found: those that somebody spoke of are told anew."""
-    known = {row["fingerprint"]: row for row in found}
+    """`gather` of what `find_all` found: those that somebody spoke of are told anew, and put in their
+    places."""
     said_of = by_fingerprint(events)
-    seen = {one: Deaths(row["letters"], row["died"]) for one, row in known.items() if one in said_of}
+    rows = [row for row in found if row["fingerprint"] not in said_of]
+    known = {one: row for row in found if (one := row["fingerprint"]) in said_of}
+    seen = {one: Deaths(row["letters"], row["died"]) for one, row in known.items()}
     deaths = add_versions(connection, settings, said_of, seen)
-    told = {
-        one: {
-            **known.get(one, _blank()),
-            **_tell_life(life(said, deaths.get(one, Deaths()), now)),
-            "fingerprint": one,
-            "events": said,
-        }
-        for one, said in said_of.items()
-    }
-    rows = {**known, **told}.values()
-    return sorted(rows, key=lambda row: (ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]))
+    for one, said in said_of.items():
+        now_is = _tell_life(life(said, deaths.get(one, Deaths()), now))
+        told = {**known.get(one, _blank()), **now_is, "fingerprint": one, "events": said}
+        insort(rows, told, key=_place)
+    return rows
+
+
+def _place(row: Row) -> tuple[int, int, str]:
+    """Return where a failure stands in a list: what needs a person first."""
+    return ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]
 
 
 def _blank() -> Row:
