@@ -95,7 +95,7 @@ def refusal(words: list[str]) -> str:
 
 
 @pytest.mark.usefixtures("parsed_only")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row("page", PAGES, ids=lambda page: page.name)
 def test_the_command_line_takes_every_example(page: Path) -> None:
     assert [(words, refusal(words)) for words in in_blocks(page) if refusal(words)] == []
     refused = [(words, refusal(words)) for words in in_text(page)]
@@ -140,7 +140,7 @@ def linked_from(page: Path) -> set[Path]:
     return {(page.parent / name).resolve() for name in LINK.findall(text) if ":" not in name}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row("page", PAGES, ids=lambda page: page.name)
 def test_no_link_of_a_page_leads_nowhere(page: Path) -> None:
     assert [path for path in linked_from(page) if not path.exists()] == []
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-import pytest
 from mutations import ROOT, Mutation, read_table
+from support.rows import each_row
 
 TABLE = read_table()
 
@@ -23,7 +23,7 @@ def test_each_room_has_six() -> None:
     assert len({each.breaks for each in TABLE}) == len(TABLE)
 
 
-@pytest.mark.parametrize("mutation", TABLE, ids=lambda each: each.breaks)
+@each_row("mutation", TABLE, ids=lambda each: each.breaks)
 def test_what_is_changed_is_there_once_and_so_is_the_test_that_catches_it(mutation: Mutation) -> None:
     assert (ROOT / mutation.file).read_text().count(mutation.old) == 1
     assert mutation.old != mutation.new

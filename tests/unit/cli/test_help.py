@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.environments import script
+from support.rows import each_row
 
 from dlq.cli.app import command_line
 from dlq.core.errors import SAYS_WHAT_TO_DO, ConnectionLost, DlqError, UsageError, with_next_step
@@ -52,14 +53,14 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")
 
 
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+@each_row("words", EVERY, ids=" ".join)
 def test_the_help_of_a_command_fits_a_small_terminal(words: tuple[str, ...]) -> None:
     lines = DOCS.help_of(words).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert len(lines) <= HEIGHT - 2  # a blank line above and below
 
 
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+@each_row("words", EVERY, ids=" ".join)
 def test_many_options_stand_in_named_groups(words: tuple[str, ...]) -> None:
     options = [word for word in command_of(words).params if word.param_type_name == "option"]
     ungrouped = [word.opts[0] for word in options if word.rich_help_panel is None]
@@ -71,12 +72,12 @@ def test_the_options_of_a_plan_say_which_letters_go_where_with_which_changes_and
     assert groups == {"Which letters", "Where to", "What changes", "Consent"}
 
 
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+@each_row("words", EVERY, ids=" ".join)
 def test_the_help_of_a_command_begins_with_its_verb(words: tuple[str, ...]) -> None:
     assert VERBS.match(command_of(words).help)
 
 
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+@each_row("words", EVERY, ids=" ".join)
 def test_sentences_of_the_help_are_plain(words: tuple[str, ...]) -> None:
     prose = prose_of(words)
     assert [one for one in prose if ODD_BEGINNINGS.match(one) or BANNED.search(one)] == []

@@ -2,10 +2,12 @@
 
 import csv
 import io
+import itertools
 import json
 from pathlib import Path
 
 import pytest
+from support.rows import each_row
 
 from dlq.cli.app import run
 from dlq.cli.context import Context
@@ -43,8 +45,7 @@ def test_no_cell_of_csv_is_a_formula(capsys: pytest.CaptureFixture[str]) -> None
 SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("sign", SIGNS)
+@each_row("delimiter, sign", itertools.product(",;\t|", SIGNS))
 def test_no_cell_is_a_formula_whatever_separates_cells(
     delimiter: str, sign: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

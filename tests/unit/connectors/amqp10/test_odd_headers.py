@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.records import amqp10
 from dlq.connectors.activemq.records.frames import Place
@@ -88,7 +89,7 @@ def test_an_edit_of_another_header_leaves_them_byte_for_byte(
 
 
 @both_brokers
-@pytest.mark.parametrize(("name", "value"), [
+@each_row(("name", "value"), [
     *((name, value) for name in ("x-odd", *ODD) for value in ("text", [1, 2, 3])),
     ("map of described", {"price": 5}),
 ])  # fmt: skip
