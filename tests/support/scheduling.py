@@ -8,6 +8,7 @@ from support.brokers.activemq.broker import VERSIONS as ACTIVEMQ
 from support.brokers.kafka.install import VERSIONS as KAFKA
 from support.brokers.rabbitmq.fixtures import VERSIONS as RABBITMQ
 from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
+from support.tiers import is_slow
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -30,20 +31,22 @@ def group_of(nodeid: str) -> str:
     return version or file
 
 
-def _rank(item: pytest.Item) -> int:
-    """All tests of one broker take one worker the longest: they come first, each in a worker of its own, and
-    those of the one Spark session before what needs no server."""
-    group = group_of(item.nodeid)
-    if group.partition(" ")[0] in _BROKERS:
+def rank_of(nodeid: str) -> int:
+    """Those of the one Spark session come first, which compute while the others wait: of one broker each in a
+    worker of its own. What takes no worker long comes last, so that all of them end together."""
+    group = group_of(nodeid)
+    if group == _SPARK:
         return 0
-    if item.nodeid.startswith(_SERVICES):
+    if group.partition(" ")[0] in _BROKERS:
         return 1
-    return 2 if group == _SPARK else 3
+    if nodeid.startswith(_SERVICES):
+        return 2
+    return 3 if is_slow(nodeid) else 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes the longest comes first."""
-    items.sort(key=_rank)
+    items.sort(key=lambda item: rank_of(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
