@@ -100,16 +100,6 @@ def test_a_damaged_plan_is_named_and_hides_no_other(workspace: Workspace) -> Non
     assert listed.code == 3
 
 
-def test_letters_without_a_verdict_are_left_out_unless_named(workspace: Workspace) -> None:
-    workspace.dies(3, start=LETTERS)
-    assert workspace("pull", "--no-analyze").code == 0
-    made = workspace("replay", "plan", "--where", "cause is null")
-    assert (made.json["selected"], made.json["left_out"]) == (0, {"no_verdict": 3})
-    [first, *_] = workspace("ls", "--where", "cause is null").json
-    named = workspace("replay", "plan", "--where", f"record_id in ('{first['record_id']}')")
-    assert (named.json["selected"], named.json["left_out"]) == (1, {})
-
-
 def test_letters_are_named_by_the_beginning_of_their_ids(workspace: Workspace) -> None:
     [first, second, *_] = workspace("ls").json
     made = workspace("replay", "plan", first["record_id"][:12], second["record_id"])
@@ -128,13 +118,6 @@ def test_a_masked_export_is_no_edit_and_no_import(workspace: Workspace) -> None:
     assert (done.code, done.json["records"], done.json["refused"]) == (3, 0, LETTERS)
 
 
-def test_an_edit_plans_the_letters_of_its_file_alone(workspace: Workspace) -> None:
-    [first, *_] = workspace("ls").json
-    assert workspace("export", "--where", f"record_id = '{first['record_id']}'", "one.jsonl.gz").code == 0
-    made = workspace("replay", "plan", "--edit", "one.jsonl.gz")
-    assert (made.json["selected"], made.json["edited"]) == (1, 1)
-
-
 def test_what_arrives_carries_where_it_came_from_and_no_death_history(workspace: Workspace) -> None:
     workspace("replay", "apply", workspace.plan("--limit", "1"))
     [letter] = workspace.broker.letters("orders")
@@ -142,29 +125,6 @@ def test_what_arrives_carries_where_it_came_from_and_no_death_history(workspace:
     assert letter["headers"]["dlq_replay_lap"] == "1"
     assert {"dlq_replay_id", "dlq_replay_of", "app"} <= letter["headers"].keys()
     assert not any(name.startswith("x-") for name in letter["headers"])
-
-
-def test_returned_letters_are_exit_3_and_go_with_a_new_plan(workspace: Workspace) -> None:
-    workspace.broker.declare("later")
-    plan = workspace.plan("--to", "queue:later")
-    workspace.broker.sql("DELETE FROM queues WHERE name = 'later'")
-    failed = workspace("replay", "apply", plan)
-    assert (failed.code, failed.json["states"]["returned"]) == (3, LETTERS)
-    assert workspace("replay", "status", plan).code == 3
-    workspace.broker.declare("later")
-    assert workspace("replay", "apply", plan).json["sent"] == 0
-    assert workspace("replay", "apply", workspace.plan("--to", "queue:later")).json["sent"] == LETTERS
-
-
-def test_a_target_that_is_not_there_is_refused_when_planning(workspace: Workspace) -> None:
-    named = workspace("replay", "plan", "--any-advice", "--to", "queue:ordres")
-    assert (named.code, "--to queue:ordres: there is no queue ordres on shop" in named.err) == (4, True)
-    workspace.broker.sql("DELETE FROM queues WHERE name = 'orders'")
-    made = workspace("replay", "plan", "--any-advice")
-    assert (made.code, made.json["selected"], made.json["left_out"]) == (0, 0, {"not_there": LETTERS})
-    assert list(made.json["warnings"]) == [
-        "left out: there is no queue orders on shop; make it, or choose another target with --to"
-    ]
 
 
 def test_plans_are_listed_with_their_progress_and_targets(workspace: Workspace) -> None:
@@ -197,21 +157,6 @@ def test_plan_and_apply_in_one_step(workspace: Workspace) -> None:
     assert {"plan", "digest", "left_out", "targets", "states", "skipped", "seconds"} <= done.json.keys()
 
 
-def test_a_letter_that_died_again_goes_on_its_second_lap(workspace: Workspace) -> None:
-    workspace("replay", "apply", workspace.plan())
-    for letter in workspace.broker.letters("orders")[:3]:
-        headers = {**letter["headers"], "x-death": [DEATH], "x-first-death-queue": "orders"}
-        workspace.broker.put(
-            "orders.dlq", {**{k: v for k, v in letter.items() if k != "queue"}, "headers": headers}
-        )
-    workspace.broker.sql("DELETE FROM letters WHERE queue = 'orders'")
-    assert workspace("pull").json["sources"][0]["captured"] == 3
-    made = workspace("replay", "plan", "--any-advice", "--where", "replay_state is null")
-    assert made.json["selected"] == 3
-    assert workspace("replay", "apply", made.json["plan"]).json["sent"] == 3
-    assert {one["headers"]["dlq_replay_lap"] for one in workspace.broker.letters("orders")} == {"2"}
-
-
 class Consumer:
     """Takes what comes to the queue orders; with `fails`, each letter dies of that again."""
 
@@ -242,14 +187,6 @@ def consumer(workspace: Workspace) -> Iterator[Consumer]:
     yield here
     ended.set()
     thread.join()
-
-
-def test_a_ramp_reaches_the_end_with_a_healthy_consumer(workspace: Workspace, consumer: Consumer) -> None:
-    done = workspace("replay", "apply", workspace.plan(), "--ramp")
-    assert done.code == 0, done.err
-    assert [step["sent"] for step in done.json["steps"]] == [1, 10, 1]
-    assert (done.json["harm"], done.json["left"], done.json["stopped_by"]) == (0, 0, None)
-    assert consumer.taken == LETTERS
 
 
 def test_a_ramp_without_a_consumer_sends_one_letter_and_says_what_to_do(workspace: Workspace) -> None:
@@ -366,11 +303,6 @@ def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_na
     assert "no broker is named for them, so no plan takes them: configure [sources.none], or import" in shown
 
 
-def test_nothing_to_stop_is_said(workspace: Workspace) -> None:
-    done = workspace("replay", "stop", workspace.plan())
-    assert (done.code, done.json["stopping"]) == (0, False)
-
-
 @pytest.mark.parametrize(("words", "text"), [
     (("replay", "apply", "nonsense"), "no plan"),
     (("replay", "status", "nonsense"), "no plan"),
@@ -392,21 +324,3 @@ def test_reconcile_words_exclude_each_other(workspace: Workspace) -> None:
     done = workspace("replay", "reconcile", workspace.plan(), "--all-sent", "--all-not-sent")
     assert done.code == 2
     assert "exclude" in done.err
-
-
-def test_a_changed_plan_is_refused(workspace: Workspace) -> None:
-    plan = workspace.plan()
-    file = workspace.folder / "archive" / "plans" / f"{plan}.jsonl"
-    file.write_text(file.read_text().replace('"orders"', '"other"'))
-    done = workspace("replay", "apply", plan)
-    assert done.code == 2
-    assert "was changed" in done.err
-    assert workspace.broker.depth("orders") == 0
-
-
-def test_a_damaged_segment_is_exit_6(workspace: Workspace) -> None:
-    [segment] = (workspace.folder / "archive" / "segments").rglob("*.parquet")
-    segment.write_bytes(b"damaged")
-    done = workspace("verify")
-    assert (done.code, done.json["balanced"]) == (6, False)
-    assert "cannot be read" in done.err

@@ -232,33 +232,6 @@ def test_the_witness_leaves_nothing_behind(shop: Callable[..., Shop]) -> None:
     assert left == []
 
 
-def test_two_applies_at_once_send_each_letter_once(shop: Callable[..., Shop]) -> None:
-    here = shop(500)
-    plan = here.plan("--rate", "250")
-    running = [here.start("replay", "apply", plan) for _ in range(2)]
-    results = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in running]
-    codes = sorted(code for _, _, code in results)
-    assert codes in ([0, 7], [0, 0])
-    assert all("pid " in err for _, err, code in results if code == 7)
-    once(here, plan)
-
-
-def test_stop_leaves_nothing_in_doubt_and_apply_goes_on(shop: Callable[..., Shop]) -> None:
-    here = shop(500)
-    plan = here.plan("--rate", "100")
-    running = here.start("replay", "apply", plan)
-    here.wait_for(25, running)
-    stopped = here.dlq("replay", "stop", plan, "-o", "json")
-    assert stopped.json["stopping"] is True
-    out, err = running.communicate(timeout=PATIENCE)
-    states = json.loads(out)["states"]
-    assert (running.returncode, err) == (3, "")
-    assert states["in_doubt"] == states["sending"] == 0
-    assert states["confirmed"] + states["planned"] == 500
-    assert here.dlq("replay", "apply", here.plan()).code == 0
-    once(here, plan)
-
-
 def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Shop]) -> None:
     here = shop(500)
     plan = here.plan("--rate", "100")
@@ -363,22 +336,3 @@ def test_kill_minus_nine_leaves_no_exchange_behind_the_end_of_a_plan(shop: Calla
     assert here.dlq("replay", "apply", plan).code == 0
     assert own_exchanges(here) == []
     once(here, plan)
-
-
-def test_what_went_back_does_not_go_to_another_target_unless_it_is_to_go_again(
-    shop: Callable[..., Shop],
-) -> None:
-    here = shop(30)
-    assert here.dlq("replay", "apply", here.plan("--limit", "20")).code == 0
-    other = here.rabbit.queue()
-    words = ("replay", "plan", "--any-advice", "--to", f"queue:{other}", "-o", "json")
-    planned = here.dlq(*words).json
-    assert (planned["selected"], planned["left_out"]) == (10, {"sent_elsewhere": 20})
-    said = f"confirmed at queue:{here.work}"
-    assert planned["warnings"][f"left out: {said}; --again sends it to this target, too"] == 20
-    assert here.dlq("replay", "apply", planned["plan"]).code == 0
-    assert (here.rabbit.depth(here.work), here.rabbit.depth(other)) == (20, 10)
-    third = f"queue:{here.rabbit.queue()}"
-    again = here.dlq("replay", "plan", "--any-advice", "--again", "--to", third, "-o", "json").json
-    assert (again["selected"], again["left_out"]) == (30, {})
-    assert again["warnings"][f"it goes once more: {said}"] == 20

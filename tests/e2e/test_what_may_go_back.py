@@ -58,32 +58,6 @@ def workspace(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[...
     os.environ.pop(PASSWORD_VARIABLE, None)
 
 
-def test_a_body_that_was_changed_after_the_plan_is_refused_and_named(
-    workspace: Callable[..., Workspace],
-) -> None:
-    shop = workspace()
-    plan = shop.plan()
-    [segment] = (shop.folder / "archive" / "segments").rglob("*.parquet")
-    table = pq.read_table(segment)
-    bodies = [b"pay the attacker", *table["body"].to_pylist()[1:]]
-    at = table.schema.get_field_index("body")
-    pq.write_table(table.set_column(at, table.schema.field("body"), pa.array(bodies, pa.binary())), segment)
-    applied = shop("replay", "apply", plan["plan"])
-    assert (applied.code, applied.json["states"]["refused"], applied.json["sent"]) == (6, 1, 2)
-    assert table["record_id"][0].as_py() in applied.err
-    assert shop.rabbit.depth(shop.work) == 2
-    assert shop("verify").code == 6
-
-
-def test_a_task_that_its_worker_would_discard_is_risky(workspace: Callable[..., Workspace]) -> None:
-    """Celery's worker logs "Discarding revoked task", and acknowledges it."""
-    shop = workspace(headers={"task": "charge", "id": "1", "expires": "2020-01-01T00:00:00+00:00"})
-    made = shop.plan()
-    assert (made["selected"], made["left_out"]) == (0, {"risky": 3})
-    [said] = made["warnings"]
-    assert "the deadline in its header expires has passed" in said
-
-
 FULL = {"x_max_length": 5}
 LOSING = {
     "drops its oldest": (FULL, r"holds 4 letters and takes 5 letters \(drop-head\): each one more drops", 1),

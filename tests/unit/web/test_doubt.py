@@ -56,6 +56,7 @@ def test_the_page_says_why_and_of_which(plan_in_doubt: tuple[Browser, str]) -> N
         assert f'name="id" value="{one}"' in text
     assert "the broker closed the connection of ?" in text
     assert f'value="{IDS[3]}"' not in text
+    assert 'data-label="in doubt">3<' in browser.get("/books").text
 
 
 def test_the_page_names_the_keys_that_stopped(

@@ -63,7 +63,7 @@ def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Bro
     assert (header.actor, header.reason, header.letters) == ("ada [proven]", "mended in 2.4.1", 2)
     text = browser.get(f"/plans/{plan}", **ADA).text
     assert listed(text) == IDS[:2]
-    assert "queue:orders" in text
+    assert re.search("queue:orders.*on shop; read by: orders<", text)
     assert header.digest in text
 
 
@@ -218,6 +218,7 @@ def test_who_approves_sees_what_died_of_what_and_where_an_agent_would_send_it(br
                 f'href="/failures/{"aa" * 16}"', "may go back", "An example", "aaaaaaaaaaaa"):  # fmt: skip
         assert one in told, (one, told)
     assert "target chosen by an agent" in text
+    assert re.search(r'action="[^"]*/approve".*data-key="a"', text, re.DOTALL)
     assert "chosen by an agent" not in browser.get(f"/plans/{proposed_by_agent(browser)}", **BOB).text
 
 
