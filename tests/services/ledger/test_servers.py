@@ -23,7 +23,7 @@ from dlq.core.errors import Busy, ConfigError, UsageError
 from dlq.core.failures import make_event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
-from dlq.replay import dismissals, planfile
+from dlq.replay import planfile
 from dlq.replay.apply import apply
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened, sql
 from dlq.replay.ledger.contract import Ledger, Result
@@ -95,22 +95,6 @@ def test_hosts_that_speak_of_one_failure_at_once_lose_nothing(config: Settings, 
         book.append(told["a"])
         found = [event for event in book.events() if event.subject == subject]
     assert {who: [one for one in found if one.actor == who] for who in told} == told
-
-
-def test_a_dismissal_is_kept_until_it_is_taken_back(ledger: Ledger) -> None:
-    ids = [one.record_id for one in letters(3)]
-    assert dismissals.dismiss(ledger, ids, "stale") == 3
-    assert dismissals.dismiss(ledger, ids[:1], "again") == 0
-    assert dismissals.undo(ledger, ids[1:]) == 2
-    assert dismissals.find_dismissed(ledger, ids) == {ids[0]}
-
-
-def test_the_whole_ledger_comes_out(config: Settings, store: LocalStore, ledger: Ledger) -> None:
-    some = letters(10)
-    ledger.claim("whole", some)
-    table = as_arrow(config.ledger, store)
-    assert table is not None
-    assert keys(some) <= set(table["key"].to_pylist())
 
 
 @pytest.mark.usefixtures("ledger")  # it is noted by then: threads cannot write one file of a store at once

@@ -171,17 +171,6 @@ def test_nothing_to_send_leaves_no_marker(memory: Memory) -> None:
     assert (published(memory, 0), memory.commits) == ([], 0)
 
 
-@pytest.mark.parametrize("window", [1, 2, 3, 10, 750])
-def test_no_more_than_the_window_is_taken_ahead_of_the_answers(memory: Memory, window: int) -> None:
-    answered: list[Sent] = []
-    ahead: list[int] = []
-    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", window))
-    for sent in publisher.publish(letters(900, lambda n: ahead.append(n + 1 - len(answered)))):
-        answered.append(sent)
-    assert len(answered) == len(memory.committed) == 900
-    assert max(ahead) <= window
-
-
 @pytest.mark.parametrize("when", ["refuses", "refuses_commit_of"])
 @pytest.mark.parametrize("culprit", [0, 150, 399])
 def test_only_the_letter_that_the_broker_refuses_at_once_or_at_commit_is_refused(
