@@ -95,7 +95,8 @@ SLOW = (
     "tests/unit/analyzers/test_shapes.py",
     "tests/unit/archive/test_bounded_files.py", "tests/unit/archive/test_brief.py",
     "tests/unit/archive/test_files.py", "tests/unit/archive/test_hostile_s3.py",
-    "tests/unit/archive/test_odd_documents.py", "tests/unit/cli/commands/test_export.py",
+    "tests/unit/archive/test_odd_documents.py", "tests/unit/archive/test_views.py",
+    "tests/unit/cli/commands/test_dismiss.py", "tests/unit/cli/commands/test_export.py",
     "tests/unit/cli/commands/test_failures.py", "tests/unit/cli/run",
     "tests/unit/cli/test_hostile_letters.py", "tests/unit/cli/test_memory.py",
     "tests/unit/cli/test_selecting.py", "tests/unit/cli/test_views_of_letters.py",
@@ -109,6 +110,29 @@ SLOW = (
     "tests/unit/web",
 )  # fmt: skip
 """Beginnings of the names of the tests of `tests/unit` that `make check` leaves to `make test`."""
+
+THOROUGH = tuple(
+    f"tests/unit/{file}::test_{name}"
+    for file, names in {
+        "archive/test_brief.py": "sums_that_are_damaged the_newest_are what_an_analysis",
+        "cli/commands/test_export.py": "a_bundle_is_no a_masked_bundle_hides_what_its",
+        "cli/commands/test_failures.py": (
+            "a_letter_of_an_older a_report_shows a_snoozed_failure_raises new_and_regressed no_failure "
+            "nobody_is_sent two_processes"
+        ),
+        "cli/test_selecting.py": "a_report_of_a_selection_holds",
+        "operations/test_in_order.py": (
+            "a_new_plan a_newer a_plan_is_read growing_waves versions_are_no without_a_key"
+        ),
+        "operations/test_looking.py": "a_report_is the_audit what_a_run_left",
+        "operations/test_what_goes_along.py": "an_import_changes facts_of_a_file",
+        "web/test_look.py": "pages_come_while what_the_ledger_says",
+        "web/test_pages.py": "a_failure_says_in letters_are_dismissed news_of pages_follow what_was_done",
+        "web/test_proposals.py": "a_failure_is two_who what_somebody_has_done",
+    }.items()
+    for name in names.split()
+)
+"""Beginnings of the names of tests that take long for what others of `make test` do not say."""
 
 EVERY = {
     "tests/e2e/test_interchange.py::test_a_letter_under_two_sources": 0,
@@ -143,7 +167,6 @@ EVERY = {
     "tests/unit/archive/test_odd_documents.py": 6,
     "tests/unit/cli/commands/test_cron.py": 8,
     "tests/unit/cli/commands/test_failures.py::test_a_letter_that_dies_afterwards": 2,
-    "tests/unit/cli/commands/test_failures.py::test_two_processes_that_speak_at_once": 0,
     "tests/unit/cli/run/test_run.py": 4,
     "tests/unit/cli/test_completion.py": 3,
     "tests/unit/cli/test_hostile_letters.py": 12,
@@ -158,10 +181,7 @@ EVERY = {
     "tests/unit/connectors/test_deadline.py": 4,
     "tests/unit/connectors/test_web.py": 8,
     "tests/unit/core/test_odd_configuration.py": 2,
-    "tests/unit/operations/test_in_order.py::test_a_new_plan": 0,
     "tests/unit/operations/test_in_order.py::test_after_kill_minus_nine": 2,
-    "tests/unit/operations/test_in_order.py::test_growing_waves": 0,
-    "tests/unit/operations/test_in_order.py::test_without_a_key": 0,
     "tests/unit/operations/test_letters.py": 5,
     "tests/unit/operations/test_what_goes_along.py::test_of_one_line_alone": 4,
     "tests/unit/replay/test_apply.py": 8,
@@ -199,7 +219,8 @@ EVERY = {
 
 def is_thorough(nodeid: str, row: int) -> bool:
     """Whether `make test` leaves out a test, which is the row of that number of its function."""
-    if not nodeid.startswith(QUICK) or OTHER & set(re.split(r"[\[\]-]", nodeid)):
+    is_left_out = not nodeid.startswith(QUICK) or nodeid.startswith(THOROUGH)
+    if is_left_out or OTHER & set(re.split(r"[\[\]-]", nodeid)):
         return True
     every = next((every for name, every in EVERY.items() if nodeid.startswith(name)), 1)
     return every == 0 or row % every > 0

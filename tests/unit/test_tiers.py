@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.rows import each_row
-from support.tiers import EVERY, QUICK, SLOW, has_promises, is_slow, is_thorough
+from support.tiers import EVERY, QUICK, SLOW, THOROUGH, has_promises, is_slow, is_thorough
 
 ROOT = Path(__file__).parents[2]
 _CONTRACTS = "tests/support/"
@@ -44,7 +44,7 @@ def is_there(name: str) -> bool:
     return path.exists() and (not test or bool(re.search(rf"(?:def|class) {test}", path.read_text())))
 
 
-@each_row("name", [*QUICK, *SLOW, *EVERY])
+@each_row("name", [*QUICK, *SLOW, *THOROUGH, *EVERY])
 def test_what_is_on_a_list_is_there(name: str) -> None:
     assert is_there(name)
 
