@@ -106,8 +106,8 @@ SLOW = (
     "tests/unit/replay/test_model.py", "tests/unit/replay/test_ramp.py",
     "tests/unit/replay/test_superseded.py", "tests/unit/replay/test_window.py",
     "tests/unit/reports/test_incidents.py", "tests/unit/reports/test_rendering.py",
-    "tests/unit/reports/test_sample.py", "tests/unit/test_costs.py", "tests/unit/test_scheduling.py",
-    "tests/unit/web",
+    "tests/unit/reports/test_report.py", "tests/unit/reports/test_sample.py", "tests/unit/test_costs.py",
+    "tests/unit/test_scheduling.py", "tests/unit/web",
 )  # fmt: skip
 """Beginnings of the names of the tests of `tests/unit` that `make check` leaves to `make test`."""
 
