@@ -1,10 +1,11 @@
 """Virtual environments of tests' own, and the programs of `release/`, which is no package."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+
+from support.builders import load_script
 
 ROOT = Path(__file__).parents[2]
 _UV = Path(sys.executable).with_name("uv")
@@ -35,14 +36,4 @@ def install(python: Path, *requirements: object, locked: Path | None = LOCKED) -
 
 def release_script(name: str) -> ModuleType:
     """`release/NAME.py` as a module."""
-    return script(ROOT / "release" / f"{name}.py")
-
-
-def script(path: Path) -> ModuleType:
-    """A program that is in no package, as a module."""
-    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "release" / f"{name}.py")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.environments import script
+from support.builders import load_script
 from support.rows import each_row
 
 from dlq.cli.app import command_line
@@ -23,7 +23,7 @@ BANNED = re.compile(r"\b(and said|mend(s|ed|ing)?|tells|somebody('s)?)\b", re.IG
 WIDTH, HEIGHT, MOST_WORDS, UNGROUPED = 80, 40, 22, 8
 
 
-DOCS = script(ROOT / "docs" / "commands.py")
+DOCS = load_script(ROOT / "docs" / "commands.py")
 EVERY = list(DOCS.commands())
 
 

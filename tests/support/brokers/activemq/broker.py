@@ -18,10 +18,11 @@ import time
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from support.brokers.started import Started
 from support.jvm import BROKERS, QUICK, compiled, copy_dependencies, maven
 from support.ports import free_ports
 from support.servers.hostile import certificate
@@ -102,7 +103,7 @@ def _program(name: str, jars: Path, jms: str = "javax.jms") -> list[str]:
     return ["-cp", f"{compiled(texts, f'{jars}/*')}:{jars}/*", name]
 
 
-class ActiveMq:
+class ActiveMq(Started):
     """One broker process: a folder, readiness by a STOMP CONNECTED, an end by pid."""
 
     artemis = False
@@ -136,14 +137,6 @@ class ActiveMq:
         """The broker's address as a configuration names it."""
         user = f"{self.user}@" if self.user else ""
         return f"stomp://{user}127.0.0.1:{self.stomp}"
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from support.brokers.kafka.install import VERSIONS, install
+from support.brokers.started import Started, run_until_ended
 from support.jvm import QUICK
 from support.ports import free_ports
 from support.servers.hostile import certificate
@@ -58,7 +59,7 @@ _CONFIGURATION: Mapping[str, object] = {
 }
 
 
-class Kafka:
+class Kafka(Started):
     """One node. `kill` is kill -9; what the operating system has is kept, and `start` goes on with it.
 
     `users` adds a listener with SASL PLAIN (user -> password), on which with `acl` only `admin` may do
@@ -112,17 +113,6 @@ class Kafka:
     def _with_certificate(self) -> dict[str, object]:
         certificate(self.folder, "IP:127.0.0.1").rename(self.ca)
         return {"ssl.keystore.location": self.ca, "ssl.keystore.type": "PEM"}
-
-    def __enter__(self) -> "Kafka":
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def java(self, main: str, *arguments: str, heap: str = "256m", classes: str = "") -> list[str]:
         """The command that runs a class of Kafka, or one of ours (or of other jars) from `classes`, which
@@ -204,16 +194,6 @@ def _with_passwords(users: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def main(arguments: list[str]) -> None:
-    """The command line that the module's docstring shows."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Kafka(arguments[0] if arguments else VERSIONS[0]) as broker:
-        print(f"url = {broker.url}", flush=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            print("stopping")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    node = Kafka(*sys.argv[1:] or VERSIONS[:1])
+    run_until_ended(node, node.url)

@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from support.brokers.started import Started
 from support.ports import free_ports
 from support.servers.hostile import certificate
 from support.waiting import PATIENCE, STARTUP
@@ -52,7 +53,7 @@ ssl_options.keyfile = {certificate}
 """
 
 
-class Node:
+class Node(Started):
     """One node in a temporary folder. `url` and `http` hold the user guest; `tls_port` is for AMQP over TLS,
     with a certificate that `ca_file` trusts; `kill` is kill -9."""
 
@@ -108,12 +109,6 @@ class Node:
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder["etc"] / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder["etc"] / "enabled_plugins"),
         }
-
-    def __enter__(self) -> "Node":
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def start(self) -> "Node":
         """Start the node (again, with what it has on disk) and wait until it serves."""

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from support.brokers.rocketmq.driver import CHECK_MAX, OP_BATCH_INTERVAL_MS, AdminCode
 from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
+from support.brokers.started import Started, run_until_ended
 from support.jvm import QUICK, compiled
 from support.waiting import PATIENCE, STARTUP
 
@@ -72,7 +73,7 @@ _CONFIGURATION: Mapping[str, object] = {
 }
 
 
-class RocketMQ:
+class RocketMQ(Started):
     """One name server and `nodes` masters. `kill` is kill -9; what the operating system has is kept."""
 
     def __init__(
@@ -110,17 +111,6 @@ class RocketMQ:
         lines = [f"{key}={value}\n" for key, value in {**_CONFIGURATION, **own, **extra}.items()]
         (self.folder / f"{node}.conf").write_text("".join(lines))
         self.addresses[node] = f"{host}:{port}"
-
-    def __enter__(self) -> "RocketMQ":
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start everything; returns when the name server lists every broker."""
@@ -310,15 +300,6 @@ class RocketMQ:
         return done.stdout + done.stderr
 
 
-def main(arguments: list[str]) -> None:
-    """The command line that the module's docstring shows."""
-    with RocketMQ(arguments[0] if arguments else VERSIONS[0]) as broker:
-        print(f"url = {broker.url}", flush=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            print("stopping")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    cluster = RocketMQ(*sys.argv[1:] or VERSIONS[:1])
+    run_until_ended(cluster, cluster.url)
