@@ -175,13 +175,3 @@ def test_the_table_of_the_listener_is_streamed_from_a_database(ledger_server: Se
     assert min(mine, key=lambda fact: fact.until or 0) == ("pay:orders:K0", "CONSUMED", millis * 1000, None)
     everything = read(settings(ledger_server.url, table="t_rocketmq_dedup").evidence["pay"])
     assert ("other:orders:K", "CONSUMING", 1000, None) in set(everything)
-
-
-def test_a_store_that_is_away_costs_a_line_and_no_analysis(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path))
-    write_segment(store, "p-0", [letter(1)])
-    (taken,) = take(store, settings("postgresql://reader@127.0.0.1:1/shop"))
-    assert taken.error is not None
-    assert taken.error.startswith("evidence.pay: ")
-    assert len(taken.error.splitlines()) == 1
-    assert store.list("evidence/") == []
