@@ -130,8 +130,7 @@ class Cluster:
         """Return all topics that the name servers know; empty when they keep the list to themselves."""
         answers = self._ask_name_servers(RequestCode.ALL_TOPICS, {})
         with understood(self._name_server):
-            documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == ResponseCode.OK]
-            return {str(topic) for document in documents for topic in document.get("topicList") or ()}
+            return {str(topic) for answer in answers for topic in answer.document().get("topicList") or ()}
 
     def route(self, topic: str) -> Mapping[str, Queues]:
         """Broker name -> its queues of `topic`; empty when the name servers know no route."""
@@ -139,7 +138,7 @@ class Cluster:
         answers = self._ask_name_servers(RequestCode.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True})
         with understood(self._name_server):
             for answer in answers:
-                document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
+                document = answer.document()
                 static = document.get("topicQueueMappingByBroker") or {}
                 for data in document.get("queueDatas") or ():
                     read, write, permission = (
@@ -178,8 +177,7 @@ class Cluster:
             if answer.code not in (ResponseCode.OK, ResponseCode.NOT_SUPPORTED, ResponseCode.NO_TOPIC):
                 return None
             with understood(node):
-                told = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
-                for name, value in (told.get("attributes") or {}).items():
+                for name, value in (answer.document().get("attributes") or {}).items():
                     found[name] = " ".join(dict.fromkeys([*found.get(name, "").split(), str(value)]))
         return found
 
@@ -193,11 +191,7 @@ class Cluster:
         """Return what brokers list under `name`, all together; None where none answers."""
         answers = [self.call(node, code, fields) for node in nodes]
         with understood(f"a broker of {self.name}"):
-            lists = [
-                lenient_json.loads(answer.body.decode())
-                for answer in answers
-                if answer.code == ResponseCode.OK
-            ]
+            lists = [answer.document() for answer in answers if answer.code == ResponseCode.OK]
             return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
 
     def link(self, node: str) -> Link:

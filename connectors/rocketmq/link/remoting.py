@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from json.encoder import encode_basestring_ascii
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq.connectors.net.links import FrameError
 from dlq.connectors.rocketmq.link.lenient_json import loads
@@ -108,6 +108,10 @@ class Frame(NamedTuple):
     remark: str
     fields: Mapping[str, str]
     body: bytes
+
+    def document(self) -> Any:
+        """Return the JSON of an answer; an empty object where it says no. Raises ValueError."""
+        return loads(self.body.decode()) if self.code == ResponseCode.OK else {}
 
 
 # A named tuple's own constructor costs twice as much.

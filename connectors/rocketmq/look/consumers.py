@@ -3,13 +3,12 @@
 Consumers commit every few seconds, and brokers keep the offsets of groups that are gone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dlq.connectors.base import Consumption, Target
-from dlq.connectors.rocketmq.link import lenient_json
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
-from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode, long, understood
+from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.republish import topic_of
 from dlq.core.errors import AccessDenied
@@ -63,33 +62,21 @@ def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -
 
 def _consumers(cluster: Cluster, group: str) -> int | None:
     """Connected clients of a group; None where no broker tells."""
-    answers = [
-        cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": group})
-        for node in cluster.masters()
-    ]
-    told = [answer for answer in answers if answer.code in (ResponseCode.OK, _NOT_ONLINE)]
-    clients = {
-        str(client.get("clientId"))
-        for document in _online(cluster, told)
-        for client in document.get("connectionSet") or ()
-    }
+    told = _online(cluster, group)
+    clients = {str(client.get("clientId")) for one in told for client in one.get("connectionSet") or ()}
     return len(clients) if told else None
 
 
-def _online(cluster: Cluster, answers: Iterable[Frame]) -> list[Any]:
-    """Return what brokers tell of a group that has clients."""
+def _online(cluster: Cluster, group: str) -> list[Any]:
+    """Return what brokers tell of the clients of a group, an empty object of a group without any."""
+    fields = {"consumerGroup": group}
+    answers = [cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, fields) for node in cluster.masters()]
     with understood(f"a broker of {cluster.name}"):
-        return [
-            lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == ResponseCode.OK
-        ]
+        return [answer.document() for answer in answers if answer.code in (ResponseCode.OK, _NOT_ONLINE)]
 
 
 def is_broadcast(cluster: Cluster, group: str) -> bool:
     """Return whether clients of the group are connected that each get every message: nothing of theirs is
     kept on a broker, and none of them reads the group's retry topic
     (DefaultMQPushConsumerImpl.copySubscription)."""
-    answers = [
-        cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": group})
-        for node in cluster.masters()
-    ]
-    return any(document.get("messageModel") == "BROADCASTING" for document in _online(cluster, answers))
+    return any(told.get("messageModel") == "BROADCASTING" for told in _online(cluster, group))

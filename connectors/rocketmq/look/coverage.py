@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dlq.connectors.base import NIGHT, Fate
-from dlq.connectors.rocketmq.link import lenient_json
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, understood
 from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
@@ -49,7 +48,7 @@ def _table(cluster: Cluster, node: str, code: int, name: str) -> tuple[_Table, s
     if answer.code != ResponseCode.OK:
         return {}, str(refusal(node, answer))
     with understood(node):
-        told = lenient_json.loads(answer.body.decode()).get(name) or {}
+        told = answer.document().get(name) or {}
         return {str(key): value for key, value in told.items() if isinstance(value, dict)}, ""
 
 

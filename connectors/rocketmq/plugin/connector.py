@@ -138,7 +138,8 @@ class RocketConnector(Connector):
             node: {**told, "index": False} if untold_key(node) in resume else dict(told)
             for node, told in facts.items()
         }
-        topology: dict[str, Any] = {"brokers": known, "queues": [_queue_facts(offsets) for offsets in found]}
+        queues = [{**offsets._asdict(), "place": str(offsets.place)} for offsets in found]
+        topology: dict[str, Any] = {"brokers": known, "queues": queues}
         return RocketReading(
             cluster, request, plan, topology, Outcomes(cluster) if source.transactions else None
         )
@@ -296,12 +297,3 @@ def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, obje
         time.sleep(min(longest, LONGEST_WAIT_MS) / 1000 + patience.FETCH)
     ended = [own_offsets(cluster, MessageQueue(OP_TOPIC, node, 0)) for node in cluster.masters()]
     return [*halves, *ended, *offsets_of_topic(cluster, DISCARDED)]
-
-
-def _queue_facts(offsets: QueueOffsets) -> dict[str, object]:
-    return {
-        "place": str(offsets.place),
-        "lowest": offsets.lowest,
-        "highest": offsets.highest,
-        "pullable": offsets.pullable,
-    }

@@ -3,31 +3,28 @@ may show that a letter is there, and never that it is not."""
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Literal
 
-from dlq.connectors import deadline
 from dlq.connectors.base import Outgoing, Proof, Search
 from dlq.connectors.proving import decide, decide_by_place
 from dlq.connectors.rocketmq.link.cluster import Cluster
-from dlq.connectors.rocketmq.link.connection import Link
-from dlq.connectors.rocketmq.link.message import StoredMessage, parse, parse_properties
-from dlq.connectors.rocketmq.link.remoting import ProtocolError, RequestCode, understood
+from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
+from dlq.connectors.rocketmq.link.remoting import ProtocolError
 from dlq.connectors.rocketmq.prove.start_offsets import Range, Since
-from dlq.connectors.rocketmq.read.outcomes import query_answer, query_fields
-from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, scan_queue
+from dlq.connectors.rocketmq.read.outcomes import Key, by_unique_key
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import all_messages
 from dlq.connectors.rocketmq.records.bodies import plain_body
 from dlq.connectors.rocketmq.republish import RESUME, UNIQUE_KEY, message_of, topic_of, unique_key_of
 from dlq.core import patience
-from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.errors import BrokerError
 from dlq.core.provenance import REPLAY_ID
 
 _MOST = 5_000_000
 """Messages that are looked through: a minute or so."""
-_ROOM = 2**24
-_IN_FLIGHT = 64
 _Match = Literal["whole", "cut"]
 
 
@@ -64,7 +61,7 @@ class _Known:
         """Ask the indexes. A broker that does not answer is looked through, or is a doubt then."""
         for node in self._cluster.masters():
             with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
-                for message, letter in _by_key(link, node, self.list_missing(letters)):
+                for letter, message in by_unique_key(link, node, self.list_missing(letters), _key_of):
                     self._take(message, node, [letter])
 
     def look_through(self, topic: str, letters: Sequence[Outgoing]) -> Proof:
@@ -84,7 +81,7 @@ class _Known:
         for one in ranges:
             place = one.offsets.place
             try:
-                for message in _messages(self._cluster, one):
+                for message in all_messages(self._cluster, one.offsets, one.first, one.offsets.highest):
                     self._take(message, place.node, wanted.candidates_for(message))
             except (BrokerError, ProtocolError) as error:
                 doubts.append(f"{place}: {error}")
@@ -121,6 +118,10 @@ class _Wanted:
         properties = parse_properties(message.properties)
         marks = {properties.get(REPLAY_ID), properties.get(UNIQUE_KEY)}
         return [letter for mark in marks if mark for letter in self._by_mark.get(mark, ())]
+
+
+def _key_of(letter: Outgoing) -> Key:
+    return topic_of(letter.target), unique_key_of(letter)
 
 
 def _mark_of(letter: Outgoing) -> str:
@@ -161,33 +162,3 @@ def _has_all(has: Mapping[str, str], letter: Outgoing) -> bool:
     """Return whether nothing is missing of what was sent; brokers drop empty values."""
     sent = message_of(letter).properties
     return all(has.get(name) == value for name, value in sent.items() if value)
-
-
-def _by_key(link: Link, node: str, letters: Sequence[Outgoing]) -> Iterator[tuple[StoredMessage, Outgoing]]:
-    """Yield the messages that an index has under each letter's unique key, several look-ups in flight."""
-    for i in range(0, len(letters), _IN_FLIGHT):
-        asked: dict[int, tuple[Outgoing, str, str]] = {}
-        for letter in letters[i : i + _IN_FLIGHT]:
-            topic, key = topic_of(letter.target), unique_key_of(letter)
-            asked[link.ask(RequestCode.QUERY_MESSAGE, query_fields(topic, key))] = letter, topic, key
-        for _ in range(len(asked)):
-            deadline.check(node)
-            answer = link.receive()
-            if answer is None:
-                raise ConnectionLost(f"{node} has stopped answering")
-            with understood(node):
-                letter, topic, key = asked[answer.opaque]
-            yield from ((message, letter) for message in query_answer(node, answer, topic, key))
-
-
-def _messages(cluster: Cluster, one: Range) -> Iterator[StoredMessage]:
-    """Yield the messages that were stored. Raises BrokerError where one is missing, or not all come in
-    time."""
-    place, end = one.offsets.place, one.offsets.highest
-    with closing(cluster.new_link(place.node)) as link:
-        scan = PullScan(link, place, one.first, end, _ROOM)
-        for step in scan if one.offsets.pullable else scan_queue(link, place, one.first, end):
-            if step.gaps:
-                raise BrokerError("it has lost messages")
-            deadline.check(place.node)
-            yield from map(parse, step.messages)

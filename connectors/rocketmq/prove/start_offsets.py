@@ -11,7 +11,6 @@ from typing import NamedTuple
 from dlq.connectors.base import Evidence, Target
 from dlq.connectors.proving import why_compacted, why_lost, why_unknown
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
-from dlq.connectors.rocketmq.link.lenient_json import loads
 from dlq.connectors.rocketmq.link.message import decode
 from dlq.connectors.rocketmq.link.remoting import (
     Frame,
@@ -69,7 +68,7 @@ def runtime_of(cluster: Cluster, node: str) -> Runtime | None:
     else:
         return None
     with understood(node):
-        told = loads(answer.body.decode()).get("table") or {} if answer.code == ResponseCode.OK else {}
+        told = answer.document().get("table") or {}
         runs = _RUNTIME.search(str(told.get("runtime")))
         if runs is None:
             return None
@@ -116,8 +115,8 @@ def _lead_of(cluster: Cluster, node: str, settings: Mapping[str, str]) -> Lead:
         return lead
     answer = cluster.call(node, RequestCode.EPOCHS, {})
     with understood(node):
-        told = loads(answer.body.decode()).get("epochList") if answer.code == ResponseCode.OK else ()
-        last = max((long(one["epoch"]) for one in told or ()), default=_UNTOLD)
+        told = answer.document().get("epochList") or ()
+        last = max((long(one["epoch"]) for one in told), default=_UNTOLD)
     return lead._replace(epoch=frozenset({str(last)}))
 
 

@@ -7,19 +7,17 @@ is what lies behind it: retention takes a log from its start.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlq.connectors.rocketmq.link.cluster import Cluster
-from dlq.connectors.rocketmq.link.message import StoredMessage, parse, parse_properties
-from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, scan_queue
-from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, offsets_of
+from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import NotWhole, QueueOffsets, all_messages, message_at, offsets_of
 from dlq.core.errors import AccessDenied, NotFound
 
 MOST_COMMITS = 500_000
 """Messages of a queue that are looked through for one batch of op records: some seconds."""
-_ROOM = 2**24
 
 
 class Ended(NamedTuple):
@@ -27,10 +25,6 @@ class Ended(NamedTuple):
 
     half: StoredMessage
     position: int
-
-
-class _UntoldError(Exception):
-    """A queue does not hold, or does not show, all that may have come to it."""
 
 
 def committed_among(cluster: Cluster, node: str, ended: Sequence[Ended]) -> tuple[list[StoredMessage], bool]:
@@ -46,7 +40,7 @@ def committed_among(cluster: Cluster, node: str, ended: Sequence[Ended]) -> tupl
     for place, some in by_queue.items():
         try:
             found += _in_queue(cluster, place, some)
-        except (_UntoldError, AccessDenied, NotFound):
+        except (NotWhole, AccessDenied, NotFound):
             is_all = False
     return found, is_all
 
@@ -54,13 +48,13 @@ def committed_among(cluster: Cluster, node: str, ended: Sequence[Ended]) -> tupl
 def _in_queue(cluster: Cluster, place: MessageQueue, ended: Sequence[Ended]) -> list[StoredMessage]:
     offsets = offsets_of(cluster, place) if place.queue >= 0 else None
     if offsets is None:
-        raise _UntoldError
+        raise NotWhole
     first = _first_behind(cluster, offsets, min(one.half.commit_log_offset for one in ended))
     end = _first_behind(cluster, offsets, max(one.position for one in ended))
     if end - first > MOST_COMMITS:
-        raise _UntoldError
-    keys = {parse_properties(one.half.properties).get("UNIQ_KEY") for one in ended}
-    return [m for m in _messages(cluster, offsets, first, end) if _key_of(m) in keys]
+        raise NotWhole
+    keys = {_key_of(one.half) for one in ended}
+    return [m for m in all_messages(cluster, offsets, first, end) if _key_of(m) in keys]
 
 
 def _key_of(message: StoredMessage) -> str | None:
@@ -74,18 +68,9 @@ def _first_behind(cluster: Cluster, offsets: QueueOffsets, position: int) -> int
         middle = (low + high) // 2
         there = message_at(cluster, offsets, middle)
         if there is None:
-            raise _UntoldError
+            raise NotWhole
         if there.commit_log_offset > position:
             high = middle
         else:
             low = middle + 1
     return low
-
-
-def _messages(cluster: Cluster, offsets: QueueOffsets, first: int, end: int) -> Iterator[StoredMessage]:
-    with closing(cluster.new_link(offsets.place.node)) as link:
-        scan = PullScan(link, offsets.place, first, end, _ROOM)
-        for step in scan if offsets.pullable else scan_queue(link, offsets.place, first, end):
-            if step.gaps:
-                raise _UntoldError
-            yield from map(parse, step.messages)

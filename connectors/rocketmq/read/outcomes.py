@@ -7,8 +7,10 @@ message by the time its op record is read. Rollbacks write none.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
+from dlq.connectors import deadline
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import (
@@ -28,7 +30,8 @@ _IN_FLIGHT = 64
 _REMEMBERED = 200_000
 _FOR_EVER = 2**62
 _OFFSET = re.compile(rb"[0-9]{1,19}")
-_Key = tuple[str, str]
+_T = TypeVar("_T")
+Key = tuple[str, str]
 """(real topic, unique key)."""
 
 
@@ -37,7 +40,7 @@ class Outcomes:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._is_found: dict[tuple[str, _Key], bool] = {}
+        self._is_found: dict[tuple[str, Key], bool] = {}
         self.untold: set[str] = set()
         """Brokers where a transaction has ended of which nothing shows how."""
 
@@ -55,7 +58,8 @@ class Outcomes:
             self._is_found.clear()
         keys = {(node, key) for key in map(_key, [*halves, *ended]) if key} - self._is_found.keys()
         self._is_found |= dict.fromkeys(keys, False)
-        found = [m for some in _query(link, node, sorted(key for _, key in keys)) for m in some]
+        asked = by_unique_key(link, node, sorted(key for _, key in keys), lambda key: key)
+        found = [m for _, m in asked if _is_committed(m)]
         self._keep(node, found)
         more = self._look(node, [Ended(m, ends[m.queue_offset]) for m in ended])
         self._keep(node, more)
@@ -85,7 +89,7 @@ def finished_offsets(body: bytes) -> list[int]:
     return [int(part) for part in body.split(b",") if _OFFSET.fullmatch(part.strip())]
 
 
-def _key(message: StoredMessage) -> _Key | None:
+def _key(message: StoredMessage) -> Key | None:
     properties = parse_properties(message.properties)
     topic, unique = properties.get("REAL_TOPIC"), properties.get("UNIQ_KEY")
     return (topic, unique) if topic and unique else None
@@ -116,24 +120,23 @@ def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
             start = i + 1
 
 
-def _query(link: Link, node: str, keys: Sequence[_Key]) -> Iterator[list[StoredMessage]]:
-    """Several look-ups in flight; what the hash index returns is checked."""
-    for i in range(0, len(keys), _IN_FLIGHT):
-        some = keys[i : i + _IN_FLIGHT]
-        asked = {link.ask(RequestCode.QUERY_MESSAGE, query_fields(*key)): key for key in some}
-        for (topic, key), answer in link.answers(asked):
-            yield [m for m in query_answer(node, answer, topic, key) if _is_committed(m)]
+def by_unique_key(
+    link: Link, node: str, wanted: Sequence[_T], key_of: Callable[[_T], Key]
+) -> Iterator[tuple[_T, StoredMessage]]:
+    """Yield what is wanted with each message that an index has under its topic and unique key, several
+    look-ups in flight; the index keeps hashes, so that is checked. Raises BrokerError."""
+    for i in range(0, len(wanted), _IN_FLIGHT):
+        keys = [(one, *key_of(one)) for one in wanted[i : i + _IN_FLIGHT]]
+        asked = {link.ask(RequestCode.QUERY_MESSAGE, query_fields(*key[1:])): key for key in keys}
+        for (one, topic, key), answer in link.answers(asked):
+            deadline.check(node)
+            found = messages_in(node, answer, topic)
+            yield from ((one, m) for m in found if parse_properties(m.properties).get("UNIQ_KEY") == key)
 
 
 def query_fields(topic: str, key: str) -> dict[str, object]:
     """Return a look-up by UNIQ_KEY or one of KEYS. Without the unique flag one signature fits all ACLs."""
     return {"topic": topic, "key": key, "maxNum": 64, "beginTimestamp": 0, "endTimestamp": _FOR_EVER}
-
-
-def query_answer(node: str, answer: Frame, topic: str, key: str) -> list[StoredMessage]:
-    """Return the messages that really carry `key` as UNIQ_KEY: the index keeps hashes. Raises BrokerError."""
-    found = messages_in(node, answer, topic)
-    return [m for m in found if parse_properties(m.properties).get("UNIQ_KEY") == key]
 
 
 def messages_in(node: str, answer: Frame, topic: str) -> list[StoredMessage]:

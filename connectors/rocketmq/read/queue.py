@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq.connectors.base import Gap
-from dlq.connectors.rocketmq.link import lenient_json
 from dlq.connectors.rocketmq.link.cluster import refusal
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import encode, expand, is_batch, parse, queue_offset, split
@@ -37,7 +36,7 @@ _PER_ANSWER = 32
 _BYTES_PER_ANSWER = 2**18
 _DEPTH = 16
 _ENTRIES, _FIRST_ENTRIES = 64, 8
-_ROOM = 2**24
+ROOM = 2**24
 """Bytes of messages that are asked for together where each has to be asked for by itself."""
 
 
@@ -270,7 +269,7 @@ def scan_queue(link: Link, place: MessageQueue, start: int, end: int) -> Iterato
             return
         messages = _view(link, place, positions[: min(count, end - at)])
         largest = max(1, *(len(message or b"") for message in messages))
-        count = max(1, min(_ENTRIES, 2 * count, _ROOM // largest))
+        count = max(1, min(_ENTRIES, 2 * count, ROOM // largest))
         found = [m for i, m in enumerate(messages) if m is not None and _is_at(m, place, at + i)]
         present = {*map(queue_offset, found)}
         end_of_step = at + len(messages)
@@ -291,7 +290,7 @@ def _positions(link: Link, place: MessageQueue, at: int, count: int) -> tuple[li
     if answer.code == ResponseCode.NO_PERMISSION:
         raise refusal(place.node, answer)
     with understood(place.node):
-        document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
+        document = answer.document()
         positions = [long(entry["physicOffset"]) for entry in document.get("queueData") or ()]
         return positions, max(at, long(document.get("minQueueIndex") or 0)) if not positions else at
 

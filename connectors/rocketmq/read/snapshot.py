@@ -1,17 +1,27 @@
 """What lies in which queue now, and from where to read it: the plan of one reading."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from dlq.connectors import deadline
 from dlq.connectors.base import Checkpoint
 from dlq.connectors.log import Plan, Words, is_another, mark_letter
-from dlq.connectors.rocketmq.link import lenient_json
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse, queue_offset, split
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, long, understood
-from dlq.connectors.rocketmq.read.queue import BY_STORE, MessageQueue, pull_fields, scan_queue
-from dlq.core.errors import NotFound
+from dlq.connectors.rocketmq.read.queue import (
+    BY_STORE,
+    ROOM,
+    MessageQueue,
+    PullScan,
+    Step,
+    pull_fields,
+    scan_queue,
+)
+from dlq.core.errors import BrokerError, NotFound
 from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
 
 _IS_PATTERN = frozenset("*?[")
@@ -46,7 +56,7 @@ def _known_topics(cluster: Cluster) -> set[str]:
     for node in cluster.masters() if not topics else ():
         answer = cluster.ok(node, RequestCode.TOPIC_CONFIGS, {})
         with understood(node):
-            topics |= set(lenient_json.loads(answer.body.decode()).get("topicConfigTable") or ())
+            topics |= set(answer.document().get("topicConfigTable") or ())
     return topics
 
 
@@ -177,6 +187,29 @@ def _why_not(place: MessageQueue) -> str:
             "queues (nothing is changed there)"
         )
     return "4.x brokers register this topic late or never"
+
+
+def steps_of(link: Link, offsets: QueueOffsets, start: int, end: int, room: int) -> Iterable[Step]:
+    """Return [start, end) of a queue; `room`: see `PullScan`."""
+    if offsets.pullable:
+        return PullScan(link, offsets.place, start, end, room)
+    return scan_queue(link, offsets.place, start, end)
+
+
+class NotWhole(BrokerError):
+    """A queue does not hold, or does not show, all that may have come to it."""
+
+
+def all_messages(cluster: Cluster, offsets: QueueOffsets, start: int, end: int) -> Iterator[StoredMessage]:
+    """Yield [start, end) of a queue, over a connection of its own. Raises NotWhole where one is missing,
+    BrokerError, also where not all come in time, ProtocolError."""
+    node = offsets.place.node
+    with closing(cluster.new_link(node)) as link:
+        for step in steps_of(link, offsets, start, end, ROOM):
+            if step.gaps:
+                raise NotWhole("it has lost messages")
+            deadline.check(node)
+            yield from map(parse, step.messages)
 
 
 def check_group(cluster: Cluster, group: str, found: Sequence[QueueOffsets]) -> list[str]:

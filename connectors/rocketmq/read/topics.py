@@ -12,8 +12,8 @@ from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import encode, parse, queue_offset
 from dlq.connectors.rocketmq.link.remoting import ProtocolError
 from dlq.connectors.rocketmq.read.outcomes import Outcomes, untold_key
-from dlq.connectors.rocketmq.read.queue import PullScan, Step, scan_queue
-from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, checkpoint_of, is_still_there
+from dlq.connectors.rocketmq.read.queue import Step
+from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, checkpoint_of, is_still_there, steps_of
 from dlq.connectors.rocketmq.records.messages import record_maker
 from dlq.core import patience
 from dlq.core.errors import ConnectionLost, NotFound
@@ -22,8 +22,6 @@ _UNTOLD = (
     "{}: of transactions that have ended its index knows no message, and their topics' queues could not be "
     "looked through to the end: nothing shows that they were rolled back"
 )
-
-
 _DELETED = (
     "{} was deleted while it was read, and perhaps made again: what it held from offset {} on is gone, and "
     "the next pull reads what is there then from its start"
@@ -124,10 +122,7 @@ class RocketReading(LogReading):
 
     def _steps(self, offset_range: OffsetRange[QueueOffsets]) -> Iterable[Step]:
         offsets, start, end, _ = offset_range
-        place, link = offsets.place, self._link(offsets.place.node)
-        if offsets.pullable:
-            return PullScan(link, place, start, end, self._request.batch_bytes)
-        return scan_queue(link, place, start, end)
+        return steps_of(self._link(offsets.place.node), offsets, start, end, self._request.batch_bytes)
 
     def _link(self, node: str, aside: bool = False) -> Link:
         """`aside`: a second one, for questions while a scan has requests in flight on the first."""
