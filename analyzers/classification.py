@@ -82,11 +82,9 @@ class _Files(Protocol):
 
     def parquet(self, name: str) -> Any:
         """`name` as pyarrow reads it: a path, or a stream."""
-        ...
 
     def write(self, name: str) -> AbstractContextManager[IO[bytes] | Any]:
         """Open a stream into `name`, which is durable at the end."""
-        ...
 
 
 class Terms(NamedTuple):

@@ -48,7 +48,6 @@ class Readable(Protocol):
 
     def read(self, request: ReadRequest) -> Reading:
         """Start a reading (`dlq.connectors.base.Connector.read`)."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,6 @@ class Reading(Protocol):
         Buffers no more than one batch beyond what it yielded, whatever the depth. Raises
         ConnectionLost when the connection ends, PoisonMessage when a letter kills it.
         """
-        ...
 
     def acknowledge(self, position: int) -> None:
         """Tell that every letter up to `position` is durable: the broker may forget them.
@@ -148,18 +147,15 @@ class Reading(Protocol):
         A connector may hold acknowledgements back (RabbitMQ does, to stop exactly at the snapshot)
         as long as the last call of a finished reading brings them all out.
         """
-        ...
 
     def settled_position(self) -> int:
         """Ask the broker something after the acknowledgements; the position that its answer covers.
 
         Costs a round trip. What is beyond that position will be, or may be, delivered again.
         """
-        ...
 
     def close(self) -> None:
         """End the reading; what was not acknowledged goes back once, unrejected. Never raises."""
-        ...
 
 
 class Target(NamedTuple):
@@ -334,11 +330,9 @@ class Publisher(Protocol):
         told of is not at the broker, and one that is only held in a buffer was not told of. What is sent
         again is told again.
         """
-        ...
 
     def close(self) -> None:
         """Let go of the connection; by then `publish` has accounted for every message. Never raises."""
-        ...
 
 
 Presence = Literal["sent", "not_sent", "unknown"]
@@ -477,7 +471,6 @@ class Connector(Protocol):
 
     def gauge(self, source: Source) -> Gauge:
         """Return how many letters a source has now; asked again and again, so it costs few questions."""
-        ...
 
     def members(self, source: Source) -> Mapping[str, int | None]:
         """Return the queues that a source's pattern means -> how many letters each has, where a drain removes
@@ -497,7 +490,6 @@ class Connector(Protocol):
 
     def read(self, request: ReadRequest) -> Reading:
         """Start a reading. Raises HarmRefused when `request.mode` would harm and `force` is not set."""
-        ...
 
     def target_of(self, record: Record, to: str) -> Target | None:
         """Return where `record` goes for `--to` (origin, group, queue:NAME, ...); None: nothing says where.
@@ -541,7 +533,6 @@ class Connector(Protocol):
 
     def publisher(self, request: SendRequest) -> Publisher:
         """Open the way in for one plan. Raises BrokerError."""
-        ...
 
     def bounds(self, targets: Iterable[Target]) -> Evidence:
         """Return where the targets end now. It is asked before the first letter is sent to them, and kept for

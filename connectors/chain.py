@@ -18,33 +18,26 @@ class Part(Protocol):
     @property
     def complete(self) -> bool:
         """As that of a `Reading`; once acknowledgements are answered, false where letters may come again."""
-        ...
 
     @property
     def position(self) -> int:
         """That of the last letter delivered."""
-        ...
 
     @property
     def seen(self) -> int:
         """Letters that count towards the limit: those delivered, and those that had to stay."""
-        ...
 
     def batches(self) -> Iterator[Batch]:
         """Return the letters of this queue; positions count them from 1."""
-        ...
 
     def acknowledge(self, position: int) -> None:
         """Tell that the letters of this queue up to `position` are durable."""
-        ...
 
     def settled_position(self) -> int:
         """Return how far the broker has answered the acknowledgements of this queue."""
-        ...
 
     def close(self) -> None:
         """Give back what was not acknowledged in this queue. Never raises."""
-        ...
 
 
 Kept = Callable[[], Sequence[str]]
@@ -59,26 +52,21 @@ class Scan(Protocol):
     @property
     def queue(self) -> str:
         """Its name."""
-        ...
 
     @property
     def depth(self) -> int | None:
         """Letters that were there when the whole reading began; None is not known."""
-        ...
 
     @property
     def topology(self) -> Mapping[str, Any]:
         """What could be learned of this queue (JSON-able)."""
-        ...
 
     @property
     def notes(self) -> Sequence[str]:
         """Sentences for the user about this queue."""
-        ...
 
     def begin(self, limit: int | None) -> Part:
         """Connect and start reading at most `limit` letters. Raises BrokerError."""
-        ...
 
 
 @dataclass(frozen=True)

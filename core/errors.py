@@ -23,6 +23,8 @@ itself what to do; the others have an advice by their kind, for texts that come 
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SAYS_WHAT_TO_DO = re.compile(
     r"\b(must be|needs exactly|(known|configured) are|did you mean)\b"
@@ -160,3 +162,12 @@ def unwrap_interrupt(error: BaseException) -> BaseException:
     """Return the Ctrl-C that a SystemError hides, as it came while a C library ran; else the error."""
     cause = error.__cause__
     return cause if isinstance(error, SystemError) and isinstance(cause, KeyboardInterrupt) else error
+
+
+@contextmanager
+def name_rights(rights: str) -> Iterator[None]:
+    """Say which rights it takes where something in here is denied."""
+    try:
+        yield
+    except AccessDenied as error:
+        raise AccessDenied(f"{error}; {rights}") from error

@@ -43,7 +43,6 @@ class Log(Protocol):
 
     def __call__(self, event: str, /, **fields: object) -> None:
         """Note one event of EVENTS; `fields` fill its sentence."""
-        ...
 
 
 def json_lines(write: Callable[[str], None], **always: object) -> Log:

@@ -34,7 +34,6 @@ class Listener(Protocol):
 
     def follow(self, lines: "Sequence[Line]") -> AbstractContextManager[None]:
         """Show how these go on while the block runs."""
-        ...
 
 
 @dataclass

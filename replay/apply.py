@@ -96,7 +96,6 @@ class Send(Protocol):
 
     def __call__(self, at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
         """Raises UsageError for a plan in order without a word of whose turn it is."""
-        ...
 
 
 def apply(

@@ -35,17 +35,14 @@ class Located(Protocol):
     @property
     def record_id(self) -> str:
         """Whose row it is."""
-        ...
 
     @property
     def segment(self) -> str:
         """The stem of the segment when the plan was made."""
-        ...
 
     @property
     def row(self) -> int:
         """The row in that segment, from 0."""
-        ...
 
 
 class Place(NamedTuple):

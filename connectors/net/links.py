@@ -38,7 +38,6 @@ class _Closing(Protocol):
 
     def close(self) -> None:
         """Let go of it."""
-        ...
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """How to reach a RabbitMQ node, and what its refusals mean in our words.
 
 Everything that talks to RabbitMQ starts here: `parameters` for a connection, `refusal` for a reply code of
-the broker, `no_connection` and `connection_lost` for what the socket met with.
+the broker, `connecting` and `connection_lost` for what the socket met with.
 """
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import unquote, urlsplit
 
 import pika
@@ -198,10 +199,14 @@ def refusal_10(condition: str, text: str, broker: RabbitBroker) -> DlqError:
     return kind(f"{place_of(broker)}: {said}{hint}{blanks}")
 
 
-def no_connection(error: OSError | LinkLostError, broker: RabbitBroker) -> Unreachable:
-    """Return why there is none; raise it `from error`."""
-    why = why_unreachable(error) if isinstance(error, OSError) else error
-    return Unreachable(f"{place_of(broker)}: no connection: {why}")
+@contextmanager
+def connecting(broker: RabbitBroker) -> Iterator[None]:
+    """Make one of our errors of what a socket meets with before there is a connection."""
+    try:
+        yield
+    except (OSError, LinkLostError) as error:
+        why = why_unreachable(error) if isinstance(error, OSError) else error
+        raise Unreachable(f"{place_of(broker)}: no connection: {why}") from error
 
 
 def connection_lost(error: LinkLostError, broker: RabbitBroker) -> ConnectionLost:

@@ -19,7 +19,7 @@ from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, questions
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way, first_delivered, is_of_celery
-from dlq.core.errors import AccessDenied, BrokerError, NotFound
+from dlq.core.errors import AccessDenied, BrokerError, NotFound, name_rights
 
 _DENIED, _NOT_FOUND, _LOCKED = 403, 404, 405
 
@@ -88,15 +88,12 @@ class Ways:
         if letter.target.kind == "exchange" or not way.exchange or queue in self.made:
             return
         own = {"alternate-exchange": way.exchange}
-        try:
+        made = spec.Exchange.Declare(exchange=way.exchange, type="fanout", durable=True, arguments=own)
+        with name_rights(self.hint):
             with questions(self.broker) as asking:
-                asking.ask(
-                    spec.Exchange.Declare(exchange=way.exchange, type="fanout", durable=True, arguments=own)
-                )
+                asking.ask(made)
             self.made.add(queue)
             self.bind(queue, way.exchange)
-        except AccessDenied as error:
-            raise AccessDenied(f"{error}; {self.hint}") from error
 
     hint = "the plan counts on an exchange of its own there: grant it, or make a new plan"
 

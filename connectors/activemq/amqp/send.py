@@ -6,23 +6,28 @@ broker takes, are the session's. Markers are looked for by STOMP, so what is sen
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import TypeVar
 
 from dlq.connectors.activemq.amqp.link import opened_at, refusal
 from dlq.connectors.activemq.link.refusals import RolledBack
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.connectors.activemq.prove.markers import Trail, marker_body, marker_queue, remove, trail
+from dlq.connectors.activemq.prove.markers import (
+    Trail,
+    check_anchor,
+    marker_body,
+    marker_queue,
+    remove_by_stomp,
+    trail_by_stomp,
+)
 from dlq.connectors.activemq.records.amqp10 import message_to_send
-from dlq.connectors.activemq.stomp.link import Link as StompLink
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.codec.values import TRUE, binary, described_value, sequence, symbol
 from dlq.connectors.amqp10.link.session import Link, Outcome
 from dlq.connectors.amqp10.link.transactions import Transactions
 from dlq.connectors.base import Outgoing, Target, Writing
 from dlq.connectors.net.links import SilentLinkError, name_losses
-from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.text import for_terminal, shorten
 
 _Told = TypeVar("_Told")
@@ -75,15 +80,8 @@ class Amqp10Sender:
         self.marker(plan, [marker_body(anchor)], _ANCHORING, self.new_receipt())
         self.commit(_ANCHORING, done)
         self.wait_for(done)
-        with closing(StompLink(self._broker)) as link:
-            found = trail(link, plan)
-            if not found.shared and anchor not in found.lasting | found.mortal:
-                setting = "amqp_url" if self._broker.amqp_url else "openwire_url"
-                other = f"{self.node} is another broker than {link.node} of url"
-                raise ConfigError(
-                    f"brokers.{self._broker.name}.{setting}: {other}; what is sent there is not found here"
-                    "; leave it out, or name this broker"
-                )
+        setting = "amqp_url" if self._broker.amqp_url else "openwire_url"
+        check_anchor(self._broker, plan, anchor, self.node, setting)
 
     def new_receipt(self) -> str:
         """See `Sender`."""
@@ -180,13 +178,11 @@ class Amqp10Sender:
 
     def trail(self, plan: str) -> Trail:
         """Open the trail over a connection by STOMP."""
-        with closing(StompLink(self._broker)) as link:
-            return trail(link, plan)
+        return trail_by_stomp(self._broker, plan)
 
     def forget(self, plan: str) -> None:
         """Acknowledge them, by STOMP."""
-        with closing(StompLink(self._broker)) as link:
-            remove(link, plan)
+        remove_by_stomp(self._broker, plan)
 
     def close(self) -> None:
         """Let go of the connection, and of transactions that are open; never raises."""

@@ -54,14 +54,8 @@ def openwire_address_of(broker: ActiveMQBroker) -> Address:
         if broker.openwire_url:
             raise ConfigError(f"brokers.{broker.name}: url is of OpenWire, too; take openwire_url out")
         return address_of(broker)
-    place, example = (
-        f"brokers.{broker.name}.openwire_url",
-        "tcp://host:61616 or ssl://host1:61617,host2:61617",
-    )
-    found = _address(place, broker.openwire_url or "", _OPENWIRE, example)
-    if found.user:
-        raise ConfigError(f"{place} names a user; the user of url is taken: write it like {example}")
-    return found._replace(user=address_of(broker).user)
+    example = "tcp://host:61616 or ssl://host1:61617,host2:61617"
+    return _beside_url(broker, "openwire_url", broker.openwire_url or "", _OPENWIRE, example)
 
 
 def amqp_address_of(broker: ActiveMQBroker) -> Address | None:
@@ -70,8 +64,15 @@ def amqp_address_of(broker: ActiveMQBroker) -> Address | None:
     user is that of `url`. Raises ConfigError."""
     if not broker.amqp_url:
         return openwire_address_of(broker) if broker.openwire_url else None
-    place, example = f"brokers.{broker.name}.amqp_url", "amqp://host:5672 or amqps://host1:5671,host2:5671"
-    found = _address(place, broker.amqp_url, _AMQP, example)
+    example = "amqp://host:5672 or amqps://host1:5671,host2:5671"
+    return _beside_url(broker, "amqp_url", broker.amqp_url, _AMQP, example)
+
+
+def _beside_url(
+    broker: ActiveMQBroker, setting: str, text: str, ports: Mapping[str, int], example: str
+) -> Address:
+    place = f"brokers.{broker.name}.{setting}"
+    found = _address(place, text, ports, example)
     if found.user:
         raise ConfigError(f"{place} names a user; the user of url is taken: write it like {example}")
     return found._replace(user=address_of(broker).user)

@@ -33,7 +33,7 @@ _TOGETHER = 20
 """Questions that are asked before the first one's answer."""
 _Question = tuple[dict[str, str], str]
 """What is asked for, as headers, and parameters."""
-_DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
+_BROKER = "broker"
 _ATTRIBUTES = {
     "Address": "address",
     "RoutingType": "routingType",
@@ -57,12 +57,12 @@ class Management:
 
     def attribute(self, resource: str, name: str) -> Any:
         """Return the value of an attribute; None when there is no such resource or right."""
-        return self.ask(_attribute(resource, name))
+        return self._ask_all([_attribute(resource, name)])[0]
 
     def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[Any]:
         """Return the same for several, by resource and name, which are asked for together: to wait for each
         of them would hold up a replay longer than the broker's disk."""
-        return self._ask_parts([(_attribute(resource, name), "") for resource, name in wanted])
+        return self._ask_parts([_attribute(resource, name) for resource, name in wanted])
 
     def _ask_parts(self, questions: Sequence[_Question]) -> list[Any]:
         parts = [questions[at : at + _TOGETHER] for at in range(0, len(questions), _TOGETHER)]
@@ -119,30 +119,25 @@ class Management:
     def messages(self, queue: str, selector: str) -> list[dict[str, Any]] | None:
         """Return what is listed of the messages that a selector means, without bodies: of those among the
         first 200 of the queue that are not in flight. None where the user may not ask."""
-        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listMessagesAsJSON"}
-        told = _in_text(self.ask(asked, json.dumps([selector])))
+        told = _in_text(self.operate("listMessagesAsJSON", selector, of=f"queue.{queue}"))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
 
     def count_prepared(self) -> int:
         """XA transactions that are prepared and wait for their outcome; 0 where the user may not ask."""
-        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listPreparedTransactions"}
-        told = self.ask(asked, "[]")
+        told = self.operate("listPreparedTransactions")
         return len(told) if isinstance(told, list) else 0
 
     def copy(self, queue: str, message_id: int, target: str) -> bool:
         """Copy one message to another queue; False where it is not there, or the user may not."""
-        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "copyMessage"}
-        return self.ask(asked, json.dumps([message_id, target])) is True
+        return self.operate("copyMessage", message_id, target, of=f"queue.{queue}") is True
 
     def empty(self, queue: str) -> None:
         """Remove all that is in a queue of our own."""
-        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "removeMessages"}
-        self.ask(asked, json.dumps([""]))
+        self.operate("removeMessages", "", of=f"queue.{queue}")
 
     def address_settings(self, address: str) -> Mapping[str, Any]:
         """Return the settings that hold for an address, by Artemis' names; empty: the user may not ask."""
-        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
-        told = _in_text(self.ask(asked, json.dumps([address])))
+        told = _in_text(self.operate("getAddressSettingsAsJSON", address))
         return told if isinstance(told, dict) else {}
 
     def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
@@ -160,12 +155,11 @@ class Management:
 
     def list_queues(self, field: str, value: str) -> list[Mapping[str, str]]:
         """Return the properties of the queues of which NAME or ADDRESS is so; none: the user may not ask."""
-        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
         wanted = json.dumps(
             {"field": field, "operation": "EQUALS", "value": value, "sortField": "", "sortOrder": ""}
         )
         try:
-            told = _in_text(self.ask(asked, json.dumps([wanted, 1, _MOST_LISTED])))["data"]
+            told = _in_text(self.operate("listQueues", wanted, 1, _MOST_LISTED))["data"]
             return [{str(name): str(value) for name, value in one.items()} for one in told]
         except (TypeError, ValueError, KeyError, AttributeError):
             return []
@@ -179,9 +173,8 @@ class Management:
         if not isinstance(names, list):
             return None
         queues = self.list_queues("", "")
-        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
         addresses = sorted(map(str, names))
-        told = self._ask_parts([(asked, json.dumps([name])) for name in addresses])
+        told = self._ask_parts([_operation(_BROKER, "getAddressSettingsAsJSON", name) for name in addresses])
         settings = {name: _in_text(one) or {} for name, one in zip(addresses, told, strict=True)}
         return queues, settings, self._diverts()
 
@@ -203,20 +196,18 @@ class Management:
         drops = f"{address} drops messages when it is full (address-full-policy DROP)"
         return drops if policy == "DROP" else None
 
-    def operate(self, operation: str, *parameters: Any) -> Any:
-        """Ask the broker for an operation; None where it has no result, or the user may not."""
-        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-        return self.ask(asked, json.dumps(parameters))
+    def operate(self, operation: str, *parameters: Any, of: str = _BROKER) -> Any:
+        """Ask a resource for an operation; None where it has no result, or the user may not."""
+        return self._ask_all([_operation(of, operation, *parameters)])[0]
 
     def destroy(self, queue: str) -> None:
         """Delete a queue with all that is in it, and its address; nothing happens without the right."""
-        self.ask(_DESTROY, json.dumps([queue, True, True]))
+        self.operate("destroyQueue", queue, True, True)
 
     def delivered_classes(self, queue: str) -> dict[int, Any] | None:
         """Message id -> number of its class (`Message.getType`) for all that consumers hold unacknowledged;
         None when the user may not ask. Of an AMQP message the number may be a property of its producer's."""
-        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listDeliveringMessagesAsJSON"}
-        told = self.ask(asked, "[]")
+        told = self.operate("listDeliveringMessagesAsJSON", of=f"queue.{queue}")
         found: dict[int, Any] = {}
 
         def keep(pairs: list[tuple[str, Any]]) -> None:
@@ -232,9 +223,6 @@ class Management:
         except (ValueError, TypeError, RecursionError):
             return None
         return found
-
-    def ask(self, headers: dict[str, str], parameters: str = "") -> Any:
-        return self._ask_all([(headers, parameters)])[0]
 
     def _ask_all(self, questions: Sequence[_Question]) -> list[Any]:
         """Return the answers, in the order of the questions; None to each where one is not answered."""
@@ -293,13 +281,17 @@ class Management:
         if self._link is not None:
             with contextlib.suppress(BrokerError):
                 self._link.request("UNSUBSCRIBE", {"id": self._link.token})
-                self._send(self._link, [(_DESTROY, json.dumps([self._reply, True, True]))])
+                self._send(self._link, [_operation(_BROKER, "destroyQueue", self._reply, True, True)])
             self._link.close()
             self._link = None
 
 
-def _attribute(resource: str, name: str) -> dict[str, str]:
-    return {"_AMQ_ResourceName": resource, "_AMQ_Attribute": name}
+def _attribute(resource: str, name: str) -> _Question:
+    return {"_AMQ_ResourceName": resource, "_AMQ_Attribute": name}, ""
+
+
+def _operation(resource: str, name: str, *parameters: Any) -> _Question:
+    return {"_AMQ_ResourceName": resource, "_AMQ_OperationName": name}, json.dumps(parameters)
 
 
 def _question(headers: Mapping[str, str], parameters: str) -> bytes:

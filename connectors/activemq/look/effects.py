@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.look.queues import Queues
 from dlq.connectors.base import Mode
-from dlq.connectors.effects import BOTH, Effect, list_effects
+from dlq.connectors.effects import BOTH, COPY, DRAIN, HARMS, TELLS, Effects, list_effects
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
@@ -28,67 +28,41 @@ class Traits(NamedTuple):
         return int(text) if _NUMBER.fullmatch(text) else -1
 
 
-_EFFECTS: tuple[Effect[Traits], ...] = (
-    Effect(
-        lambda of: of.has("purgeOnNoConsumers"),
-        BOTH,
-        True,
+_EFFECTS: Effects[Traits] = {
+    (BOTH, HARMS): {
         "when our consumer leaves as the last one, the broker deletes all that is in the queue "
-        "(purge-on-no-consumers)",
-    ),
-    Effect(
-        lambda of: of.has("autoDelete") and of.settings.get("autoDeleteQueuesMessageCount") == -1,
-        BOTH,
-        True,
+        "(purge-on-no-consumers)": lambda of: of.has("purgeOnNoConsumers"),
         "when our consumer leaves, the broker deletes the queue with all that is in it (auto-delete, and "
-        "auto-delete-queues-message-count -1)",
-    ),
-    Effect(
-        lambda of: of.has("autoDelete") and not of.settings.get("autoCreateDeadLetterResources"),
-        ("drain",),
-        True,
-        "the broker deletes the queue once it is empty (auto-delete), and drops what dies until someone "
-        "makes it again",
-    ),
-    Effect(
-        lambda of: bool(of.settings.get("defaultNonDestructive")),
-        ("drain",),
-        True,
-        "acknowledging removes nothing from it (non-destructive), so each drain would take all of it again",
-    ),
-    Effect(
-        lambda of: of.number("ringSize") > 0,
-        ("copy",),
-        True,
-        "it is a ring: where new letters come while ours are out, the broker drops what is given back",
-    ),
-    Effect(
-        lambda of: of.settings.get("maxDeliveryAttempts") == 1,
-        BOTH,
-        True,
+        "auto-delete-queues-message-count -1)": lambda of: (
+            of.has("autoDelete") and of.settings.get("autoDeleteQueuesMessageCount") == -1
+        ),
         "max-delivery-attempts is 1: a pull that is killed sends every letter that it held to the "
-        "dead-letter address, and drops them where there is none",
-    ),
-    Effect(
-        lambda of: of.has("exclusive"),
-        BOTH,
-        False,
+        "dead-letter address, and drops them where there is none": lambda of: (
+            of.settings.get("maxDeliveryAttempts") == 1
+        ),
+    },
+    (DRAIN, HARMS): {
+        "the broker deletes the queue once it is empty (auto-delete), and drops what dies until someone "
+        "makes it again": lambda of: (
+            of.has("autoDelete") and not of.settings.get("autoCreateDeadLetterResources")
+        ),
+        "acknowledging removes nothing from it (non-destructive), so each drain would take all of it "
+        "again": lambda of: of.settings.get("defaultNonDestructive"),
+    },
+    (COPY, HARMS): {
+        "it is a ring: where new letters come while ours are out, the broker drops what is given "
+        "back": lambda of: of.number("ringSize") > 0,
+    },
+    (BOTH, TELLS): {
         "it is exclusive: while we read nobody else is given a letter, and we get none where another "
-        "consumer was first",
-    ),
-    Effect(
-        lambda of: of.number("maxConsumers") > 0,
-        BOTH,
-        False,
-        "it allows few consumers (max-consumers): while we read, ours takes the place of another",
-    ),
-    Effect(
-        lambda of: of.number("consumersBeforeDispatch") > 1,
-        BOTH,
-        False,
-        "it gives nothing before more consumers are there (consumers-before-dispatch)",
-    ),
-)
+        "consumer was first": lambda of: of.has("exclusive"),
+        "it allows few consumers (max-consumers): while we read, ours takes the place of "
+        "another": lambda of: of.number("maxConsumers") > 0,
+        "it gives nothing before more consumers are there (consumers-before-dispatch)": lambda of: (
+            of.number("consumersBeforeDispatch") > 1
+        ),
+    },
+}
 
 
 def effects(queues: Queues, queue: str, mode: Mode, harms: bool) -> list[str]:

@@ -20,7 +20,7 @@ from dlq.connectors.activemq.openwire.codec.messages import BLOB, BYTES, MAP, PA
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.prove import openwire_markers
-from dlq.connectors.activemq.prove.markers import Trail, remove, trail
+from dlq.connectors.activemq.prove.markers import Trail, check_anchor, remove_by_stomp, trail_by_stomp
 from dlq.connectors.activemq.records.openwire import (
     BLOB_DELETED,
     BLOB_TYPE,
@@ -32,9 +32,8 @@ from dlq.connectors.activemq.records.openwire import (
 )  # fmt: skip
 from dlq.connectors.activemq.republish import content, types_of, user_properties
 from dlq.connectors.activemq.stomp.codec import text_of
-from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Inspection, Outgoing
-from dlq.core.errors import BrokerError, ConfigError, ConnectionLost, DlqError
+from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 from dlq.core.record import Record
 
 _REPLY_TO = {
@@ -67,17 +66,8 @@ class OpenWireSender(OpenWireConnection):
         """Check that the broker's address for STOMP, where it has one, is of the same broker: the anchor is
         left by OpenWire, and looked for by STOMP."""
         openwire_markers.leave_anchor(self, plan, anchor)
-        if is_openwire(self.broker):
-            return
-        with closing(Link(self.broker)) as link:
-            found = trail(link, plan)
-            is_there = found.shared or anchor in found.lasting | found.mortal
-            if not is_there or self._is_mirror():
-                other = f"{self.node} is another broker than {link.node} of url"
-                raise ConfigError(
-                    f"brokers.{self.broker.name}.openwire_url: {other}; what is sent there is not found here"
-                    "; leave it out, or name this broker"
-                )
+        if not is_openwire(self.broker):
+            check_anchor(self.broker, plan, anchor, self.node, "openwire_url", self._is_mirror)
 
     def _is_mirror(self) -> bool:
         """Return whether Artemis says by STOMP that it is another node than here."""
@@ -88,18 +78,14 @@ class OpenWireSender(OpenWireConnection):
 
     def trail(self, plan: str) -> Trail:
         """Open the trail over this connection; of Artemis over one by STOMP."""
-        if not self.artemis:
-            return openwire_markers.trail(self, plan)
-        with closing(Link(self.broker)) as link:
-            return trail(link, plan)
+        return trail_by_stomp(self.broker, plan) if self.artemis else openwire_markers.trail(self, plan)
 
     def forget(self, plan: str) -> None:
         """Acknowledge the markers."""
-        if not self.artemis:
+        if self.artemis:
+            remove_by_stomp(self.broker, plan)
+        else:
             openwire_markers.remove(self, plan)
-            return
-        with closing(Link(self.broker)) as link:
-            remove(link, plan)
 
     def begin(self, transaction: str) -> bytes:
         """TransactionInfo that begins it."""

@@ -31,13 +31,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.republish import destination
 from dlq.connectors.activemq.stomp.codec import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import ack_id, nudge
 from dlq.connectors.base import Target
 from dlq.core import patience
-from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
+from dlq.core.errors import BrokerError, ConfigError, ConnectionLost, name_rights
 
 PROBES = 11
 """A prime: whoever else has taken some, always two for each transaction, makes the broker's count of all that
@@ -195,6 +196,12 @@ def scan_markers(scanning: Scanning, queue: str) -> tuple[Trail, list[Marked]]:
     return trail_of(kept)._replace(probes_die=probes_die, shared=bool(awaited)), kept
 
 
+def remove_all(scanning: Scanning, plan: str) -> None:
+    """Take away what a scan finds. Raises BrokerError."""
+    for one in scan_markers(scanning, marker_queue(plan))[1]:
+        scanning.acknowledge(one)
+
+
 def _without_anchors(scanning: Scanning, kept: Sequence[Marked]) -> list[Marked]:
     """Whoever else reads the queue may have a marker that we shall never see."""
     with contextlib.suppress(BrokerError):
@@ -224,17 +231,15 @@ def leave_anchor(link: Link, plan: str, name: str) -> None:
     """Leave an anchor before the first letter. Raises AccessDenied, which names the right that is missing."""
     receipt = link.new_receipt()
     link.send(marker(plan, marker_body(name), "", receipt, link.artemis))
-    try:
+    with name_rights(rights_to_mark(link.artemis)):
         link.wait_for(receipt)
-    except AccessDenied as error:
-        raise without_right(error, link.artemis) from error
 
 
-def without_right(error: AccessDenied, artemis: bool) -> AccessDenied:
-    """Markers may not be written, and what the broker's configuration lacks."""
+def rights_to_mark(artemis: bool) -> str:
+    """Return what the broker's configuration lacks where markers may not be written."""
     entry = _RIGHTS_ON_ARTEMIS if artemis else _RIGHTS_ON_CLASSIC
     proof = "a replay leaves proof of what it sent in queues named dlq.replay.PLAN"
-    return AccessDenied(f"{error}; {proof}, so the broker's configuration needs {entry}")
+    return f"{proof}, so the broker's configuration needs {entry}"
 
 
 def trail(link: Link, plan: str) -> Trail:
@@ -262,8 +267,39 @@ def _holds_more(link: Link, queue: str, kept: int) -> bool:
 def remove(link: Link, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
     with _scanning(link, plan) as scanning:
-        for one in scan_markers(scanning, marker_queue(plan))[1]:
-            scanning.acknowledge(one)
+        remove_all(scanning, plan)
+
+
+def trail_by_stomp(broker: ActiveMQBroker, plan: str) -> Trail:
+    """Return the same over a connection of its own, for those who sent by another protocol."""
+    with contextlib.closing(Link(broker)) as link:
+        return trail(link, plan)
+
+
+def remove_by_stomp(broker: ActiveMQBroker, plan: str) -> None:
+    """Take the markers away over a connection of its own. Raises BrokerError."""
+    with contextlib.closing(Link(broker)) as link:
+        remove(link, plan)
+
+
+def check_anchor(
+    broker: ActiveMQBroker,
+    plan: str,
+    anchor: str,
+    sent_to: str,
+    setting: str,
+    is_other: Callable[[], bool] = lambda: False,
+) -> None:
+    """Check that STOMP finds an anchor that was sent to a node by another protocol, to which `setting` of the
+    broker leads, and that nothing else (`is_other`) shows another broker. Raises ConfigError, BrokerError."""
+    with contextlib.closing(Link(broker)) as link:
+        found = trail(link, plan)
+        is_there = found.shared or anchor in found.lasting | found.mortal
+        if not is_there or is_other():
+            raise ConfigError(
+                f"brokers.{broker.name}.{setting}: {sent_to} is another broker than {link.node} of url; what "
+                "is sent there is not found here; leave it out, or name this broker"
+            )
 
 
 @contextlib.contextmanager

@@ -14,11 +14,12 @@ from dlq.connectors.activemq.prove.markers import (
     Trail,
     marker_body,
     marker_queue,
+    remove_all,
+    rights_to_mark,
     scan_markers,
-    without_right,
 )  # fmt: skip
 from dlq.core import patience
-from dlq.core.errors import AccessDenied
+from dlq.core.errors import name_rights
 
 _CONSUMER, _NUDGE = 11, 12
 _ALL = 2**31 - 1
@@ -35,10 +36,8 @@ def leave_anchor(connection: OpenWireConnection, plan: str, name: str) -> None:
     receipt = connection.new_receipt()
     anchor = marker_of(plan, marker_body(name))
     connection.send(connection.writer.message(anchor, None, int(receipt)))
-    try:
+    with name_rights(rights_to_mark(connection.artemis)):
         connection.wait_for(receipt)
-    except AccessDenied as error:
-        raise without_right(error, connection.artemis) from error
 
 
 def trail(connection: OpenWireConnection, plan: str) -> Trail:
@@ -50,8 +49,7 @@ def trail(connection: OpenWireConnection, plan: str) -> Trail:
 def remove(connection: OpenWireConnection, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
     with _scanning(connection, plan) as scanning:
-        for one in scan_markers(scanning, marker_queue(plan))[1]:
-            scanning.acknowledge(one)
+        remove_all(scanning, plan)
 
 
 @contextlib.contextmanager

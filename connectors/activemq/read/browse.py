@@ -18,7 +18,7 @@ from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.records.openwire import MARSHALLED, hidden_properties, message_id, properties_of
 from dlq.connectors.activemq.records.shadows import is_of_a_client
 from dlq.connectors.activemq.stomp.codec import Frame, unescape
-from dlq.core.errors import AccessDenied
+from dlq.core.errors import name_rights
 from dlq.core.record import NOTHING
 
 MOST_KEPT = 2**28
@@ -112,13 +112,11 @@ class Browsed:
 def browse_queue(connection: OpenWireConnection, queue: str, limit: int | None) -> Browsed:
     """Look at the first `limit` letters of a queue (None: at all). Raises BrokerError."""
     found = Browsed(connection.broker_id)
-    try:
+    with name_rights("with openwire_url it needs the permission browse there"):
         most = _MOST_LETTERS if limit is None else min(limit, _MOST_LETTERS)
         until = time.monotonic() + _LONGEST
         for letter in connection.browse(queue, most, _PAUSE):
             found.keep(letter)
             if time.monotonic() > until:
                 break
-    except AccessDenied as error:
-        raise AccessDenied(f"{error}; with openwire_url it needs the permission browse there") from error
     return found

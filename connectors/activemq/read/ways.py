@@ -21,11 +21,9 @@ class _Ways(Protocol):
 
     def settings_of(self, addresses: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
         """Return names of facts -> address -> what holds there."""
-        ...
 
     def killed_none(self, queues: Iterable[str]) -> Mapping[str, int]:
         """Return those that have killed nothing -> since when."""
-        ...
 
 
 class WaysReading(ChainReading):

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dlq.connectors.base import Private, Target
 from dlq.connectors.kafka.look.cluster import Cluster
 from dlq.core import patience
-from dlq.core.errors import AccessDenied, BrokerError
+from dlq.core.errors import BrokerError, name_rights
 
 _DENIED = (
     "a rehearsal makes, fills, reads and deletes topics dlq.rehearsal.*; grant Create, Write, Read and Delete"
@@ -53,10 +53,8 @@ class KafkaPrivate(Private):
             self._wait_until(names, there=False)
 
     def _ask(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> None:
-        try:
+        with name_rights(_DENIED):
             self._cluster.ask_admin(ask)
-        except AccessDenied as error:
-            raise AccessDenied(f"{error}; {_DENIED}") from error
 
     def _wait_until(self, names: Sequence[str], there: bool) -> None:
         """Wait until the cluster shows all of these topics, or none."""

@@ -294,8 +294,7 @@ class RabbitReading:
         consumers. Then only what the leader alone can answer counts, once nothing more is read.
         """
         try:
-            asked = spec.Queue.Declare(queue=self._queue, passive=True)
-            found = self._link.call(asked, spec.Queue.DeclareOk)
+            found = self._link.find_queue(self._queue)
             has_spoken = found.message_count or found.consumer_count
             if not has_spoken and self.topology.get("queue_type") != "classic":
                 if not self._over:

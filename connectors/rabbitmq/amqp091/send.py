@@ -27,10 +27,9 @@ from pika import spec
 
 from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent
 from dlq.connectors.local.credentials import log_in
-from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp091.codec.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp091.link.duplex import DuplexLink
-from dlq.connectors.rabbitmq.link import named_parameters, no_connection, place_of, refusal
+from dlq.connectors.rabbitmq.link import connecting, named_parameters, place_of, refusal
 from dlq.connectors.rabbitmq.look.topology import is_down, rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
@@ -110,11 +109,9 @@ class RabbitPublisher(WindowedPublisher):
 
     def _connected(self, plan: str, unsent_seconds: float) -> DuplexLink:
         choices = named_parameters(self._broker, connection_name(plan))
-        try:
+        with connecting(self._broker):
             link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker), unsent_seconds)
             _confirming(link)
-        except (OSError, LinkLostError) as error:
-            raise no_connection(error, self._broker) from error
         link.writing = self.announce
         return link
 

@@ -17,8 +17,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from pika import spec
-
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.link.session import Delivery, Session
 from dlq.connectors.amqp10.read import SessionReading, runs
@@ -107,8 +105,7 @@ class UncarriedReading(SessionReading):
         return self._rest
 
     def _count_ready(self) -> int:
-        asked = spec.Queue.Declare(queue=self._queue, passive=True)
-        return int(self._link.call(asked, spec.Queue.DeclareOk).message_count)
+        return int(self._link.find_queue(self._queue).message_count)
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Accept them."""

@@ -28,7 +28,7 @@ from dlq.connectors.net import outbound
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp091.link.channel import connect_first
 from dlq.connectors.rabbitmq.amqp091.send import OFFENDER, RabbitPublisher, connection_name
-from dlq.connectors.rabbitmq.link import named_parameters, no_connection, place_of, refusal_10
+from dlq.connectors.rabbitmq.link import connecting, named_parameters, place_of, refusal_10
 from dlq.connectors.rabbitmq.look.topology import rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
@@ -68,7 +68,7 @@ def open_session(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float 
 
 
 def _opened(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Session:
-    try:
+    with connecting(broker):
         opened, chosen = connect_first(named_parameters(broker, name))
         if unsent_seconds is not None:
             outbound.guard(opened, unsent_seconds)
@@ -81,8 +81,6 @@ def _opened(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Se
             f"{chosen.host}:{chosen.port}", f"brokers.{broker.name}.url",
         )  # fmt: skip
         return Session(opened, login, partial(refusal_10, broker=broker))
-    except (OSError, LinkLostError) as error:
-        raise no_connection(error, broker) from error
 
 
 class Amqp10Publisher(WindowedPublisher):

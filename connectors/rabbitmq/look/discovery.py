@@ -3,13 +3,14 @@
 import re
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.net.web import whole
-from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.look.management import Management, ManagementError
 from dlq.connectors.rabbitmq.look.routes import Routes, list_routes, queues_reached
-from dlq.connectors.rabbitmq.look.topology import alternate_exchanges
+from dlq.connectors.rabbitmq.look.topology import alternate_exchanges, dead_letters, setting_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.read.wildcards import literally
 from dlq.core.errors import Unreachable, UsageError
@@ -45,31 +46,24 @@ def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
         raise UsageError(
             f"brokers.{broker.name} needs management_url: RabbitMQ lists its queues nowhere else; add it"
         )
-    management = Management(broker)
-    try:
-        queues = management.get_all("queues", management.vhost, columns=_COLUMNS)
-        bindings = management.get_all("bindings", management.vhost)
-        alternates = alternate_exchanges(management)
-        exchanges = management.get_all("exchanges", management.vhost, columns="name,type")
-    except ManagementError as error:
-        raise Unreachable(str(error)) from error
-    finally:
-        management.close()
+    with closing(Management(broker)) as management:
+        try:
+            queues = management.get_all("queues", management.vhost, columns=_COLUMNS)
+            bindings = management.get_all("bindings", management.vhost)
+            alternates = alternate_exchanges(management)
+            exchanges = management.get_all("exchanges", management.vhost, columns="name,type")
+        except ManagementError as error:
+            raise Unreachable(str(error)) from error
     return list(places(queues, bindings, alternates, exchanges))
 
 
 def suggest_queue(broker: RabbitBroker, queue: str) -> str:
     """`; did you mean 'orders.dlq'?` of a queue that is not there, where the management API can tell."""
-    if not broker.management_url:
-        return ""
-    management = Management(broker)
-    try:
-        queues = management.get_all("queues", management.vhost, columns="name")
-    except ManagementError:
-        return ""
-    finally:
-        management.close()
-    return suggest(queue, [str(one.get("name")) for one in queues])
+    if broker.management_url:
+        with closing(Management(broker)) as management, suppress(ManagementError):
+            queues = management.get_all("queues", management.vhost, columns="name")
+            return suggest(queue, [str(one.get("name")) for one in queues])
+    return ""
 
 
 def places(
@@ -122,7 +116,7 @@ def _ways(
 
 
 def _way(queue: _Queue, ways: _Ways, routes: Routes) -> Sequence[_Node]:
-    exchange, key = (_setting(queue, f"dead-letter-{part}") for part in ("exchange", "routing-key"))
+    exchange, key = (dead_letters(queue, what) for what in ("exchange", "routing-key"))
     own = "queue", str(queue.get("name"))
     if not exchange:
         return [("queue", key)] if key and exchange is not None else []
@@ -143,7 +137,9 @@ def _fed(queues: Mapping[str, _Queue], ways: _Ways, alternates: Mapping[str, str
     idle = {name for name, queue in queues.items() if not queue.get("consumers")}
     waiting = {name for name in onward & idle if _says(_WAITING, name)}
     # Letters only wait in these, too, or they are work queues with a TTL whose consumers are away.
-    doubtful = {name for name in onward & idle if _setting(queues[name], "message-ttl") is not None} - waiting
+    doubtful = {
+        name for name in onward & idle if setting_of(queues[name], "message-ttl") is not None
+    } - waiting
     alive = waiting | {name for kind, name in _circling(ways) if kind == "queue"}
     fed: dict[str, str] = {}
     seen: set[_Node] = set()
@@ -183,9 +179,3 @@ def _circling(ways: _Ways) -> set[_Node]:
             if not left[node]:
                 ended.append(node)
     return {node for node, number in left.items() if number}
-
-
-def _setting(queue: _Queue, name: str) -> str | None:
-    found = mapping(queue.get("arguments")).get(f"x-{name}")
-    found = mapping(queue.get("effective_policy_definition")).get(name) if found is None else found
-    return None if found is None else str(found)

@@ -4,7 +4,7 @@
 from typing import NamedTuple
 
 from dlq.connectors.base import Mode
-from dlq.connectors.effects import BOTH, Effect, list_effects
+from dlq.connectors.effects import BOTH, COPY, DRAIN, HARMS, TELLS, Effects, list_effects
 from dlq.connectors.rabbitmq.look.topology import Topology
 from dlq.core.units import human_seconds
 
@@ -63,115 +63,65 @@ class _Traits(NamedTuple):
         }
 
 
-_EFFECTS: tuple[Effect[_Traits], ...] = (
-    Effect(
-        lambda of: of.queue.flags.get("auto_delete"),
-        BOTH,
-        True,
+_EFFECTS: Effects[_Traits] = {
+    (BOTH, HARMS): {
         "it is auto-delete: whenever our consumer leaves as the last one, in the middle of a pull too, the "
-        "queue goes with all that is in it; move its letters to a lasting queue first",
-    ),
-    Effect(
-        lambda of: of.queue.kind is None,
-        ("copy",),
-        True,
+        "queue goes with all that is in it; move its letters to a lasting queue first": lambda of: (
+            of.queue.flags.get("auto_delete")
+        ),
+    },
+    (COPY, HARMS): {
         "the queue's type is not known, and on a quorum queue looking counts as a delivery, which can remove "
-        "letters; set management_url, use --mode drain",
-    ),
-    Effect(
-        lambda of: of.queue.kind is None,
-        ("drain",),
-        True,
-        "whether it is auto-delete is not known: if it is, the queue goes with our consumer, and so do "
-        "letters that a kill or --limit leaves there; grant the right to configure the queue, or set "
-        "management_url",
-    ),
-    Effect(
-        lambda of: of.queue.kind in (None, "quorum") and not of.queue.policies_known,
-        ("drain",),
-        False,
-        "its delivery limit may be set, or lower, by a policy that is not seen, and a drain that is cut off "
-        "may lose the letters that it holds: it holds few at a time, and is slower; only the management API "
-        "shows policies",
-    ),
-    Effect(
-        lambda of: of.limit is not None,
-        ("copy",),
-        True,
+        "letters; set management_url, use --mode drain": lambda of: of.queue.kind is None,
         "a quorum queue counts deliveries and removes a letter after {limit}: a copy that is cut off counts "
-        "for every letter that it holds; use --mode drain",
-    ),
-    Effect(
-        lambda of: of.queue.kind == "quorum" and of.limit is None and not of.queue.policies_known,
-        ("copy",),
-        True,
+        "for every letter that it holds; use --mode drain": lambda of: of.limit is not None,
         "this quorum queue may have a delivery limit by policy (RabbitMQ 4 removes a letter after 20 by "
         "itself), and looking counts as a delivery; set management_url so that dlq can see it, use "
-        "--mode drain",
-    ),
-    Effect(
-        lambda of: of.limit is not None and of.limit < 2,
-        ("drain",),
-        True,
-        "its delivery limit of {limit} leaves no room: whatever interrupts a drain (a kill, a lost "
-        "connection) kills the letters that it holds; raise the limit by a policy first",
-    ),
-    Effect(
-        lambda of: of.drops_its_oldest() and of.is_nearly_full(),
-        ("copy",),
-        True,
+        "--mode drain": lambda of: (
+            of.queue.kind == "quorum" and of.limit is None and not of.queue.policies_known
+        ),
         "it is nearly full and drops its oldest letters (max-length): as many as come while ours are out "
-        "{end} when those are given back; use --mode drain",
-    ),
-    Effect(
-        _Traits.drops_its_oldest,
-        BOTH,
-        False,
+        "{end} when those are given back; use --mode drain": lambda of: (
+            of.drops_its_oldest() and of.is_nearly_full()
+        ),
+    },
+    (DRAIN, HARMS): {
+        "whether it is auto-delete is not known: if it is, the queue goes with our consumer, and so do "
+        "letters that a kill or --limit leaves there; grant the right to configure the queue, or set "
+        "management_url": lambda of: of.queue.kind is None,
+        "its delivery limit of {limit} leaves no room: whatever interrupts a drain (a kill, a lost "
+        "connection) kills the letters that it holds; raise the limit by a policy first": lambda of: (
+            of.limit is not None and of.limit < 2
+        ),
+    },
+    (DRAIN, TELLS): {
+        "its delivery limit may be set, or lower, by a policy that is not seen, and a drain that is cut off "
+        "may lose the letters that it holds: it holds few at a time, and is slower; only the management API "
+        "shows policies": lambda of: of.queue.kind in (None, "quorum") and not of.queue.policies_known,
+    },
+    (BOTH, TELLS): {
         "it drops its oldest letters (max-length): what a pull that is killed gives back takes room that is "
-        "filled meanwhile, and those beyond it {end}",
-    ),
-    Effect(
-        lambda of: of.queue.ends_in_circles,
-        BOTH,
-        False,
+        "filled meanwhile, and those beyond it {end}": _Traits.drops_its_oldest,
         "letters older than {message_ttl} vanish: by dead-letter exchanges they come back to a queue in "
-        "which they expired, and RabbitMQ drops what goes in such a circle; pull in time",
-    ),
-    Effect(lambda of: of.queue.returns_by and not of.queue.ends_in_circles, BOTH, False, RETURNS),
-    Effect(
-        lambda of: of.number("message-ttl") is not None and not of.queue.returns_by,
-        BOTH,
-        False,
-        "letters older than {message_ttl} {end}: pull in time; so do those that are given back",
-    ),
-    Effect(
-        lambda of: of.number("expires") is not None,
-        BOTH,
-        False,
+        "which they expired, and RabbitMQ drops what goes in such a circle; pull in time": lambda of: (
+            of.queue.ends_in_circles
+        ),
+        RETURNS: lambda of: of.queue.returns_by and not of.queue.ends_in_circles,
+        "letters older than {message_ttl} {end}: pull in time; so do those that are given back": lambda of: (
+            of.number("message-ttl") is not None and not of.queue.returns_by
+        ),
         "the queue itself goes, with its letters, when unused for {expires}; each look at it, doctor's and "
-        "watch's too, starts that time anew",
-    ),
-    Effect(lambda of: of.queue.setting("single-active-consumer"), BOTH, False, SINGLE_ACTIVE),
-    Effect(
-        lambda of: of.number("consumer-timeout") is not None,
-        BOTH,
-        False,
+        "watch's too, starts that time anew": lambda of: of.number("expires") is not None,
+        SINGLE_ACTIVE: lambda of: of.queue.setting("single-active-consumer"),
         "a pull that holds letters for longer than {consumer_timeout} (consumer-timeout) loses its consumer, "
-        "and they go back",
-    ),
-    Effect(
-        lambda of: of.queue.setting("delayed-retry-type") not in (None, "disabled"),
-        BOTH,
-        False,
-        "what a copy or a killed pull gives back is hidden from everybody for a while (delayed-retry)",
-    ),
-    Effect(
-        lambda of: of.queue.flags.get("durable") is False,
-        BOTH,
-        False,
-        "it is not durable: when its node restarts it goes with its letters",
-    ),
-)
+        "and they go back": lambda of: of.number("consumer-timeout") is not None,
+        "what a copy or a killed pull gives back is hidden from everybody for a while "
+        "(delayed-retry)": lambda of: of.queue.setting("delayed-retry-type") not in (None, "disabled"),
+        "it is not durable: when its node restarts it goes with its letters": lambda of: (
+            of.queue.flags.get("durable") is False
+        ),
+    },
+}
 
 
 def effects(queue: Topology, depth: int, mode: Mode, harms: bool) -> list[str]:

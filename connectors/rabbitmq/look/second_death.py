@@ -7,9 +7,9 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
-from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.look.management import Management, ManagementError
 from dlq.connectors.rabbitmq.look.receivers import Bindings
-from dlq.connectors.rabbitmq.look.topology import dead_letters
+from dlq.connectors.rabbitmq.look.topology import dead_letters, setting_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import CELERY, Way, first_delivered, is_of_celery, what_changes
 from dlq.connectors.rabbitmq.send import Ways, missing_rights
@@ -141,9 +141,7 @@ class _Deaths:
     def _is_wait(self, name: str) -> bool:
         """Return whether letters come to their end there, and go on."""
         found = self._bindings.queue(name)
-        arguments, policy = mapping(found.get("arguments")), mapping(found.get("effective_policy_definition"))
-        has_end = "x-message-ttl" in arguments or "message-ttl" in policy
-        return has_end and dead_letters(found, "exchange") is not None
+        return setting_of(found, "message-ttl") is not None and dead_letters(found, "exchange") is not None
 
 
 _COPIES = ("CC", "x-cc")

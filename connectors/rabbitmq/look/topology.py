@@ -193,9 +193,7 @@ class VirtualHost:
 
     def expires(self, queue: str) -> bool:
         """Return whether letters of a queue come to an end there after a time."""
-        found = self.queues.get(queue, {})
-        arguments, policy = mapping(found.get("arguments")), mapping(found.get("effective_policy_definition"))
-        return "x-message-ttl" in arguments or "message-ttl" in policy
+        return setting_of(self.queues.get(queue, {}), "message-ttl") is not None
 
     @cached_property
     def dead_letter_exchanges(self) -> Mapping[str, str]:
@@ -342,11 +340,16 @@ def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
     return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version, default)
 
 
-def dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
-    """Return the dead-letter `exchange` or `routing-key` of a queue as the management API shows it; an
-    argument of the queue wins over a policy."""
+def setting_of(queue: Mapping[str, Any], name: str) -> Any:
+    """Return a setting of a queue as the management API shows it; an argument of the queue wins over a
+    policy."""
     arguments, policy = mapping(queue.get("arguments")), mapping(queue.get("effective_policy_definition"))
-    found = arguments.get(f"x-dead-letter-{what}", policy.get(f"dead-letter-{what}"))
+    return arguments.get(f"x-{name}", policy.get(name))
+
+
+def dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
+    """Return the same of the dead-letter `exchange` or `routing-key`."""
+    found = setting_of(queue, f"dead-letter-{what}")
     return None if found is None else str(found)
 
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pika import spec
-
 from dlq.connectors.base import (
     Connector,
     Consumption,
@@ -39,9 +37,9 @@ from dlq.connectors.rabbitmq.amqp091.read import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.amqp10.read import UncarriedReading
 from dlq.connectors.rabbitmq.amqp10.send import RabbitTwoWays, open_session
 from dlq.connectors.rabbitmq.link import (
+    connecting,
     connection_lost,
     login_of,
-    no_connection,
     parameters,
     place_of,
     refusal,
@@ -190,7 +188,7 @@ class RabbitConnector(Connector):
     ) -> RabbitReading | ChainOfTwo | StreamReading:
         queue = request.source.queue or ""
         try:
-            found = _state(link, queue)
+            found = link.find_queue(queue)
         except PoisonMessage as error:  # 541, and no letter was asked for yet
             raise refusal(541, "INTERNAL_ERROR", self._broker) from error
         version = link.server_version
@@ -206,7 +204,7 @@ class RabbitConnector(Connector):
         notes = [*doctor.notes_on(topology, request.mode, version, found.consumer_count), *topology.notes]
         depth = found.message_count
         if topology.kind == "quorum":
-            depth = lasting_depth(lambda: int(_state(link, queue).message_count), since)
+            depth = lasting_depth(lambda: int(link.find_queue(queue).message_count), since)
             depth = depth or self._proven_depth(link, queue)
         return self._scanning(link, request, depth, topology.document(), notes)
 
@@ -239,7 +237,7 @@ class RabbitConnector(Connector):
         """Return the depth of a quorum queue that says 0, as it does while it has no leader."""
         asking = self._link()
         try:
-            return 0 if is_empty(asking, queue) else int(_state(link, queue).message_count)
+            return 0 if is_empty(asking, queue) else int(link.find_queue(queue).message_count)
         finally:
             asking.close()
 
@@ -262,10 +260,8 @@ class RabbitConnector(Connector):
                 choice.credentials = login
             return Link(self._choices, refused)
 
-        try:
+        with connecting(self._broker):
             self._link_before = link = log_in(self._broker, connected)
-        except (OSError, LinkLostError) as error:
-            raise no_connection(error, self._broker) from error
         versions.append(link.server_version)
         return link
 
@@ -330,10 +326,6 @@ class RabbitConnector(Connector):
     def private(self, name: str) -> Private:
         """Return two queues, of which the one dead-letters into the other."""
         return RabbitPrivate(self._broker, name)
-
-
-def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:
-    return link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
 
 
 def _poison(broker: RabbitBroker, version: tuple[int, ...]) -> PoisonMessage:

@@ -46,7 +46,7 @@ from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, questions
 from dlq.connectors.rabbitmq.amqp091.send import connection_name
 from dlq.connectors.rabbitmq.amqp10.send import RabbitTwoWays, address, open_session
-from dlq.connectors.rabbitmq.link import no_connection, parameters, refusal
+from dlq.connectors.rabbitmq.link import connecting, parameters, refusal
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -389,7 +389,7 @@ def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None
     queue = queue_of(plan)
     try:
         with closing(_linked(broker)) as link:
-            number = _depth(link, queue)
+            number = int(link.find_queue(queue).message_count)
             try:
                 found = _contents(read_headers(link, queue, number), plan, wanted)
             except PoisonMessage:
@@ -420,15 +420,8 @@ def _linked(broker: RabbitBroker) -> Link:
         error = refusal(code, text, broker)
         return PoisonMessage(str(error)) if code == _INTERNAL_ERROR else error
 
-    try:
+    with connecting(broker):
         return log_in(broker, lambda: Link(parameters(broker), refused))
-    except (OSError, LinkLostError) as error:
-        raise no_connection(error, broker) from error
-
-
-def _depth(link: Link, queue: str) -> int:
-    asked = spec.Queue.Declare(queue=queue, passive=True)
-    return int(link.call(asked, spec.Queue.DeclareOk).message_count)
 
 
 _Header = Callable[[str], str | None]

@@ -3,8 +3,6 @@
 The second is named, and declared, as MassTransit does with a queue's errors, which then land there, too.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from pika import spec
@@ -12,7 +10,7 @@ from pika import spec
 from dlq.connectors.base import Private, Target
 from dlq.connectors.rabbitmq.amqp091.link.questions import questions
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.core.errors import AccessDenied
+from dlq.core.errors import name_rights
 
 _DENIED = (
     "a rehearsal makes, fills, reads and deletes dlq.rehearsal.*; grant configure, write and read on dlq.*"
@@ -40,22 +38,14 @@ class RabbitPrivate(Private):
     def make(self) -> None:
         """Declare both queues; what dies in the one lands in the other."""
         to_dead: dict[str, Any] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self._dead}
-        with _naming_the_rights(), questions(self._broker) as asking:
+        with name_rights(_DENIED), questions(self._broker) as asking:
             asking.ask(spec.Queue.Declare(queue=self._dead, durable=True))
             asking.ask(spec.Queue.Declare(queue=self._name, durable=True, arguments=to_dead))
 
     def remove(self) -> None:
         """Delete both, and the exchanges that MassTransit makes beside them; the broker takes that for done
         where there are none."""
-        with _naming_the_rights(), questions(self._broker) as asking:
+        with name_rights(_DENIED), questions(self._broker) as asking:
             for name in (self._name, self._dead):
                 asking.ask(spec.Queue.Delete(queue=name))
                 asking.ask(spec.Exchange.Delete(exchange=name))
-
-
-@contextmanager
-def _naming_the_rights() -> Iterator[None]:
-    try:
-        yield
-    except AccessDenied as error:
-        raise AccessDenied(f"{error}; {_DENIED}") from error

@@ -5,8 +5,8 @@ may go on for hours, is looked for where brokers hold it until then.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Private, Reading, ReadRequest, Target
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
@@ -14,7 +14,7 @@ from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import unpulled_offsets
 from dlq.core import patience
-from dlq.core.errors import AccessDenied, BrokerError
+from dlq.core.errors import AccessDenied, BrokerError, name_rights
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DELAYED, RETRY
 from dlq.core.settings import Source
@@ -31,14 +31,6 @@ _POINT = (
 )
 
 
-@contextmanager
-def _naming_the_rights() -> Iterator[None]:
-    try:
-        yield
-    except AccessDenied as error:
-        raise AccessDenied(f"{error}; {_DENIED}") from error
-
-
 class RocketPrivate(Private):
     """See `Private`."""
 
@@ -49,7 +41,7 @@ class RocketPrivate(Private):
         self._cluster, self._read = cluster, read
         self._delayed_before: Checkpoint = NO_CHECKPOINT
 
-    @_naming_the_rights()
+    @name_rights(_DENIED)
     def make(self) -> None:
         """Create topic and group on one broker, and wait until clients find it."""
         cluster, node = self._cluster, next(iter(self._cluster.masters()))
@@ -65,7 +57,7 @@ class RocketPrivate(Private):
         if not any(node in cluster.route(self._name) for _ in patience.tries(cluster.timeout)):
             raise BrokerError(f"{cluster.name}: the new topic {self._name} does not show")
 
-    @_naming_the_rights()
+    @name_rights(_DENIED)
     def collect(self) -> Sequence[Record]:
         """Find the copies that were sent back for another try since."""
         source = Source("rehearsal", self._cluster.name, topic=DELAYED)
@@ -74,7 +66,7 @@ class RocketPrivate(Private):
             found = (record for batch in reading.batches() for record in batch.records)
             return [one for one in found if one.properties.get("REAL_TOPIC") == f"{RETRY}{self._name}"]
 
-    @_naming_the_rights()
+    @name_rights(_DENIED)
     def remove(self) -> None:
         """Delete the group, and all its topics."""
         names = (self._name, f"{RETRY}{self._name}", f"{DEAD_LETTERS}{self._name}")

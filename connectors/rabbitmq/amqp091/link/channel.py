@@ -113,6 +113,10 @@ class Link(Wire):
         self.send(method)
         return self.answer(answer)
 
+    def find_queue(self, name: str) -> spec.Queue.DeclareOk:
+        """Return how many letters and consumers a queue has that is there."""
+        return self.call(spec.Queue.Declare(queue=name, passive=True), spec.Queue.DeclareOk)
+
     def send(self, method: Any) -> None:
         """Send a method that has no answer. A name that RabbitMQ cannot have is one of nothing."""
         try:

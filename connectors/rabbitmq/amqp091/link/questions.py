@@ -11,7 +11,7 @@ from dlq.connectors.local.credentials import log_in
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp091.codec.confirms import message
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
-from dlq.connectors.rabbitmq.link import connection_lost, no_connection, parameters, refusal
+from dlq.connectors.rabbitmq.link import connecting, connection_lost, parameters, refusal
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import DlqError
 
@@ -42,10 +42,8 @@ class Questions:
         self.version = self._link.server_version
 
     def _connected(self) -> Link:
-        try:
+        with connecting(self._broker):
             return Link(parameters(self._broker), lambda code, text: refusal(code, text, self._broker))
-        except (OSError, LinkLostError) as error:
-            raise no_connection(error, self._broker) from error
 
     @property
     def is_open(self) -> bool:
