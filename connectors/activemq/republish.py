@@ -14,72 +14,35 @@ from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.messages import PACKED
 from dlq.connectors.activemq.records import amqp10
 from dlq.connectors.activemq.stomp.codec import encode, text_of
+from dlq.connectors.amqp10.codec import message
+from dlq.connectors.amqp10.codec.values import NULL, span
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Keep, strip_failure
 from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, Record
 
-_EXPIRY = {0x70: 2, 0x73: 8}
+_EXPIRY = {message.HEADER: message.TTL, message.PROPERTIES: 8}
 """Section -> place of the field: `ttl` of the header, `absolute-expiry-time` of the properties."""
-_WIDTHS = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
-"""First half of a type's code -> bytes of a value, for those of a fixed width (AMQP 1.0, part 1.2)."""
-_NULL = b"\x40"
 _LIST_8, _LIST_32 = 0xC0, 0xD0
 
 
-def without_expiry(message: bytes) -> bytes:
+def without_expiry(encoded: bytes) -> bytes:
     """Return an AMQP 1.0 message without its ttl and absolute-expiry-time; unchanged where it is none.
 
     Classic stores it encoded as it came. Replayed with its old expiry, an AMQP client refuses it at once
     (seen with Qpid JMS on 5.18.6 and 6.3.1: it dies again, and its consumer never sees it).
     """
     try:
-        return b"".join(_sections(message))
+        return b"".join(_sections(encoded))
     except (IndexError, ValueError):
-        return message
+        return encoded
 
 
-def _sections(message: bytes) -> Iterator[bytes]:
-    """Yield the sections up to the properties, changed where that is needed, and the rest."""
-    at = code = 0
-    while at < len(message) and code < max(_EXPIRY):
-        code, begin = _descriptor(message, at)
-        end = _end(message, begin)
-        section = message[begin:end]
-        yield message[at:begin] + (_nulled(section, _EXPIRY[code]) if code in _EXPIRY else section)
-        at = end
-    yield message[at:]
-
-
-def _descriptor(message: bytes, at: int) -> tuple[int, int]:
-    """Return a section's code, and where its value begins. The code is a small ulong, or a long one."""
-    if message[at : at + 2] == b"\x00\x53":
-        return message[at + 2], at + 3
-    if message[at : at + 2] == b"\x00\x80":
-        return int.from_bytes(message[at + 2 : at + 10]), at + 10
-    raise ValueError("no section of an AMQP message")
-
-
-def _end(data: bytes, at: int) -> int:
-    """Return where the value at this place ends, behind its descriptors, if any."""
-    while data[at] == 0:
-        at = _end_of_body(data, at + 1)
-    return _end_of_body(data, at)
-
-
-def _end_of_body(data: bytes, at: int) -> int:
-    kind = data[at] >> 4
-    if kind == 0:
-        raise ValueError("no constructor of AMQP")
-    if kind in _WIDTHS:
-        end = at + 1 + _WIDTHS[kind]
-    else:  # a size of one byte or of four
-        size = 4 if kind % 2 else 1
-        end = at + 1 + size + int.from_bytes(data[at + 1 : at + 1 + size])
-    if end > len(data):
-        raise ValueError("the message breaks off")
-    return end
+def _sections(encoded: bytes) -> Iterator[bytes]:
+    for code, start, begin, end in message.sections(encoded):
+        section = encoded[begin:end]
+        yield encoded[start:begin] + (_nulled(section, _EXPIRY[code]) if code in _EXPIRY else section)
 
 
 def _nulled(fields: bytes, place: int) -> bytes:
@@ -91,8 +54,8 @@ def _nulled(fields: bytes, place: int) -> bytes:
         return fields
     at = first
     for _ in range(place):
-        at = _end(fields, at)
-    items = fields[first:at] + _NULL + fields[_end(fields, at) :]
+        at = span(fields, at)
+    items = fields[first:at] + NULL + fields[span(fields, at) :]
     return b"".join([bytes([kind]), (len(items) + size).to_bytes(size), count.to_bytes(size), items])
 
 

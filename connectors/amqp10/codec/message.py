@@ -106,7 +106,7 @@ def is_block(block: bytes | None) -> bool:
 def split(message: bytes, values: bool = False) -> tuple[bytes, bytes, bool]:
     """(block, body, whether the body is encoded) of a whole message; `values`: of one that is text or binary
     the octets are taken out, too. Raises ValueError."""
-    found = [section for section in _sections(message, whole=True) if section.code in _BODY]
+    found = [section for section in sections(message) if section.code in _BODY]
     is_value = values and found and found[0].code == VALUE and message[found[0].value] in _OCTETS
     if len(found) == 1 and (found[0].code == DATA or is_value):
         begin, end = _content(message, found[0].value), found[0].end
@@ -120,7 +120,7 @@ def split(message: bytes, values: bool = False) -> tuple[bytes, bytes, bool]:
 def join_message(block: bytes, body: bytes) -> bytes:
     """Return the whole message again; a body that was edited has another size. Raises ValueError."""
     place = len(block)
-    for section in _sections(block, whole=False):
+    for section in sections(block, whole=False):
         if section.code in (DATA, VALUE):
             at, size = section.end, _size(block, section.value)
             long = sized_32(block[section.value] | 0x10, len(body))
@@ -128,14 +128,14 @@ def join_message(block: bytes, body: bytes) -> bytes:
             return known + body + block[at:]
         if section.code == FOOTER:
             place = section.start
-    if any(section.code not in _BODY for section in _sections(body, whole=True)):
+    if any(section.code not in _BODY for section in sections(body)):
         raise ValueError("its body must be encoded sections of AMQP 1.0")
     return block[:place] + body + block[place:]
 
 
-def _sections(data: bytes, whole: bool) -> Iterator[_Section]:
-    """`whole`: a data section is followed by its octets; in a block it is not, and neither is a value, which
-    is there only where its octets were taken out."""
+def sections(data: bytes, whole: bool = True) -> Iterator[_Section]:
+    """Yield the sections. Raises ValueError. `whole`: a data section is followed by its octets; in a block it
+    is not, and neither is a value, which is there only where its octets were taken out."""
     at = 0
     while at < len(data):
         if data[at]:
@@ -161,7 +161,7 @@ def _size(data: bytes, at: int) -> int:
 
 def parts(block: bytes) -> Parts:
     """Return what a block says; a value of it that cannot be shown is opaque. Raises ValueError."""
-    found = {section.code: block[section.value : section.end] for section in _sections(block, whole=False)}
+    found = {section.code: block[section.value : section.end] for section in sections(block, whole=False)}
     budget = Budget(len(block))
     return Parts(
         _list(found.get(HEADER), budget),
@@ -191,14 +191,14 @@ def _pairs(value: bytes | None, budget: Budget) -> list[tuple[Value, Value]]:
 def body_of(encoded: bytes) -> list[Value]:
     """Return the values of encoded body sections. Raises ValueError."""
     budget = Budget(len(encoded))
-    return [read(encoded, section.value, budget)[0] for section in _sections(encoded, whole=True)]
+    return [read(encoded, section.value, budget)[0] for section in sections(encoded)]
 
 
 def stable(block: bytes, changes: Callable[[str], bool]) -> list[bytes]:
     """Return what stays the same at each delivery, for a letter's identity: the bare message, and its
     annotations in the order of their names, but for those that change. Raises ValueError."""
     kept: list[bytes] = []
-    for section in _sections(block, whole=False):
+    for section in sections(block, whole=False):
         if section.code == ANNOTATIONS:
             pairs = _raw_pairs(block[section.value : section.end])
             kept += sorted(pair for name, pair in pairs if not changes(name))
@@ -340,7 +340,7 @@ _Change = Callable[[bytes], bytes]
 
 def _rebuilt(block: bytes, changes: Mapping[int, _Change]) -> bytes:
     """Return the sections in their order, some of them changed, or made where they are missing."""
-    found = {section.code: section for section in _sections(block, whole=False)}
+    found = {section.code: section for section in sections(block, whole=False)}
     built = []
     for code in sorted({*found, *changes}):
         section = found.get(code)
