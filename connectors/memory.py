@@ -15,23 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from dlq.connectors.base import (
-    Connector,
-    Consumption,
-    DeadLetterPlace,
-    Gauge,
-    Inspection,
-    Outgoing,
-    Private,
-    Proof,
-    ReadRequest,
-    Search,
-    SendPreview,
-    SendRequest,
-    Sent,
-    Skipped,
-    Target,
-)
+from dlq.connectors import base
 from dlq.connectors.jsonl.format import body_fields, record_of
 from dlq.connectors.proving import decide, numbers_of
 from dlq.connectors.queue import QueueReading
@@ -67,7 +51,7 @@ class _Faults:
     """Letters of one reading after which the connection is lost."""
     cut_publishing_after: int | None = None
     """Messages of one publisher after which the connection is lost; the last one's answer with it."""
-    refuse: Callable[[Outgoing], bool] = field(default=lambda _outgoing: False)
+    refuse: Callable[[base.Outgoing], bool] = field(default=lambda _outgoing: False)
     """Messages that are answered with a nack."""
 
 
@@ -136,7 +120,7 @@ _Row = tuple[int, str, int]
 class MemoryReading(QueueReading[_Row, Record]):
     """A reading over one queue."""
 
-    def __init__(self, broker: MemoryBroker, request: ReadRequest) -> None:
+    def __init__(self, broker: MemoryBroker, request: base.ReadRequest) -> None:
         request = replace(request, batch_rows=min(request.batch_rows, MOST_ROWS))
         super().__init__(request, broker.depth(request.source.queue), request.limit)
         self._broker, self._key, self._last = broker, request.key_reader(), 0
@@ -154,7 +138,7 @@ class MemoryReading(QueueReading[_Row, Record]):
         """Return the bytes of a letter's text."""
         return len(arrived[1])
 
-    def sort(self, arrived: _Row, taken: list[Record], skipped: list[Skipped]) -> None:
+    def sort(self, arrived: _Row, taken: list[Record], skipped: list[base.Skipped]) -> None:
         """Take every letter."""
         self._last, text, redelivered = arrived
         self.seen += 1
@@ -189,7 +173,7 @@ class MemoryPublisher(WindowedPublisher):
         self._broker = broker
         self._sent = 0
 
-    def put(self, letter: Outgoing) -> None:
+    def put(self, letter: base.Outgoing) -> None:
         """Put a letter. It is answered at once, unless the connection ends."""
         self._sent += 1
         self.announce([letter.number])
@@ -199,9 +183,9 @@ class MemoryPublisher(WindowedPublisher):
             raise ConnectionLost("the memory broker cut the connection")
         self.answers.append(answer)
 
-    def _send(self, message: Outgoing) -> Sent:
+    def _send(self, message: base.Outgoing) -> base.Sent:
         if self._broker.faults.refuse(message):
-            return Sent(message.number, "refused", "the memory broker was told to refuse it")
+            return base.Sent(message.number, "refused", "the memory broker was told to refuse it")
         _exchange, queue = address_of(message.target)
         block = block_to_send(message.record, message.provenance, message.keep_headers)
         properties, headers = table.decode(block)
@@ -213,11 +197,11 @@ class MemoryPublisher(WindowedPublisher):
             "properties": properties,
         }
         if not self._broker.offer(queue, {**document, **body}):
-            return Sent(message.number, "returned", f"312 NO_ROUTE to {message.target}")
-        return Sent(message.number, "confirmed")
+            return base.Sent(message.number, "returned", f"312 NO_ROUTE to {message.target}")
+        return base.Sent(message.number, "confirmed")
 
 
-class MemoryConnector(Connector):
+class MemoryConnector(base.Connector):
     """The connector for `kind = "memory"`; see `dlq.connectors.base.Connector`."""
 
     window = 1000
@@ -225,74 +209,76 @@ class MemoryConnector(Connector):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker_at(broker.url or f"memory:{broker.name}")
 
-    def inspect(self, source: Source) -> Inspection:
+    def inspect(self, source: Source) -> base.Inspection:
         """Depth only."""
         depth = self._broker.depth(source.queue)
         changes = {"copy": "marks the letters redelivered", "drain": "removes them once they are durable"}
-        return Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
+        return base.Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
 
-    def gauge(self, source: Source) -> Gauge:
+    def gauge(self, source: Source) -> base.Gauge:
         """Depth only."""
-        return Gauge(self._broker.depth(source.queue))
+        return base.Gauge(self._broker.depth(source.queue))
 
-    def discover(self) -> list[DeadLetterPlace]:
+    def discover(self) -> list[base.DeadLetterPlace]:
         """Return queues that are named so."""
         rows = self._broker.sql("SELECT name FROM queues WHERE name LIKE '%dlq%' ORDER BY name")
         return [
-            DeadLetterPlace(name, {"queue": name}, "memory", "its name says so", self._broker.depth(name), 0)
+            base.DeadLetterPlace(
+                name, {"queue": name}, "memory", "its name says so", self._broker.depth(name), 0
+            )
             for (name,) in rows
         ]
 
-    def read(self, request: ReadRequest) -> MemoryReading:
+    def read(self, request: base.ReadRequest) -> MemoryReading:
         """Start a reading. Raises NotFound for a queue that is not declared."""
         return MemoryReading(self._broker, request)
 
-    def target_of(self, record: Record, to: str) -> Target | None:
+    def target_of(self, record: Record, to: str) -> base.Target | None:
         """Return the target as for RabbitMQ."""
         return target_of(record, to)
 
-    def preview(self, letter: Outgoing) -> SendPreview:
+    def preview(self, letter: base.Outgoing) -> base.SendPreview:
         """Preview a replay as for RabbitMQ."""
         return preview(letter)
 
-    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
         """A queue is received by its consumers alone."""
         return {target: [target.name] for target in targets if target.kind == "queue"}
 
-    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[base.Target]) -> Mapping[base.Target, str]:
         """Return queues that are not declared."""
         declared = {name for (name,) in self._broker.sql("SELECT name FROM queues")}
         named = {target: address_of(target)[1] for target in targets}
         return {target: f"there is no queue {name}" for target, name in named.items() if name not in declared}
 
-    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+    def consumption(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[base.Consumption]]:
         """Return who consumes from it deletes, so what is there is not acknowledged."""
         done = dict(self._broker.sql("SELECT queue, letters FROM consumed"))
         gone = self.missing_targets(targets)
         queues = [target for target in targets if target.kind == "queue" and target not in gone]
         return {
-            one: [Consumption(one.name, self._broker.depth(one.name), None, done.get(one.name, 0))]
+            one: [base.Consumption(one.name, self._broker.depth(one.name), None, done.get(one.name, 0))]
             for one in queues
         }
 
-    def publisher(self, request: SendRequest) -> MemoryPublisher:
+    def publisher(self, request: base.SendRequest) -> MemoryPublisher:
         """Return a publisher with a window of one, so no witness is needed."""
         return MemoryPublisher(self._broker)
 
-    def find(self, search: Search) -> Proof:
+    def find(self, search: base.Search) -> base.Proof:
         """Looks for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")
         present = {json.loads(text).get("headers", {}).get(REPLAY_ID) for (text,) in rows}
         return decide(search.letters, numbers_of(search.letters, present), [])
 
-    def private(self, name: str) -> Private:
+    def private(self, name: str) -> base.Private:
         """Return two queues; whoever takes from the first puts what dies into the other."""
         return _MemoryPrivate(self._broker, name)
 
 
-class _MemoryPrivate(Private):
+class _MemoryPrivate(base.Private):
     def __init__(self, broker: MemoryBroker, name: str) -> None:
-        super().__init__(Target("queue", name), {"queue": name}, {"queue": f"{name}.dlq"})
+        super().__init__(base.Target("queue", name), {"queue": name}, {"queue": f"{name}.dlq"})
         self._broker, self._names = broker, (name, f"{name}.dlq")
 
     def make(self) -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+from dlq.connectors import base
 from dlq.connectors.activemq import republish
 from dlq.connectors.activemq.amqp.link import Amqp10, with_amqp
 from dlq.connectors.activemq.amqp.send import Amqp10Sender
@@ -36,29 +37,6 @@ from dlq.connectors.activemq.records.frames import bare_destination
 from dlq.connectors.activemq.send import Sender, StompSender
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
-from dlq.connectors.base import (
-    NO_EVIDENCE,
-    Connector,
-    Consumption,
-    DeadLetterPlace,
-    Evidence,
-    Fate,
-    Gauge,
-    Inspection,
-    Limits,
-    Outgoing,
-    Private,
-    Proof,
-    Publisher,
-    Reading,
-    ReadRequest,
-    Search,
-    SendPreview,
-    SendRequest,
-    Target,
-    gauge_of,
-    not_seen,
-)
 from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.proving import decide, numbers_of
@@ -79,7 +57,7 @@ _COMMITTED = (
 )
 
 
-class ActiveMQConnector(Connector):
+class ActiveMQConnector(base.Connector):
     """One ActiveMQ broker (or several addresses of one)."""
 
     window = 1000
@@ -92,7 +70,7 @@ class ActiveMQConnector(Connector):
         self._amqp = Amqp10(broker) if self.kind == "artemis" else None
 
     @with_deadline
-    def inspect(self, source: Source) -> Inspection:
+    def inspect(self, source: Source) -> base.Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
         found = inspection(self.queues, _queue_of(source), self.kind, self.version, self._by_openwire)
         if self._amqp is not None:
@@ -104,16 +82,16 @@ class ActiveMQConnector(Connector):
         return with_openwire(found, self._broker) if self._by_openwire else found
 
     @with_deadline
-    def gauge(self, source: Source) -> Gauge:
+    def gauge(self, source: Source) -> base.Gauge:
         """Ask management for the depth. What it does not tell of one queue is not known of a pattern."""
         names = self.queues.resolve_names(_queue_of(source))
         facts = [self.queues.facts(name) for name in names]
         known = [
-            Consumption(name, one.depth, one.consumers, one.acknowledged)
+            base.Consumption(name, one.depth, one.consumers, one.acknowledged)
             for name, one in zip(names, facts, strict=True)
             if one is not None
         ]
-        return gauge_of(known) if len(known) == len(names) else Gauge(None)
+        return base.gauge_of(known) if len(known) == len(names) else base.Gauge(None)
 
     @with_deadline
     def members(self, source: Source) -> dict[str, int | None]:
@@ -123,39 +101,39 @@ class ActiveMQConnector(Connector):
         return {name: facts.depth if (facts := self.queues.facts(name)) else None for name in names}
 
     @with_deadline
-    def discover(self) -> list[DeadLetterPlace]:
+    def discover(self) -> list[base.DeadLetterPlace]:
         """Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on Artemis they are
         known by their names (DLQ, ExpiryQueue, and what is created with the prefix DLQ.)."""
         jolokia = Jolokia(self._broker, self.kind == "artemis")
         return [
-            DeadLetterPlace(name, {"queue": name}, "queue", because, facts.depth, facts.consumers)
+            base.DeadLetterPlace(name, {"queue": name}, "queue", because, facts.depth, facts.consumers)
             for name, facts in sorted(jolokia.queues().items())
             if (because := why_dead_letters(name, facts))
         ]
 
     @with_deadline
-    def coverage(self) -> list[Fate]:
+    def coverage(self) -> list[base.Fate]:
         """Artemis by its management (`look.coverage`), Classic by its activemq.xml (`look.strategies`)."""
         management = self.queues.management
         if management is None:
             return self._classic_coverage()
         told = management.definitions()
         if told is None:
-            return [Fate("broker", self._broker.name, "any", "unknown", (), NO_MANAGEMENT)]
+            return [base.Fate("broker", self._broker.name, "any", "unknown", (), NO_MANAGEMENT)]
         queues, settings, diverts = told
         return artemis_coverage.predict(artemis_coverage.Definitions(queues, settings, diverts, [*settings]))
 
-    def _classic_coverage(self) -> list[Fate]:
+    def _classic_coverage(self) -> list[base.Fate]:
         name, path = self._broker.name, self._broker.activemq_xml
         if not path:
-            return [not_seen(name, "activemq_xml", "/etc/activemq/activemq.xml")]
+            return [base.not_seen(name, "activemq_xml", "/etc/activemq/activemq.xml")]
         if not self._broker.jolokia_url:
-            return [not_seen(name, "jolokia_url", "http://host:8161/api/jolokia")]
+            return [base.not_seen(name, "jolokia_url", "http://host:8161/api/jolokia")]
         policies = strategies.load(path, f"brokers.{name}.activemq_xml")
         return strategies.predict(policies, Jolokia(self._broker, artemis=False).queues())
 
     @with_deadline
-    def read(self, request: ReadRequest) -> Reading:
+    def read(self, request: base.ReadRequest) -> base.Reading:
         """Return the source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self.queues.resolve_names(_queue_of(request.source))
         scans: dict[str, Scan] = {}
@@ -177,7 +155,7 @@ class ActiveMQConnector(Connector):
             reading.notes = [*reading.notes, *prepared_facts(self.queues)]
         return reading
 
-    def _scan(self, request: ReadRequest, queue: str, kept: list[str]) -> Scan:
+    def _scan(self, request: base.ReadRequest, queue: str, kept: list[str]) -> Scan:
         why = None if request.force else harm(self.queues, queue, request.mode)
         if why:
             raise HarmRefused(f"{why}. Insist with --force")
@@ -186,13 +164,13 @@ class ActiveMQConnector(Connector):
             return scan
         return count_removals(scan, partial(self.queues.count_taken, queue), self.queues.artemis, kept)
 
-    def _why_silent(self, request: ReadRequest) -> WhyIncomplete | None:
+    def _why_silent(self, request: base.ReadRequest) -> WhyIncomplete | None:
         """A browse may end early by itself; what takes letters and gets none meets with something."""
         if request.mode == "copy" and not request.force:
             return None
         return lambda queue, held: why_silent(self.queues, queue, held)
 
-    def target_of(self, record: Record, to: str) -> Target | None:
+    def target_of(self, record: Record, to: str) -> base.Target | None:
         """Return where the letter died; on Artemis the queue of its subscription alone, where it names one. A
         divert that it names is no queue, and what it diverted may have gone on to its own: nothing says
         where."""
@@ -201,7 +179,7 @@ class ActiveMQConnector(Connector):
         return None if named and self._routing and self._routing.is_divert(named) else target
 
     @with_shared_deadline
-    def preview(self, letter: Outgoing) -> SendPreview:
+    def preview(self, letter: base.Outgoing) -> base.SendPreview:
         """Preview a replay. With `openwire_url` properties keep their types; by STOMP all become strings."""
         known = self._preview(letter)
         if self._routing is None:
@@ -211,23 +189,23 @@ class ActiveMQConnector(Connector):
         untold = self._routing.diversions(letter.target) if self._routing.tells else [UNPROVEN]
         return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
 
-    def _preview(self, letter: Outgoing) -> SendPreview:
+    def _preview(self, letter: base.Outgoing) -> base.SendPreview:
         if not amqp10.is_of_amqp(letter.record):
             return republish.preview_whole(letter, self._by_openwire)
         if self._amqp is None or not self._amqp.is_spoken:
             hint = self._amqp.trouble if self._amqp else "this is no Artemis"
-            return SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
+            return base.SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
         return republish.preview_by_amqp(letter)
 
     @staticmethod
-    def _against(routing: Routing, target: Target, record: Record) -> str | None:
+    def _against(routing: Routing, target: base.Target, record: Record) -> str | None:
         """Return why Artemis might not keep what is sent there."""
         if routing.is_unknown(target, record):
             return UNKNOWN_TYPE.format(target.name)
         return routing.risk(target)
 
     @with_deadline
-    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
         """Return a queue that exists is its own consumer, one that does not has none; of topics Artemis tells
         the queues of the subscriptions, Classic nothing."""
         if self._routing is not None:
@@ -237,7 +215,7 @@ class ActiveMQConnector(Connector):
         return {t: [name] if name in (names or ()) else [] for t, name in asked.items()}
 
     @with_deadline
-    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[base.Target]) -> Mapping[base.Target, str]:
         """Elsewhere than on Artemis nothing: the first letter makes its queue, and `consumers` says that
         nobody is there."""
         if self._routing is None:
@@ -246,27 +224,31 @@ class ActiveMQConnector(Connector):
         return {target: why for target, why in found.items() if why is not None}
 
     @with_deadline
-    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+    def limits(self, targets: Sequence[base.Target]) -> Mapping[base.Target, base.Limits]:
         """Return the limits of Artemis, as far as the user may ask; Classic tells of none."""
         found = {t: limits(self._routing, self.queues, t) for t in targets} if self._routing else {}
         return {target: known for target, known in found.items() if known is not None}
 
     @with_deadline
-    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+    def consumption(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[base.Consumption]]:
         """Return how much waits in each queue. Of the consumers of a topic nothing is known."""
         names = self.queues.names()
         asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" or "::" in t.name}
         found = {target: self._consumption(name, names) for target, name in asked.items()}
         return {target: [known] for target, known in found.items() if known is not None}
 
-    def _consumption(self, queue: str, names: Sequence[str] | None) -> Consumption | None:
+    def _consumption(self, queue: str, names: Sequence[str] | None) -> base.Consumption | None:
         """Return a queue that is not there is made by its first letter."""
         if names is not None and queue not in names:
-            return Consumption(queue, 0, 0, 0)
+            return base.Consumption(queue, 0, 0, 0)
         known = self.queues.facts(queue)
-        return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
+        return (
+            None
+            if known is None
+            else base.Consumption(queue, known.depth, known.consumers, known.acknowledged)
+        )
 
-    def publisher(self, request: SendRequest) -> Publisher:
+    def publisher(self, request: base.SendRequest) -> base.Publisher:
         """Transactions with markers, by OpenWire where it is configured, else by STOMP; what came to Artemis
         by AMQP 1.0 by that, in a run of its own."""
         routing = Routing(self.queues.management) if self.queues.management else None
@@ -280,13 +262,13 @@ class ActiveMQConnector(Connector):
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
     @with_deadline
-    def bounds(self, targets: Iterable[Target]) -> Evidence:
+    def bounds(self, targets: Iterable[base.Target]) -> base.Evidence:
         """Return what Artemis has counted at the targets: a marker proves a commit, and not that a queue got
         it."""
-        return write_counts(self._routing.counts(targets)) if self._routing else NO_EVIDENCE
+        return write_counts(self._routing.counts(targets)) if self._routing else base.NO_EVIDENCE
 
     @with_deadline
-    def find(self, search: Search) -> Proof:
+    def find(self, search: base.Search) -> base.Proof:
         """By the markers in the plan's queue: a transaction is committed with its marker, or not at all. What
         none names was not sent where the anchors of all runs prove that all markers are there. Where Artemis'
         counts do not say that a queue got all, what does not lie there is `unknown`, too."""
@@ -299,7 +281,7 @@ class ActiveMQConnector(Connector):
         return decide(search.letters, seen, [why] if why else [], lost)
 
     def _not_arrived(
-        self, there: Sequence[Outgoing], before: Mapping[Count, int], committed: int | None
+        self, there: Sequence[base.Outgoing], before: Mapping[Count, int], committed: int | None
     ) -> Mapping[int, str]:
         """Numbers of those of these letters that may not have reached their target, and why that is said.
         `committed`: how many of the plan were; None: not all markers are there to tell."""
@@ -310,7 +292,7 @@ class ActiveMQConnector(Connector):
         lying = numbers_of(doubted, self._routing.ids_in_queues(doubted))
         return {o.number: lost[o.target] for o in doubted if o.number not in lying}
 
-    def _why_unproven(self, trail: Trail, plan: str, before: Evidence) -> str | None:
+    def _why_unproven(self, trail: Trail, plan: str, before: base.Evidence) -> str | None:
         queue = marker_queue(plan)
         runs = read_runs(before, queue)
         why = trail.why_unproven([run.anchor for run in runs], queue) or self.queues.why_dropped(queue)
@@ -335,13 +317,13 @@ class ActiveMQConnector(Connector):
                 return None
         return _TAKEN.format(queue, taken)
 
-    def forget(self, request: SendRequest) -> None:
+    def forget(self, request: base.SendRequest) -> None:
         """Take the markers out, and delete their empty queue where management may."""
         with closing(self._sender()) as sender:
             sender.forget(request.plan)
         self.queues.remove_empty(marker_queue(request.plan))
 
-    def private(self, name: str) -> Private:
+    def private(self, name: str) -> base.Private:
         """Return two queues. Raises ConfigError for Classic without Jolokia, which alone can take what died
         out of the queue for all dead letters."""
         if self.queues.management is not None:

@@ -6,24 +6,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import cast
 
-from dlq.connectors.base import (
-    NO_CHECKPOINT,
-    Connector,
-    Consumption,
-    DeadLetterPlace,
-    Evidence,
-    Fate,
-    Gauge,
-    Inspection,
-    Outgoing,
-    Private,
-    Proof,
-    ReadRequest,
-    Search,
-    SendPreview,
-    SendRequest,
-    Target,
-)
+from dlq.connectors import base
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.kafka.look import coverage
 from dlq.connectors.kafka.look.cluster import Cluster, Topic
@@ -56,7 +39,7 @@ from dlq.core.settings import Source
 _TAKES_SHARED = "errors.deadletterqueue.group.enable"
 
 
-class KafkaConnector(Connector):
+class KafkaConnector(base.Connector):
     """One Kafka cluster."""
 
     window = 4000
@@ -68,7 +51,7 @@ class KafkaConnector(Connector):
         self._silent_until = 0.0
 
     @with_deadline
-    def inspect(self, source: Source) -> Inspection:
+    def inspect(self, source: Source) -> base.Inspection:
         """Look without changing anything."""
         topics, logs, unread = look(self.cluster, str(source.topic))
         notes = plan_of(self.cluster.id, topics, logs, {}).notes
@@ -79,16 +62,16 @@ class KafkaConnector(Connector):
         return replace(found, leaves_out=dict.fromkeys(("copy", "drain"), left_out))
 
     @with_deadline
-    def gauge(self, source: Source) -> Gauge:
+    def gauge(self, source: Source) -> base.Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
         _, logs, unread = look(self.cluster, str(source.topic))
         oldest = self.cluster.oldest([log for log in logs if log.stable > log.start])
         depth = sum(log.stable - log.start for log in logs)
         note = "; ".join(map(unread_note, unread.values()))
-        return Gauge(depth, oldest=min((at * 1000 for at in oldest.values()), default=None), note=note)
+        return base.Gauge(depth, oldest=min((at * 1000 for at in oldest.values()), default=None), note=note)
 
     @with_deadline
-    def discover(self) -> list[DeadLetterPlace]:
+    def discover(self) -> list[base.DeadLetterPlace]:
         """Topics that are named so, and those that take dead letters of share groups."""
         cluster = self.cluster
         because: dict[str, str] = {}
@@ -99,21 +82,21 @@ class KafkaConnector(Connector):
                 because[name] = "its name says so"
         depths = depths_of(list(cluster.topics(because).values()), cluster)
         return [
-            DeadLetterPlace(name, {"topic": name}, "topic", because[name], depth)
+            base.DeadLetterPlace(name, {"topic": name}, "topic", because[name], depth)
             for name, depth in depths.items()
         ]
 
     @with_deadline
-    def coverage(self) -> list[Fate]:
+    def coverage(self) -> list[base.Fate]:
         """Tell where the dead go, by the settings of topics and groups (`coverage`)."""
         return coverage.predict(coverage.fetch(self.cluster))
 
     @with_deadline
-    def read(self, request: ReadRequest) -> KafkaReading:
+    def read(self, request: base.ReadRequest) -> KafkaReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         source, cluster = cast(KafkaSource, request.source), self.cluster
         topics, logs, unread = look(cluster, str(source.topic))
-        resume = request.resume if request.mode == "drain" else NO_CHECKPOINT
+        resume = request.resume if request.mode == "drain" else base.NO_CHECKPOINT
         cut = cut_logs(cluster.id, topics, logs, resume, partial(end_of_epoch, cluster))
         plan = plan_of(cluster.id, topics, logs, resume, cut)
         plan.complete = plan.complete and not unread
@@ -122,12 +105,12 @@ class KafkaConnector(Connector):
         ids = {topic.name: topic.id for topic in topics}
         return KafkaReading(cluster, request, plan, facts_of(topics, logs), ids, pointers)
 
-    def target_of(self, record: Record, to: str) -> Target | None:
+    def target_of(self, record: Record, to: str) -> base.Target | None:
         """origin (its topic), or topic:NAME, such as one of Spring's retry topics."""
         return target_of(record, to)
 
     @with_shared_deadline
-    def preview(self, letter: Outgoing) -> SendPreview:
+    def preview(self, letter: base.Outgoing) -> base.SendPreview:
         """Return what sending it would strip, warn of, or fail on."""
         return preview(letter, self._told_of(letter.target.name))
 
@@ -155,20 +138,20 @@ class KafkaConnector(Connector):
         return mirrored_clusters(self._names)
 
     @with_deadline
-    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
         """Return every group that has read the topic, where the user may see all groups."""
         known = self._known(targets)
         found = {target: readers(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups is not None}
 
     @with_deadline
-    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[base.Target]) -> Mapping[base.Target, str]:
         """Topics that are not there: none is ever made."""
         known = self._known(targets)
         return {target: f"there is no topic {target.name}" for target in targets if target not in known}
 
     @with_deadline
-    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+    def consumption(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[base.Consumption]]:
         """Return the groups that read a target, by the offsets that they have committed."""
         known = self._known(targets)
         found = {target: consumption(self.cluster, topic) for target, topic in known.items()}
@@ -179,24 +162,24 @@ class KafkaConnector(Connector):
         """Look for newer messages in the partitions that the letters came from."""
         return find_newer(self.cluster, search)
 
-    def publisher(self, request: SendRequest) -> KafkaPublisher:
+    def publisher(self, request: base.SendRequest) -> KafkaPublisher:
         """Open the way in. Kafka needs no witness: what was sent stays, and is found by its replay id."""
         return KafkaPublisher(self.cluster, request.window, request.unsent_seconds)
 
     @with_deadline
-    def bounds(self, targets: Iterable[Target]) -> Evidence:
+    def bounds(self, targets: Iterable[base.Target]) -> base.Evidence:
         """Return where the topics end before anything is sent."""
         return bounds(self.cluster, {target.name for target in targets})
 
     @with_deadline
-    def find(self, search: Search) -> Proof:
+    def find(self, search: base.Search) -> base.Proof:
         """Look through what was stored since."""
         return find(self.cluster, search)
 
-    def private(self, name: str) -> Private:
+    def private(self, name: str) -> base.Private:
         """Return two topics: the second is named as Spring names the one for dead letters."""
         return KafkaPrivate(self.cluster, name)
 
-    def _known(self, targets: Sequence[Target]) -> dict[Target, Topic]:
+    def _known(self, targets: Sequence[base.Target]) -> dict[base.Target, Topic]:
         topics = self.cluster.topics(target.name for target in targets if target.kind == "topic")
         return {target: topics[target.name] for target in targets if target.name in topics}

@@ -5,26 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dlq.connectors.base import (
-    Connector,
-    Consumption,
-    DeadLetterPlace,
-    Fate,
-    Gauge,
-    Inspection,
-    Limits,
-    Outgoing,
-    Private,
-    Proof,
-    Publisher,
-    Reading,
-    ReadRequest,
-    Search,
-    SendPreview,
-    SendRequest,
-    Target,
-    not_seen,
-)
+from dlq.connectors import base
 from dlq.connectors.chain import ChainOfTwo, ChainReading, QueueScan
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.local.credentials import log_in
@@ -70,7 +51,7 @@ _AMQP_1_0 = (4,)
 """Since then every node speaks it."""
 
 
-class RabbitConnector(Connector):
+class RabbitConnector(base.Connector):
     """One virtual host of RabbitMQ, by the contract of `Connector`. Connects when it is asked something."""
 
     window = 1000
@@ -82,7 +63,7 @@ class RabbitConnector(Connector):
         self._prospects = Prospects(broker)
 
     @with_deadline
-    def inspect(self, source: Source) -> Inspection:
+    def inspect(self, source: Source) -> base.Inspection:
         """Return a queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
         try:
             look = queue_pattern.inspect if is_pattern(source.queue) else doctor.inspect
@@ -91,7 +72,7 @@ class RabbitConnector(Connector):
             raise self._with_name_meant(error, source) from error
         return self._with_witness(found) if self._broker.witness else found
 
-    def _with_witness(self, found: Inspection) -> Inspection:
+    def _with_witness(self, found: base.Inspection) -> base.Inspection:
         against = self.check_witness()
         if self._broker.witness != AUTO:
             return replace(found, warnings=[*found.warnings, *against])
@@ -99,7 +80,7 @@ class RabbitConnector(Connector):
         return replace(found, facts={**found.facts, "witness": said})
 
     @with_deadline
-    def gauge(self, source: Source) -> Gauge:
+    def gauge(self, source: Source) -> base.Gauge:
         """Ask for the depth by a passive declare, with what the management API adds; of a pattern the sum."""
         queue = source.queue or ""
         if not is_pattern(queue):
@@ -118,20 +99,20 @@ class RabbitConnector(Connector):
         return {name: whole(known[name].get("messages")) for name in names}
 
     @with_deadline
-    def discover(self) -> list[DeadLetterPlace]:
+    def discover(self) -> list[base.DeadLetterPlace]:
         """Return queues that arguments, policies, bindings or names show to be for dead letters
         (`discovery`)."""
         return discovery.discover(self._broker)
 
     @with_deadline
-    def coverage(self) -> Sequence[Fate]:
+    def coverage(self) -> Sequence[base.Fate]:
         """Tell where the dead go, by the management API (`look.coverage`)."""
         if not self._broker.management_url:
-            return [not_seen(self._broker.name, "management_url", "http://HOST:15672")]
+            return [base.not_seen(self._broker.name, "management_url", "http://HOST:15672")]
         return coverage.predict(definitions.fetch(self._broker))
 
     @with_deadline
-    def read(self, request: ReadRequest) -> Reading:
+    def read(self, request: base.ReadRequest) -> base.Reading:
         """Return one queue by a window of its own, or those of a pattern in turn. Raises UsageError for a
         drain of a stream, of which nothing can be removed."""
         pattern = request.source.queue or ""
@@ -152,7 +133,7 @@ class RabbitConnector(Connector):
         reading.notes = [*reading.notes, *notes]
         return reading
 
-    def _scan(self, request: ReadRequest, queue: str, host: VirtualHost, started: float) -> QueueScan:
+    def _scan(self, request: base.ReadRequest, queue: str, host: VirtualHost, started: float) -> QueueScan:
         """Return one queue of a pattern. It is looked at now, so that the snapshot is of one moment, and
         connected to again when its turn comes: hundreds of queues must not be hundreds of connections."""
         alone = replace(request, source=replace(request.source, queue=queue))
@@ -167,7 +148,7 @@ class RabbitConnector(Connector):
         return QueueScan(queue, depth, {"queue": queue, **seen.topology}, begin, seen.notes)
 
     def _read_one(
-        self, request: ReadRequest, host: VirtualHost | None = None, since: float | None = None
+        self, request: base.ReadRequest, host: VirtualHost | None = None, since: float | None = None
     ) -> RabbitReading | ChainOfTwo | StreamReading:
         link = self._link()
         try:
@@ -184,7 +165,7 @@ class RabbitConnector(Connector):
         return NotFound(f"{error}{discovery.suggest_queue(self._broker, source.queue or '')}")
 
     def _reading(
-        self, link: Link, request: ReadRequest, host: VirtualHost | None, since: float | None
+        self, link: Link, request: base.ReadRequest, host: VirtualHost | None, since: float | None
     ) -> RabbitReading | ChainOfTwo | StreamReading:
         queue = request.source.queue or ""
         try:
@@ -209,7 +190,7 @@ class RabbitConnector(Connector):
         return self._scanning(link, request, depth, topology.document(), notes)
 
     def _of_stream(
-        self, link: Link, request: ReadRequest, topology: Mapping[str, Any], notes: Sequence[str]
+        self, link: Link, request: base.ReadRequest, topology: Mapping[str, Any], notes: Sequence[str]
     ) -> StreamReading:
         """Read a stream, after a poisoned connection with a look by AMQP 1.0."""
         if not request.careful or version_of(link.server_version) < _AMQP_1_0:
@@ -220,7 +201,12 @@ class RabbitConnector(Connector):
             return StreamReading(link, request, topology, notes, look)
 
     def _scanning(
-        self, link: Link, request: ReadRequest, depth: int, topology: Mapping[str, Any], notes: Sequence[str]
+        self,
+        link: Link,
+        request: base.ReadRequest,
+        depth: int,
+        topology: Mapping[str, Any],
+        notes: Sequence[str],
     ) -> RabbitReading | ChainOfTwo:
         """Read a copy, after a poisoned connection by both protocols, where what goes back does not count or
         may."""
@@ -265,40 +251,40 @@ class RabbitConnector(Connector):
         versions.append(link.server_version)
         return link
 
-    def target_of(self, record: Record, to: str) -> Target | None:
+    def target_of(self, record: Record, to: str) -> base.Target | None:
         """Return the queue of the last death, by the default exchange; an unroutable letter goes to its
         exchange."""
         return republish.target_of(record, to)
 
     @with_shared_deadline
-    def preview(self, letter: Outgoing) -> SendPreview:
+    def preview(self, letter: base.Outgoing) -> base.SendPreview:
         """Strips x-death and its like, CC where it leads to other queues, BCC, user_id, expiration, and what
         tells of the failure."""
         return self._prospects.preview(letter, republish.preview(letter))
 
     @with_deadline
-    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
         """Return the queues that bindings lead to; only the management API proves them."""
         return consumers.consumers_of(self._broker, targets)
 
     @with_deadline
-    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[base.Target]) -> Mapping[base.Target, str]:
         """Return queues and exchanges that a passive declare does not find."""
         return rabbitmq_consumption.missing_targets(self._broker, targets)
 
     @with_deadline
-    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+    def limits(self, targets: Sequence[base.Target]) -> Mapping[base.Target, base.Limits]:
         """Return the limits by arguments and policies."""
         self._prospects.learn(targets)
         return rabbitmq_limits.limits(self._broker, targets)
 
     @with_deadline
-    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+    def consumption(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[base.Consumption]]:
         """Return the consumption of each queue that a target reaches; the queues of an exchange only by the
         management API."""
         return rabbitmq_consumption.consumption(self._broker, targets)
 
-    def publisher(self, request: SendRequest) -> Publisher:
+    def publisher(self, request: base.SendRequest) -> base.Publisher:
         """Confirms and the mandatory flag, always; a witness is a queue that proves what arrived. What only
         AMQP 1.0 carries goes by that, with its outcome as the confirm."""
         plan, window, unsent = request.plan, request.window, request.unsent_seconds
@@ -311,11 +297,11 @@ class RabbitConnector(Connector):
         return rabbitmq_witness.check_rights(self._broker)
 
     @with_deadline
-    def find(self, search: Search) -> Proof:
+    def find(self, search: base.Search) -> base.Proof:
         """Find letters by the witness alone: RabbitMQ cannot be asked what it took."""
         return rabbitmq_witness.find(self._broker, search.plan, search.letters)
 
-    def forget(self, request: SendRequest) -> None:
+    def forget(self, request: base.SendRequest) -> None:
         """Delete the plan's exchanges and its witness queue, if there were any."""
         queues = [target.name for target in request.private if target.kind == "queue"]
         if request.witness:
@@ -323,7 +309,7 @@ class RabbitConnector(Connector):
         elif queues:
             forget(self._broker, request.plan, queues)
 
-    def private(self, name: str) -> Private:
+    def private(self, name: str) -> base.Private:
         """Return two queues, of which the one dead-letters into the other."""
         return RabbitPrivate(self._broker, name)
 

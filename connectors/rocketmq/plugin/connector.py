@@ -5,26 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dlq.connectors.base import (
-    NO_CHECKPOINT,
-    Checkpoint,
-    Connector,
-    Consumption,
-    DeadLetterPlace,
-    Evidence,
-    Fate,
-    Gauge,
-    Inspection,
-    Limits,
-    Outgoing,
-    Private,
-    Proof,
-    ReadRequest,
-    Search,
-    SendPreview,
-    SendRequest,
-    Target,
-)
+from dlq.connectors import base
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.connectors.rocketmq.link.cluster import Cluster
@@ -69,7 +50,7 @@ from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
 
 
-class RocketConnector(Connector):
+class RocketConnector(base.Connector):
     """One RocketMQ cluster."""
 
     window = 4000
@@ -82,7 +63,7 @@ class RocketConnector(Connector):
         self._silent_until = 0.0
 
     @with_deadline
-    def inspect(self, source: Source) -> Inspection:
+    def inspect(self, source: Source) -> base.Inspection:
         """Look without changing anything."""
         found, facts, notes = self._look(source)
         unread = self._unread(source, facts, {})
@@ -91,23 +72,23 @@ class RocketConnector(Connector):
         return replace(seen, leaves_out=dict.fromkeys(("copy", "drain"), left_out)) if unread else seen
 
     @with_deadline
-    def gauge(self, source: Source) -> Gauge:
+    def gauge(self, source: Source) -> base.Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
         cluster = self.cluster
         cluster.leave_out_silent()
         unread = dict(cluster.silent)
         if source.transactions:
-            return Gauge(sum(_half_messages(cluster)), note=_in_words(unread))
+            return base.Gauge(sum(_half_messages(cluster)), note=_in_words(unread))
         topics = dead_letter_topics(cluster, str(source.group))
         found = [*_all_that_may_be_read(cluster, topics, unread)]
         if not unread:
             check_group(cluster, str(source.group), found)
         first = [message_at(cluster, offsets, offsets.lowest) for offsets in found if _size(offsets)]
         oldest = min((one.stored_at * 1000 for one in first if one), default=None)
-        return Gauge(sum(map(_size, found)), oldest=oldest, note=_in_words(unread))
+        return base.Gauge(sum(map(_size, found)), oldest=oldest, note=_in_words(unread))
 
     @with_deadline
-    def discover(self) -> list[DeadLetterPlace]:
+    def discover(self) -> list[base.DeadLetterPlace]:
         """Return the dead letters of all groups, and half messages with what became of them."""
         cluster = self.cluster
         cluster.masters(refresh=True)
@@ -116,20 +97,20 @@ class RocketConnector(Connector):
         halves = f"half messages, and {discarded:,} that the broker gave up"
         return [
             *groups,
-            DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
+            base.DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
         ]
 
     @with_deadline
-    def coverage(self) -> list[Fate]:
+    def coverage(self) -> list[base.Fate]:
         """Tell where the dead go, by the settings of groups, topics and brokers (`coverage`)."""
         return coverage.predict(coverage.fetch(self.cluster))
 
     @with_deadline
-    def read(self, request: ReadRequest) -> RocketReading:
+    def read(self, request: base.ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         cluster, source = self.cluster, request.source
         found, facts, notes = self._look(source)
-        resume = request.resume if request.mode == "drain" else NO_CHECKPOINT
+        resume = request.resume if request.mode == "drain" else base.NO_CHECKPOINT
         plan = plan_of(found, resume, begun_anew(cluster, found, resume))
         unread = self._unread(source, facts, resume)
         plan.complete = plan.complete and not unread
@@ -144,16 +125,16 @@ class RocketConnector(Connector):
             cluster, request, plan, topology, Outcomes(cluster) if source.transactions else None
         )
 
-    def target_of(self, record: Record, to: str) -> Target | None:
+    def target_of(self, record: Record, to: str) -> base.Target | None:
         """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
         return target_of(record, to)
 
     @with_shared_deadline
-    def preview(self, letter: Outgoing) -> SendPreview:
+    def preview(self, letter: base.Outgoing) -> base.SendPreview:
         """Return what sending it would strip, warn of, or fail on."""
         return preview(letter, self._attributes_of(letter.target))
 
-    def _attributes_of(self, target: Target) -> Attributes:
+    def _attributes_of(self, target: base.Target) -> Attributes:
         """Asked once of each topic. A cluster that does not answer is asked again after a while."""
         topic = topic_of(target)
         if target.kind == RESUME:
@@ -166,30 +147,32 @@ class RocketConnector(Connector):
         return self._attributes.get(topic)
 
     @with_deadline
-    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
         """Return the groups that subscribe to a topic, as its brokers know them. A group is its own
         consumers, or nobody is, where it does not read its retry topic."""
         found = {target: _consumers_of(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
 
     @with_deadline
-    def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+    def missing_targets(self, targets: Sequence[base.Target]) -> Mapping[base.Target, str]:
         """Topics that no broker has for writing, and groups that would not read their retry topic."""
         asked = [target for target in targets if target.kind in ("topic", "group")]
         closed = {target: route_to(self.cluster, target, topic_of(target)).closed for target in asked}
         return {target: why for target, why in closed.items() if why is not None}
 
     @with_deadline
-    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+    def limits(self, targets: Sequence[base.Target]) -> Mapping[base.Target, base.Limits]:
         """Groups that consume in broadcast mode."""
         return {
-            target: Limits(temporary=f"{target} consumes in broadcast mode, so nobody reads its retry topic")
+            target: base.Limits(
+                temporary=f"{target} consumes in broadcast mode, so nobody reads its retry topic"
+            )
             for target in targets
             if target.kind == "group" and is_broadcast(self.cluster, target.name)
         }
 
     @with_deadline
-    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+    def consumption(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[base.Consumption]]:
         """Return the groups that read a target, by the offsets that they have committed."""
         found = {target: consumption(self.cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups}
@@ -199,21 +182,21 @@ class RocketConnector(Connector):
         """Look for newer messages by the indexes of keys."""
         return find_newer(self.cluster, search)
 
-    def publisher(self, request: SendRequest) -> RocketPublisher:
+    def publisher(self, request: base.SendRequest) -> RocketPublisher:
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
         return RocketPublisher(self.cluster, request.window, request.unsent_seconds)
 
     @with_deadline
-    def bounds(self, targets: Iterable[Target]) -> Evidence:
+    def bounds(self, targets: Iterable[base.Target]) -> base.Evidence:
         """Return where the queues that may be written to end, and what their brokers tell of themselves."""
         return bounds(self.cluster, targets)
 
     @with_deadline
-    def find(self, search: Search) -> Proof:
+    def find(self, search: base.Search) -> base.Proof:
         """Look through what came to the targets' queues since."""
         return find(self.cluster, search)
 
-    def private(self, name: str) -> Private:
+    def private(self, name: str) -> base.Private:
         """Return a topic, and a group of the same name."""
         return RocketPrivate(self.cluster, name, self.read)
 
@@ -239,7 +222,7 @@ class RocketConnector(Connector):
         return found, facts, check_group(cluster, str(source.group), found)
 
     def _unread(
-        self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: Checkpoint
+        self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: base.Checkpoint
     ) -> list[str]:
         """Return what may be there and is not read, in words."""
         closed = [f"not read: {topic}: {why}" for topic, why in self._unreadable.items()]
@@ -266,10 +249,10 @@ def _in_words(unread: Mapping[str, BrokerError]) -> str:
     return "; ".join(f"not read: {name}: {why}" for name, why in unread.items())
 
 
-def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:
+def _dead_letters(cluster: Cluster, topic: str) -> base.DeadLetterPlace:
     group = topic.removeprefix(DEAD_LETTERS)
     depth = sum(map(_size, offsets_of_topic(cluster, topic)))
-    return DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
+    return base.DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
 
 
 def _half_messages(cluster: Cluster) -> tuple[int, int]:
@@ -282,7 +265,7 @@ def _size(offsets: QueueOffsets) -> int:
     return offsets.highest - offsets.lowest
 
 
-def _consumers_of(cluster: Cluster, target: Target) -> list[str] | None:
+def _consumers_of(cluster: Cluster, target: base.Target) -> list[str] | None:
     if target.kind == "group":
         return [] if why_unread(cluster, target.name) else [f"group {target.name}"]
     groups = cluster.groups_of(target.name) if target.kind == "topic" else None
