@@ -1,6 +1,7 @@
 """dlq dismiss: letters that need no replay are closed."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -8,11 +9,8 @@ import typer
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context
 
-_WHAT = "What is done"
-_Reason = Annotated[
-    str | None,
-    typer.Option("--reason", metavar="TEXT", rich_help_panel=_WHAT, help="Why they need no replay."),
-]
+_what = partial(typer.Option, rich_help_panel="What is done")
+_Reason = Annotated[str | None, _what("--reason", metavar="TEXT", help="Why they need no replay.")]
 
 
 def dismiss(
@@ -29,14 +27,13 @@ def dismiss(
     reason: _Reason = None,
     lost: Annotated[
         list[str] | None,
-        typer.Option(
+        selecting.which(
             metavar="SOURCE",
             autocompletion=completion.sources,
-            rich_help_panel=selecting.WHICH,
             help="Instead of letters: the known losses of this source.",
         ),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", rich_help_panel=_WHAT, help="Open them again.")] = False,
+    undo: Annotated[bool, _what("--undo", help="Open them again.")] = False,
 ) -> None:
     """Close letters that need no replay.
 

@@ -180,37 +180,24 @@ def _show(context: Context, failure: dict[str, Any]) -> None:
 def _draw(context: Context, rows: "Sequence[Row]") -> None:
     from dlq.reports.failures import describe, place_of
 
-    shown = [
-        (
-            row["fingerprint"][:12],
-            row["state"],
-            row["owner"],
-            row["waiting"],
-            row["letters"],
-            _minute(row["first"]),
-            _minute(row["last"]),
-            _minute(row["oldest"]),
-            describe(row),
-            place_of(row),
-            row["note"],
-        )
+    shown: list[dict[str, object]] = [
+        {
+            "failure": row["fingerprint"][:12],
+            "state": row["state"],
+            "owner": row["owner"],
+            "waiting": row["waiting"],
+            "letters": row["letters"],
+            "first": _minute(row["first"]),
+            "last": _minute(row["last"]),
+            "oldest": _minute(row["oldest"]),
+            "what": describe(row),
+            "in": place_of(row),
+            "note": row["note"],
+        }
         for row in rows
     ]
-    names = (
-        "failure",
-        "state",
-        "owner",
-        "waiting",
-        "letters",
-        "first",
-        "last",
-        "oldest",
-        "what",
-        "in",
-        "note",
-    )
     if shown:
-        context.emit_rows(names, shown)
+        context.emit_rows([*shown[0]], [[*one.values()] for one in shown])
 
 
 def _minute(moment: str | None) -> str:

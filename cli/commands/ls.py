@@ -1,6 +1,7 @@
 """dlq ls: the letters, one a line."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Annotated, Any
 
@@ -16,36 +17,19 @@ _FOR_EYES = (
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
-_SHOWN_HOW = "How they are shown"
+_shown_how = partial(typer.Option, rich_help_panel="How they are shown")
 _EMPTY = "the archive is empty: dlq pull or dlq import fills it"
 _Columns = Annotated[
     str | None,
-    typer.Option(
-        "--columns",
-        metavar="A,B",
-        autocompletion=completion.columns,
-        rich_help_panel=_SHOWN_HOW,
-        help="These columns, in this order.",
+    _shown_how(
+        "--columns", metavar="A,B", autocompletion=completion.columns, help="These columns, in this order."
     ),
 ]
 _Sort = Annotated[
-    str | None,
-    typer.Option(
-        "--sort",
-        metavar="COLUMN",
-        rich_help_panel=_SHOWN_HOW,
-        help="By this column; -COLUMN: the largest first.",
-    ),
+    str | None, _shown_how("--sort", metavar="COLUMN", help="By this column; -COLUMN: the largest first.")
 ]
 _Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        metavar="N",
-        min=0,
-        rich_help_panel=_SHOWN_HOW,
-        help="At most N; 0: all (default: 50 in a table).",
-    ),
+    int | None, _shown_how("--limit", metavar="N", min=0, help="At most N; 0: all (default: 50 in a table).")
 ]
 
 

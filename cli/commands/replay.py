@@ -26,103 +26,54 @@ _Plan = Annotated[
 ]
 
 
-_WHERE_TO, _CHANGES, _CONSENT = "Where to", "What changes", "Consent"
-"""Panels of the help of `plan`."""
+_where_to = partial(typer.Option, rich_help_panel="Where to")
+_changes = partial(typer.Option, rich_help_panel="What changes")
+_consent = partial(typer.Option, rich_help_panel="Consent")
+"""Options of `plan`, by panels of its help."""
 _As = Annotated[
-    str | None,
-    typer.Option(
-        "--as", metavar="NAME", rich_help_panel=_CONSENT, help="Your name (default: your user at this host)."
-    ),
+    str | None, _consent("--as", metavar="NAME", help="Your name (default: your user at this host).")
 ]
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", hidden=True)]
 _To = Annotated[
     str,
-    typer.Option(
+    _where_to(
         "--to",
         metavar="PLACE",
-        rich_help_panel=_WHERE_TO,
         show_default=False,
         help="failed (default), origin, group, resume, KIND:NAME.",
     ),
 ]
-_Rate = Annotated[
-    float | None,
-    typer.Option("--rate", metavar="N", rich_help_panel=_WHERE_TO, help="At most N messages a second."),
-]
-_Limit = Annotated[
-    int | None,
-    typer.Option("--limit", metavar="N", rich_help_panel=selecting.WHICH, min=1, help="At most N letters."),
-]
+_Rate = Annotated[float | None, _where_to("--rate", metavar="N", help="At most N messages a second.")]
+_Limit = Annotated[int | None, selecting.which("--limit", metavar="N", min=1, help="At most N letters.")]
 _InOrder = Annotated[
     Literal["consumed", "sent"] | None,
-    typer.Option(
-        "--in-order", metavar="[=sent]", rich_help_panel=_WHERE_TO, help="One after the other, key by key."
-    ),
+    _where_to("--in-order", metavar="[=sent]", help="One after the other, key by key."),
 ]
 _Edit = Annotated[
-    str | None,
-    typer.Option(
-        "--edit",
-        metavar="FILE",
-        rich_help_panel=_CHANGES,
-        help="Bodies and headers: edited lines of dlq export.",
-    ),
+    str | None, _changes("--edit", metavar="FILE", help="Bodies and headers: edited lines of dlq export.")
 ]
-_Unwrap = Annotated[
-    bool,
-    typer.Option("--unwrap", rich_help_panel=_CHANGES, help="Send the message that an error envelope holds."),
-]
-_Fixed = Annotated[
-    bool,
-    typer.Option("--fixed", rich_help_panel=selecting.WHICH, help="Include fix_first: the fix is deployed."),
-]
-_Again = Annotated[
-    bool,
-    typer.Option("--again", rich_help_panel=selecting.WHICH, help="Include what went to another target."),
-]
-_AnyAdvice = Annotated[
-    bool,
-    typer.Option("--any-advice", rich_help_panel=selecting.WHICH, help="Include any advice, or no verdict."),
-]
+_Unwrap = Annotated[bool, _changes("--unwrap", help="Send the message that an error envelope holds.")]
+_Fixed = Annotated[bool, selecting.which("--fixed", help="Include fix_first: the fix is deployed.")]
+_Again = Annotated[bool, selecting.which("--again", help="Include what went to another target.")]
+_AnyAdvice = Annotated[bool, selecting.which("--any-advice", help="Include any advice, or no verdict.")]
 _CheckSuperseded = Annotated[
-    bool,
-    typer.Option(
-        "--check-superseded", rich_help_panel=selecting.WHICH, help="Leave out what a newer one replaced."
-    ),
+    bool, selecting.which("--check-superseded", help="Leave out what a newer one replaced.")
 ]
-_NoCheckSuperseded = Annotated[
-    bool, typer.Option("--no-check-superseded", rich_help_panel=selecting.WHICH, hidden=True)
-]
-_KeepHeaders = Annotated[
-    bool,
-    typer.Option("--keep-headers", rich_help_panel=_CHANGES, help="Strip only headers that the broker owns."),
-]
-_Witness = Annotated[
-    bool,
-    typer.Option(
-        "--witness", rich_help_panel=_WHERE_TO, help="Also copy each to a witness queue, for reconcile."
-    ),
-]
+_NoCheckSuperseded = Annotated[bool, selecting.which("--no-check-superseded", hidden=True)]
+_KeepHeaders = Annotated[bool, _changes("--keep-headers", help="Strip only headers that the broker owns.")]
+_Witness = Annotated[bool, _where_to("--witness", help="Also copy each to a witness queue, for reconcile.")]
 _Rehearsed = Annotated[
     str | None,
-    typer.Option(
+    selecting.which(
         "--rehearsed",
         metavar="PLAN",
-        rich_help_panel=selecting.WHICH,
         autocompletion=completion.plans,
         help="Only what passed PLAN's rehearsal.",
     ),
 ]
-_ApplyNow = Annotated[
-    bool, typer.Option("--apply", rich_help_panel=_CONSENT, help="Apply the plan; a terminal asks first.")
-]
-_Yes = Annotated[
-    bool, typer.Option("--yes", "-y", rich_help_panel=_CONSENT, help="With --apply: do not ask.")
-]
-_Reason = Annotated[
-    str | None,
-    typer.Option("--reason", metavar="TEXT", rich_help_panel=_CONSENT, help="Why; the plan records it."),
-]
+_ApplyNow = Annotated[bool, _consent("--apply", help="Apply the plan; a terminal asks first.")]
+_Yes = Annotated[bool, _consent("--yes", "-y", help="With --apply: do not ask.")]
+_Reason = Annotated[str | None, _consent("--reason", metavar="TEXT", help="Why; the plan records it.")]
 
 
 class _PlanCommand(TyperCommand):

@@ -1,6 +1,7 @@
 """dlq report: what an analysis found."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,53 +14,34 @@ from dlq.core.errors import UsageError
 if TYPE_CHECKING:
     from dlq.reports.thresholds import Threshold
 
-_OUTPUT, _CHECKS = "Output", "Checks"
-"""Panels of the help."""
+_output, _checks = (partial(typer.Option, rich_help_panel=panel) for panel in ("Output", "Checks"))
 _Format = Annotated[
     str | None,
-    typer.Option(
+    _output(
         "--format",
         metavar="FORMAT",
-        rich_help_panel=_OUTPUT,
         autocompletion=completion.formats,
         help="terminal, json, markdown or html.",
     ),
 ]
 _Out = Annotated[
-    str | None,
-    typer.Option(
-        "--out",
-        metavar="FILE",
-        rich_help_panel=_OUTPUT,
-        help="Write to this file; its name may choose the format.",
-    ),
+    str | None, _output("--out", metavar="FILE", help="Write to this file; its name may choose the format.")
 ]
-_Parents = Annotated[
-    bool, typer.Option("--parents", rich_help_panel=_OUTPUT, help="Also make the folders above --out.")
-]
+_Parents = Annotated[bool, _output("--parents", help="Also make the folders above --out.")]
 _FailOn = Annotated[
     list[str] | None,
-    typer.Option(
-        "--fail-on",
-        metavar="EXPR",
-        rich_help_panel=_CHECKS,
-        help="Exit with 5 when this holds; may be repeated.",
-    ),
+    _checks("--fail-on", metavar="EXPR", help="Exit with 5 when this holds; may be repeated."),
 ]
 _Compare = Annotated[
     str | None,
-    typer.Option(
+    _checks(
         "--compare",
         metavar="ANALYSIS",
-        rich_help_panel=_CHECKS,
         autocompletion=completion.analyses,
         help="Show changes since that analysis.",
     ),
 ]
-_Masked = Annotated[
-    bool,
-    typer.Option("--mask", rich_help_panel=_OUTPUT, help="Show structure, and content only as [mask] lists."),
-]
+_Masked = Annotated[bool, _output("--mask", help="Show structure, and content only as [mask] lists.")]
 
 
 def report(
