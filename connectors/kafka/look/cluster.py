@@ -6,6 +6,7 @@
 import re
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
@@ -209,33 +210,31 @@ class Cluster(Clients):
 
     def topic(self, name: str) -> Topic:
         """Describe a topic. Raises NotFound."""
-        futures = self._ask(
-            lambda admin: admin.describe_topics(
-                TopicCollection([name]), include_authorized_operations=True, request_timeout=self.timeout
-            )
-        )
-        try:
-            told = self._answer(futures[name])
-        except KafkaException as error:
-            raise self.trouble(error.args[0], f"topic {name} on {self.name}") from error
+        told = self._describe(name, f"topic {name} on {self.name}")
         may = told.authorized_operations
         return Topic(name, str(told.topic_id), len(told.partitions), not may or AclOperation.READ in may)
 
     def leader(self, place: Place) -> tuple[str, int]:
         """Host and port of the broker that serves a partition. Raises BrokerError."""
-        futures = self._ask(
-            lambda admin: admin.describe_topics(TopicCollection([place.topic]), request_timeout=self.timeout)
-        )
-        try:
-            told = self._answer(futures[place.topic]).partitions
-        except KafkaException as error:
-            raise self.trouble(error.args[0], str(place)) from error
-        leader = next((one.leader for one in told if one.id == place.partition), None)
+        told = self._describe(place.topic, str(place))
+        leader = next((one.leader for one in told.partitions if one.id == place.partition), None)
         if leader is None or not leader.host:
             raise NoLeader(f"{place} has no leader; is the broker that holds it up?")
         if refused := self.why_not_allowed(leader.host, leader.port):
             raise AccessDenied(refused)
         return str(leader.host), int(leader.port)
+
+    def _describe(self, topic: str, where: str) -> Any:
+        """What the library says of a topic. Raises BrokerError, that of `where`."""
+        futures = self._ask(
+            lambda admin: admin.describe_topics(
+                TopicCollection([topic]), include_authorized_operations=True, request_timeout=self.timeout
+            )
+        )
+        try:
+            return self._answer(futures[topic])
+        except KafkaException as error:
+            raise self.trouble(error.args[0], where) from error
 
     def logs(self, topics: Iterable[Topic]) -> list[Log]:
         """Return what each partition of these topics holds. Raises BrokerError."""
@@ -351,30 +350,23 @@ class Cluster(Clients):
         )
         for resource, future in asked.items():
             try:
-                entries = self._answer(future).values()
+                found[resource.name] = _values_of(self._answer(future))
             except KafkaException as error:
                 refused = self.trouble(error.args[0], resource.name)
                 if not isinstance(refused, AccessDenied | NotFound):
                     raise refused from error
-                continue
-            found[resource.name] = {one.name: one.value for one in entries if one.value is not None}
         return found
 
     def configuration(self, name: str, kind: ResourceType = ResourceType.TOPIC) -> Mapping[str, str] | None:
         """Return the settings of a topic, group or broker; None: they may not be read (DESCRIBE_CONFIGS)."""
         resource = ConfigResource(kind, name)
         try:
-            found = self.ask_admin(
+            [found] = self.ask_admin(
                 lambda admin: admin.describe_configs([resource], request_timeout=self.timeout), name
-            )
+            ).values()
         except (AccessDenied, NotFound):
             return None
-        return {
-            each.name: each.value
-            for entries in found.values()
-            for each in entries.values()
-            if each.value is not None
-        }
+        return _values_of(found)
 
     def groups(self) -> list[str]:
         """Consumer groups that the user may see. The library asks about none whose name is empty."""
@@ -397,14 +389,8 @@ class Cluster(Clients):
         places = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
         for group in groups:
             wanted = [ConsumerGroupTopicPartitions(group, places)]
-            ask = partial(_group_offsets, wanted=wanted, timeout=self.timeout)
-            told = self.ask_admin(ask)
-            offsets = {
-                at.partition: at.offset
-                for one in told.values()
-                for at in one.topic_partitions
-                if at.offset >= 0
-            }
+            [told] = self.ask_admin(partial(_group_offsets, wanted=wanted, timeout=self.timeout)).values()
+            offsets = {at.partition: at.offset for at in told.topic_partitions if at.offset >= 0}
             if offsets:
                 found[group] = offsets
         return found
@@ -416,12 +402,17 @@ class Cluster(Clients):
             lambda admin: admin.describe_consumer_groups(list(groups), request_timeout=self.timeout)
         ) if groups else {}  # fmt: skip
         for group, description in told.items():
-            counts: dict[str, int] = {}
-            for member in description.members:
-                for topic in {at.topic for at in member.assignment.topic_partitions}:
-                    counts[topic] = counts.get(topic, 0) + 1
-            found[group] = counts
+            found[group] = Counter(
+                topic
+                for member in description.members
+                for topic in {at.topic for at in member.assignment.topic_partitions}
+            )
         return found
+
+
+def _values_of(entries: Mapping[str, Any]) -> dict[str, str]:
+    """Setting -> its value, where the cluster says one."""
+    return {one.name: one.value for one in entries.values() if one.value is not None}
 
 
 def _group_offsets(admin: AdminClient, wanted: list[Any], timeout: float) -> Mapping[Any, Any]:

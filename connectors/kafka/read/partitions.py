@@ -217,10 +217,7 @@ class KafkaReading(LogReading):
             self._deleted.add(topic)
             self.complete, self.notes = False, [*self.notes, _DELETED.format(for_terminal(topic))]
             for progress in [one for one in self._open.values() if one.place.topic == topic]:
-                gap = Gap(str(progress.place), progress.at, progress.end, progress.key, is_counted=True)
-                progress.gaps.append(gap)
-                progress.at = progress.end
-                self._taken[progress.place] = progress
+                self._lose(progress, progress.end)
                 self._leave(progress)
         return is_another
 
@@ -238,14 +235,17 @@ class KafkaReading(LogReading):
                 f"{progress.place} ends at {log.end} and was read to {progress.at}: its end was cut off; "
                 "pull again"
             )
-        reached = min(log.start, progress.end)
-        progress.gaps.append(Gap(str(progress.place), progress.at, reached, progress.key, is_counted=True))
-        progress.at = reached
-        self._taken[progress.place] = progress
+        self._lose(progress, min(log.start, progress.end))
         if progress.left:
             self._assign()
         else:
             self._leave(progress)
+
+    def _lose(self, progress: _Progress, end: int) -> None:
+        """Go on at `end`: what lies before it is gone."""
+        progress.gaps.append(Gap(str(progress.place), progress.at, end, progress.key, is_counted=True))
+        progress.at = end
+        self._taken[progress.place] = progress
 
     def _assign(self) -> None:
         self._consumer.assign([TopicPartition(*one.place, one.at) for one in self._open.values()])
