@@ -172,194 +172,93 @@ def _of_likely(known: Known) -> str:
     )
 
 
+def _has(**told: object) -> Callable[[Known], bool]:
+    """Return whether a letter's field of each name has the value, or one of a tuple's."""
+    wanted = {name: values if isinstance(values, tuple) else (values,) for name, values in told.items()}
+    return lambda known: all(getattr(known, name) in values for name, values in wanted.items())
+
+
 ADVICE: tuple[Advice, ...] = (
-    Advice(
-        lambda known: known.laps is not None and known.laps >= known.max_laps,
-        "never",
-        "it was replayed and died again too often: another replay will not help",
-    ),
-    Advice(
-        lambda known: known.beside_the_letter,
-        "never",
-        "the broker's own record of a transaction; the letter that stands for it has the verdict",
-    ),
-    Advice(
-        lambda known: known.transaction_state == "committed",
-        "never",
-        "its transaction was committed: the message was delivered",
-    ),
-    Advice(
-        lambda known: known.transaction_state == "rolled_back",
-        "never",
-        "its transaction was rolled back: the business decided so",
-    ),
-    Advice(
-        lambda known: known.transaction_state == "ended",
-        "check_first",
-        "its transaction has ended and nothing shows how: look its key up in the business database",
-    ),
-    Advice(
-        lambda known: known.transaction_state == "ready",
-        "hold",
-        "its producer's coordinator holds it as ready and sends it again by itself, under the same id",
-    ),
-    Advice(
-        lambda known: known.transaction_state == "prepared",
-        "check_first",
-        "its producer's coordinator does not know yet whether the work was done: look there",
-    ),
-    Advice(
-        lambda known: known.store_state in ("consumed", "consumed_before"),
-        "never",
+    Advice(lambda known: known.laps is not None and known.laps >= known.max_laps, "never",
+        "it was replayed and died again too often: another replay will not help"),
+    Advice(lambda known: known.beside_the_letter, "never",
+        "the broker's own record of a transaction; the letter that stands for it has the verdict"),
+    Advice(_has(transaction_state="committed"), "never",
+        "its transaction was committed: the message was delivered"),
+    Advice(_has(transaction_state="rolled_back"), "never",
+        "its transaction was rolled back: the business decided so"),
+    Advice(_has(transaction_state="ended"), "check_first",
+        "its transaction has ended and nothing shows how: look its key up in the business database"),
+    Advice(_has(transaction_state="ready"), "hold",
+        "its producer's coordinator holds it as ready and sends it again by itself, under the same id"),
+    Advice(_has(transaction_state="prepared"), "check_first",
+        "its producer's coordinator does not know yet whether the work was done: look there"),
+    Advice(_has(store_state=("consumed", "consumed_before")), "never",
         "its consumer's dedup store says that it was consumed: a replay is swallowed while that record "
-        "lasts, and does the work twice afterwards",
-    ),
-    Advice(
-        lambda known: known.store_state == "consuming",
-        "hold",
+        "lasts, and does the work twice afterwards"),
+    Advice(_has(store_state="consuming"), "hold",
         "its consumer's dedup store says that it is being consumed, or that a consumer crashed half-way: "
-        "look again when that record has expired",
-    ),
-    Advice(
-        lambda known: known.store_state == "abandoned",
-        "check_first",
-        "its consumer's dedup store says that a consumer began and never ended: part of the work may be done",
-    ),
-    Advice(lambda known: known.cause == "transaction_pending", "hold", "its transaction has no outcome yet"),
-    Advice(
-        lambda known: known.cause in ("check_max_exceeded", "check_skipped"), "check_first", _of_discarded
-    ),
-    Advice(lambda known: known.cause == "suppressed_duplicate", "check_first", _of_suppressed),
-    Advice(
-        lambda known: known.cause == "duplicate_from_store",
-        "check_first",
-        "the broker met its id twice: the first copy may have been processed",
-    ),
-    Advice(
-        lambda known: known.duplicate.exact_copy is True,
-        "never",
-        "the same message again, byte for byte: the first of its group stands for it",
-    ),
-    Advice(
-        lambda known: known.duplicate.repeats_id,
-        "check_first",
-        "another letter has the same message id and a different body: find out which one is right",
-    ),
-    Advice(lambda known: known.repeats == "same_key", "check_first", SAME_KEY),
-    Advice(
-        lambda known: known.repeats == "same_body" and not known.message_id,
-        "check_first",
-        "an identical letter died at the same place and neither has an id: they may be one message twice",
-    ),
-    Advice(
-        lambda known: known.repeats == "business_resend",
-        "check_first",
-        "the application sent the same work again under a new id: both may do it twice",
-    ),
-    Advice(lambda known: known.cause == "unknown", "check_first", "nothing says why it is here"),
+        "look again when that record has expired"),
+    Advice(_has(store_state="abandoned"), "check_first",
+        "its consumer's dedup store says that a consumer began and never ended: part of the work may be "
+        "done"),
+    Advice(_has(cause="transaction_pending"), "hold", "its transaction has no outcome yet"),
+    Advice(_has(cause=("check_max_exceeded", "check_skipped")), "check_first", _of_discarded),
+    Advice(_has(cause="suppressed_duplicate"), "check_first", _of_suppressed),
+    Advice(_has(cause="duplicate_from_store"), "check_first",
+        "the broker met its id twice: the first copy may have been processed"),
+    Advice(lambda known: known.duplicate.exact_copy is True, "never",
+        "the same message again, byte for byte: the first of its group stands for it"),
+    Advice(lambda known: known.duplicate.repeats_id, "check_first",
+        "another letter has the same message id and a different body: find out which one is right"),
+    Advice(_has(repeats="same_key"), "check_first", SAME_KEY),
+    Advice(lambda known: known.repeats == "same_body" and not known.message_id, "check_first",
+        "an identical letter died at the same place and neither has an id: they may be one message twice"),
+    Advice(_has(repeats="business_resend"), "check_first",
+        "the application sent the same work again under a new id: both may do it twice"),
+    Advice(_has(cause="unknown"), "check_first", "nothing says why it is here"),
     Advice(lambda known: known.is_likely and "expired" in known.possible, "check_first", _of_likely),
-    Advice(
-        lambda known: known.cause == "expired",
-        "check_first",
-        "nobody consumed it in time: it may be too late for it, or the consumer was away",
-    ),
-    Advice(
-        lambda known: known.store_state == "too_old",
-        "check_first",
-        "it died longer ago than its consumer's dedup store remembers: whether it was consumed since, "
-        "only the business data know",
-    ),
-    Advice(
-        lambda known: known.store_state == "unasked",
-        "check_first",
-        "a store that may know whether it was processed did not answer: dlq analyze, once that is back",
-    ),
+    Advice(_has(cause="expired"), "check_first",
+        "nobody consumed it in time: it may be too late for it, or the consumer was away"),
+    Advice(_has(store_state="too_old"), "check_first",
+        "it died longer ago than its consumer's dedup store remembers: whether it was consumed since, only "
+        "the business data know"),
+    Advice(_has(store_state="unasked"), "check_first",
+        "a store that may know whether it was processed did not answer: dlq analyze, once that is back"),
     Advice(lambda known: known.is_likely, "fix_first", _of_likely),
-    Advice(
-        lambda known: known.cause == "overflow",
-        "fix_first",
-        "nothing is wrong with it, the queue was full: make room first, or others die for it",
-    ),
-    Advice(
-        lambda known: known.cause == "unroutable" and known.mechanism == "framework",
-        "fix_first",
-        "its queue has no consumer for its type: deploy one, or end the subscription, before it goes back",
-    ),
-    Advice(
-        lambda known: known.cause == "unroutable" and known.mechanism == "none",
-        "fix_first",
-        "nothing took it where it was sent: make its queue or subscription there, then replay",
-    ),
-    Advice(
-        lambda known: known.cause == "unroutable",
-        "fix_first",
-        "no binding took it: fix the binding or the routing key, then replay to the exchange",
-    ),
-    Advice(
-        lambda known: known.cause == "unreadable" and known.mechanism == "deserialization",
-        "fix_first",
+    Advice(_has(cause="overflow"), "fix_first",
+        "nothing is wrong with it, the queue was full: make room first, or others die for it"),
+    Advice(_has(cause="unroutable", mechanism="framework"), "fix_first",
+        "its queue has no consumer for its type: deploy one, or end the subscription, before it goes back"),
+    Advice(_has(cause="unroutable", mechanism="none"), "fix_first",
+        "nothing took it where it was sent: make its queue or subscription there, then replay"),
+    Advice(_has(cause="unroutable"), "fix_first",
+        "no binding took it: fix the binding or the routing key, then replay to the exchange"),
+    Advice(_has(cause="unreadable", mechanism="deserialization"), "fix_first",
         "its consumer could not read it, another one may: fix the deserializer, or the schema it asks for, "
-        "or else the message (replay plan --edit), then replay",
-    ),
-    Advice(
-        lambda known: known.cause == "unreadable",
-        "fix_first",
-        "the broker could not read it: fix the message (replay plan --edit) before it goes back",
-    ),
-    Advice(
-        lambda known: known.exception in ("timeout", "connection", "throttled"),
-        "replay",
-        "what it needed was away or slow: replay once that is back",
-    ),
-    Advice(
-        lambda known: known.exception == "duplicate",
-        "check_first",
-        "the consumer found its work done already: it may have been processed",
-    ),
-    Advice(
-        lambda known: known.exception == "database",
-        "fix_first",
-        "the consumer's database refused it: fix that, then replay",
-    ),
-    Advice(
-        lambda known: known.exception == "auth",
-        "fix_first",
-        "the consumer had no right to do it: fix rights or credentials, then replay",
-    ),
-    Advice(
-        lambda known: known.exception in ("serialization", "validation"),
-        "fix_first",
-        "the consumer cannot read or accept it as it is: fix the consumer or the message, then replay",
-    ),
-    Advice(
-        lambda known: known.exception == "not_found",
-        "check_first",
-        "what it refers to was not there: look whether it is by now",
-    ),
-    Advice(
-        lambda known: known.exception == "bug",
-        "fix_first",
-        "a fault in the consumer's code: fix it, then replay",
-    ),
-    Advice(
-        lambda known: known.cause == "application_error",
-        "fix_first",
-        "the application parked it with an error of its own: understand that, then replay",
-    ),
-    Advice(
-        lambda known: known.cause == "redelivery_exhausted",
-        "fix_first",
-        "every attempt failed or ended with a crash: find out why in the consumer's log, then replay",
-    ),
-    Advice(
-        lambda known: known.mechanism == "retry_loop",
-        "fix_first",
-        "it was refused each time it came round: waiting does not help, fix the consumer, then replay",
-    ),
-    Advice(
-        lambda known: known.cause == "poison_ack",
-        "fix_first",
-        "the consumer refused it and gave no reason: its log at that time has it",
-    ),
+        "or else the message (replay plan --edit), then replay"),
+    Advice(_has(cause="unreadable"), "fix_first",
+        "the broker could not read it: fix the message (replay plan --edit) before it goes back"),
+    Advice(_has(exception=("timeout", "connection", "throttled")), "replay",
+        "what it needed was away or slow: replay once that is back"),
+    Advice(_has(exception="duplicate"), "check_first",
+        "the consumer found its work done already: it may have been processed"),
+    Advice(_has(exception="database"), "fix_first",
+        "the consumer's database refused it: fix that, then replay"),
+    Advice(_has(exception="auth"), "fix_first",
+        "the consumer had no right to do it: fix rights or credentials, then replay"),
+    Advice(_has(exception=("serialization", "validation")), "fix_first",
+        "the consumer cannot read or accept it as it is: fix the consumer or the message, then replay"),
+    Advice(_has(exception="not_found"), "check_first",
+        "what it refers to was not there: look whether it is by now"),
+    Advice(_has(exception="bug"), "fix_first", "a fault in the consumer's code: fix it, then replay"),
+    Advice(_has(cause="application_error"), "fix_first",
+        "the application parked it with an error of its own: understand that, then replay"),
+    Advice(_has(cause="redelivery_exhausted"), "fix_first",
+        "every attempt failed or ended with a crash: find out why in the consumer's log, then replay"),
+    Advice(_has(mechanism="retry_loop"), "fix_first",
+        "it was refused each time it came round: waiting does not help, fix the consumer, then replay"),
+    Advice(_has(cause="poison_ack"), "fix_first",
+        "the consumer refused it and gave no reason: its log at that time has it"),
     Advice(lambda _: True, "check_first", "no advice fits its cause"),
-)
+)  # fmt: skip
