@@ -2,7 +2,7 @@
 
 import base64
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import list_objects, run
@@ -36,7 +36,8 @@ def gather(connection: "duckdb.DuckDBPyConnection", record_id: str, lies: str) -
         "incident": next(iter(_incident(connection, letter["incident_id"])), None),
         "transactions": _transactions(connection, record_id),
     }
-    return letter | {"next": _next_steps(letter)}
+    step = _next_step(letter)
+    return letter | {"next": [{"command": step[0], "why": step[1]}] if step else []}
 
 
 def list_copies(connection: "duckdb.DuckDBPyConnection", record_id: str) -> list[str]:
@@ -103,15 +104,8 @@ def _died(death: Mapping[str, Any]) -> str:
 def identify(letter: Mapping[str, Any]) -> Document:
     """Return what its producer and its broker call it, and where it belongs."""
     names = (
-        "message_id",
-        "key",
-        "physical_id",
-        "correlation_id",
-        "queue_id",
-        "offset",
-        "incident_id",
-        "laps",
-    )
+        "message_id", "key", "physical_id", "correlation_id", "queue_id", "offset", "incident_id", "laps",
+    )  # fmt: skip
     return {name: letter[name] for name in names if letter[name] not in (None, "")}
 
 
@@ -134,36 +128,31 @@ def end_of(letter: Mapping[str, Any]) -> str:
     return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
-def _next_steps(letter: Document) -> Sequence[dict[str, str]]:
-    """Return what replay would do with this letter, as commands to copy, each with its reason."""
+def _next_step(letter: Document) -> tuple[str, str] | None:
+    """Return what replay would do with this letter, as a command to copy, with its reason."""
     record_id, advice = letter["record_id"], letter["advice"]
     quoted = shlex.quote(record_id[:12])
     if letter["replay_state"] == "dismissed":
-        return [{"command": f"dlq dismiss {quoted} --undo", "why": "it is closed; this opens it again"}]
+        return f"dlq dismiss {quoted} --undo", "it is closed; this opens it again"
     plan = f"dlq replay plan {quoted}"
     if not is_analysed(letter):
-        return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
+        return "dlq analyze", "no analysis has seen this letter yet"
     if letter["cause"] is None:
-        return []  # evidence beside a letter, and nothing that goes anywhere
+        return None  # evidence beside a letter, and nothing that goes anywhere
     if letter["replay_state"] == "confirmed":
-        return [{"command": "dlq verify", "why": "it went back already, and the broker confirmed it"}]
+        return "dlq verify", "it went back already, and the broker confirmed it"
     if letter["replay_state"] in ("in_doubt", "sending"):
-        why = "it may have gone back already; find out before anything else"
-        return [{"command": f"dlq replay reconcile {shlex.quote(letter['replays'][-1]['plan'])}", "why": why}]
+        reconcile = f"dlq replay reconcile {shlex.quote(letter['replays'][-1]['plan'])}"
+        return reconcile, "it may have gone back already; find out before anything else"
     by_decision = f"only by your decision: the advice is {advice}; "
     if letter["dead_letter_queue"] in (HALF, DISCARDED):
         leave = "" if advice in ("replay", "fix_first") else by_decision
         why = f"{leave}its producer is asked again and decides; --to origin publishes it unasked"
-        return [{"command": f"{plan} --to resume", "why": why}]
+        return f"{plan} --to resume", why
     if advice in ("replay", "fix_first"):
         first = "once the cause is fixed, " if advice == "fix_first" else ""
-        return [
-            {
-                "command": plan,
-                "why": f"{first}plan its way back to {_destination(letter)}; nothing is sent yet",
-            }
-        ]
-    return [{"command": plan, "why": f"{by_decision}a plan of its own takes it in"}]
+        return plan, f"{first}plan its way back to {_destination(letter)}; nothing is sent yet"
+    return plan, f"{by_decision}a plan of its own takes it in"
 
 
 def _destination(letter: Document) -> str:

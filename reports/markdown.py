@@ -65,38 +65,19 @@ def _cell(value: Any) -> str:
 
 
 def _causes(document: Document) -> str:
-    return _table(
-        (">letters", ">share", "cause", "means", "since", "until"),
-        (
-            (
-                r["letters"],
-                f"{r['share']:.1%}",
-                r["name"],
-                r["meaning"],
-                minutes(r["first"]),
-                minutes(r["last"]),
-            )
-            for r in document["causes"]
-        ),
+    rows = (
+        (r["letters"], f"{r['share']:.1%}", r["name"], r["meaning"], minutes(r["first"]), minutes(r["last"]))
+        for r in document["causes"]
     )
+    return _table((">letters", ">share", "cause", "means", "since", "until"), rows)
 
 
 def _incidents(document: Document) -> str:
-    columns = ("incident", "until", ">letters", "what", "where", "")
-    return _table(
-        columns,
-        (
-            (
-                r["incident_id"],
-                incidents.end_of(r),
-                r["size"],
-                incidents.describe(r),
-                incidents.places_of(r),
-                " ".join(incidents.marks(r)),
-            )
-            for r in document["incidents"]
-        ),
-    )
+    rows: list[Sequence[Any]] = []
+    for r in document["incidents"]:
+        told = incidents.describe(r), incidents.places_of(r), " ".join(incidents.marks(r))
+        rows.append((r["incident_id"], incidents.end_of(r), r["size"], *told))
+    return _table(("incident", "until", ">letters", "what", "where", ""), rows)
 
 
 def _timeline(document: Document) -> str:
@@ -107,29 +88,21 @@ def _timeline(document: Document) -> str:
 def _matrix(document: Document) -> str:
     sources = [row["source"] for row in document["sources"]]
     counts = {(row["cause"], row["source"]): row["letters"] for row in document["matrix"]}
-    rows: list[list[Any]] = []
-    for row in document["causes"]:
-        rows.append([row["name"], *(counts.get((row["cause"], source), 0) for source in sources)])
+    rows = [
+        [row["name"], *(counts.get((row["cause"], source), 0) for source in sources)]
+        for row in document["causes"]
+    ]
     rows.append(["size", *(human_bytes(row["body_bytes"] or 0) for row in document["sources"])])
     return _table(("cause", *(f">{escape(source)}" for source in sources)), rows)
 
 
 def _fingerprints(document: Document) -> str:
-    columns = (">letters", "state", "failure", "message", "cause", "since", "example")
-    return _table(
-        columns,
-        (
-            (
-                r["letters"],
-                stands(r),
-                *failure(r),
-                mark_doubt(r["cause"], r["proof"]),
-                minutes(r["first"]),
-                r["example"][:12],
-            )
-            for r in document["fingerprints"]
-        ),
-    ) + "".join(map(_trace, document.get("sample", {}).get("failures", ())[:_TRACES]))
+    rows: list[Sequence[Any]] = []
+    for r in document["fingerprints"]:
+        told = mark_doubt(r["cause"], r["proof"]), minutes(r["first"]), r["example"][:12]
+        rows.append((r["letters"], stands(r), *failure(r), *told))
+    table = _table((">letters", "state", "failure", "message", "cause", "since", "example"), rows)
+    return table + "".join(map(_trace, document.get("sample", {}).get("failures", ())[:_TRACES]))
 
 
 def _trace(failure: Document) -> str:
@@ -146,14 +119,11 @@ def fence(lines: Sequence[str]) -> str:
 
 
 def _retention(document: Document) -> str:
-    columns = ("source", ">letters", "deleted from (UTC)", "to", "by")
-    return _table(
-        columns,
-        (
-            (r["source"], r["letters"], minutes(r["first"]), minutes(r["last"]), r["because"])
-            for r in document["retention"]
-        ),
+    rows = (
+        (r["source"], r["letters"], minutes(r["first"]), minutes(r["last"]), r["because"])
+        for r in document["retention"]
     )
+    return _table(("source", ">letters", "deleted from (UTC)", "to", "by"), rows)
 
 
 def _compare(document: Document) -> str:

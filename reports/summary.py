@@ -6,7 +6,7 @@ into a small table of facts, from which the rest is summed up.
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlq.archive import brief
@@ -28,53 +28,25 @@ if TYPE_CHECKING:
 _RISKY = "select plan, count(*) as replays from replays where state in ('in_doubt', 'sending') group by plan"
 
 
-class _Step(NamedTuple):
-    counted: Callable[[Mapping[str, int], Mapping[str, int]], int]
-    """(all counts, letters that wait by advice) -> how many letters this step is about."""
-    command: str
-    why: str
-
-
-_UNCLASSIFIED = "{letters} without a verdict of an analysis; plans and thresholds rest on those"
 _STEPS = (
-    _Step(
-        lambda n, _waiting: n["in_doubt"] + n["sending"],
-        f'dlq query "{_RISKY}"',
-        "{letters} may or may not have arrived: once no apply goes on, reconcile their plans",
-    ),
-    _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", _UNCLASSIFIED),
-    _Step(
-        lambda _n, waiting: waiting.get("replay", 0),
-        "dlq replay plan --where \"advice = 'replay'\"",
-        "{letters} may go back; planning sends nothing",
-    ),
-    _Step(
-        lambda _n, waiting: waiting.get("fix_first", 0),
-        "dlq ls --where \"advice = 'fix_first'\"",
-        "{letters} go back once their cause is fixed: dlq replay plan --fixed",
-    ),
-    _Step(
-        lambda _n, waiting: waiting.get("check_first", 0),
-        "dlq ls --where \"advice = 'check_first'\"",
-        "{letters} need a look before they go back; dlq show says at what, for each",
-    ),
-    _Step(
-        lambda n, _waiting: n["unknown"],
-        "dlq ls --where \"cause = 'unknown'\"",
-        "{letters} carry no evidence; a rule of your own in dlq.toml can name their cause",
-    ),
-    _Step(
-        lambda n, _waiting: n["still_queued"],
-        "dlq pull --mode drain",
+    (("in_doubt", "sending"), f'dlq query "{_RISKY}"',
+        "{letters} may or may not have arrived: once no apply goes on, reconcile their plans"),
+    (("no_verdict",), "dlq analyze",
+        "{letters} without a verdict of an analysis; plans and thresholds rest on those"),
+    (("replay",), "dlq replay plan --where \"advice = 'replay'\"",
+        "{letters} may go back; planning sends nothing"),
+    (("fix_first",), "dlq ls --where \"advice = 'fix_first'\"",
+        "{letters} go back once their cause is fixed: dlq replay plan --fixed"),
+    (("check_first",), "dlq ls --where \"advice = 'check_first'\"",
+        "{letters} need a look before they go back; dlq show says at what, for each"),
+    (("unknown",), "dlq ls --where \"cause = 'unknown'\"",
+        "{letters} carry no evidence; a rule of your own in dlq.toml can name their cause"),
+    (("still_queued",), "dlq pull --mode drain",
         "{letters} went back and still lie in their dead-letter queues: take them out before someone moves "
-        "them once more",
-    ),
-    _Step(
-        lambda n, _waiting: n["confirmed"],
-        "dlq verify",
-        "{letters} went back: prove that nothing is lost or doubled",
-    ),
-)
+        "them once more"),
+    (("confirmed",), "dlq verify", "{letters} went back: prove that nothing is lost or doubled"),
+)  # fmt: skip
+"""Counts, or advice (of which those that wait count), the next command where letters are of that, and why."""
 
 
 def _next_steps(document: Document, waiting: Mapping[str, int]) -> list[dict[str, str]]:
@@ -82,11 +54,11 @@ def _next_steps(document: Document, waiting: Mapping[str, int]) -> list[dict[str
 
     `waiting`: how many letters wait, by the advice of an analysis.
     """
-    counted = [(step, step.counted(document["counts"], waiting)) for step in _STEPS]
+    counts = {**document["counts"], **{advice: waiting.get(advice, 0) for advice in ADVICE}}
     steps = [
-        {"command": step.command, "why": step.why.format(n=f"{n:,}", letters=_letters(n))}
-        for step, n in counted
-        if n
+        {"command": command, "why": why.format(letters=_letters(letters))}
+        for names, command, why in _STEPS
+        if (letters := sum(counts.get(name, 0) for name in names))
     ]
     incident = [next_step(row) for row in document["incidents"][:1] if row["state"] not in _AT_REST]
     return _look_at_the_top(document["fingerprints"]) + incident + steps
