@@ -1,6 +1,7 @@
 """How an operation reaches a broker, and the dangers that it names before."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 from dlq.core import cleartext
@@ -38,11 +39,8 @@ def ask_each(
     errors: list[DlqError] = []
     for name in known if broker is None else (broker,):
         try:
-            connector = connect(workspace, known[name])
-            try:
+            with closing(connect(workspace, known[name])) as connector:
                 found[name] = ask(connector)
-            finally:
-                connector.close()
         except DlqError as error:
             errors.append(error)
             workspace.listener.complain(f"{name}: {with_next_step(error)}")

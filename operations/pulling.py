@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -156,8 +157,7 @@ def pull_one(
 
     awaited = {"broker": f"the broker {source.broker}", "archive": f"the archive {workspace.store.location}"}
     line.wait_for(awaited["broker"])
-    connector = connect(workspace, workspace.settings.brokers[source.broker])
-    try:
+    with closing(connect(workspace, workspace.settings.brokers[source.broker])) as connector:
         if options.mode == "drain":
             _say_what_is_taken(workspace.listener, connector.members(source), source)
         return pull(
@@ -169,8 +169,6 @@ def pull_one(
             lambda whom: line.wait_for(awaited[whom]),
             lambda: proven_depth(connector.gauge(source)),
         )
-    finally:
-        connector.close()
 
 
 def _say_what_is_taken(listener: Listener, members: Mapping[str, int | None], source: Source) -> None:

@@ -1,7 +1,7 @@
 """Sources: what is known of each without asking anybody, and what a look at its broker shows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 
 from dlq.archive import losses, manifests
@@ -121,7 +121,8 @@ def inspect_sources(workspace: Workspace, chosen: Sequence[Source]) -> list[Find
         lines[source.name].begin()
         lines[source.name].news(lambda _elapsed: "looking")
         try:
-            return _inspect(workspace, source)
+            with closing(connect(workspace, workspace.settings.brokers[source.broker])) as connector:
+                return connector.inspect(source)
         finally:
             lines[source.name].end()
 
@@ -134,14 +135,6 @@ def inspect_sources(workspace: Workspace, chosen: Sequence[Source]) -> list[Find
         except DlqError as error:
             findings.append(Finding(source, error=error))
     return findings
-
-
-def _inspect(workspace: Workspace, source: Source) -> Inspection:
-    connector = connect(workspace, workspace.settings.brokers[source.broker])
-    try:
-        return connector.inspect(source)
-    finally:
-        connector.close()
 
 
 def inspect_own(workspace: Workspace, findings: Sequence[Finding]) -> tuple[list[Finding], DlqError | None]:

@@ -8,6 +8,7 @@ The answer needs XStream and Jettison on the broker's classpath (its distributio
 
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from dlq.connectors.activemq.look.jolokia import QueueFacts
@@ -30,15 +31,10 @@ _SHOWN = {
 def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
     """Return what the plugin says of one queue; None when it does not answer: no such queue, or no plugin."""
     try:
-        link = Link(broker)
+        with closing(Link(broker)) as link:
+            found = _asked(link, queue)
     except BrokerError:
         return None
-    try:
-        found = _asked(link, queue)
-    except BrokerError:
-        return None
-    finally:
-        link.close()
     size, consumers, in_flight = (whole(found.get(one)) for one in ("size", "consumerCount", "inflightCount"))
     if size is None:
         return None

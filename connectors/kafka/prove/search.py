@@ -3,6 +3,7 @@ replay ids. `bounds` says where each partition ended before that: with it what i
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -142,8 +143,7 @@ def find_between(
     at = {place: first for place, (first, end) in spans.items() if first < end}
     if not at:
         return found
-    consumer = cluster.consumer({}, committed)
-    try:
+    with closing(cluster.consumer({}, committed)) as consumer:
         consumer.assign([TopicPartition(*place, first) for place, first in at.items()])
         silent_since = time.monotonic()
         until = silent_since + patience.LOOK
@@ -166,8 +166,6 @@ def find_between(
                     is_done = ends(error, place)
                 if is_done:
                     at.pop(place, None)
-    finally:
-        consumer.close()
     return found
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -221,11 +222,8 @@ class RabbitConnector(base.Connector):
 
     def _proven_depth(self, link: Link, queue: str) -> int:
         """Return the depth of a quorum queue that says 0, as it does while it has no leader."""
-        asking = self._link()
-        try:
+        with closing(self._link()) as asking:
             return 0 if is_empty(asking, queue) else int(link.find_queue(queue).message_count)
-        finally:
-            asking.close()
 
     def _link(self) -> Link:
         """Put a node whose connection was lost behind the others, from which it may be cut off."""
