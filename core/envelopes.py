@@ -102,18 +102,9 @@ _OF_A_FAILURE = re.compile(
 )
 """What is in each name of an error or a count (`mark_of`), unless it is escaped."""
 _AROUND = {
-    "error",
-    "exception",
-    "failure",
-    "cause",
-    "original",
-    "origin",
-    "source",
-    "metadata",
-    "meta",
-    "dlq",
+    "error", "exception", "failure", "cause", "original", "origin", "source", "metadata", "meta", "dlq",
     "info",
-}
+}  # fmt: skip
 """Words with which a key ends whose object tells of the failure, too; other objects are the business's."""
 _ORIGINALS = {"message", "payload", "event", "value", "body", "data", "record", "key", "headers", "content"}
 _MOST_KEYS = 100

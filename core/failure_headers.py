@@ -51,16 +51,8 @@ _ERRORS = ("error", "exception", "failure", "failed", "cause")
 _PARTS = ("", *MESSAGES, *CLASSES, *STACKS)
 _ORIGINS = ("original", "source", "origin", "orig")
 _PLACES = (
-    "queue",
-    "topic",
-    "address",
-    "exchange",
-    "routingkey",
-    "partition",
-    "offset",
-    "channel",
-    "destination",
-)
+    "queue", "topic", "address", "exchange", "routingkey", "partition", "offset", "channel", "destination",
+)  # fmt: skip
 _OF_CAMEL = ("failed", "because")
 """What the documentation of Camel's dead letter channel calls the header of its example."""
 _ALWAYS_ERRORS = tuple(f"{x}-{word}" for x in "xX" for word in ("error", "Error", "exception", "Exception"))

@@ -1,22 +1,19 @@
 """What a peer speaks that should speak something else, by the first bytes that it sent."""
 
+from collections.abc import Mapping
+
 from dlq.core.text import for_terminal
 
-_BEGINNINGS = (
-    (b"HTTP", "HTTP"),
-    (b"<htm", "HTTP"),
-    (b"<!DO", "HTTP"),
-    (b"AMQP", "AMQP"),
-    (b"ERROR\n", "STOMP"),
-    (b"CONNECTED\n", "STOMP"),
-    (b"SSH-", "SSH"),
-    (b"-ERR", "Redis"),
-    (b"-DEN", "Redis"),
-    (b"220 ", "SMTP or FTP"),
-    (b"RFB ", "VNC"),
-    (b"\x15\x03", "TLS"),
-    (b"\x16\x03", "TLS"),
-)
+_BEGINNINGS: Mapping[str, tuple[bytes, ...]] = {
+    "HTTP": (b"HTTP", b"<htm", b"<!DO"),
+    "AMQP": (b"AMQP",),
+    "STOMP": (b"ERROR\n", b"CONNECTED\n"),
+    "SSH": (b"SSH-",),
+    "Redis": (b"-ERR", b"-DEN"),
+    "SMTP or FTP": (b"220 ",),
+    "VNC": (b"RFB ",),
+    "TLS": (b"\x15\x03", b"\x16\x03"),
+}
 _OPENWIRE, _SHOWN = b"ActiveMQ", 24
 
 
@@ -24,7 +21,7 @@ def name_protocol(first: bytes) -> str | None:
     """Return the protocol's name; None where it is not known."""
     if first[5:13] == _OPENWIRE:
         return "OpenWire"
-    return next((name for begin, name in _BEGINNINGS if first.startswith(begin)), None)
+    return next((name for name, begins in _BEGINNINGS.items() if first.startswith(begins)), None)
 
 
 def foreign(address: str, first: bytes, wanted: str, named_by: str) -> str | None:

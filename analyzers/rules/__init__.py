@@ -36,17 +36,9 @@ from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
 
 __all__ = [
-    "BROKEN",
-    "COLUMNS",
-    "LONGEST_EVIDENCE",
-    "Facts",
-    "Letter",
-    "RuleStep",
-    "Verdict",
-    "judge",
-    "steps",
+    "BROKEN", "COLUMNS", "LONGEST_EVIDENCE", "Facts", "Letter", "RuleStep", "Verdict", "judge", "steps",
     "table",
-]
+]  # fmt: skip
 
 
 class Verdict(NamedTuple):

@@ -32,32 +32,20 @@ master = "local[2]"
 _TRANSACTIONS = "select unique_key, state, discarded, checks, evidence from transactions order by unique_key"
 _TOUR = (
     ("Look without touching: what is there, and what would a pull change?", ["doctor"]),
-    (
-        "Drain it: every message is durable in Parquet before the broker may forget it.",
-        ["pull", "--mode", "drain"],
-    ),
-    (
-        "Why did they die? Each was classified by evidence; no evidence, no label. The answer first.",
-        ["report"],
-    ),
-    (
-        "RocketMQ asked 15 times how two payments ended, and gave up. Did the money move?",
-        ["query", _TRANSACTIONS],
-    ),
-    (
-        "Plan what goes back. Nothing is sent yet; what is left out is counted, with the reason.",
-        ["replay", "plan", "--where", "exception_family = 'timeout'"],
-    ),
-    (
-        "Apply exactly that plan: each message is written down before it is sent, and confirmed after.",
-        ["replay", "apply", "PLAN"],
-    ),
-    (
-        "Apply it again, as one does at 3 a.m.: the ledger knows them, nothing is sent.",
-        ["replay", "apply", "PLAN"],
-    ),
+    ("Drain it: every message is durable in Parquet before the broker may forget it.",
+        ["pull", "--mode", "drain"]),
+    ("Why did they die? Each was classified by evidence; no evidence, no label. The answer first.",
+        ["report"]),
+    ("RocketMQ asked 15 times how two payments ended, and gave up. Did the money move?",
+        ["query", _TRANSACTIONS]),
+    ("Plan what goes back. Nothing is sent yet; what is left out is counted, with the reason.",
+        ["replay", "plan", "--where", "exception_family = 'timeout'"]),
+    ("Apply exactly that plan: each message is written down before it is sent, and confirmed after.",
+        ["replay", "apply", "PLAN"]),
+    ("Apply it again, as one does at 3 a.m.: the ledger knows them, nothing is sent.",
+        ["replay", "apply", "PLAN"]),
     ("The books: captured = replayed + held + dismissed + purged + waiting.", ["verify"]),
-)
+)  # fmt: skip
 _SPARK = "Once more by Spark, which takes over where letters are many: the same rules, the same verdicts."
 _BY_SPARK = ["analyze", "--engine", "spark"]
 _NEXT = """

@@ -21,17 +21,9 @@ from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 _PORTS = {"http": 80, "https": 443}
 _CLASSIC = "org.apache.activemq:type=Broker,brokerName=*,destinationType=Queue,destinationName=*"
 _CLASSIC_READ = (
-    "Name",
-    "QueueSize",
-    "InFlightCount",
-    "ConsumerCount",
-    "DequeueCount",
-    "MemoryPercentUsage",
-    "CursorPercentUsage",
-    "MaxPageSize",
-    "DLQ",
-    "Paused",
-)
+    "Name", "QueueSize", "InFlightCount", "ConsumerCount", "DequeueCount", "MemoryPercentUsage",
+    "CursorPercentUsage", "MaxPageSize", "DLQ", "Paused",
+)  # fmt: skip
 _ARTEMIS = (
     "org.apache.activemq.artemis:"
     "broker=*,component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
@@ -52,15 +44,9 @@ _BROKERS = {
 _NO_BROKER = "it shows no queue, and no broker that has none; is it this broker's?"
 _BROKER_NAME = re.compile(r"brokerName=[^,]+")
 _ARTEMIS_READ = (
-    "Name",
-    "MessageCount",
-    "DeliveringCount",
-    "ConsumerCount",
-    "MessagesAcknowledged",
-    "Address",
-    "RoutingType",
-    "Paused",
-)
+    "Name", "MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAcknowledged", "Address",
+    "RoutingType", "Paused",
+)  # fmt: skip
 
 
 class QueueFacts(NamedTuple):

@@ -88,25 +88,17 @@ class _Right(NamedTuple):
     loss: str
 
 
+_BY_KEY = {"topic": "{topic}", "key": "-", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 0}
 _RIGHTS: Sequence[_Right] = (
     _Right(RequestCode.BROKER_CONFIG, {}, "its settings: retention is taken as 72 hours"),
     _Right(RequestCode.RUNTIME_INFO, {}, "since when it runs: a replay in doubt may stay in doubt"),
-    _Right(
-        RequestCode.TOPIC_GROUPS,
-        {"topic": "{topic}"},
-        "who consumes {topic}: a plan does not name them, and a ramp goes by what comes back",
-    ),
-    _Right(
-        RequestCode.QUERY_MESSAGE,
-        {"topic": "{topic}", "key": "-", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 0},
-        "for a message of {topic} by its key: a replay in doubt stays in doubt",
-    ),
-    _Right(
-        RequestCode.CONSUMER_CONNECTIONS,
-        {"consumerGroup": "{group}"},
-        "for the consumers of {group}: a ramp to the group goes by what comes back",
-    ),
-)
+    _Right(RequestCode.TOPIC_GROUPS, {"topic": "{topic}"},
+        "who consumes {topic}: a plan does not name them, and a ramp goes by what comes back"),
+    _Right(RequestCode.QUERY_MESSAGE, _BY_KEY,
+        "for a message of {topic} by its key: a replay in doubt stays in doubt"),
+    _Right(RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": "{group}"},
+        "for the consumers of {group}: a ramp to the group goes by what comes back"),
+)  # fmt: skip
 
 
 def _losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[str]:
