@@ -16,17 +16,7 @@ from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
 from dlq.capture.deduplication import Deduplicator
 from dlq.capture.source_aliases import name_letters
 from dlq.connectors.base import Gauge, Mode, Reading, ReadRequest
-from dlq.core import patience
-from dlq.core.errors import (
-    ArchiveError,
-    BrokerError,
-    ConnectionLost,
-    ConsumerEnded,
-    DlqError,
-    NotFound,
-    PoisonMessage,
-    Unreachable,
-)
+from dlq.core import errors, patience
 from dlq.core.settings import Source
 
 _RECONNECTS_WITHOUT_PROGRESS = 2
@@ -81,7 +71,7 @@ class PullResult:
     segments: int = 0
     seconds: float = 0.0
     partial: bool = False
-    error: DlqError | None = None
+    error: errors.DlqError | None = None
     notes: list[str] = field(default_factory=list)
     skipped: int = 0
     """Letters that were seen and could not be taken; the first of them are `left_letters`."""
@@ -120,7 +110,7 @@ def pull(
         running = _Pull(store, connector, source, options, progress, awaits, depth)
         try:
             running.read_all()
-        except (BrokerError, PoisonMessage, ArchiveError) as error:
+        except (errors.BrokerError, errors.PoisonMessage, errors.ArchiveError) as error:
             if not running.begun:
                 raise
             running.result.error, running.result.partial = error, True
@@ -191,22 +181,24 @@ class _Pull:
                 if not self._before_poison:
                     return
                 lost = None
-            except Unreachable:
+            except errors.Unreachable:
                 if time.monotonic() > lost_at + patience.RESTART or self._is_late():
                     raise
                 time.sleep(patience.RECONNECT)
                 continue
-            except (ConnectionLost, PoisonMessage) as error:
+            except (errors.ConnectionLost, errors.PoisonMessage) as error:
                 lost_at = time.monotonic()
-                if isinstance(error, ConsumerEnded):
+                if isinstance(error, errors.ConsumerEnded):
                     self._may_be_gone = self._may_be_gone or self._missing(self._total + tally)
-                self._was_lost = self._was_lost or isinstance(error, ConnectionLost)
+                self._was_lost = self._was_lost or isinstance(error, errors.ConnectionLost)
                 self._may_hold = self._may_hold or (
-                    isinstance(error, ConnectionLost) and not isinstance(error, ConsumerEnded)
+                    isinstance(error, errors.ConnectionLost) and not isinstance(error, errors.ConsumerEnded)
                 )
                 failures = 0 if tally.settled else failures + 1
                 lost, before = self._seen(error, tally, before), (str(error), tally.delivered)
-                alone = isinstance(lost, PoisonMessage) and self._request.careful and not tally.delivered
+                alone = (
+                    isinstance(lost, errors.PoisonMessage) and self._request.careful and not tally.delivered
+                )
                 if failures > _RECONNECTS_WITHOUT_PROGRESS or self._is_late() or alone:
                     raise lost from error.__cause__
             finally:
@@ -220,12 +212,14 @@ class _Pull:
         """Return letters of the snapshot that are not durable, and that no log has lost."""
         return (self.result.snapshot or 0) - total.captured - total.recaptured - total.gone
 
-    def _seen(self, error: DlqError, tally: Tally, before: tuple[str, int]) -> DlqError:
+    def _seen(self, error: errors.DlqError, tally: Tally, before: tuple[str, int]) -> errors.DlqError:
         """Return the error, as a poison where it has come before behind the same letter."""
         if (tally.delivered or self._request.careful) and before == (str(error), tally.delivered):
             self._suspected = str(error)
-        if isinstance(error, ConnectionLost) and str(error) == self._suspected:
-            return PoisonMessage(f"{error}; it ends each reading at one letter, which stays with the rest")
+        if isinstance(error, errors.ConnectionLost) and str(error) == self._suspected:
+            return errors.PoisonMessage(
+                f"{error}; it ends each reading at one letter, which stays with the rest"
+            )
         return error
 
     def _is_late(self) -> bool:
@@ -255,7 +249,7 @@ class _Pull:
             )
             try:
                 attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
-            except ConnectionLost:
+            except errors.ConnectionLost:
                 if result.mode == "drain" and not reading.settles_at_once:
                     self._missing_ids |= attempt.list_unsettled()
                 raise
@@ -276,7 +270,7 @@ class _Pull:
         read carefully. A queue that gives its letters in another order then may poison that reading, too."""
         bounds = [n for n in (self._limit, self.result.snapshot) if n is not None]
         rest = min(bounds) - self._total.settled if bounds else None
-        poisoned = isinstance(lost, PoisonMessage)
+        poisoned = isinstance(lost, errors.PoisonMessage)
         again = self._before_poison > 0
         before_poison = tally.delivered if poisoned and not (tally.settled or again) else 0
         careful = (poisoned or again) and not before_poison
@@ -340,11 +334,11 @@ class _Pull:
             return rest
         mine = taken if self.result.mode == "copy" else 0
         there = 0
-        with suppress(BrokerError):
+        with suppress(errors.BrokerError):
             for _ in patience.tries(patience.GIVEN_BACK, patience.FETCH):
                 try:
                     told = depth()
-                except NotFound:
+                except errors.NotFound:
                     return 0
                 there = rest if told is None or self._may_hold else max(there, told - mine)
                 if there >= rest:
@@ -359,7 +353,7 @@ _UNLIKE = (
 )
 
 
-_OF_THE_QUEUE = (BrokerError, NotFound)
+_OF_THE_QUEUE = (errors.BrokerError, errors.NotFound)
 """How brokers that end more than the consumer say that a queue was deleted or purged: ActiveMQ's "Queue
 deleted" and "Unmatched acknowledge", and AMQP 1.0's `amqp:resource-deleted`."""
 _NOT_AGAIN = (

@@ -16,21 +16,15 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.amqp10.link.session import Login, Session
 from dlq.connectors.base import Inspection
 from dlq.connectors.net.links import LinkLostError
-from dlq.core import units
-from dlq.core.errors import (
-    AccessDenied,
-    BrokerError,
-    ConfigError,
-    ConnectionLost,
-    DlqError,
-    NotFound,
-    Unreachable,
-)
+from dlq.core import errors, units
 from dlq.core.text import for_terminal, shorten
 
 _HEARTBEAT = 60
 _PROBE_SECONDS = 5.0
-_MEANS: dict[str, type[BrokerError]] = {"amqp:unauthorized-access": AccessDenied, "amqp:not-found": NotFound}
+_MEANS: dict[str, type[errors.BrokerError]] = {
+    "amqp:unauthorized-access": errors.AccessDenied,
+    "amqp:not-found": errors.NotFound,
+}
 
 
 def open_session(broker: ActiveMQBroker) -> Session:
@@ -42,7 +36,7 @@ def opened_at(broker: ActiveMQBroker) -> tuple[Session, str]:
     """Return the same, and its host and port."""
     address = amqp_address_of(broker)
     if address is None:
-        raise ConfigError(f"brokers.{broker.name} has no amqp_url; add it")
+        raise errors.ConfigError(f"brokers.{broker.name} has no amqp_url; add it")
     found: list[tuple[Session, str]] = []
     first_that_answers(broker, address, lambda one: found.append(_opened(broker, one)))
     return found[0]
@@ -64,12 +58,12 @@ def _opened(broker: ActiveMQBroker, address: Address) -> tuple[Session, str]:
     try:
         return Session(connected, login, partial(refusal, place, broker=broker)), node
     except LinkLostError as error:
-        raise ConnectionLost(f"{place}: no AMQP 1.0: {error}") from error
+        raise errors.ConnectionLost(f"{place}: no AMQP 1.0: {error}") from error
 
 
-def refusal(place: str, condition: str, said: str, broker: ActiveMQBroker | None = None) -> DlqError:
+def refusal(place: str, condition: str, said: str, broker: ActiveMQBroker | None = None) -> errors.DlqError:
     """AMQP's name of an error, and its text, as one of our errors."""
-    meaning = _MEANS.get(condition, BrokerError)
+    meaning = _MEANS.get(condition, errors.BrokerError)
     hint = "check user and password" if broker is None else login_hint(said, broker)
     hint = f"; {hint}" if condition == "amqp:unauthorized-access" else ""
     return meaning(f"{place}: {shorten(for_terminal(said or condition), 300)}{hint}")
@@ -100,7 +94,7 @@ class Amqp10:
         try:
             session, self.node = opened_at(self._broker)
             session.close()
-        except (BrokerError, Unreachable) as error:
+        except (errors.BrokerError, errors.Unreachable) as error:
             if self._broker.amqp_url:
                 raise
             self.trouble = f"openwire_url does not speak it ({error}); set amqp_url"
@@ -121,6 +115,6 @@ def with_amqp(found: Inspection, amqp: Amqp10) -> Inspection:
         if amqp.is_spoken:
             told = f"by AMQP 1.0, to {amqp.node}"
             return replace(found, facts={**found.facts, "messages of AMQP 1.0": told})
-    except DlqError as error:
+    except errors.DlqError as error:
         return replace(found, warnings=[*found.warnings, f"Nothing would be pulled or sent: {error}."])
     return replace(found, warnings=[*found.warnings, _CHANGED.format(amqp.trouble)])

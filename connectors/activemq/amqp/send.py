@@ -12,14 +12,7 @@ from dlq.connectors.activemq.amqp.link import opened_at, refusal
 from dlq.connectors.activemq.link.refusals import RolledBack
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.connectors.activemq.prove.markers import (
-    Trail,
-    check_anchor,
-    marker_body,
-    marker_queue,
-    remove_by_stomp,
-    trail_by_stomp,
-)
+from dlq.connectors.activemq.prove import markers
 from dlq.connectors.activemq.records.amqp10 import message_to_send
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.codec.values import TRUE, binary, described_value, sequence, symbol
@@ -77,11 +70,11 @@ class Amqp10Sender:
         """Leave the anchor by AMQP; STOMP must find it. Raises ConfigError."""
         done = self.new_receipt()
         self.begin(_ANCHORING)
-        self.marker(plan, [marker_body(anchor)], _ANCHORING, self.new_receipt())
+        self.marker(plan, [markers.marker_body(anchor)], _ANCHORING, self.new_receipt())
         self.commit(_ANCHORING, done)
         self.wait_for(done)
         setting = "amqp_url" if self._broker.amqp_url else "openwire_url"
-        check_anchor(self._broker, plan, anchor, self.node, setting)
+        markers.check_anchor(self._broker, plan, anchor, self.node, setting)
 
     def new_receipt(self) -> str:
         """See `Sender`."""
@@ -110,7 +103,7 @@ class Amqp10Sender:
         """Persistent messages into the plan's queue."""
         header = described_value(message.HEADER, sequence([TRUE]))
         for body in bodies:
-            link = self._within(lambda: self._link_to(Target("queue", marker_queue(plan))))
+            link = self._within(lambda: self._link_to(Target("queue", markers.marker_queue(plan))))
             self._give(link, header + described_value(message.DATA, binary(body)), transaction)
         self._awaited[receipt] = self._sent.pop(transaction)
         return b""
@@ -176,13 +169,13 @@ class Amqp10Sender:
                 raise Unanswered(str(error)) from error
             raise
 
-    def trail(self, plan: str) -> Trail:
+    def trail(self, plan: str) -> markers.Trail:
         """Open the trail over a connection by STOMP."""
-        return trail_by_stomp(self._broker, plan)
+        return markers.trail_by_stomp(self._broker, plan)
 
     def forget(self, plan: str) -> None:
         """Acknowledge them, by STOMP."""
-        remove_by_stomp(self._broker, plan)
+        markers.remove_by_stomp(self._broker, plan)
 
     def close(self) -> None:
         """Let go of the connection, and of transactions that are open; never raises."""

@@ -7,17 +7,7 @@ from collections.abc import Iterator, Sequence
 from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.messages import BYTES, Dispatch
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
-from dlq.connectors.activemq.prove.markers import (
-    OF_THIS_STORE,
-    Marked,
-    Scanning,
-    Trail,
-    marker_body,
-    marker_queue,
-    remove_all,
-    rights_to_mark,
-    scan_markers,
-)  # fmt: skip
+from dlq.connectors.activemq.prove import markers
 from dlq.core import patience
 from dlq.core.errors import name_rights
 
@@ -27,36 +17,36 @@ _ALL = 2**31 - 1
 
 def marker_of(plan: str, body: bytes) -> commands.Letter:
     """Return a persistent message into the plan's queue."""
-    place = commands.destination("queue", marker_queue(plan))
+    place = commands.destination("queue", markers.marker_queue(plan))
     return commands.Letter(place, BYTES, body, commands.properties({}, {}), time.time_ns() // 1_000_000)
 
 
 def leave_anchor(connection: OpenWireConnection, plan: str, name: str) -> None:
     """Leave an anchor before the first letter. Raises AccessDenied, which names the right that is missing."""
     receipt = connection.new_receipt()
-    anchor = marker_of(plan, marker_body(name))
+    anchor = marker_of(plan, markers.marker_body(name))
     connection.send(connection.writer.message(anchor, None, int(receipt)))
-    with name_rights(rights_to_mark(connection.artemis)):
+    with name_rights(markers.rights_to_mark(connection.artemis)):
         connection.wait_for(receipt)
 
 
-def trail(connection: OpenWireConnection, plan: str) -> Trail:
+def trail(connection: OpenWireConnection, plan: str) -> markers.Trail:
     """Return what the markers of a plan say; changes nothing. Raises BrokerError."""
     with _scanning(connection, plan) as scanning:
-        return scan_markers(scanning, marker_queue(plan))[0]
+        return markers.scan_markers(scanning, markers.marker_queue(plan))[0]
 
 
 def remove(connection: OpenWireConnection, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
     with _scanning(connection, plan) as scanning:
-        remove_all(scanning, plan)
+        markers.remove_all(scanning, plan)
 
 
 @contextlib.contextmanager
-def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
-    writer, queue, started = connection.writer, marker_queue(plan), connection.new_receipt()
+def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[markers.Scanning]:
+    writer, queue, started = connection.writer, markers.marker_queue(plan), connection.new_receipt()
     connection.send(
-        writer.consume(_CONSUMER, queue, _ALL, False, OF_THIS_STORE, int(started), exclusive=True)
+        writer.consume(_CONSUMER, queue, _ALL, False, markers.OF_THIS_STORE, int(started), exclusive=True)
     )
     connection.wait_for(started)
     nudge = writer.consume(_NUDGE, queue, 1, False, "1=0", 0) + writer.stop(_NUDGE)
@@ -64,7 +54,7 @@ def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
     def send(bodies: Sequence[bytes]) -> None:
         connection.send(b"".join([writer.message(marker_of(plan, body), None) for body in bodies]))
 
-    yield Scanning(
+    yield markers.Scanning(
         send,
         lambda: [_marked(letter) for letter in connection.receive(patience.PAUSE)],
         lambda one: connection.send(writer.acknowledge(_CONSUMER, queue, [one.name])),
@@ -78,7 +68,7 @@ def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
     connection.receive(0)  # what came beyond the end
 
 
-def _marked(letter: Dispatch) -> Marked:
+def _marked(letter: Dispatch) -> markers.Marked:
     message = letter.message
     dies = message is not None and message.expiration > 0
-    return Marked((message and message.content) or b"", dies, letter.name)
+    return markers.Marked((message and message.content) or b"", dies, letter.name)

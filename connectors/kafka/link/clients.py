@@ -17,15 +17,7 @@ from dlq.connectors.kafka.link.connection import Access, Link, brokers_named_by
 from dlq.connectors.kafka.plugin.description import TLS, KafkaBroker
 from dlq.connectors.local.credentials import blanks, forget, log_in, password
 from dlq.connectors.net.tls import client_context
-from dlq.core.errors import (
-    AccessDenied,
-    BrokerError,
-    ConfigError,
-    ConnectionLost,
-    NoLeader,
-    NotFound,
-    Unreachable,
-)
+from dlq.core import errors
 from dlq.core.hosts import host_of, why_not
 from dlq.core.protocols import foreign, of_length
 from dlq.core.units import seconds
@@ -81,20 +73,20 @@ _UNVERIFIED = re.compile(r"(?:\w+://)?\[?([^\s/\]]+)\]?:(\d{1,5})/\w+: .*certifi
 
 def _translated(
     error: KafkaError, where: str, first: KafkaError | None, hint: Callable[[KafkaError], str]
-) -> BrokerError:
+) -> errors.BrokerError:
     """Return an error of the library in words; `first` is what its connections met with, which says more, and
     `hint` says what to do about it."""
     code, cause = error.code(), first if first is not None and error.code() in _NO_ANSWER else error
     said = f"{where}: {_words(cause)}"
     if cause.code() in _DENIED:
-        return AccessDenied(f"{said}; {hint(cause)}")
+        return errors.AccessDenied(f"{said}; {hint(cause)}")
     if code in _NO_LEADER:
-        return NoLeader(f"{said}; is the broker that holds it up?")
+        return errors.NoLeader(f"{said}; is the broker that holds it up?")
     if code in _NOT_THERE:
-        return NotFound(f"{said}; look at the topic's name")
+        return errors.NotFound(f"{said}; look at the topic's name")
     if code in _NO_ANSWER:
-        return Unreachable(f"{said}; {hint(cause)}")
-    return BrokerError(said)
+        return errors.Unreachable(f"{said}; {hint(cause)}")
+    return errors.BrokerError(said)
 
 
 def _words(error: KafkaError) -> str:
@@ -174,7 +166,7 @@ class Clients:
             said = str(error.str())
             self._first = KafkaError(KafkaError._SSL, said) if _UNVERIFIED.search(said) else error
 
-    def trouble(self, error: KafkaError, where: str = "") -> BrokerError:
+    def trouble(self, error: KafkaError, where: str = "") -> errors.BrokerError:
         """Return the library's error, in words."""
         self._admin.poll(0)  # which hands out what its connections met with
         return _translated(error, where or self.name, self._first, self._hint)
@@ -200,20 +192,20 @@ class Clients:
             return ""
         try:
             Link(found[1], int(found[2]), self.access._replace(mechanism=None)).close()
-        except ConnectionLost as error:
+        except errors.ConnectionLost as error:
             return str(getattr(error.__cause__, "verify_message", ""))
         except (ValueError, OverflowError):  # no name that a host has, no port
             return ""
         return ""
 
-    def silence(self) -> ConnectionLost:
+    def silence(self) -> errors.ConnectionLost:
         """Return nothing came for as long as `timeout`."""
         why = f": {_words(self._first)}" if self._first is not None else ""
         made_wait = self.made_to_wait("raise consumer_byte_rate, or timeout")
-        return ConnectionLost(f"{self.name} gave nothing within {self.timeout:g} s{why}{made_wait}")
+        return errors.ConnectionLost(f"{self.name} gave nothing within {self.timeout:g} s{why}{made_wait}")
 
     @property
-    def denial(self) -> BrokerError | None:
+    def denial(self) -> errors.BrokerError | None:
         """What a broker has refused a login or a right over, in words; None where none has."""
         first = self._first
         return self.trouble(first) if first is not None and first.code() in _DENIED else None
@@ -255,7 +247,7 @@ class Clients:
             made: Any = client({**settings, **more, "error_cb": heed, "logger": _SILENT})
         except KafkaException as error:
             said = _words(error.args[0])
-            raise ConfigError(f"brokers.{self.name}: {said}; look at its files and its url") from error
+            raise errors.ConfigError(f"brokers.{self.name}: {said}; look at its files and its url") from error
         if self._hosts:
             self._check_hosts(made)
         return made  # type: ignore[no-any-return]
@@ -267,7 +259,7 @@ class Clients:
         if time.monotonic() - self._renewed < _RENEWING:
             return True
         forget(self._broker)
-        with suppress(ConfigError):
+        with suppress(errors.ConfigError):
             before, now = settings.get("sasl.password"), password(self._broker)
             if now not in (None, before):
                 settings["sasl.password"], self._renewed = now, time.monotonic()
@@ -307,15 +299,19 @@ class Clients:
         for server in self._bootstrap:
             try:
                 named = log_in(self._broker, partial(self._named_by, server))
-            except (ConnectionLost, ValueError, OverflowError) as error:  # no name that a host has, no port
+            except (
+                errors.ConnectionLost,
+                ValueError,
+                OverflowError,
+            ) as error:  # no name that a host has, no port
                 lost = error
                 continue
             heard = True
             for address in named:
                 if refused := self.why_not_allowed(*address, "nothing was sent there"):
-                    raise AccessDenied(refused)
+                    raise errors.AccessDenied(refused)
         if lost is not None and not heard:
-            raise Unreachable(
+            raise errors.Unreachable(
                 f"{lost}; it is asked which brokers it names, as brokers.{self.name}.hosts wants"
             )
 
@@ -344,14 +340,14 @@ class Clients:
         """Check that `hosts` lets in all brokers of the library's metadata. Raises AccessDenied."""
         for broker in told.brokers.values():
             if refused := self.why_not_allowed(broker.host, broker.port, _PERHAPS):
-                raise AccessDenied(refused)
+                raise errors.AccessDenied(refused)
 
 
 def _settings(broker: KafkaBroker) -> dict[str, Any]:
     """Return what every client of the cluster is given."""
     scheme, _, servers = broker.url.partition("://")
     if scheme not in ("kafka", TLS) or not servers.strip("/"):
-        raise ConfigError(
+        raise errors.ConfigError(
             f"brokers.{broker.name}.url = {broker.url!r}: write it like kafka://b1:9092,b2:9092"
         )
     secret = password(broker)

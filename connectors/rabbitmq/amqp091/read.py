@@ -24,17 +24,7 @@ from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
 from dlq.connectors.rabbitmq.amqp091.codec.table import delivery_count
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.records.deliveries import record_maker
-from dlq.core import patience
-from dlq.core.errors import (
-    AccessDenied,
-    ConnectionLost,
-    ConsumerEnded,
-    DlqError,
-    NoLeader,
-    NotFound,
-    PoisonMessage,
-    UsageError,
-)
+from dlq.core import errors, patience
 from dlq.core.text import for_terminal
 
 _FIRST_PREFETCH = 64
@@ -62,10 +52,10 @@ def is_empty(link: Link, queue: str) -> bool:
     try:
         answers = (spec.Basic.GetEmpty, spec.Basic.GetOk)
         found = link.call(spec.Basic.Get(queue=queue), answers)
-    except AccessDenied:
+    except errors.AccessDenied:
         return True
-    except PoisonMessage as error:  # 541: it waited for a leader
-        raise NoLeader(f"the queue {for_terminal(queue)} has no leader that answers") from error
+    except errors.PoisonMessage as error:  # 541: it waited for a leader
+        raise errors.NoLeader(f"the queue {for_terminal(queue)} has no leader that answers") from error
     if isinstance(found, spec.Basic.GetOk):
         link.send(spec.Basic.Nack(delivery_tag=found.delivery_tag, requeue=True))
         return False
@@ -130,7 +120,7 @@ class RabbitReading:
             try:
                 yield from self._scan()
                 self.complete = self._received >= self._wanted
-            except (LinkLostError, DlqError):
+            except (LinkLostError, errors.DlqError):
                 yield from self._rest()
                 raise
         except LinkLostError as error:
@@ -200,7 +190,7 @@ class RabbitReading:
         """Refuse a stream: it forgets nothing, so a drain would never end; without rights only its header
         tells."""
         if self.topology.get("queue_type") is None and _STREAM_OFFSET in first.block:
-            raise UsageError(
+            raise errors.UsageError(
                 f"source {self._request.source.name}: {self._queue} is a stream, which management_url shows "
                 "beforehand; set it, and --mode copy reads it"
             )
@@ -269,7 +259,7 @@ class RabbitReading:
     def _finish(self) -> None:
         """However the scan ended: no more letters are wanted, so all acknowledgements may go."""
         if not self._link.dead:
-            with contextlib.suppress(LinkLostError, DlqError):
+            with contextlib.suppress(LinkLostError, errors.DlqError):
                 self._stop_consuming()
 
     def acknowledge(self, position: int) -> None:
@@ -302,20 +292,20 @@ class RabbitReading:
                 is_empty(self._link, self._queue)
         except LinkLostError as error:
             raise self._lost(error) from error
-        except NotFound:
+        except errors.NotFound:
             if not (self._stays and self._over):  # else it went with our consumer, and nothing comes back
                 raise
         self._settled = self._acknowledged
         return self._settled
 
-    def _lost(self, error: LinkLostError) -> ConnectionLost:
-        kind = ConsumerEnded if isinstance(error, ConsumerEndedError) else ConnectionLost
+    def _lost(self, error: LinkLostError) -> errors.ConnectionLost:
+        kind = errors.ConsumerEnded if isinstance(error, ConsumerEndedError) else errors.ConnectionLost
         return kind(f"source {self._request.source.name}: the connection ended: {error}")
 
     def close(self) -> None:
         """End the consumer and give back what was not acknowledged, with requeue."""
         self._finish()
         if not self._link.dead:
-            with contextlib.suppress(LinkLostError, DlqError):
+            with contextlib.suppress(LinkLostError, errors.DlqError):
                 self._link.send(spec.Basic.Nack(delivery_tag=0, multiple=True, requeue=True))
         self._link.close()

@@ -26,17 +26,9 @@ from typing import NamedTuple
 
 from pika import spec
 
+from dlq.connectors import base
 from dlq.connectors.amqp10.codec import frames, message
 from dlq.connectors.amqp10.link.session import Session
-from dlq.connectors.base import (
-    UNSENT_SECONDS,
-    Outgoing,
-    Proof,
-    Sent,
-    Target,
-    Writing,
-    keep_no_mark,
-)
 from dlq.connectors.local.credentials import log_in
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.proving import decide, numbers_of
@@ -81,7 +73,7 @@ class _WitnessedWays(Ways):
     takes_any = True
     hint = "a witness needs the right to write to it, too: grant it, or plan with witness = false"
 
-    def __init__(self, broker: RabbitBroker, plan: str, private: Collection[Target]) -> None:
+    def __init__(self, broker: RabbitBroker, plan: str, private: Collection[base.Target]) -> None:
         super().__init__(broker, plan, private)
         self.witnessed: set[str] = set()
         """Queues whose letters leave proof."""
@@ -123,8 +115,8 @@ class WitnessedPublisher(RabbitTwoWays):
         broker: RabbitBroker,
         plan: str,
         window: int,
-        private: Collection[Target] = (),
-        unsent_seconds: float = UNSENT_SECONDS,
+        private: Collection[base.Target] = (),
+        unsent_seconds: float = base.UNSENT_SECONDS,
     ) -> None:
         """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
         self._broker, self._plan = broker, plan
@@ -132,7 +124,9 @@ class WitnessedPublisher(RabbitTwoWays):
         _prepare(broker, plan)
         super().__init__(broker, plan, window, self._own_ways, unsent_seconds)
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
+    def publish(
+        self, outgoing: Iterator[base.Outgoing], writing: base.Writing = base.keep_no_mark
+    ) -> Iterator[base.Sent]:
         """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
         yield from super().publish(outgoing, writing)
         for queue in self._own_ways.witnessed:
@@ -188,7 +182,7 @@ def forget(broker: RabbitBroker, plan: str, queues: Iterable[str]) -> None:
         asking.ask(spec.Queue.Delete(queue=queue_of(plan)))
 
 
-def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
+def find(broker: RabbitBroker, plan: str, letters: Sequence[base.Outgoing]) -> base.Proof:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     if not is_there(broker, exchange_of(plan)):
         return decide(letters, (), [_NO_WITNESS])
@@ -200,12 +194,12 @@ def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
             limits = [*_of_old_versions(management), *_in_a_cluster(management)]
         except ManagementError as error:
             return decide(letters, (), [f"{error}; {_NO_PROOF}"])
-    return Proof(proof.shown, [*proof.doubts, *limits])
+    return base.Proof(proof.shown, [*proof.doubts, *limits])
 
 
 def _ask_witness(
-    broker: RabbitBroker, management: Management, plan: str, letters: Sequence[Outgoing]
-) -> Proof:
+    broker: RabbitBroker, management: Management, plan: str, letters: Sequence[base.Outgoing]
+) -> base.Proof:
     """Return what it shows of letters for queues; of others it shows nothing."""
     if against := list(_against(management, plan)):
         return decide(letters, (), against)

@@ -8,16 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dlq.connectors.rocketmq.link.remoting import (
-    Credential,
-    Frame,
-    FrameReader,
-    encode_fields,
-    request,
-    sign_fields,
-    text_fields,
-    understood,
-)
+from dlq.connectors.rocketmq.link import remoting
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core.errors import ConnectionLost, Unreachable
 from dlq.core.hosts import host_of
@@ -31,7 +22,7 @@ _REMEDY = "give it a certificate of this address, or set ca_file and verify_host
 class Access:
     """How to talk to a cluster: who we are, how long we wait (seconds), and whether by TLS."""
 
-    credential: Credential | None = None
+    credential: remoting.Credential | None = None
     timeout: float = 10.0
     tls: ssl.SSLContext | None = None
 
@@ -51,8 +42,8 @@ class Link(Wire):
         the address."""
         self.address, self.access, self.timeout = address, access, access.timeout
         self.version = 0
-        self._frames = FrameReader(brief=brief)
-        self._answers: deque[Frame] = deque()
+        self._frames = remoting.FrameReader(brief=brief)
+        self._answers: deque[remoting.Frame] = deque()
         self._opaque = 0
         patience = WHOLE_ANSWER * self.timeout
         peer = Peer(address, "RocketMQ", named_by, self.timeout, self.timeout, patience)
@@ -71,13 +62,17 @@ class Link(Wire):
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """Return a signed request of ours and its opaque number, not sent yet."""
         return self.frame_of(
-            code, encode_fields(sign_fields(text_fields(fields), body, self.access.credential)), body
+            code,
+            remoting.encode_fields(
+                remoting.sign_fields(remoting.text_fields(fields), body, self.access.credential)
+            ),
+            body,
         )
 
     def frame_of(self, code: int, fields: str, body: bytes) -> tuple[int, bytes]:
         """Return the same of fields that are written already. They must be signed where `signs` is true."""
         self._opaque += 1
-        return self._opaque, request(code, self._opaque, fields, body)
+        return self._opaque, remoting.request(code, self._opaque, fields, body)
 
     @property
     def signs(self) -> bool:
@@ -90,7 +85,7 @@ class Link(Wire):
         self.write(data)
         return opaque
 
-    def receive(self, wait: float | None = None) -> Frame | None:
+    def receive(self, wait: float | None = None) -> remoting.Frame | None:
         """Return the next answer; None when none came within `wait` seconds. Raises ConnectionLost.
 
         An answer that is on its way may take longer, up to a limit.
@@ -102,16 +97,16 @@ class Link(Wire):
                 return None
         return self._answers.popleft()
 
-    def answers(self, asked: Mapping[int, _T]) -> Iterator[tuple[_T, Frame]]:
+    def answers(self, asked: Mapping[int, _T]) -> Iterator[tuple[_T, remoting.Frame]]:
         """Yield the answer to each of these, by opaque number, with what it is for. Raises BrokerError."""
         for _ in range(len(asked)):
             if (answer := self.receive()) is None:
                 raise ConnectionLost(f"{self.address} has stopped answering")
-            with understood(self.address):
+            with remoting.understood(self.address):
                 what = asked[answer.opaque]
             yield what, answer
 
-    def take_answers(self) -> list[Frame]:
+    def take_answers(self) -> list[remoting.Frame]:
         """Return the answers that are there. Raises ConnectionLost."""
         if not self._answers:
             self.read(0.0)
@@ -127,7 +122,7 @@ class Link(Wire):
         """Requests of the broker's own (transaction checks, consumer notices) are not for us."""
         self._answers += [frame for frame in self._frames.feed(data) if frame.is_answer]
 
-    def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
+    def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> remoting.Frame:
         """Return one request and its answer; raises ConnectionLost when it does not come in time."""
         opaque = self.ask(code, fields, body)
         deadline = time.monotonic() + self.peer.patience

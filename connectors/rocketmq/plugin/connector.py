@@ -9,37 +9,18 @@ from dlq.connectors import base
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.connectors.rocketmq.link.cluster import Cluster
-from dlq.connectors.rocketmq.look import coverage
+from dlq.connectors.rocketmq.look import coverage, doctor
 from dlq.connectors.rocketmq.look.consumers import consumption, is_broadcast
-from dlq.connectors.rocketmq.look.doctor import (
-    LONGEST_WAIT_MS,
-    broker_facts,
-    gathered_ms,
-    inspect,
-    late_outcomes,
-    unread_halves,
-    without_index,
-)
 from dlq.connectors.rocketmq.look.limits import NONE, Attributes
 from dlq.connectors.rocketmq.look.newer import find_newer
 from dlq.connectors.rocketmq.look.routes import route_to, why_unread
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.connectors.rocketmq.prove.search import find
 from dlq.connectors.rocketmq.prove.start_offsets import bounds
+from dlq.connectors.rocketmq.read import snapshot
 from dlq.connectors.rocketmq.read.outcomes import Outcomes, untold_key
 from dlq.connectors.rocketmq.read.private import RocketPrivate
 from dlq.connectors.rocketmq.read.queue import MessageQueue
-from dlq.connectors.rocketmq.read.snapshot import (
-    QueueOffsets,
-    begun_anew,
-    check_group,
-    dead_letter_topics,
-    message_at,
-    offsets_of_topic,
-    own_offsets,
-    plan_of,
-    unread_nodes,
-)
 from dlq.connectors.rocketmq.read.topics import RocketReading
 from dlq.connectors.rocketmq.republish import RESUME, preview, target_of, topic_of
 from dlq.connectors.rocketmq.send import RocketPublisher
@@ -67,7 +48,7 @@ class RocketConnector(base.Connector):
         """Look without changing anything."""
         found, facts, notes = self._look(source)
         unread = self._unread(source, facts, {})
-        seen = inspect(self.cluster, source.group, found, facts, [*notes, *unread])
+        seen = doctor.inspect(self.cluster, source.group, found, facts, [*notes, *unread])
         left_out = "; ".join(one.removeprefix("not read: ") for one in unread)
         return replace(seen, leaves_out=dict.fromkeys(("copy", "drain"), left_out)) if unread else seen
 
@@ -79,11 +60,11 @@ class RocketConnector(base.Connector):
         unread = dict(cluster.silent)
         if source.transactions:
             return base.Gauge(sum(_half_messages(cluster)), note=_in_words(unread))
-        topics = dead_letter_topics(cluster, str(source.group))
+        topics = snapshot.dead_letter_topics(cluster, str(source.group))
         found = [*_all_that_may_be_read(cluster, topics, unread)]
         if not unread:
-            check_group(cluster, str(source.group), found)
-        first = [message_at(cluster, offsets, offsets.lowest) for offsets in found if _size(offsets)]
+            snapshot.check_group(cluster, str(source.group), found)
+        first = [snapshot.message_at(cluster, offsets, offsets.lowest) for offsets in found if _size(offsets)]
         oldest = min((one.stored_at * 1000 for one in first if one), default=None)
         return base.Gauge(sum(map(_size, found)), oldest=oldest, note=_in_words(unread))
 
@@ -92,7 +73,7 @@ class RocketConnector(base.Connector):
         """Return the dead letters of all groups, and half messages with what became of them."""
         cluster = self.cluster
         cluster.masters(refresh=True)
-        groups = [_dead_letters(cluster, topic) for topic in dead_letter_topics(cluster, "*")]
+        groups = [_dead_letters(cluster, topic) for topic in snapshot.dead_letter_topics(cluster, "*")]
         pending, discarded = _half_messages(cluster)
         halves = f"half messages, and {discarded:,} that the broker gave up"
         return [
@@ -111,7 +92,7 @@ class RocketConnector(base.Connector):
         cluster, source = self.cluster, request.source
         found, facts, notes = self._look(source)
         resume = request.resume if request.mode == "drain" else base.NO_CHECKPOINT
-        plan = plan_of(found, resume, begun_anew(cluster, found, resume))
+        plan = snapshot.plan_of(found, resume, snapshot.begun_anew(cluster, found, resume))
         unread = self._unread(source, facts, resume)
         plan.complete = plan.complete and not unread
         plan.notes += [*notes, *unread]
@@ -206,38 +187,38 @@ class RocketConnector(base.Connector):
 
     def _look(
         self, source: Source
-    ) -> tuple[list[QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
+    ) -> tuple[list[snapshot.QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
         """Return what there is to read of a source, what its brokers are, and what an empty answer means."""
         cluster = self.cluster
         cluster.leave_out_silent()
-        facts = broker_facts(cluster)
+        facts = doctor.broker_facts(cluster)
         if source.transactions:
-            notes = [*without_index(facts), *late_outcomes(facts)]
+            notes = [*doctor.without_index(facts), *doctor.late_outcomes(facts)]
             return _transaction_offsets(cluster, facts), facts, notes
         self._unreadable = {}
-        topics = [source.topic] if source.topic else dead_letter_topics(cluster, str(source.group))
+        topics = [source.topic] if source.topic else snapshot.dead_letter_topics(cluster, str(source.group))
         found = [*_all_that_may_be_read(cluster, topics, self._unreadable)]
         if self._unreadable or source.topic:
             return found, facts, []
-        return found, facts, check_group(cluster, str(source.group), found)
+        return found, facts, snapshot.check_group(cluster, str(source.group), found)
 
     def _unread(
         self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: base.Checkpoint
     ) -> list[str]:
         """Return what may be there and is not read, in words."""
         closed = [f"not read: {topic}: {why}" for topic, why in self._unreadable.items()]
-        halves = unread_halves(facts) if source.transactions else ()
-        return [*unread_nodes(self.cluster, resume), *closed, *halves]
+        halves = doctor.unread_halves(facts) if source.transactions else ()
+        return [*snapshot.unread_nodes(self.cluster, resume), *closed, *halves]
 
 
 def _all_that_may_be_read(
     cluster: Cluster, topics: Sequence[str], unreadable: dict[str, BrokerError]
-) -> Iterator[QueueOffsets]:
+) -> Iterator[snapshot.QueueOffsets]:
     """Yield what the queues of topics hold; topics that may not be read are added to `unreadable`. Raises the
     first reason where no other is left."""
     for topic in topics:
         try:
-            yield from [*offsets_of_topic(cluster, topic)]
+            yield from [*snapshot.offsets_of_topic(cluster, topic)]
         except (AccessDenied, NotFound) as error:
             unreadable[topic] = error
     closed = [unreadable[topic] for topic in topics if topic in unreadable]
@@ -251,17 +232,19 @@ def _in_words(unread: Mapping[str, BrokerError]) -> str:
 
 def _dead_letters(cluster: Cluster, topic: str) -> base.DeadLetterPlace:
     group = topic.removeprefix(DEAD_LETTERS)
-    depth = sum(map(_size, offsets_of_topic(cluster, topic)))
+    depth = sum(map(_size, snapshot.offsets_of_topic(cluster, topic)))
     return base.DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
 
 
 def _half_messages(cluster: Cluster) -> tuple[int, int]:
     """Return those that are there, and those that the broker gave up."""
-    pending = sum(_size(own_offsets(cluster, MessageQueue(HALF, node, 0))) for node in cluster.masters())
-    return pending, sum(map(_size, offsets_of_topic(cluster, DISCARDED)))
+    pending = sum(
+        _size(snapshot.own_offsets(cluster, MessageQueue(HALF, node, 0))) for node in cluster.masters()
+    )
+    return pending, sum(map(_size, snapshot.offsets_of_topic(cluster, DISCARDED)))
 
 
-def _size(offsets: QueueOffsets) -> int:
+def _size(offsets: snapshot.QueueOffsets) -> int:
     return offsets.highest - offsets.lowest
 
 
@@ -272,11 +255,13 @@ def _consumers_of(cluster: Cluster, target: base.Target) -> list[str] | None:
     return [f"group {group}" for group in sorted(groups)] if groups else None
 
 
-def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[QueueOffsets]:
+def _transaction_offsets(
+    cluster: Cluster, facts: Mapping[str, Mapping[str, object]]
+) -> list[snapshot.QueueOffsets]:
     """Return the half topic first, then what ended: an op record still being gathered is waited for."""
-    halves = [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
+    halves = [snapshot.own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
-        longest = max(map(gathered_ms, facts.values()), default=0)
-        time.sleep(min(longest, LONGEST_WAIT_MS) / 1000 + patience.FETCH)
-    ended = [own_offsets(cluster, MessageQueue(OP_TOPIC, node, 0)) for node in cluster.masters()]
-    return [*halves, *ended, *offsets_of_topic(cluster, DISCARDED)]
+        longest = max(map(doctor.gathered_ms, facts.values()), default=0)
+        time.sleep(min(longest, doctor.LONGEST_WAIT_MS) / 1000 + patience.FETCH)
+    ended = [snapshot.own_offsets(cluster, MessageQueue(OP_TOPIC, node, 0)) for node in cluster.masters()]
+    return [*halves, *ended, *snapshot.offsets_of_topic(cluster, DISCARDED)]

@@ -10,16 +10,9 @@ from typing import NamedTuple
 
 from dlq.connectors.base import Evidence, Target
 from dlq.connectors.proving import why_compacted, why_lost, why_unknown
+from dlq.connectors.rocketmq.link import remoting
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.message import decode
-from dlq.connectors.rocketmq.link.remoting import (
-    Frame,
-    ProtocolError,
-    RequestCode,
-    ResponseCode,
-    long,
-    understood,
-)
 from dlq.connectors.rocketmq.look.limits import is_compacted
 from dlq.connectors.rocketmq.look.routes import writable_queues
 from dlq.connectors.rocketmq.prove.evidence import KEPT, Lead, QueueEnd, Store, list_queues
@@ -63,25 +56,27 @@ class Range(NamedTuple):
 def runtime_of(cluster: Cluster, node: str) -> Runtime | None:
     """Return None when we may not ask, or it does not tell."""
     for _ in patience.tries(patience.CAUGHT_UP):
-        if not _fails(node, answer := cluster.call(node, RequestCode.RUNTIME_INFO, {})):
+        if not _fails(node, answer := cluster.call(node, remoting.RequestCode.RUNTIME_INFO, {})):
             break
     else:
         return None
-    with understood(node):
+    with remoting.understood(node):
         told = answer.document().get("table") or {}
         runs = _RUNTIME.search(str(told.get("runtime")))
         if runs is None:
             return None
         days, hours, minutes, seconds = map(int, runs.groups())
-        booted, end = long(told["bootTimestamp"]), long(told["commitLogMaxOffset"])
+        booted, end = remoting.long(told["bootTimestamp"]), remoting.long(told["commitLogMaxOffset"])
         clock = booted + (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
-        behind = long(told["dispatchBehindBytes"])
-        return Runtime(booted, long(clock), long(told["commitLogMinOffset"]), end, end - behind)
+        behind = remoting.long(told["dispatchBehindBytes"])
+        return Runtime(
+            booted, remoting.long(clock), remoting.long(told["commitLogMinOffset"]), end, end - behind
+        )
 
 
-def _fails(node: str, answer: Frame) -> bool:
+def _fails(node: str, answer: remoting.Frame) -> bool:
     """4.9 does for a moment after its start."""
-    is_error = answer.code == ResponseCode.SYSTEM_ERROR
+    is_error = answer.code == remoting.ResponseCode.SYSTEM_ERROR
     return is_error and not isinstance(refusal(node, answer), AccessDenied)
 
 
@@ -113,10 +108,10 @@ def _lead_of(cluster: Cluster, node: str, settings: Mapping[str, str]) -> Lead:
     lead = masters(cluster, node)
     if settings.get("enableControllerMode") != "true":
         return lead
-    answer = cluster.call(node, RequestCode.EPOCHS, {})
-    with understood(node):
+    answer = cluster.call(node, remoting.RequestCode.EPOCHS, {})
+    with remoting.understood(node):
         told = answer.document().get("epochList") or ()
-        last = max((long(one["epoch"]) for one in told), default=_UNTOLD)
+        last = max((remoting.long(one["epoch"]) for one in told), default=_UNTOLD)
     return lead._replace(epoch=frozenset({str(last)}))
 
 
@@ -277,10 +272,10 @@ def _first_stored(cluster: Cluster, node: str, log_start: int) -> int | None:
     """Return when the first message of a broker's log was stored, by its clock; None where it does not
     tell."""
     for position in (log_start, log_start + _ENTRY_HEADER):
-        answer = cluster.call(node, RequestCode.VIEW_MESSAGE, {"offset": position})
+        answer = cluster.call(node, remoting.RequestCode.VIEW_MESSAGE, {"offset": position})
         try:
-            found = [*decode(answer.body)] if answer.code == ResponseCode.OK else []
-        except ProtocolError:
+            found = [*decode(answer.body)] if answer.code == remoting.ResponseCode.OK else []
+        except remoting.ProtocolError:
             continue  # the header of an entry of DLedger's
         if found:
             return found[0].stored_at
@@ -315,5 +310,5 @@ def _why_uncommitted(
 
 def _last_shown(cluster: Cluster, node: str, topic: str) -> Iterator[int]:
     """Yield when a broker stored the newest message that it shows of each queue of a topic."""
-    answer = cluster.call(node, RequestCode.TOPIC_STATS, {"topic": topic})
+    answer = cluster.call(node, remoting.RequestCode.TOPIC_STATS, {"topic": topic})
     return (int(found[1]) for found in _LAST_STORED.finditer(answer.body))

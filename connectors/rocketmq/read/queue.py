@@ -12,17 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq.connectors.base import Gap
+from dlq.connectors.rocketmq.link import remoting
 from dlq.connectors.rocketmq.link.cluster import refusal
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import encode, expand, is_batch, parse, queue_offset, split
-from dlq.connectors.rocketmq.link.remoting import (
-    Frame,
-    ProtocolError,
-    RequestCode,
-    ResponseCode,
-    long,
-    understood,
-)
 from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 
@@ -159,20 +152,20 @@ class PullScan:
 
     def _ask(self, found: _Slice) -> None:
         fields = pull_fields(self._place, found.at, found.stop - found.at)
-        opaque, data = self._link.frame(RequestCode.PULL, fields)
+        opaque, data = self._link.frame(remoting.RequestCode.PULL, fields)
         self._asked[opaque], found.is_asked = found, True
         self._outgoing.append(data)
 
-    def _take(self, answer: Frame) -> None:
+    def _take(self, answer: remoting.Frame) -> None:
         found = self._asked.pop(answer.opaque)
         found.is_asked = False
         if answer.code not in _PROGRESS:
             raise refusal(self._place.node, answer)
         asked = found.at
         messages = _messages(answer, self._place)
-        with understood(self._place.node):
-            reached = long(answer.fields.get("nextBeginOffset", asked))
-        self._fill(found, messages, asked if answer.code == ResponseCode.BUSY else reached)
+        with remoting.understood(self._place.node):
+            reached = remoting.long(answer.fields.get("nextBeginOffset", asked))
+        self._fill(found, messages, asked if answer.code == remoting.ResponseCode.BUSY else reached)
         if found.at == asked:
             self._wait(found, answer)
         else:
@@ -200,7 +193,7 @@ class PullScan:
                 self._largest = max(self._largest, len(message))
         self._skip(found, min(reached, found.stop))
 
-    def _wait(self, found: _Slice, answer: Frame) -> None:
+    def _wait(self, found: _Slice, answer: remoting.Frame) -> None:
         """Ask again later. What a broker has no time to send is no gap: those letters are there."""
         now = time.monotonic()
         found.stuck_since = found.stuck_since or now
@@ -228,18 +221,18 @@ def _is_run(messages: Sequence[bytes], first: int, stop: int) -> bool:
 
 
 _PROGRESS = (
-    ResponseCode.OK,
-    ResponseCode.PULL_NOT_FOUND,
-    ResponseCode.PULL_AGAIN,
-    ResponseCode.PULL_MOVED,
-    ResponseCode.BUSY,
+    remoting.ResponseCode.OK,
+    remoting.ResponseCode.PULL_NOT_FOUND,
+    remoting.ResponseCode.PULL_AGAIN,
+    remoting.ResponseCode.PULL_MOVED,
+    remoting.ResponseCode.BUSY,
 )
 
 
-def _messages(answer: Frame, place: MessageQueue) -> list[bytes]:
-    if answer.code != ResponseCode.OK:
+def _messages(answer: remoting.Frame, place: MessageQueue) -> list[bytes]:
+    if answer.code != remoting.ResponseCode.OK:
         return []
-    with understood(str(place)):
+    with remoting.understood(str(place)):
         found = split(answer.body)
         if any(map(is_batch, found)):
             return [inner for message in found for inner in _expanded(message)]
@@ -250,7 +243,7 @@ def _expanded(message: bytes) -> list[bytes]:
     """Return the messages in a batch; one that cannot be taken apart is a letter as it is stored."""
     try:
         return [encode(inner) for inner in expand(parse(message))]
-    except ProtocolError:
+    except remoting.ProtocolError:
         return [message]
 
 
@@ -286,23 +279,23 @@ def _is_at(stored: bytes, place: MessageQueue, offset: int) -> bool:
 def _positions(link: Link, place: MessageQueue, at: int, count: int) -> tuple[list[int], int]:
     """Commit log offsets of some queue entries, and the offset of the first of them."""
     fields = {"topic": place.topic, "queueId": place.queue, "index": at, "count": count}
-    answer = link.call(RequestCode.QUERY_QUEUE, fields)
-    if answer.code == ResponseCode.NO_PERMISSION:
+    answer = link.call(remoting.RequestCode.QUERY_QUEUE, fields)
+    if answer.code == remoting.ResponseCode.NO_PERMISSION:
         raise refusal(place.node, answer)
-    with understood(place.node):
+    with remoting.understood(place.node):
         document = answer.document()
-        positions = [long(entry["physicOffset"]) for entry in document.get("queueData") or ()]
-        return positions, max(at, long(document.get("minQueueIndex") or 0)) if not positions else at
+        positions = [remoting.long(entry["physicOffset"]) for entry in document.get("queueData") or ()]
+        return positions, max(at, remoting.long(document.get("minQueueIndex") or 0)) if not positions else at
 
 
 def _view(link: Link, place: MessageQueue, positions: Sequence[int]) -> list[bytes | None]:
     asked = {
-        link.ask(RequestCode.VIEW_MESSAGE, {"offset": p, "topic": place.topic}): i
+        link.ask(remoting.RequestCode.VIEW_MESSAGE, {"offset": p, "topic": place.topic}): i
         for i, p in enumerate(positions)
     }
     found: list[bytes | None] = [None] * len(positions)
     for number, answer in link.answers(asked):
-        if answer.code == ResponseCode.NO_PERMISSION:
+        if answer.code == remoting.ResponseCode.NO_PERMISSION:
             raise refusal(place.node, answer)
         messages = _messages(answer, place)
         found[number] = messages[0] if len(messages) == 1 else None
