@@ -77,7 +77,7 @@ def of(place: Place, records: list[Record]) -> list[Record]:
 
 def bare(whole: bytes) -> bytes:
     """The bare message, which begins with the properties."""
-    kept = [s for s in message._sections(whole, whole=True) if s.code >= message.PROPERTIES]
+    kept = [s for s in message.sections(whole) if s.code >= message.PROPERTIES]
     return b"".join(whole[section.start : section.end] for section in kept)
 
 

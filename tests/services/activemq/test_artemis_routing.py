@@ -149,7 +149,7 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
 ) -> None:
     news, sub = stomp.queue, f"{stomp.queue}.sub"
     stomp.make_queue(sub, news, "MULTICAST")
-    monkeypatch.setattr(Management, "ask", lambda *_: None)
+    monkeypatch.setattr(Management, "_ask_all", lambda _, questions: [None] * len(questions))
     told, untold = dead(news, sub, "0"), dead(news, sub)
     target = Target("queue", f"{news}::{sub}")
     known = stomp.connector.preview(Outgoing(0, told(0), target, {}))

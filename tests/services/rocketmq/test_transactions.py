@@ -101,7 +101,7 @@ def test_an_index_that_lacks_a_real_message_proves_no_rollback(
     unhurried: RocketMQ, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """It may have stopped growing. Where the queue cannot be looked through to its end, nothing tells."""
-    monkeypatch.setattr("dlq.connectors.rocketmq.read.outcomes._query", lambda *_: iter(()))
+    monkeypatch.setattr("dlq.connectors.rocketmq.read.outcomes.by_unique_key", lambda *_: iter(()))
     monkeypatch.setattr("dlq.connectors.rocketmq.read.commits.MOST_COMMITS", most)
     store, topic = LocalStore(str(tmp_path / f"{most}")), f"{TOPIC}-{most}"
     driver.create_topic(topic)
