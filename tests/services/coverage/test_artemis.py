@@ -105,8 +105,7 @@ class Lab:
         self.management = Management(place.settings)
 
     def do(self, operation: str, *arguments: Any) -> Any:
-        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-        return self.management.ask(asked, json.dumps(arguments))
+        return self.management.operate(operation, *arguments)
 
     def build(self) -> None:
         for topology in self.topologies:

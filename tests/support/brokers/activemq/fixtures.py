@@ -67,7 +67,7 @@ class Place:
         """Something that Artemis' managers may do; settings are given as they are."""
         management = Management(self.settings)
         told = [json.dumps(one) if isinstance(one, dict) else one for one in arguments]
-        management.ask({"_AMQ_ResourceName": resource, "_AMQ_OperationName": operation}, json.dumps(told))
+        management.operate(operation, *told, of=resource)
         management.close()
 
     def make_queue(
