@@ -16,7 +16,8 @@ _Reason = Annotated[str | None, _what("--reason", metavar="TEXT", help="Why they
 def dismiss(
     ctx: typer.Context,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="These letters (8 or more digits of each id).")
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="These letters (8 or more digits of each id)."),
     ] = None,
     where: selecting.Where = None,
     source: selecting.Sources = None,

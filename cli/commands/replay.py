@@ -33,7 +33,7 @@ _consent = partial(typer.Option, rich_help_panel="Consent")
 _As = Annotated[
     str | None, _consent("--as", metavar="NAME", help="Your name (default: your user at this host).")
 ]
-_Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", hidden=True)]
+_Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", hidden=True)]
 _To = Annotated[
     str,
     _where_to(

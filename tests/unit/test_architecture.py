@@ -38,11 +38,11 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4035, "connectors": 32425, "archive": 4370, "capture": 1020, "replay": 7530, "analyzers": 9890,
-    "reports": 3680, "operations": 4760, "web": 4035, "cli": 4445, "connectors/activemq": 9110,
+    "core": 4035, "connectors": 32425, "archive": 4405, "capture": 1020, "replay": 7540, "analyzers": 9890,
+    "reports": 3675, "operations": 4775, "web": 4050, "cli": 4445, "connectors/activemq": 9110,
     "connectors/amqp10": 1645, "connectors/kafka": 4535, "connectors/rabbitmq": 7905,
     "connectors/rocketmq": 4925, "analyzers/groups": 2770, "analyzers/rules": 4095, "analyzers/spark": 1050,
-    "replay/ledger": 1705,
+    "replay/ledger": 1715,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
