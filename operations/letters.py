@@ -200,11 +200,11 @@ def show_letter(
         if explained:
             steps = {"explain": _explain(workspace, connection, found, lies)}
             found |= steps if masker is None else masker.document(steps)
-    return found | {"owners": _describe_owners(found, workspace.settings)}
+    return found | {"owners": describe_owners(found, workspace.settings)}
 
 
-def _describe_owners(found: Document, settings: "Settings") -> list[str]:
-    """Return what the owners of its consumers say of a letter."""
+def describe_owners(found: Document, settings: "Settings") -> list[str]:
+    """Return what the owners of its consumers say of a letter, as it is true at the moment."""
     owners = Owners(settings)
     owners.count(found["source"], oldest_of(from_iso(found[name] or "") for name in TIMES))
     return owners.describe()

@@ -22,6 +22,7 @@ from dlq.operations.letters import (
     LettersWanted,
     condition_behind,
     count_letters,
+    describe_owners,
     list_letters,
     list_values,
     preview_body,
@@ -220,7 +221,8 @@ def show_page(ask: PageRequest) -> Response:
     """Return one letter, masked."""
     masker, one = ask.masker(), ask.names["record_id"]
     show = partial(show_letter, prefix=one, masker=masker, explained=True)
-    return _show(ask, ask.console.look.keep(("letter", one), show, of_letters=True), masker)
+    found = ask.console.look.keep(("letter", one), show, of_letters=True)
+    return _show(ask, found | {"owners": describe_owners(found, ask.console.settings)}, masker)
 
 
 def _show(ask: PageRequest, found: dict[str, Any], masker: Masker | None) -> Response:

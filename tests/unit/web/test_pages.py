@@ -15,6 +15,7 @@ from support.consoles import Browser, Serve
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
+from dlq.core import clock
 
 CAPTURED = 10**15
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]
@@ -253,6 +254,17 @@ def test_a_failure_says_in_which_version_it_was_resolved_and_what_owners_of_cons
     text = re.sub(r"<[^>]*>", " ", browser.get(FAILURE).text)
     assert "resolved  in 2.4.1" in text
     assert "billing: safe (idempotent); 3 of 3 are older: check_first" in text
+
+
+def test_a_letter_that_was_shown_before_says_what_its_owners_say_now(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    billing = {"sources": ["ord*"], "replay": "safe", "because": "idempotent", "holds_for": "36000d"}
+    browser, page = serve(consumers={"billing": billing}), f"/letters/{IDS[0]}"
+    assert "are older: check_first" not in browser.get(page).text
+    later = clock.now() + 36_000 * 86_400_000_000
+    monkeypatch.setattr("dlq.replay.owners.now", lambda: later)
+    assert "1 of 1 are older: check_first" in browser.get(page).text
 
 
 def hidden(page: str) -> dict[str, str]:
