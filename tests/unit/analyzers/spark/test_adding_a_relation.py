@@ -16,7 +16,7 @@ MODULE = '''
 
 from collections import Counter
 
-from dlq.analyzers.groups.contract import Come, Member, Relation
+from dlq.analyzers.groups.contract import Member, Reduced, Relation
 
 
 def keys(letter):
@@ -29,7 +29,7 @@ def members(letters, context, said):
 
 
 def together(key, counts, context):
-    yield Come(sum(counts))
+    yield Reduced(sum(counts))
 
 
 def conclude(letter, said, context):
