@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlq.analyzers.groups.advice import Deduplicator, advise
+from dlq.analyzers.groups.advice import Known, advise
 from dlq.analyzers.groups.duplicates import Duplicate
 from dlq.analyzers.groups.incidents import DEPENDENCY, SLOT, UNREMARKABLE
 from dlq.analyzers.rules.exceptions import FAMILIES
@@ -207,35 +207,35 @@ def _with_duplicates(letters: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _twin(kind: str | None = None, **repeats: bool) -> Deduplicator:
-    return Deduplicator("poison_ack", 3, duplicate=Duplicate("g", kind, first_of_group=False, **repeats))
+def _twin(kind: str | None = None, **repeats: bool) -> Known:
+    return Known("poison_ack", 3, duplicate=Duplicate("g", kind, first_of_group=False, **repeats))
 
 
-def _failed(family: str) -> Deduplicator:
-    return Deduplicator("application_error", 3, exception_family=family)
+def _failed(family: str) -> Known:
+    return Known("application_error", 3, exception_family=family)
 
 
 def _with_advice(letters: pd.DataFrame) -> pd.DataFrame:
     cause, kind, later = letters.cause, letters.duplicate_kind, letters.later
     family = letters.exception_family.where(cause.isin(["application_error", "redelivery_exhausted"]))
     conditions = (
-        (Deduplicator(None, 3, laps=3), letters.laps >= 3),
+        (Known(None, 3, laps=3), letters.laps >= 3),
         (_twin(exact_copy=True), letters.exact_copy),
         (_twin(repeats_id=True), letters.repeats_id),
         (_twin("same_key"), (kind == "same_key") & later),
         (_twin("same_body"), (kind == "same_body") & later & (letters.message_id.fillna("") == "")),
-        *((Deduplicator(name, 3), cause == name) for name in ("unknown", "expired", "overflow")),
+        *((Known(name, 3), cause == name) for name in ("unknown", "expired", "overflow")),
         (_failed("timeout"), family.isin(_TRANSIENT)),
         *((_failed(name), family == name) for name in ("duplicate", "database", "auth")),
         (_failed("serialization"), family.isin(["serialization", "validation"])),
         *((_failed(name), family == name) for name in ("not_found", "bug")),
         (
-            Deduplicator("application_error", 3, also_possible=("poison_ack", "moved")),
+            Known("application_error", 3, also_possible=("poison_ack", "moved")),
             letters.rule == "hand-written-error",
         ),
-        *((Deduplicator(name, 3), cause == name) for name in ("application_error", "redelivery_exhausted")),
-        (Deduplicator("poison_ack", 3, mechanism="retry_loop"), letters.mechanism == "retry_loop"),
-        (Deduplicator("poison_ack", 3), cause == "poison_ack"),
+        *((Known(name, 3), cause == name) for name in ("application_error", "redelivery_exhausted")),
+        (Known("poison_ack", 3, mechanism="retry_loop"), letters.mechanism == "retry_loop"),
+        (Known("poison_ack", 3), cause == "poison_ack"),
     )
     lines = [advise(known) for known, _ in conditions]
     number = np.select([holds for _, holds in conditions], range(len(lines)))
