@@ -189,7 +189,8 @@ def of_failure(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Itera
     try:
         yield
     finally:
-        connection.execute("DROP TABLE _of_failure")
+        with guarded(connection):  # who took too long is ended here, too
+            connection.execute("DROP TABLE IF EXISTS _of_failure")
 
 
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
