@@ -1,6 +1,6 @@
 """What somebody who approves plans has to know: which wait for them, and what the letters died of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 
@@ -42,13 +42,11 @@ def is_target_of_agent(header: Header) -> bool:
     return is_agent(header.actor or "") and header.to != DEFAULT_TARGET
 
 
-def list_waiting(workspace: Workspace) -> list[Document]:
-    """Return the plans that wait for the consent of the user, the newest first: `plan, letters,
-    actor, reason, targets, agents_target`."""
+def list_waiting(workspace: Workspace, unsent: Sequence[Header]) -> list[Document]:
+    """Return those of the plans (`list_unsent`) that wait for the consent of the user, the newest first:
+    `plan, letters, actor, reason, targets, agents_target`."""
     said = read_said(workspace)
-    found = [
-        header for header in _list_unsent(workspace) if _why_not_approve(workspace, header, said) is None
-    ]
+    found = [header for header in unsent if _why_not_approve(workspace, header, said) is None]
     return [
         {
             "plan": header.plan,
@@ -62,8 +60,9 @@ def list_waiting(workspace: Workspace) -> list[Document]:
     ]
 
 
-def _list_unsent(workspace: Workspace) -> Iterator[Header]:
-    """Plans that ask for somebody's consent, and of which something is left to send."""
+def list_unsent(workspace: Workspace) -> list[Header]:
+    """Return the plans that ask for somebody's consent, and of which something is left to send."""
+    found = []
     with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         every = book.counts_of_all() if book else {}
         for plan in planfile.ids(workspace.store):
@@ -74,7 +73,8 @@ def _list_unsent(workspace: Workspace) -> Iterator[Header]:
             known = every.get(plan, {})
             sent = sum(known.values()) - known.get("planned", 0)
             if sent < header.letters and approvals.is_needed(header, workspace.settings.replay):
-                yield header
+                found.append(header)
+    return found
 
 
 def why_not_approve(workspace: Workspace, plan: str) -> DlqError | None:

@@ -122,9 +122,10 @@ def list_waiting(ask: PageRequest) -> list[dict[str, Any]]:
     if "approve" not in ask.rights:
         return []
     actor = mark_proven(ask.person.name)
-    named = ("waiting", actor)
+    named, keep = ("unsent", *planfile.ids(ask.workspace().store)), ask.console.look.keep
+    unsent = keep(named, consent.list_unsent, of_letters=True)
     return ask.mask_all(
-        ask.console.look.keep(named, lambda workspace: consent.list_waiting(replace(workspace, name=actor)))
+        keep(("waiting", actor), lambda seen: consent.list_waiting(replace(seen, name=actor), unsent))
     )
 
 
