@@ -19,6 +19,11 @@ _MOST = 6
 """Ids that begin alike: so many are asked for, to say which they are, and whether there are more."""
 
 
+def is_whole(text: str) -> bool:
+    """Return whether this could be the whole id of a letter."""
+    return len(text) == ID_HEX_DIGITS and _PREFIX.fullmatch(text) is not None
+
+
 def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
     """Return the id of the letter that begins so. Raises UsageError when none does, or several."""
     wanted = prefix.lower()
@@ -45,16 +50,15 @@ def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """SQL in which the ids that `record_id` is compared with are whole. Raises UsageError."""
 
     def whole(text: re.Match[str]) -> str:
-        is_whole = len(text[1]) == ID_HEX_DIGITS and _PREFIX.fullmatch(text[1])
-        return text[0] if is_whole or not text[1] else sql_literal(record_id(connection, text[1]))
+        return text[0] if is_whole(text[1]) or not text[1] else sql_literal(record_id(connection, text[1]))
 
     return _COMPARED.sub(lambda compared: _LITERAL.sub(whole, compared[0]), sql)
 
 
 def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
     """Return what is whole is compared as it is: that one segment may have it tells the files of verdicts."""
-    is_whole = column == "record_id" and len(prefix) == ID_HEX_DIGITS
-    begins = f"{column} = $1" if is_whole else f"{column} >= $1 AND starts_with({column}, $1)"
+    is_id = column == "record_id" and is_whole(prefix)
+    begins = f"{column} = $1" if is_id else f"{column} >= $1 AND starts_with({column}, $1)"
     sql = f"SELECT DISTINCT {column} FROM {view} WHERE {begins} ORDER BY 1 LIMIT {_MOST}"
     return [str(row[0]) for row in run(connection, sql, [prefix]).rows]
 

@@ -189,12 +189,13 @@ def show_letter(
     to it, what to do next; with `explained` which rules looked at it, what each saw, and what follows. Raises
     UsageError for none or several."""
     with closing(open_views(workspace, with_ledger=False)) as connection:
-        record_id = short_ids.record_id(connection, prefix)
+        page = views.page_of(connection, prefix) if short_ids.is_whole(prefix) else {}
+        record_id = prefix if page else short_ids.record_id(connection, prefix)
         if workspace.views is None:  # which have all of the ledger
             show_replays(
                 connection, read_replays(workspace, record_ids=letter.list_copies(connection, record_id))
             )
-        lies = views.on_page(views.page_of(connection, record_id))
+        lies = views.on_page(page or views.page_of(connection, record_id))
         found = letter.gather(connection, record_id, lies)
         found = found if masker is None else {**masker.document(found), "masked": True}
         if explained:

@@ -204,14 +204,13 @@ def _make_page(
     action: str, say: Callable[[Workspace, str, Form], Mapping[str, Any]]
 ) -> Callable[[PageRequest], Response]:
     def page(ask: PageRequest) -> Response:
-        workspace, before = ask.workspace(proven=True), words.find(list_every(ask), ask.names["fingerprint"])
-        found = _find_every(ask)
+        workspace = replace(ask.workspace(proven=True), failures=_find_every(ask))
+        before = words.find(list_every(ask), ask.names["fingerprint"])
         with ask.console.look.open() as seen:
-            by_them = replace(workspace, views=seen.views, said=seen.said, failures=found)
-            row = say(by_them, before["fingerprint"], ask.form)
+            here = replace(workspace, views=seen.views, said=seen.said)
+            row = say(here, before["fingerprint"], ask.form)
         owner = f", and {row['owner']} owns it" if row["owner"] else ""
-        told = f"It is {row['state']} now{owner}."
-        path = f"/failures/{row['fingerprint']}"
+        told, path = f"It is {row['state']} now{owner}.", f"/failures/{row['fingerprint']}"
         return ask.go_on(path, told, *ask.list_notes(workspace), undo=_undo(path, action, before))
 
     return page
