@@ -199,6 +199,17 @@ def test_a_phone_shows_in_the_bar_where_one_is(server: Server, browser: Page) ->
     assert browser.run("document.querySelector('.top [aria-current]').getBoundingClientRect().right") <= 390
 
 
+def test_a_deep_link_survives_signing_in(server: Server, browser: Page) -> None:
+    deep = "/failures?state=new"
+    browser.call("Network.clearBrowserCookies")
+    browser.open(base(server) + deep)
+    browser.run(f"document.querySelector('[name=token]').value = {server.address.partition('token=')[2]!r}")
+    browser.run("document.querySelector('form').requestSubmit()")
+    wait_for(browser, "document.title === 'Failures – dlq'")
+    assert browser.run("location.pathname + location.search") == deep
+    browser.problems.clear()  # the browser logs an answer of 401
+
+
 def test_the_theme_follows_the_system_unless_one_is_chosen(server: Server, browser: Page) -> None:
     paper = "getComputedStyle(document.querySelector('section')).backgroundColor"
     browser.open(base(server) + "/", prefers_color_scheme="light")
