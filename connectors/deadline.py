@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from dlq.core import patience
 from dlq.core.errors import BrokerError
@@ -24,21 +24,16 @@ _QUICK = 0.05
 _LEFT = "_seconds_left_to_look"
 
 
-class _End(NamedTuple):
-    """When a look ends, and how long it may take."""
-
-    at: float = math.inf
-    seconds: float = math.inf
-
-
-_NEVER = _End()
+_End = tuple[float, float]
+"""When a look ends, and how long it may take."""
+_NEVER: _End = (math.inf, math.inf)
 _until: ContextVar[_End] = ContextVar("_until", default=_NEVER)
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """Bound all questions in here together to so many seconds, or what is left of the bound around them."""
-    before = _until.set(min(_until.get(), _End(time.monotonic() + seconds, seconds)))
+    before = _until.set(min(_until.get(), (time.monotonic() + seconds, seconds)))
     try:
         yield
     finally:
@@ -64,7 +59,7 @@ def with_shared_deadline(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Con
     def asked(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         left, began = getattr(self, _LEFT, patience.LOOK), time.monotonic()
         before, end = _until.get(), began + left
-        _until.set(before if before.at <= end else _End(end, left))  # as `within`, which costs more
+        _until.set(before if before[0] <= end else (end, left))  # as `within`, which costs more
         try:
             return ask(self, *args, **kwargs)
         finally:
@@ -78,9 +73,9 @@ def with_shared_deadline(ask: Callable[Concatenate[_S, _P], _R]) -> Callable[Con
 def check(who: str) -> None:
     """Check the time before a question is asked. Raises BrokerError where the look that it belongs to takes
     too long."""
-    end = _until.get()
-    if time.monotonic() > end.at:
+    end, seconds = _until.get()
+    if time.monotonic() > end:
         raise BrokerError(
-            f"{who}: a look takes more than {human_seconds(end.seconds)}: it names too much, or answers too "
+            f"{who}: a look takes more than {human_seconds(seconds)}: it names too much, or answers too "
             "slowly"
         )

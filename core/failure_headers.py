@@ -363,17 +363,37 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
     return HeaderScrub(frozenset(gone), mended)
 
 
-def strip_failure(headers: Mapping[str, str], keep: Keep = False) -> tuple[dict[str, str], list[str]]:
-    """Return these headers as a replay sends them again, and what it takes away of them, in words."""
-    what = restart(headers, keep)
-    if not what.gone and not what.mended:
-        return dict(headers), []
+def strip_failure(
+    headers: Mapping[str, str], keep: Keep = False, names: tuple[str, ...] | None = None
+) -> tuple[dict[str, str], list[str]]:
+    """Return these headers as a replay sends them again, and what it takes away of them, in words. `names`:
+    those alone that are looked at, and sent; None: all."""
+    names = tuple(headers) if names is None else names
+    known = _by_name(names, keep if isinstance(keep, bool) else tuple(keep))
+    if known is not None:
+        sent, gone = known
+        return {name: headers[name] for name in sent}, [*gone]
+    own = {name: headers[name] for name in names}
+    what = restart(own, keep)
     kept = {
         name: mend_text(value, what.mended[name]) if name in what.mended else value
-        for name, value in headers.items()
+        for name, value in own.items()
         if name not in what.gone
     }
-    return kept, taken_away(headers, what)
+    return kept, taken_away(own, what)
+
+
+@lru_cache(maxsize=4096)
+def _by_name(
+    names: tuple[str, ...], keep: bool | tuple[str, ...]
+) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Return which headers with these names are sent again, and which are not; None where that is for their
+    values to say."""
+    if keep is not True and _marked(names):
+        return None
+    what = restart_told(names, ((), False), keep)
+    gone = [name for name in names if name in what.gone]
+    return None if what.mended else ([name for name in names if name not in what.gone], gone)
 
 
 def taken_away(headers: Mapping[str, str], what: HeaderScrub) -> list[str]:

@@ -6,12 +6,17 @@ from dlq.core.record import Record
 
 _SERIALIZED = b"O:", b"TzozNj"
 """How PHP's serialization begins, and its base64."""
+_BEGINS = (b"{", *_SERIALIZED)
+"""How all bodies begin that are looked into."""
 _ERROR_TYPE = "EasyNetQ.SystemMessages.Error"
+_ERROR = "its body is an error of EasyNetQ, around the message"
 
 
 def memory_in_body(record: Record) -> str | None:
     """Return what of a failure the body of a letter remembers, in words; None where it is not seen to."""
     body = record.body
+    if not body.startswith(_BEGINS):
+        return _ERROR if record.properties.get("type", "").startswith(_ERROR_TYPE) else None
     if body.startswith(_SERIALIZED):
         stamps = read_stamps(body)
         remembers = stamps is not None and (stamps.is_failed or stamps.retries or stamps.error_class)
@@ -25,7 +30,7 @@ def memory_in_body(record: Record) -> str | None:
     if isinstance(retries, int) and retries:
         return f"its body is a task of Celery's first protocol, which counts {retries} retries there"
     if record.properties.get("type", "").startswith(_ERROR_TYPE) or read_error(body):
-        return "its body is an error of EasyNetQ, around the message"
+        return _ERROR
     if read_envelope(body):
         return "its body is an envelope that describes the failure, around the message"
     return None

@@ -66,18 +66,19 @@ def transaction_of(record: Record) -> str | None:
     return found
 
 
-def replay_key(record: Record, target: Target, by_business_key: bool) -> str:
+def replay_key(
+    record: Record, target: Target, by_business_key: bool, lap: int, transaction: str | None
+) -> str:
     """Return the ledger's key: one message, on one trip, to one place, has the same key everywhere.
 
     The broker is called what it was called at the pull: another name for it must not send everything again.
     A transaction has one key for good: to resume it, to publish it, or to send another copy of it is the same
     business once more.
     """
-    transaction = transaction_of(record)
     if transaction:
         parts: tuple[str, ...] = (record.broker, f"transaction:{transaction}")
     else:
-        parts = (record.broker, *target, str(lap_of(record)), _identity(record, by_business_key))
+        parts = (record.broker, *target, str(lap), _identity(record, by_business_key))
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_HEX_DIGITS]
 
 

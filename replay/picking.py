@@ -19,7 +19,7 @@ from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination, Destinations
 from dlq.replay.edits import Edits
 from dlq.replay.enveloped import memory_in_body
-from dlq.replay.letters import Letter, make_outgoing, transaction_of
+from dlq.replay.letters import Letter, make_outgoing
 from dlq.replay.origins import Origins
 from dlq.replay.owners import Owners
 from dlq.replay.states import State
@@ -78,11 +78,15 @@ class Tally:
 class Candidate:
     """A letter on its way into the plan: its record, its replay, and what the verdict advises."""
 
-    __slots__ = ("advice", "destination", "has_hint", "letter", "record", "wrapped")
+    __slots__ = ("advice", "destination", "has_hint", "is_half", "letter", "record", "wrapped")
 
-    def __init__(self, record: Record, advice: str | None, letter: Letter, wrapped: str | None) -> None:
-        """`wrapped`: why it is not unwrapped, though that is wanted."""
+    def __init__(
+        self, record: Record, advice: str | None, letter: Letter, wrapped: str | None, is_half: bool
+    ) -> None:
+        """`wrapped`: why it is not unwrapped, though that is wanted; `is_half`: it belongs to a
+        transaction."""
         self.record, self.advice, self.letter, self.wrapped = record, advice, letter, wrapped
+        self.is_half = is_half
         self.destination: Destination = letter.broker, letter.target
         self.has_hint: bool | None = None
         """Of a deadline in its body; None: nobody has looked."""
@@ -219,8 +223,7 @@ class Picker:
 
     def _twin(self, candidate: Candidate) -> str | None:
         """Leave out the second of two letters of one business message or transaction."""
-        record = candidate.record
-        if record.source not in self._by_key and transaction_of(record) is None:
+        if not candidate.is_half and candidate.record.source not in self._by_key:
             return None
         if candidate.letter.key in self._business_keys:
             return "same_key"

@@ -40,7 +40,7 @@ from dlq.replay.destinations import is_allowed
 from dlq.replay.edits import LARGEST
 from dlq.replay.enveloped import memory_in_body
 from dlq.replay.ledger.contract import Ledger
-from dlq.replay.letters import Letter, Place, lap_of, replay_key
+from dlq.replay.letters import Letter, Place, lap_of, replay_key, transaction_of
 from dlq.replay.load import PLANNED_COLUMNS, Loader
 from dlq.replay.ordering import InOrder
 from dlq.replay.origins import Origins
@@ -222,13 +222,13 @@ class _Planner:
             left_out[_not_allowed(wanted, self._settings.replay.targets)] += 1
             return None
         wrapped = self._unwrap(record) if wanted.unwrap else None
-        lap = lap_of(record)
-        key = replay_key(record, target, record.source in self._by_key)
+        lap, transaction = lap_of(record), transaction_of(record)
+        key = replay_key(record, target, record.source in self._by_key, lap, transaction)
         # The picker leaves out a letter whose body has another digest.
         edited = record.record_id in self._picker.lines
         bound = content.digest(stored, target, edited, stored.body_sha256)
         letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target, bound)
-        return Candidate(record, advice, letter, wrapped)
+        return Candidate(record, advice, letter, wrapped, transaction is not None)
 
     def _unwrap(self, record: Record) -> str | None:
         """Change a letter to the message in it, where it remembers its failure in its body and nobody has

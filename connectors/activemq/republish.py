@@ -128,18 +128,18 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _parted(names: tuple[str, ...], artemis: bool) -> tuple[Sequence[str], Sequence[str]]:
+def _parted(names: tuple[str, ...], artemis: bool) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return those that are never sent again, and the others; letters of one kind all have the same names."""
     gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
     owned = dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
-    return [*owned], [name for name in names if name not in owned]
+    return [*owned], tuple(name for name in names if name not in owned)
 
 
 def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """Return the letter's headers as they are sent again, and what is taken away of them."""
     headers = record.headers
     owned, own = _parted(tuple(headers), record.broker_kind == "artemis")
-    kept, taken = strip_failure({name: headers[name] for name in own}, keep_headers)
+    kept, taken = strip_failure(headers, keep_headers, own)
     if headers.get("expires") == _NO_EXPIRY:
         owned = [name for name in owned if name != "expires"]
     return kept, [*owned, *taken]
@@ -156,7 +156,7 @@ def preview(letter: Outgoing, typed: bool = False) -> SendPreview:
     if _is_amqp(record) and body != stored_body(record):
         stripped.append(_EXPIRY_OF_AMQP)
     if not typed:
-        stripped += user_properties(record)
+        stripped += (name for _, name in _prefixed(tuple(record.properties), PROPERTY))
     number = len(headers) + 1 + measured  # the transaction's, and the length's
     others = _fans_out(target) or _carried_away(record, target)
     return SendPreview(
@@ -220,10 +220,10 @@ def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
 
 
 def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -> str | None:
-    shadowing = user_properties(record).keys() - _RE_DERIVED
-    if shadowing:
+    shadowing = _shadowing(tuple(record.properties))
+    if shadowing is not None:
         return (
-            f"its property {min(shadowing)!r} has the name of a header of STOMP, which cannot carry both; "
+            f"its property {shadowing!r} has the name of a header of STOMP, which cannot carry both; "
             "set openwire_url"
         )
     message_class = record.properties.get("class")
@@ -321,8 +321,20 @@ def types_of(record: Record) -> dict[str, str]:
 
 
 def _of_prefix(record: Record, prefix: str) -> dict[str, str]:
-    found = record.properties.items()
-    return {name.removeprefix(prefix): str(value) for name, value in found if name.startswith(prefix)}
+    found = record.properties
+    return {bare: str(found[name]) for name, bare in _prefixed(tuple(found), prefix)}
+
+
+@lru_cache(4096)
+def _prefixed(names: tuple[str, ...], prefix: str) -> Sequence[tuple[str, str]]:
+    """Return those of these names that begin so, each with what follows."""
+    return [(name, name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
+
+
+@lru_cache(4096)
+def _shadowing(names: tuple[str, ...]) -> str | None:
+    """Return the first user property, of those with these names, that has the name of a header of STOMP."""
+    return min({name for _, name in _prefixed(names, PROPERTY)} - _RE_DERIVED, default=None)
 
 
 def content(

@@ -6,8 +6,9 @@ for consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -39,6 +40,8 @@ _BROKERS_OWN_PREFIXES = ("__BORN", REPLAY_PREFIX)
 _MOST_PROPERTIES = 32_767
 _PROPERTIES_ROOM = 32_600
 """Brokers add up to 110 bytes of their own."""
+_PROVENANCE_ROOM = 2_000
+"""More than what a replay leaves on a letter takes."""
 _BODY_ROOM = 16 * 2**20 - 2**18
 """A larger frame closes the connection without an answer. Properties take up to six times as much in it."""
 _MILLISECONDS = re.compile(r"[1-9][0-9]{,17}")
@@ -106,17 +109,17 @@ def _properties_of(record: Record) -> dict[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _parted(names: tuple[str, ...]) -> tuple[Sequence[str], Sequence[str]]:
+def _parted(names: tuple[str, ...]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return properties that describe an earlier trip, and must not go along on the next one, and the others;
     letters of one kind all have the same names."""
     owned = [name for name in names if name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)]
-    return owned, [name for name in names if name not in owned]
+    return owned, tuple(name for name in names if name not in owned)
 
 
 def _own(properties: Mapping[str, str], keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """Return a letter's properties as they are sent again, and what is taken away of them."""
     owned, own = _parted(tuple(properties))
-    kept, taken = strip_failure({name: properties[name] for name in own}, keep_headers)
+    kept, taken = strip_failure(properties, keep_headers, own)
     return kept, sorted([*owned, *taken])
 
 
@@ -146,9 +149,9 @@ def _born(record: Record) -> str | None:
     return born if _MILLISECONDS.fullmatch(born) else None
 
 
-def _has_flag(record: Record) -> bool:
-    """Return whether its flag is a number of 32 bits: what was imported, or edited, may say anything."""
-    flag = str(record.headers.get("flag", 0))
+@lru_cache(maxsize=256)
+def _is_flag(flag: str) -> bool:
+    """Return whether a flag is a number of 32 bits: what was imported, or edited, may say anything."""
     return _FLAG.fullmatch(flag) is not None and -(2**31) <= int(flag) < 2**31
 
 
@@ -168,25 +171,37 @@ def unique_key_of(outgoing: Outgoing) -> str:
 
 def preview(letter: Outgoing, attributes: Attributes = NONE) -> SendPreview:
     """Return what sending it would strip, warn of, or fail on; `attributes` are those of its topic."""
-    _, record, target, provenance, keep_headers = letter
+    _, record, target, _, keep_headers = letter
     if target.kind == RESUME:
         return SendPreview(problem=_why_no_resume(record))
     properties = _properties_of(record)
     kept, stripped = _own(properties, keep_headers)
-    size = len(encode_properties({**kept, **provenance}))
-    topic, place = (record.origin or "") if target.kind == "group" else "", topic_of(target)
-    why_not = (
-        (not _are_separable({**kept, **provenance, "RETRY_TOPIC": topic}), _ODD_PROPERTIES),
-        (not _has_flag(record), "its flag is no number of 32 bits; change it by --edit"),
-        (size > _PROPERTIES_ROOM, f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}"),
-        (record.body_size > _BODY_ROOM, f"its body of {record.body_size} bytes is more than a frame holds"),
-        ((record.flags or 0) & BATCH == BATCH, "it is a batch that cannot be taken apart"),
-        (target.kind == "group", _why_no_group(properties)),
-        (True, why_refused(place, attributes, kept)),
-    )
-    problem = next((why for holds, why in why_not if holds and why), None)
+    place = topic_of(target)
+    problem = next(_problems(letter, properties, kept), None) or why_refused(place, attributes, kept)
     said = [*_warnings(record, target, properties), *warnings(place, attributes, kept)]
     return SendPreview(stripped, problem, said, why_unnamed(place, attributes, kept))
+
+
+def _problems(letter: Outgoing, properties: Mapping[str, str], kept: Mapping[str, str]) -> Iterator[str]:
+    """Yield why brokers would not take a letter as it is. `kept`: what of its properties is sent again."""
+    _, record, target, provenance, _ = letter
+    is_group, block = target.kind == "group", record.raw_properties
+    # What was read from a block is separated, and at most four times as long.
+    unread = provenance if block is not None else {**kept, **provenance}
+    if not _are_separable({**unread, "RETRY_TOPIC": (record.origin or "") if is_group else ""}):
+        yield _ODD_PROPERTIES
+    if not _is_flag(str(record.headers.get("flag", 0))):
+        yield "its flag is no number of 32 bits; change it by --edit"
+    if block is None or 4 * len(block) + _PROVENANCE_ROOM > _PROPERTIES_ROOM:
+        size = len(encode_properties({**kept, **provenance}))
+        if size > _PROPERTIES_ROOM:
+            yield f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}"
+    if record.body_size > _BODY_ROOM:
+        yield f"its body of {record.body_size} bytes is more than a frame holds"
+    if (record.flags or 0) & BATCH == BATCH:
+        yield "it is a batch that cannot be taken apart"
+    if is_group and (why := _why_no_group(properties)):
+        yield why
 
 
 def preview_unasked(letter: Outgoing) -> SendPreview:
@@ -206,20 +221,29 @@ def _are_separable(properties: Mapping[str, str]) -> bool:
     return "\x01" not in names and "\x02" not in names and "\x02" not in "".join(properties.values())
 
 
-def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> list[str]:
-    is_discarded = record.dead_letter_queue in _SYSTEM
-    found = {
-        "every group that subscribes to the topic gets it again; --to group reaches the failed group alone": (
-            target.kind == "topic" and record.origin_group is not None
-        ),
-        "publishing a half message forces its commit: the business must have decided so": is_discarded,
-        "5.x brokers refuse an empty body": record.body_size == 0,
-        "who sent it waited for a reply, and waits no longer": "REPLY_TO_CLIENT" in properties,
-        "ordered by its sharding key: queues are chosen by Java's hash, one message of a queue in flight": (
-            SHARDING_KEY in properties
-        ),
-    }
-    return [text for text, holds in found.items() if holds]
+def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> Sequence[str]:
+    return _words(
+        target.kind == "topic" and record.origin_group is not None,
+        record.dead_letter_queue in _SYSTEM,
+        record.body_size == 0,
+        "REPLY_TO_CLIENT" in properties,
+        SHARDING_KEY in properties,
+    )
+
+
+_WARNINGS = (
+    "every group that subscribes to the topic gets it again; --to group reaches the failed group alone",
+    "publishing a half message forces its commit: the business must have decided so",
+    "5.x brokers refuse an empty body",
+    "who sent it waited for a reply, and waits no longer",
+    "ordered by its sharding key: queues are chosen by Java's hash, one message of a queue in flight",
+)
+
+
+@lru_cache
+def _words(*hold: bool) -> Sequence[str]:
+    """Return those of the warnings that hold."""
+    return [*compress(_WARNINGS, hold)]
 
 
 def _why_no_group(properties: Mapping[str, str]) -> str | None:

@@ -187,6 +187,8 @@ class ActiveMQConnector(base.Connector):
         against = self._against(self._routing, letter.target, letter.record)
         unless_named = {**known.unless_named, "target": against} if against else known.unless_named
         untold = self._routing.diversions(letter.target) if self._routing.tells else [UNPROVEN]
+        if not against and not untold:
+            return known
         return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
 
     def _preview(self, letter: base.Outgoing) -> base.SendPreview:

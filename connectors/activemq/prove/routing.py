@@ -167,6 +167,7 @@ class Routing:
         told = self._ask(self._management.attribute, "broker", "divertNames") if self.tells else None
         return frozenset(map(str, told)) if isinstance(told, list) else frozenset()
 
+    @_remember
     def diversions(self, target: Target) -> list[str]:
         """Return where diverts take what comes to a target's address, in words; of the first diverts
         alone."""

@@ -347,6 +347,6 @@ def _placed(outgoing: Iterator[Outgoing], routing: Routing, done: list[Sent]) ->
     for letter in outgoing:
         target = routing.resolve_target(letter.target, letter.record)
         if (nowhere := routing.begin(letter.target)) is None:
-            yield letter._replace(target=target)
+            yield letter if target == letter.target else letter._replace(target=target)
         else:
             done.append(Sent(letter.number, "returned", nowhere))

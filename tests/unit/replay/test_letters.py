@@ -5,7 +5,7 @@ from support.rows import each_row
 
 from dlq.connectors.base import Target
 from dlq.core.record import Record
-from dlq.replay.letters import replay_key
+from dlq.replay.letters import lap_of, replay_key, transaction_of
 
 PUBLISH, RESUME = Target("topic", "payments"), Target("resume", "payments")
 HALF, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -17,7 +17,7 @@ def message(number: int = 1, queue: str = HALF, unique: str = "7F01", **values: 
 
 
 def key(record: Record, target: Target = PUBLISH, by_business_key: bool = False) -> str:
-    return replay_key(record, target, by_business_key)
+    return replay_key(record, target, by_business_key, lap_of(record), transaction_of(record))
 
 
 @each_row("other", [
