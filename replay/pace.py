@@ -110,9 +110,9 @@ class Pace:
 
     def wait(self) -> bool:
         """Wait until the next message may go; False when the run is stopped instead."""
-        rate = min(filter(None, (self._stop.rate, self._rate)), default=None)
-        if rate is None:
+        if self._rate is None and self._stop.rate is None:  # nearly always, and each letter asks
             return not self._stop()
+        rate = min(filter(None, (self._stop.rate, self._rate)))
         self._due = max(self._due, time.monotonic() - _BURST_SECONDS) + 1 / rate
         while (left := self._due - 1 / rate - time.monotonic()) > 0:
             if self._stop():
