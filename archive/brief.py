@@ -8,11 +8,12 @@ Of many letters it writes sums, too (`analyses.SUMS`), of letters as if nothing 
 for a failure of which the ledger knows no letter; the letters of others are walked through.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import duckdb
 import pyarrow as pa
 
 from dlq.archive import analyses
@@ -20,6 +21,9 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.user_sql import guarded
 from dlq.core.errors import ArchiveError
 from dlq.core.text import sql_literal
+
+if TYPE_CHECKING:
+    import duckdb
 
 _OF_BOTH = ("origin_exchange", "origin_routing_key")
 """Of these a verdict and its record say something together."""

@@ -1,14 +1,18 @@
 """Ids as people type them: the beginning of one is enough where no other begins alike."""
 
-import re
+from __future__ import annotations
 
-import duckdb
+import re
+from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
 from dlq.core.errors import UsageError
 from dlq.core.identity import ID_HEX_DIGITS
 from dlq.core.suggestions import find_by_prefix
 from dlq.core.text import sql_literal
+
+if TYPE_CHECKING:
+    import duckdb
 
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 _COMPARED = re.compile(

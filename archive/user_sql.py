@@ -1,5 +1,7 @@
 """The SQL of users: checked before it runs, its errors told in one line, its values made plain."""
 
+from __future__ import annotations
+
 import math
 import os
 import re
@@ -8,13 +10,14 @@ from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import dropwhile
-from typing import Any, NamedTuple
-
-import duckdb
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.archive.store import HELD
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.suggestions import suggest
+
+if TYPE_CHECKING:
+    import duckdb
 
 _BATCH_ROWS = 1000
 _UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]*)"|does not have a column named "([^"]*)"')
@@ -120,6 +123,8 @@ def condition(where: str | None) -> str:
     A text that parses within round and within square brackets has closed neither: nothing can be
     smuggled in after the condition.
     """
+    import duckdb
+
     if where is None:
         return "(true)"
     if not where.strip():
@@ -135,6 +140,8 @@ def condition(where: str | None) -> str:
 
 def single_select(sql: str) -> str:
     """`sql`, when it is exactly one reading statement; raises UsageError otherwise."""
+    import duckdb
+
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
@@ -146,6 +153,8 @@ def single_select(sql: str) -> str:
 
 def _quoting(sql: str) -> str:
     """Return a hint where the statement would parse with a column that is also a keyword in quotes."""
+    import duckdb
+
     for bare, quoted in _KEYWORD_COLUMNS.items():
         try:
             duckdb.extract_statements(bare.sub(quoted, sql))
@@ -161,6 +170,8 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
     While batches stream through Arrow the same errors arrive as OSError, so the text decides.
     """
+    import duckdb
+
     try:
         yield
     except OverflowError as error:  # of an interval of millennia

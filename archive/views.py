@@ -12,16 +12,17 @@ The SQL of users runs on the same connection. It can read these views and nothin
 archive's committed files are open to it, and the configuration is locked.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import finalize
 
-import duckdb
 import pyarrow as pa
 
 from dlq.archive import analyses, brief, manifests, scratch, user_sql
@@ -32,6 +33,9 @@ from dlq.archive.store import HELD, Store
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, sql_literal
+
+if TYPE_CHECKING:
+    import duckdb
 
 LS_COLUMNS = (
     "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
@@ -244,6 +248,8 @@ def _check_allowed(connection: duckdb.DuckDBPyConnection, given: Set[str]) -> No
 
 
 def _configured(store: Store, memory: str) -> duckdb.DuckDBPyConnection:
+    import duckdb  # a tenth of a second, which who asks the archive nothing need not wait for
+
     connection = duckdb.connect(
         config={
             "memory_limit": memory,
@@ -474,6 +480,8 @@ def _not_behind(connection: duckdb.DuckDBPyConnection, view: str, limit: int, ch
 
 def is_brief(connection: duckdb.DuckDBPyConnection, checked: str, view: str = "_brief") -> bool:
     """Return whether `archive.brief` has the columns that a `checked` condition is about."""
+    import duckdb
+
     with user_sql.guarded(connection):
         try:
             connection.execute(f"DESCRIBE SELECT 1 FROM {view} WHERE {checked}")
