@@ -8,7 +8,6 @@ for consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress
 from typing import NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -221,29 +220,20 @@ def _are_separable(properties: Mapping[str, str]) -> bool:
     return "\x01" not in names and "\x02" not in names and "\x02" not in "".join(properties.values())
 
 
-def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> Sequence[str]:
-    return _words(
-        target.kind == "topic" and record.origin_group is not None,
-        record.dead_letter_queue in _SYSTEM,
-        record.body_size == 0,
-        "REPLY_TO_CLIENT" in properties,
-        SHARDING_KEY in properties,
-    )
-
-
-_WARNINGS = (
-    "every group that subscribes to the topic gets it again; --to group reaches the failed group alone",
-    "publishing a half message forces its commit: the business must have decided so",
-    "5.x brokers refuse an empty body",
-    "who sent it waited for a reply, and waits no longer",
-    "ordered by its sharding key: queues are chosen by Java's hash, one message of a queue in flight",
-)
-
-
-@lru_cache
-def _words(*hold: bool) -> Sequence[str]:
-    """Return those of the warnings that hold."""
-    return [*compress(_WARNINGS, hold)]
+def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> list[str]:
+    is_discarded = record.dead_letter_queue in _SYSTEM
+    found = {
+        "every group that subscribes to the topic gets it again; --to group reaches the failed group alone": (
+            target.kind == "topic" and record.origin_group is not None
+        ),
+        "publishing a half message forces its commit: the business must have decided so": is_discarded,
+        "5.x brokers refuse an empty body": record.body_size == 0,
+        "who sent it waited for a reply, and waits no longer": "REPLY_TO_CLIENT" in properties,
+        "ordered by its sharding key: queues are chosen by Java's hash, one message of a queue in flight": (
+            SHARDING_KEY in properties
+        ),
+    }
+    return [text for text, holds in found.items() if holds]
 
 
 def _why_no_group(properties: Mapping[str, str]) -> str | None:

@@ -9,9 +9,9 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -233,6 +233,12 @@ _CLOCKS: Mapping[str, sa.TextClause] = {
     ),
 }
 """Dialect -> what its server's clock shows, in microseconds; a file has the clock of its host."""
+
+
+def _one_of(states: Collection[State]) -> sa.ColumnElement[bool]:
+    return sa.or_(*(_C.state == state for state in states))
+
+
 _KEYS: sa.BindParameter[str] = sa.bindparam("keys", expanding=True)
 _KNOWN = sa.select(_C.key, _C.state, _C.plan, _C.owner).where(_C.key.in_(_KEYS))
 _SENDING = sa.select(_C.key, _C.owner, _C.lease_until).where(_C.state == "sending")
@@ -244,13 +250,13 @@ _RENEW = (
 )
 _RECORD_RESULTS = {
     state: sa.update(TABLE)
-    .where(_C.key.in_(_KEYS), _C.owner == sa.bindparam("me"), _C.state.in_(sources))
+    .where(_C.key.in_(_KEYS), _C.owner == sa.bindparam("me"), _one_of(sources))
     .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
     for state, sources in BY_OWNER.items()
 }
 _RESOLVE = {
     state: sa.update(TABLE)
-    .where(_C.key.in_(_KEYS), _C.state.in_(sources))
+    .where(_C.key.in_(_KEYS), _one_of(sources))
     .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
     for state, sources in BY_RECONCILE.items()
 }
@@ -358,7 +364,7 @@ class SqlLedger:
         def work(connection: sa.Connection) -> set[str]:
             nonlocal mine_before
             self._record_results(connection, results)
-            rows = _rows(connection, _KNOWN, {"keys": keys})
+            rows = _rows_of(connection, _KNOWN, keys)
             known = {row.key for row in rows}
             mine = {row.key for row in rows if row.state == "sending" and row.owner == self.owner}
             mine_before = mine if mine_before is None else mine_before
@@ -375,7 +381,7 @@ class SqlLedger:
 
         def work(connection: sa.Connection) -> set[str]:
             until = self._now(connection) + self._lease
-            connection.execute(_RENEW, {"keys": keys, "me": self.owner, "until": until})
+            _about(connection, _RENEW, keys, me=self.owner, until=until)
             return self._ours(connection, keys)
 
         return self.database.run(work) if keys else set()
@@ -407,7 +413,7 @@ class SqlLedger:
         def work(connection: sa.Connection) -> Mapping[str, State]:
             found: dict[str, State] = {}
             for some in _chunks(keys):
-                found.update((row.key, row.state) for row in _rows(connection, _KNOWN, {"keys": some}))
+                found.update((row.key, row.state) for row in _rows_of(connection, _KNOWN, some))
             return found
 
         return self.database.run(work, reading=True)
@@ -461,7 +467,7 @@ class SqlLedger:
         """Deletes rows of the state dismissed alone."""
 
         def work(connection: sa.Connection) -> int:
-            found = ((some, connection.execute(_FORGET, {"keys": some})) for some in _chunks(keys))
+            found = ((some, _about(connection, _FORGET, some)) for some in _chunks(keys))
             return sum(_changed(done, len(some)) for some, done in found)
 
         return self.database.run(work)
@@ -509,7 +515,7 @@ class SqlLedger:
             self._at_close()
 
     def _ours(self, connection: sa.Connection, keys: Sequence[str]) -> set[str]:
-        return {row.key for row in _rows(connection, _OURS, {"keys": keys, "me": self.owner})}
+        return {row.key for row in _rows_of(connection, _OURS, keys, me=self.owner)}
 
     def _insert_new(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
         keys = [letter.key for letter in letters]
@@ -549,13 +555,13 @@ class SqlLedger:
         ordered = sorted(results, key=_state_and_detail)
         for (state, why), group in groupby(ordered, key=_state_and_detail):
             keys = [one.key for one in group]
-            values = {"me": self.owner, "moment": moment, "why": why or None}
             for some in _chunks(keys):
-                connection.execute(_RECORD_RESULTS[state], {"keys": some, **values})
+                statement = _RECORD_RESULTS[state]
+                _about(connection, statement, some, me=self.owner, moment=moment, why=why or None)
 
     def _resolve(self, connection: sa.Connection, keys: Sequence[str], state: State, why: str) -> int:
-        values = {"moment": self._now(connection), "why": why}
-        found = ((s, connection.execute(_RESOLVE[state], {"keys": s, **values})) for s in _chunks(keys))
+        moment = self._now(connection)
+        found = ((s, _about(connection, _RESOLVE[state], s, moment=moment, why=why)) for s in _chunks(keys))
         return sum(_changed(done, len(some)) for some, done in found)
 
 
@@ -577,8 +583,37 @@ def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[
 
     And a server hears of them at once, see `_speak_simply`.
     """
-    every = _ONE_ROW.sub(lambda one: ", ".join([one[0]] * len(rows)), text)
+    every = _for_rows(text, len(rows))
     return _changed(connection.exec_driver_sql(every, tuple(chain.from_iterable(rows))), len(rows))
+
+
+@lru_cache(maxsize=8)
+def _for_rows(text: str, rows: int) -> str:
+    return _ONE_ROW.sub(lambda one: ", ".join([one[0]] * rows), text)
+
+
+def _about(
+    connection: sa.Connection, statement: sa.Executable, keys: Sequence[str], **values: Any
+) -> sa.CursorResult[Any]:
+    """Execute a statement about these keys. SQLAlchemy takes longer to write the place of each into it than a
+    file's database takes to find them all, so that for a file this is done here."""
+    if connection.dialect.name != "sqlite":
+        return connection.execute(statement, {"keys": keys, **values})
+    text, names, known = _in_sqlite(statement)
+    given = {**known, **values}
+    every = chain.from_iterable(keys if name == "keys" else (given[name],) for name in names)
+    return connection.exec_driver_sql(text.replace(_EACH_KEY, ", ".join("?" * len(keys))), tuple(every))
+
+
+_EACH_KEY = "__[POSTCOMPILE_keys]"
+"""Where SQLAlchemy writes the places of the keys."""
+
+
+@lru_cache(maxsize=64)
+def _in_sqlite(statement: Any) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+    """Return a statement's text, what it is given, in order, and what of that is known."""
+    compiled = statement.compile(dialect=sqlite.dialect())
+    return str(compiled), compiled.positiontup, compiled.params
 
 
 def _changed(done: sa.CursorResult[Any], most: int) -> int:
@@ -600,10 +635,14 @@ def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple
     return fetch
 
 
-def _rows(
-    connection: sa.Connection, wanted: sa.Select[Any], values: Mapping[str, Any] | None = None
+def _rows(connection: sa.Connection, wanted: sa.Select[Any]) -> Sequence[Any]:
+    return _checked(connection, wanted, connection.execute(wanted).all())
+
+
+def _rows_of(
+    connection: sa.Connection, wanted: sa.Select[Any], keys: Sequence[str], **values: Any
 ) -> Sequence[Any]:
-    return _checked(connection, wanted, connection.execute(wanted, values).all())
+    return _checked(connection, wanted, _about(connection, wanted, keys, **values).all())
 
 
 _Rows = TypeVar("_Rows", bound=Sequence[Any])
