@@ -20,7 +20,16 @@ from dlq.connectors.kafka.records.header_texts import texts_of
 from dlq.connectors.rabbitmq import republish as rabbitmq
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rocketmq import republish as rocketmq
-from dlq.core.failure_headers import ask_values, by_hand, mark_of, restart, words_of
+from dlq.core.failure_headers import (
+    ask_values,
+    by_hand,
+    mark_of,
+    mend_text,
+    restart,
+    strip_failure,
+    taken_away,
+    words_of,
+)
 from dlq.core.record import Death, Record
 
 FACTS = Facts()
@@ -290,6 +299,26 @@ def test_only_values_that_may_tell_a_failure_decide(headers: dict[str, str], kee
     ask_values(tuple(headers), lambda name: asked.setdefault(name, headers[name]), keep)
     assert asked.keys() == (set() if keep else {name for name in headers if mark_of(name)})
     assert restart({**dict.fromkeys(headers, ""), **asked}, keep) == restart(headers, keep)
+
+
+@given(
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES), max_size=6),
+    st.sampled_from([False, True, ("x-*", "error")]),
+    st.sets(st.sampled_from(NAMES)),
+)
+def test_what_names_alone_decide_is_what_a_walk_through_the_headers_finds(
+    headers: dict[str, str], keep: Any, others: set[str]
+) -> None:
+    what = restart(headers, keep)
+    walked = {
+        name: mend_text(value, what.mended[name]) if name in what.mended else value
+        for name, value in headers.items()
+        if name not in what.gone
+    }
+    more = {**dict.fromkeys(others - headers.keys(), "1"), **headers}
+    for _ in range(2):  # the second is known by its names
+        assert strip_failure(headers, keep) == (walked, taken_away(headers, what))
+        assert strip_failure(more, keep, tuple(headers)) == (walked, taken_away(headers, what))
 
 
 def test_names_are_put_into_words() -> None:

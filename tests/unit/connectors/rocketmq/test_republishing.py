@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.rows import each_row
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rocketmq.link.message import BATCH, encode_properties
+from dlq.connectors.rocketmq.link.message import BATCH, encode_properties, parse_properties
 from dlq.connectors.rocketmq.link.remoting import Frame
 from dlq.connectors.rocketmq.republish import message_of, preview, queue_by_hash, target_of, unique_key_of
 from dlq.connectors.rocketmq.send import outcome_of
@@ -33,6 +35,15 @@ TARGETS: list[tuple[Record, str, Target | None]] = [
     (record("TRANS_CHECK_MAX_TIME_TOPIC", origin_group="tx"), "group", None),
     (record("RMQ_SYS_TRANS_HALF_TOPIC"), "origin", Target("topic", "orders")),
 ]
+
+
+@given(st.binary(max_size=200) | st.lists(st.sampled_from([b"a", b"\x01", b"\x02", b"\xff"])).map(b"".join))
+def test_what_was_read_from_a_block_is_separable_and_at_most_four_times_as_long(block: bytes) -> None:
+    """So that nobody has to look at each, or to encode it, before it is sent."""
+    letter = record()._replace(raw_properties=block)
+    sent = message_of(Outgoing(1, letter, Target("topic", "orders"), PROVENANCE)).properties
+    assert parse_properties(encode_properties(sent)) == sent
+    assert len(encode_properties(sent)) <= 4 * len(block) + 500
 
 
 @each_row(("letter", "to", "expected"), TARGETS)
