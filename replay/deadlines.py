@@ -58,6 +58,8 @@ _FORMS: Mapping[str, frozenset[str]] = {
 }
 """Whose consumers look at a deadline -> fields that tell their bodies from others."""
 _PUBLISHED = ("message_timestamp", "time", "sentTime", "timestamp")
+_NONE = "0"
+"""As ActiveMQ says of what never expires, of each letter."""
 _EPOCH_FROM = 10**9
 """A smaller number counts from when it was published."""
 _SPAN = re.compile(r"(?:(\d+)\.)?(\d{1,3}):(\d\d):(\d\d)(?:\.\d+)?")
@@ -120,7 +122,7 @@ def _kind(name: str) -> _Kind | None:
 def _named(record: Record, dropped: Collection[str]) -> Iterator[_Field]:
     for kind, fields in (("header", record.headers), ("property", record.properties)):
         for name in _telling(tuple(fields)):
-            if name not in dropped:
+            if name not in dropped and fields[name] != _NONE:
                 yield _Field(f"{kind} {name[:_LONGEST_NAME]}", name, fields[name], record.published_at)
 
 
@@ -153,7 +155,7 @@ def _in_body(record: Record) -> Iterator[_Field]:
 def _moment(field: _Field, kind: _Kind) -> int | None:
     """Return the moment in microseconds; -1: it counts from one that nobody knows; None: it tells none."""
     text = field.value.strip().strip('"')
-    if not text.strip("0"):  # as ActiveMQ says of what never expires
+    if not text.strip(_NONE):
         return None
     length = _length(text, field.name)
     if kind != "age" and length is None:
