@@ -114,6 +114,8 @@ class Destinations:
         """Return why one more letter of so many bytes would be lost there, or something through it; None
         where it has room, which it takes."""
         limits = self._known(destination)
+        if limits.letters is None and limits.size is None:
+            return None
         fits = limits.letters is None or self._taken[destination] < limits.letters
         if not fits or (limits.size is not None and self._bytes[destination] + size > limits.size):
             return limits.why
