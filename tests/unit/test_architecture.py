@@ -38,11 +38,11 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4054, "connectors": 32445, "archive": 4435, "capture": 1020, "replay": 7588, "analyzers": 9890,
-    "reports": 3675, "operations": 4775, "web": 4050, "cli": 4445, "connectors/activemq": 9121,
+    "core": 4055, "connectors": 32445, "archive": 4435, "capture": 1020, "replay": 7590, "analyzers": 9890,
+    "reports": 3675, "operations": 4775, "web": 4050, "cli": 4445, "connectors/activemq": 9125,
     "connectors/amqp10": 1645, "connectors/kafka": 4535, "connectors/rabbitmq": 7905,
-    "connectors/rocketmq": 4937, "analyzers/groups": 2770, "analyzers/rules": 4095, "analyzers/spark": 1050,
-    "replay/ledger": 1753,
+    "connectors/rocketmq": 4940, "analyzers/groups": 2770, "analyzers/rules": 4095, "analyzers/spark": 1050,
+    "replay/ledger": 1755,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
