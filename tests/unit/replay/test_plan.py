@@ -174,7 +174,7 @@ def test_what_must_be_named_is_left_out(plan: Planning, what: str, wanted: Wante
 
 @pytest.mark.parametrize(("wanted", "said"), [
     *((Wanted(rate=rate), "rate") for rate in (0.0, -1.0, float("nan"), float("inf"))),
-    *((Wanted(where=sql), "") for sql in ("nonsense = 1", "1 = 1) or (1 = 1", "true; drop table x", "")),
+    *((Wanted(where=sql), ".") for sql in ("nonsense = 1", "1 = 1) or (1 = 1", "true; drop table x", "")),
     (Wanted(to="topic:orders"), "queues only"),
 ])  # fmt: skip
 def test_what_no_plan_can_be_made_of_is_a_usage_error(plan: Planning, wanted: Wanted, said: str) -> None:
