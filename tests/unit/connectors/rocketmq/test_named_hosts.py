@@ -56,15 +56,20 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield Cluster(name_server, broker, heard)
 
 
+def kept_out(cluster: Cluster) -> RocketConnector:
+    return cluster.connector(hosts=("*.example",), access_key="k", secret_key_env="SECRET")
+
+
 @pytest.mark.parametrize("what", ASKS)
 def test_a_broker_that_the_configuration_keeps_out_gets_no_byte(cluster: Cluster, what: str) -> None:
-    connector = cluster.connector(hosts=("*.example",), access_key="k", secret_key_env="SECRET")
     with pytest.raises(BrokerError, match=r"b names 127\.0\.0\.2:\d+, and brokers\.b\.hosts allows") as error:
-        ASKS[what](connector)
+        ASKS[what](kept_out(cluster))
     assert "nothing was sent there; add it, if it is yours" in str(error.value)
     assert (cluster.broker.connections, cluster.heard) == (0, [])
-    search = Search("p", [LETTER], 0, {})
-    assert connector.find(search).shown == {0: "unknown"}
+
+
+def test_what_such_a_broker_holds_is_unknown(cluster: Cluster) -> None:
+    assert kept_out(cluster).find(Search("p", [LETTER], 0, {})).shown == {0: "unknown"}
     assert (cluster.broker.connections, cluster.heard) == (0, [])
 
 
