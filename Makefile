@@ -64,7 +64,7 @@ lint: setup
 # Brokers are waited for more than they work: five workers wait for them, and a sixth computes meanwhile. Unit
 # tests work, and each worker takes six seconds of CPU to import and collect them.
 TEST_WORKERS ?= 6
-UNIT_WORKERS ?= 3
+UNIT_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
 
 check: setup
