@@ -15,7 +15,7 @@ from support.environments import ROOT, environment, release_script
 MOST_BYTES = 360_000_000
 MOST_SECONDS = 25
 """Of processor time, as the clock says more of what else runs, beside which each second does less. 6 of them
-compile what 23 libraries bring; uv leaves that to the first import, and takes a third."""
+compile what its libraries bring; uv leaves that to the first import, and takes a third."""
 DIST = release_script("dist")
 
 

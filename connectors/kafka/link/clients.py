@@ -299,11 +299,7 @@ class Clients:
         for server in self._bootstrap:
             try:
                 named = log_in(self._broker, partial(self._named_by, server))
-            except (
-                errors.ConnectionLost,
-                ValueError,
-                OverflowError,
-            ) as error:  # no name that a host has, no port
+            except (errors.ConnectionLost, ValueError, OverflowError) as error:  # no host's name, no port
                 lost = error
                 continue
             heard = True
