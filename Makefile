@@ -45,7 +45,7 @@ brokers: setup programs
 programs: | $(BIN)/python
 	@test -e .brokers || echo "Fetching brokers, servers and other clients into .brokers (1.3 GB there) and by apt-get ..."
 	@$(BIN)/python tests/support/needs.py java jdk ip gpg maven rabbitmq rabbitmq4 activemq rocketmq kafka \
-		postgres mariadb redis s3 chromium npm caddy
+		postgres mariadb redis s3 chromium npm caddy promtool
 
 # Of them what `make test` runs.
 newest: | $(BIN)/python

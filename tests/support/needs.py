@@ -41,6 +41,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
     "chromium": (lambda: shutil.which("chromium") is not None, ("chromium",)),
     "caddy": (lambda: shutil.which("caddy") is not None, ("caddy",)),
     "npm": (lambda: shutil.which("npm") is not None, ("npm",)),
+    "promtool": (lambda: shutil.which("promtool") is not None, ("prometheus",)),
 }
 """Name -> (is it there, Debian packages to try in order)."""
 FETCHED = {

@@ -123,6 +123,7 @@ THOROUGH = tuple(
             "nobody_is_sent two_processes"
         ),
         "cli/test_selecting.py": "a_report_of_a_selection_holds",
+        "test_alarms.py": "prometheus_takes",
         "operations/test_in_order.py": (
             "a_new_plan a_newer a_plan_is_read growing_waves versions_are_no without_a_key"
         ),

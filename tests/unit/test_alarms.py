@@ -1,12 +1,10 @@
 """The rules of docs/alarms.rules.yml use metrics that there are, and Prometheus' own tool takes them."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from support.archives import letter
 
@@ -50,7 +48,6 @@ def test_the_page_shows_rules_of_the_file_and_names_each_alert() -> None:
     assert [alert for alert in known if f"`{alert}`" not in advice] == []
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_prometheus_takes_the_rules_and_each_fires() -> None:
     tests = Path(__file__).with_name("alarms.test.yml")
     done = subprocess.run(
