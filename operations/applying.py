@@ -114,7 +114,7 @@ def _code_of_run(run: Run) -> ExitCode:
 def _tell_elsewhere(run: Run) -> Iterator[str]:
     for where, letters in run.elsewhere.items():
         yield (
-            f"left out: {letters:,} of its letters, {where} by another plan since this one was made; a plan "
+            f"left out: {letters:,} of its letters, {where} by another plan meanwhile; a plan "
             "made with --again sends them to its target, too"
         )
 

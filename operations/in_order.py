@@ -26,6 +26,7 @@ from dlq.operations.workspace import Workspace
 from dlq.replay import came_back, ledger, ordering, planfile
 from dlq.replay.apply import Run, forget_ended
 from dlq.replay.consumed import read_standing
+from dlq.replay.elsewhere import list_going
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.pace import Stop
 from dlq.replay.planfile import Header
@@ -51,7 +52,7 @@ def apply_in_order(
         brokers = held.enter_context(open_brokers(workspace))
         book = held.enter_context(ledger.opened(workspace.settings.ledger, workspace.store))
         send = held.enter_context(sending(workspace, plan, brokers, stop, line, tell_what_is_sent))
-        turns = Turns(checked.letters(), book, header)
+        turns = Turns(checked.letters(), book, header, list_going(workspace.store, header))
         look = partial(_look, workspace, sources, turns)
         known = _begin(workspace, book, turns, look, release)
         most = math.inf if max_share is None else max_share

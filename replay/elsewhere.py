@@ -9,13 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dlq.archive.schema import REPLAYS
+from dlq.archive.store import Store
 from dlq.core.clock import from_iso
+from dlq.replay import planfile
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter
 from dlq.replay.planfile import Header
 from dlq.replay.states import SENT
 
 _COLUMNS = ["record_id", "key", "state", "target"]
+_GOING = "going"
+"""In the place of a state of the ledger, which does not know of it yet."""
+_LOCKS = "locks/plan-"
 _AT_ONCE = 10_000
 _CLOCKS_DIFFER = 86_400_000_000
 """Microseconds by which the clock of who made a plan may be ahead of the ledger's."""
@@ -30,12 +35,29 @@ def list_sent(replays: pa.Table | None) -> pa.Table:
     return known.filter(pc.is_in(known["state"], pa.array(SENT))).select(_COLUMNS)
 
 
-def list_since(ledger: Ledger, header: Header) -> pa.Table:
-    """Return what other plans have sent since this was made, or may have; nothing for one that was made to
-    send it again."""
+def list_going(store: Store, header: Header) -> pa.Table:
+    """Return the letters of other plans that are being applied: each may be sent from now on. Nothing for a
+    plan that was made to send them again. Who holds the lock of their own plan misses none, since who begins
+    later finds that lock. Raises UsageError, ArchiveError, FormatTooNew."""
+    names = () if header.again else store.list(_LOCKS)
+    plans = {name.removeprefix(_LOCKS) for name in names} & {*planfile.ids(store)} - {header.plan}
+    held = [plan for plan in sorted(plans) if store.holder(f"plan-{plan}") is not None]
+    return _as_table(
+        [(one.record_id, one.key, _GOING, str(one.target)) for one in planfile.letters(store, plan)]
+        for plan in held
+    )
+
+
+def list_since(ledger: Ledger, header: Header, going: pa.Table | None = None) -> pa.Table:
+    """Return what other plans have sent since this was made, or may have, and what is `going` (`list_going`);
+    nothing for one that was made to send it again."""
     since = max(0, (from_iso(header.created_at) or 0) - _CLOCKS_DIFFER)
-    chunks = () if header.again else ledger.sent_since(since, header.plan)
-    tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks]
+    sent = _as_table(() if header.again else ledger.sent_since(since, header.plan))
+    return sent if going is None else pa.concat_tables([going, sent])
+
+
+def _as_table(chunks: Iterable[Sequence[tuple[str, ...]]]) -> pa.Table:
+    tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks if chunk]
     return pa.concat_tables(tables or [REPLAYS.empty_table().select(_COLUMNS)])
 
 
@@ -55,7 +77,8 @@ def find_sent(sent: pa.Table, record_ids: Collection[str]) -> Elsewhere:
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     chosen = sent.filter(pc.is_in(sent["record_id"], pa.array(record_ids, pa.string())))
     for row in chosen.to_pylist():
-        found[row["record_id"]].append((row["key"], f"{row['state'].replace('_', ' ')} at {row['target']}"))
+        state = "going to" if row["state"] == _GOING else f"{row['state'].replace('_', ' ')} at"
+        found[row["record_id"]].append((row["key"], f"{state} {row['target']}"))
     return found
 
 

@@ -58,8 +58,12 @@ class Stopped(NamedTuple):
 class Turns:
     """Whose turn it is, of all letters of a plan. A letter without a key is a line of its own."""
 
-    def __init__(self, letters: Iterable[Letter], book: Ledger, header: Header) -> None:
+    def __init__(
+        self, letters: Iterable[Letter], book: Ledger, header: Header, going: pa.Table | None = None
+    ) -> None:
+        """`going`: `elsewhere.list_going`, for who sends."""
         self._book, self._header, self.plan = book, header, header.plan
+        self._going = going
         self._released = {
             one.value for one in book.events() if one.action == "release" and one.subject == self.plan
         }
@@ -114,7 +118,7 @@ class Turns:
     def learn(self) -> None:
         """Ask the ledger how far each key is."""
         refused = {entry.key for state in MAY_SEND_AGAIN for entry in self._book.entries(self.plan, state)}
-        others = list_since(self._book, self._header)
+        others = list_since(self._book, self._header, self._going)
         self._stops, ready = {}, []
         asked = [line for line in self._lines.values() if line.front]
         while asked:

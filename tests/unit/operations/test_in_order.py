@@ -269,6 +269,18 @@ def test_what_another_plan_has_sent_elsewhere_meanwhile_stops_its_key(shop: Shop
     assert shop.lines() == {"b": "1", "a": "2"}
 
 
+def test_what_another_plan_is_about_to_send_elsewhere_stops_its_key_until_that_has_ended(shop: Shop) -> None:
+    plan = shop.planned("a1", "a2", "b1")
+    shop.broker.declare("repairs")
+    other = shop.plan("message_id = 'a1'", to="queue:repairs", in_order=None)["plan"]
+    with shop.workspace.store.lock(f"plan-{other}"):
+        done = shop.apply(plan)
+    assert [one["why"] for one in done["stopped_keys"]] == ["sent_elsewhere"]
+    assert shop.lines() == {"b": "1"}
+    assert shop.apply(plan)["stopped_keys"] == []
+    assert shop.lines() == {"b": "1", "a": "12"}
+
+
 def test_a_plan_is_read_as_often_for_one_wave_as_for_many(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

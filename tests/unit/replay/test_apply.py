@@ -82,6 +82,19 @@ def test_what_another_plan_has_sent_to_another_target_meanwhile_is_left_out(repl
     assert replay.apply(insisting).sent == 3
 
 
+def test_what_another_plan_is_about_to_send_to_another_target_is_left_out_until_that_has_ended(
+    replay: Replaying,
+) -> None:
+    fill(replay.store, 3)
+    first, second = replay.plan(), replay.plan(to="queue:second")
+    insisting = replay.plan(to="queue:third", again=True)
+    with replay.store.lock(f"plan-{first}"):
+        run = replay.apply(second)
+        assert (run.sent, run.elsewhere) == (0, {"going to queue:orders": 3})
+        assert replay.apply(insisting).sent == 3
+    assert replay.apply(second).elsewhere == {"confirmed at queue:third": 3}
+
+
 def test_what_was_left_out_is_named_and_goes_when_the_plan_is_applied_again(replay: Replaying) -> None:
     fill(replay.store, 10)
     replay.queue.fate = lambda number: "unsent" if number % 2 else "confirmed"

@@ -56,6 +56,20 @@ def test_two_applies_at_once_send_each_letter_once(replay: Replaying, plans: int
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(names[0]))
 
 
+def test_two_applies_at_once_to_two_targets_send_each_letter_to_one(replay: Replaying) -> None:
+    fill(replay.store, 200)
+    plans = [replay.plan(), replay.plan(to="queue:second")]
+    running = [child(replay, plan) for plan in plans]
+    errors = [process.communicate(timeout=PATIENCE)[1] for process in running]
+    assert errors == ["", ""]
+    for plan in plans:
+        replay.apply(plan)  # both may have left a letter to the other
+    arrived = Counter(replay.queue.arrived())
+    assert [arrived[one] + arrived[other] for one, other in zip(*map(replay.keys, plans), strict=True)] == [
+        1
+    ] * 200
+
+
 def test_two_hosts_with_one_ledger(replay: Replaying, config: Settings, tmp_path: Path) -> None:
     """Two archives can't lock each other out: only the ledger stands between them."""
     plan = replay.planned(100)
