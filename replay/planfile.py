@@ -336,8 +336,8 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
         for number, line in enumerate(_lines_of(pieces)):
             try:
                 found, _ = _scan(line.decode(), 0)
-                rest = found.get("content", ""), found.get("business_key", "")
-                fields = (number, *_fields(found), _target(*found["target"]), *rest)
+                told = *_fields(found), _target(*found["target"])
+                fields = (number, *told, found.get("content", ""), found.get("business_key", ""))
                 if tuple(map(type, fields)) != _TYPES or (b"\\" in line and b"\\ud" in line.lower()):
                     documents.value(_TYPED, fields)
                 letter = Letter._make(fields)

@@ -91,18 +91,17 @@ def _incident(row: Document, today: str) -> str:
         said = next(iter(message.splitlines()), "").strip(" .:") or name.rpartition(".")[2]
     else:
         said = f"{name} {message}".strip()
-    state = (
-        f"; going on at {_brief(row['end'], row['start'])} UTC"
-        if row["ongoing"]
-        else "; over"
-        if row["dated"]
-        else ""
-    )
     waits = "" if row["waiting"] else "; none waits"
     where = list_names(row["services"])
     who = "" if said.endswith(f" in {where}") else f", {where}"
     letters = _plural(row["size"], "letter")
-    return f"{shorten(said, _SAID)}{_when(row, today)}: {letters}{who}{state}{waits}."
+    return f"{shorten(said, _SAID)}{_when(row, today)}: {letters}{who}{_state(row)}{waits}."
+
+
+def _state(row: Document) -> str:
+    if row["ongoing"] and row["start"] and row["end"]:
+        return f"; going on at {_brief(row['end'], row['start'])} UTC"
+    return "; over" if row["dated"] else ""
 
 
 def _when(row: Document, today: str) -> str:
