@@ -1,8 +1,9 @@
 """From STOMP MESSAGE frames to records, for ActiveMQ Classic and Artemis."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -56,19 +57,19 @@ def _one_by_one(places: Sequence[int], heads: Sequence[bytes]) -> Heads:
 
 
 def _alike(places: Sequence[int], heads: Sequence[list[bytes]]) -> Heads | None:
-    """Return None where headers differ, come twice, or are no headers."""
+    """Return None where headers differ, or are no headers."""
     if len(set(map(len, heads))) != 1:
         return None
-    columns: dict[bytes, Column] = {}
+    columns: dict[bytes, list[Column]] = {}
     for lines in zip(*heads, strict=True):
         column = collapse(lines)
         name, colon, _ = lines[0].partition(b":")
         begin = name + colon
         if not colon or not (isinstance(column, Constant) or all(line.startswith(begin) for line in lines)):
             return None
-        columns[begin] = column
-    headers = {name[:-1].decode("utf-8", "replace"): _values(name, lines) for name, lines in columns.items()}
-    if len(headers) != len(heads[0]):
+        columns.setdefault(begin, []).append(column)
+    headers = {name[:-1].decode("utf-8", "replace"): _values(name, own[0]) for name, own in columns.items()}
+    if len(headers) != len(columns):
         return None
     return Heads(places, Maps(headers, len(places)), _stable(columns, len(places)))
 
@@ -83,10 +84,12 @@ def _values(begin: bytes, lines: Column) -> Column:
     return map_column(value, lines)
 
 
-def _stable(columns: Mapping[bytes, Column], rows: int) -> Column:
-    """A name ends with its colon and is there once, so the order of names is the order of lines."""
+def _stable(columns: Mapping[bytes, Sequence[Column]], rows: int) -> Column:
+    """A name ends with its colon, so the order of names is the order of lines, but of those of one name."""
     kept = [columns[name] for name in sorted(columns) if name not in PER_DELIVERY]
-    return collapse(list(map(b"\n".join, zip(*kept, strict=True)))) if kept else Constant(b"", rows)
+    lines: Iterable[Sequence[bytes]] = zip(*chain(*kept), strict=True)
+    in_order = map(sorted, lines) if any(len(same) > 1 for same in kept) else lines
+    return collapse([*map(b"\n".join, in_order)]) if kept else Constant(b"", rows)
 
 
 def stable_lines(head: bytes) -> bytes:
