@@ -128,20 +128,20 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _parted(names: tuple[str, ...], artemis: bool) -> tuple[Sequence[str], tuple[str, ...]]:
+def _parted(names: tuple[str, ...], artemis: bool, expires: bool) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return those that are never sent again, and the others; letters of one kind all have the same names."""
     gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
     owned = dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
-    return [*owned], tuple(name for name in names if name not in owned)
+    told = [name for name in owned if expires or name != "expires"]
+    return told, tuple(name for name in names if name not in owned)
 
 
 def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """Return the letter's headers as they are sent again, and what is taken away of them."""
     headers = record.headers
-    owned, own = _parted(tuple(headers), record.broker_kind == "artemis")
+    expires = headers.get("expires") != _NO_EXPIRY
+    owned, own = _parted(tuple(headers), record.broker_kind == "artemis", expires)
     kept, taken = strip_failure(headers, keep_headers, own)
-    if headers.get("expires") == _NO_EXPIRY:
-        owned = [name for name in owned if name != "expires"]
     return kept, [*owned, *taken]
 
 
