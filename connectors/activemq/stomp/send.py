@@ -1,4 +1,4 @@
-"""Publishing in transactions of about a hundred, each with a marker, on Classic three at a time.
+"""Publishing in transactions of a hundred letters and a marker, three at a time; on Artemis of two hundred.
 
 BEGIN, the SENDs and the marker go out at once; COMMIT only when the marker's receipt says that the broker
 took all of them, and when the transaction before is committed, which keeps the order. A broker does one
@@ -26,13 +26,14 @@ from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, SendingEnded
 from dlq.core.provenance import REPLAY_ID
 
-_BATCH = 100
-_UNDER_WAY = 3
-"""Transactions: one being committed, one that the broker has taken, one being filled. On Artemis one alone:
-it closes the connection at any error, which would leave a COMMIT of another transaction unanswered."""
+_CLASSIC, _ARTEMIS = (3, 100), (1, 200)
+"""Transactions under way, and letters of each: one being committed, one that the broker has taken, one being
+filled. On Artemis one alone, behind which its management is asked: it closes the connection at any error,
+which would leave a COMMIT of another transaction unanswered."""
 _CONNECTIONS = 2
 _BATCH_BYTES = 4 * 2**20
-_PIECE = 32 * 2**10
+_PIECE = 28 * 2**10
+"""So many bytes and a usual letter are two parts of what goes to a socket at once, and no third small one."""
 _DEADLY = "each time that it was sent the connection ended"
 
 
@@ -76,8 +77,9 @@ class TransactionPublisher:
         self._senders = deque([self._first()])
         run = Run(self._anchor, routing.node if routing else "")
         self.anchor = run.write(marker_queue(request.plan))
-        self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, request.window)
-        self._batch = max(1, min(_BATCH, request.window // self._under_way))
+        most, letters = _ARTEMIS if self._senders[0].artemis else _CLASSIC
+        self._under_way = min(most, request.window)
+        self._batch = max(1, min(letters, request.window // self._under_way))
         self._open: deque[_Transaction] = deque()
         """In order; of the first COMMIT may have been sent, of the others it has not."""
         self._committing = False
@@ -90,8 +92,7 @@ class TransactionPublisher:
         """Since when connections end, and nothing was committed."""
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = keep_no_mark) -> Iterator[Sent]:
-        """Publish in transactions of about a hundred; what is in one is answered together, when it has
-        committed."""
+        """Publish in transactions; what is in one is answered together, when it has committed."""
         self._writing = writing
         for sender in self._senders:
             sender.writing = writing
