@@ -44,7 +44,7 @@ _OF_SEVERAL = {"failures", "replay", "ledger"}
 """Those that are several commands, which they `register` themselves."""
 
 _HELP = f"Archive, explain and replay dead-letter queues of {all_named()}."
-_EPILOG = "Start with dlq init or dlq demo. Options may stand behind the command, too."
+_EPILOG = "Start with dlq init or dlq demo. These options may also follow the command."
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _OUTPUT_HELP = "table, json, jsonl or csv."
 _COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color", "--raw"}
@@ -192,7 +192,7 @@ def _checked(ctx: typer.Context, word: Any, value: Any) -> Any:
     if is_option and is_given and "" in values and word.name != "reason":  # which nobody has to give
         raise UsageError(f"{called} is empty: give it a value, or leave it out")
     if word.name not in _FILES and any(isinstance(each, str) and each != encodable(each) for each in values):
-        raise UsageError(f"{called} is no UTF-8, the shell gave other bytes; write it in UTF-8")
+        raise UsageError(f"{called} is not UTF-8; write it in UTF-8")
     if any(isinstance(each, int) and each > MOST for each in values):
         raise UsageError(f"{called} must be {MOST} at most")
     if word.name == "where" and value:
@@ -224,7 +224,7 @@ def hoist(arguments: Sequence[str]) -> list[str]:
 def _value_of(option: str, words: Iterator[str]) -> str:
     value = next(words, None)
     if value is None:
-        raise UsageError(f"{option} needs a value; write one behind it")
+        raise UsageError(f"{option} needs a value; write one after it")
     return value
 
 

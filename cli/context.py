@@ -219,7 +219,7 @@ def _check_whose(path: str) -> None:
     if why:
         named = path if os.path.isabs(path) else f"./{path}"
         raise ConfigError(
-            f"{named} is not used unasked: {why}, and a configuration runs programs; if you trust it, "
+            f"{named} is not read: {why}, and a configuration can run programs; if you trust it, "
             f"name it: -c {named}"
         )
 

@@ -39,8 +39,8 @@ def rehearse(
 ) -> int:
     """Send copies of a sample of a plan to a private place, and show what passes.
 
-    The command prints the place. Point your fixed consumer at it, and at test systems: its side effects are
-    real. Nothing goes to production, and nothing counts as sent.
+    The command prints the place. Point your fixed consumer at it, and let it use test systems: its side
+    effects are real. Nothing goes to production, and nothing counts as sent.
 
     Example: dlq replay rehearse 20261121T0301
     """

@@ -44,15 +44,15 @@ def show_plan(context: Context, made: Made) -> None:
     if header.reason:
         out(block_for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
     _section(context, "goes to", header.targets, {name: _read_by(header, name) for name in header.targets})
-    _section(context, "only the letters say that they came from there", header.told_by_letters, {})
+    _section(context, "targets named only by the letters themselves", header.told_by_letters, {})
     _section(context, "stripped", header.stripped, {})
     _section(context, "left out", header.left_out, LEFT_OUT)
     if header.superseded:
         out("\nsuperseded")
     for record_id, why in list(header.superseded.items())[:_MOST_ROWS]:
         out(f"  {record_id[:12]}  {for_terminal(why)}", soft_wrap=True)
-    _section(context, "not known whether something newer lives", header.not_looked_at, {})
-    _section(context, "mind", header.warnings, {})
+    _section(context, "unknown whether something newer replaced them", header.not_looked_at, {})
+    _section(context, "note", header.warnings, {})
     if header.owners:
         out("\nowners of consumers say")
     for word in header.owners:
@@ -75,14 +75,14 @@ def _read_by(header: Header, target: str) -> str:
     """Say on which broker a target is, and who receives what is sent there, where that is proven."""
     place = f"on {', '.join(header.brokers_of(target))}"
     found = header.audience.get(target)
-    return place if found is None else f"{place}, read by {', '.join(found) or 'nobody'}"
+    return place if found is None else f"{place}, read by {', '.join(found) or 'no consumer'}"
 
 
 def _show_still_queued(context: Context, document: Mapping[str, Any]) -> None:
     """Say that a replay takes no letter out of its queue, and that somebody may move it back once more."""
     left = list(still_queued.in_words(context.settings, document["still_queued"]))
     for words, command in left:
-        after = f"a replay leaves them there, afterwards `{command}` takes them out"
+        after = f"a replay leaves them there; `{command}` removes them afterwards"
         context.console.print(f"\n{words}; {after}", soft_wrap=True)
 
 
@@ -104,7 +104,9 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
     """Show the states of a plan, and what to do next."""
     states: Mapping[str, int] = document["states"]
     plan = document["plan"]
-    context.console.print(f"Plan {plan}: {document['sent']:,} sent, {document['skipped']:,} known before")
+    context.console.print(
+        f"Plan {plan}: {document['sent']:,} sent, {document['skipped']:,} already in the ledger"
+    )
     if document["seconds"]:
         rate = document["sent"] / document["seconds"]
         context.console.print(f"{human_seconds(document['seconds'])}, {rate:,.0f} a second")
@@ -139,19 +141,19 @@ def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
     if states["in_doubt"]:
         return [f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"]
     again = [
-        f"dlq show {shlex.quote(one['record_id'][:12])} --explain   # what it died of: fix that"
+        f"dlq show {shlex.quote(one['record_id'][:12])} --explain   # shows why it died: fix that"
         for one in document.get("came_back", ())[:1]
     ]
     if stopped := document.get("stopped_keys"):
         named = shlex.quote(stopped[0]["key"])
         return [
             *again,
-            f"dlq replay apply {plan} --release {named}   # where its next ones may go, or a new plan",
+            f"dlq replay apply {plan} --release {named}   # if its next letters may go; else make a new plan",
         ]
     if again and left:
-        return [*again, f"dlq replay apply {plan} --ramp   # then, the {left:,} left"]
+        return [*again, f"dlq replay apply {plan} --ramp   # then send the {left:,} left"]
     if left and document.get("stopped_by"):
-        return [f"dlq replay apply {plan} --ramp   # when the consumer is there, the {left:,} left"]
+        return [f"dlq replay apply {plan} --ramp   # when the consumer runs: sends the {left:,} left"]
     if left:
         return [f"dlq replay apply {plan}   # {left:,} are not sent yet"]
     if states["returned"] or states["refused"]:
@@ -173,8 +175,8 @@ def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
     )
     if counts["unknown"]:
         context.console.print(
-            "\nThe broker can't prove more. Look at the consumer's side, then say so per letter (--sent ID, "
-            "--not-sent ID, --hold ID)\nor for all (--all-sent, --all-not-sent, --all-hold)."
+            "\nThe broker can't prove more. Look at the consumer, then decide for each letter (--sent ID, "
+            "--not-sent ID, --hold ID)\nor for all of them (--all-sent, --all-not-sent, --all-hold)."
         )
     elif counts["not_sent"]:
         context.console.print(f"\nNext: dlq replay apply {document['plan']}")

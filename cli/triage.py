@@ -20,7 +20,7 @@ _NUMBER = 12
 def show_died(context: Context, died: "Triage") -> None:
     """Show the failures of letters that were just captured; in words, where the letters are too many."""
     if died.causes is None and died.letters:
-        context.say(f"What {died.letters:,} letters died of takes an analysis: dlq analyze")
+        context.say(f"letters not classified yet: {died.letters:,}; run dlq analyze")
     shown, rest = died.failures[:_SHOWN], died.failures[_SHOWN:]
     if shown:
         _draw(context.console, shown)

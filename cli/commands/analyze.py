@@ -44,8 +44,8 @@ def analyze(
 ) -> int:
     """Classify all letters: cause, exception, duplicates and advice.
 
-    Up to 50,000 letters (\\[analysis] spark_from) are classified in this process; Spark classifies more, or
-    where you name a cluster. Both engines give the same verdicts.
+    Up to 50,000 letters (\\[analysis] spark_from) are classified in this process. Spark classifies larger
+    archives, and runs where you name a cluster. Both engines give the same verdicts.
 
     It first asks the stores that the configuration names as evidence. If one does not answer, or a letter
     makes a rule fail, it does the rest and exits with 3.

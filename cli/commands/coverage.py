@@ -31,13 +31,13 @@ def coverage(
         typer.Option("--fail-on", metavar="EXPR", help="Exit with 5 when this holds; may be repeated."),
     ] = None,
     svg: Annotated[
-        str | None, typer.Option("--svg", metavar="FILE", help="Also draw where the dead lead, as SVG.")
+        str | None, typer.Option("--svg", metavar="FILE", help="Also draw where dead letters go, as SVG.")
     ] = None,
 ) -> int:
     """Show where each kind of death leads, or that it is lost.
 
     It follows reject, expiry, overflow, delivery limit, discard, unroutable and give-up through the
-    definitions of each queue, topic and group. It reads those alone, and changes nothing. Where they do not
+    definitions of each queue, topic and group. It reads only those, and changes nothing. Where they do not
     say enough, the verdict is unknown. --fail-on compares lost, unknown, kept or total with a number.
 
     Example: dlq coverage shop --fail-on "lost > 0"

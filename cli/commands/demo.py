@@ -31,32 +31,32 @@ master = "local[2]"
 """
 _TRANSACTIONS = "select unique_key, state, discarded, checks, evidence from transactions order by unique_key"
 _TOUR = (
-    ("Look without touching: what is there, and what would a pull change?", ["doctor"]),
-    ("Drain it: every message is durable in Parquet before the broker may forget it.",
+    ("Look first: which queues are there, and what would a pull change?", ["doctor"]),
+    ("Drain the queues: a message leaves its queue only when it is safely on disk, in Parquet.",
         ["pull", "--mode", "drain"]),
-    ("Why did they die? Each was classified by evidence; no evidence, no label. The answer first.",
+    ("Why did they die? Each verdict rests on evidence in the letter. The report begins with the answer.",
         ["report"]),
     ("RocketMQ asked 15 times how two payments ended, and gave up. Did the money move?",
         ["query", _TRANSACTIONS]),
-    ("Plan what goes back. Nothing is sent yet; what is left out is counted, with the reason.",
+    ("Plan what goes back. Nothing is sent yet; letters that are left out are counted, with the reason.",
         ["replay", "plan", "--where", "exception_family = 'timeout'"]),
-    ("Apply exactly that plan: each message is written down before it is sent, and confirmed after.",
+    ("Apply that plan: the ledger records each message before it is sent, and the broker confirms it.",
         ["replay", "apply", "PLAN"]),
-    ("Apply it again, as one does at 3 a.m.: the ledger knows them, nothing is sent.",
+    ("Apply it again, by mistake: the ledger has every message, so nothing is sent.",
         ["replay", "apply", "PLAN"]),
-    ("The books: captured = replayed + held + dismissed + purged + waiting.", ["verify"]),
+    ("Check the books: captured = replayed + held + dismissed + purged + waiting.", ["verify"]),
 )  # fmt: skip
-_SPARK = "Once more by Spark, which takes over where letters are many: the same rules, the same verdicts."
+_SPARK = "Classify again with Spark, which does so for large archives: the same rules, the same verdicts."
 _BY_SPARK = ["analyze", "--engine", "spark"]
 _NEXT = """
-The embedded broker and its archive are in {folder} (look around: dlq -c {folder}/dlq.toml ls).
-For your own broker, in a folder of yours:
+The embedded broker and its archive are in {folder} (to look around: dlq -c {folder}/dlq.toml ls).
+For your own broker, in a new folder:
 
-    dlq init                # asks for your broker, finds its dead-letter queues, writes dlq.toml
+    dlq init                # asks for your broker's URL, finds its dead-letter queues, writes dlq.toml
     dlq doctor              # connects and looks; changes nothing
-    dlq pull                # copies, and classifies; --mode drain empties the queue into the archive
+    dlq pull                # copies the messages and classifies them; --mode drain empties the queues
     dlq report
-    dlq replay plan --where "cause = 'application_error'"     # --fixed, after you have deployed the fix
+    dlq replay plan --where "cause = 'application_error'"     # add --fixed once the fix is deployed
 """
 
 
@@ -98,7 +98,7 @@ def _by_spark(context: Context, config: Path) -> None:
 
     if lacking := list_missing():
         _announce(context, _SPARK, _BY_SPARK)
-        context.console.print(f"Left out, as this machine lacks Spark: {'; '.join(lacking)}")
+        context.console.print(f"Skipped, because Spark cannot run here: {'; '.join(lacking)}")
         return
     store = open_store(str(config.parent / "archive"))
     before = analyses.latest(store)

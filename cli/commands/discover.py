@@ -25,7 +25,7 @@ def discover(
         typer.Argument(autocompletion=completion.brokers, help="The broker to look at (default: all)."),
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Add a source for each that has none to the configuration.")
+        bool, typer.Option("--write", help="Add each queue without a source to the configuration.")
     ] = False,
 ) -> int:
     """List dead-letter queues, found by arguments, policies and names.
@@ -46,7 +46,7 @@ def look_around(context: Context, broker: str | None = None, write: bool = True)
     if write:
         _write(context, found)
     elif any(not queue["configured"] for one in found.document["brokers"] for queue in one["queues"]):
-        context.say("Next: dlq discover --write adds a source for each that has none")
+        context.say("Next: dlq discover --write adds the queues without a source to dlq.toml")
     if not found.errors:
         return ExitCode.DONE
     return ExitCode.PARTLY if found.places else code_of(found.errors[0])
@@ -81,7 +81,7 @@ def _write(context: Context, found: "Discovered") -> None:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; check the file's rights") from error
     if found.errors:
-        next_step = f"correct the broker that did not answer in {path}, then: dlq discover --write"
+        next_step = f"fix what the error names (settings: {path}), then: dlq discover --write"
     else:
-        next_step = "look them over, then: dlq doctor" if tables else "add one to it, then: dlq doctor"
+        next_step = "check them, then: dlq doctor" if tables else "add one to it, then: dlq doctor"
     context.say(f"{tables.count('[sources.')} sources added to {path}; {next_step}")

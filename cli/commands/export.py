@@ -29,7 +29,7 @@ def export(
     failure: selecting.Failure = None,
     text: selecting.Text = None,
     mask: Annotated[
-        bool, typer.Option("--mask", help="Show structure, and content only as [mask] lists.")
+        bool, typer.Option("--mask", help="Show structure, and only content that \\[mask] lists.")
     ] = False,
 ) -> None:
     """Write letters as JSONL that dlq import reads back.
@@ -37,7 +37,7 @@ def export(
     A file name that ends in .zip makes a bundle for the post-mortem: the letters, their verdicts, incidents
     and plans, rows of the ledger, the audit trail, and a manifest of digests.
 
-    Example: dlq export --incident 3f9c12ab --mask incident.zip
+    Example: dlq export --incident 20261102-0310 --mask incident.zip
     """
     from dlq.operations.jsonl import export_bundle, export_letters
     from dlq.operations.selecting import Selection

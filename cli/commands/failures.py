@@ -52,7 +52,7 @@ def ls(
         ),
     ] = None,
     owner: Annotated[
-        str | None, typer.Option("--owner", metavar="NAME", help="Assigned to this person.")
+        str | None, typer.Option("--owner", metavar="NAME", help="Only failures of this owner.")
     ] = None,
 ) -> None:
     """List failures: regressed and new ones first, snoozed ones last.
@@ -88,7 +88,7 @@ def assign(
     ctx: typer.Context,
     fingerprint: _Failure,
     owner: Annotated[str | None, typer.Argument(help="The owner (default: you).")] = None,
-    nobody: Annotated[bool, typer.Option("--nobody", help="Give it back.")] = False,
+    nobody: Annotated[bool, typer.Option("--nobody", help="Remove the owner.")] = False,
     reason: _Reason = "",
     as_: _As = None,
 ) -> None:
@@ -100,13 +100,13 @@ def assign(
 
     context: Context = ctx.obj
     if nobody and owner:
-        raise UsageError("give either an owner or --nobody")
+        raise UsageError("give either an owner or --nobody, not both")
     workspace = context.workspace_of(as_)
     _show(context, assign_failure(workspace, fingerprint, "" if nobody else owner or workspace.actor, reason))
 
 
 def note(ctx: typer.Context, fingerprint: _Failure, text: str, as_: _As = None) -> None:
-    """Add a note for the others.
+    """Add a note to a failure.
 
     Example: dlq failures note 1f0c2d3e "the gateway's certificate ended; ticket 4711"
     """
@@ -128,7 +128,7 @@ def snooze(
     reason: _Reason = "",
     as_: _As = None,
 ) -> None:
-    """Silence a failure until a time, or until it has so many letters.
+    """Silence a failure until a time, or until it has N letters.
 
     Example: dlq failures snooze 1f0c2d3e --until 3d --reason "the supplier fixes it on Monday"
     """
@@ -149,8 +149,8 @@ def resolve(
 ) -> None:
     """Resolve a failure. A letter of it that dies later makes it regressed.
 
-    With --in, letters of older versions do not: they die while the fix is rolled out. The version setting of
-    a source says where its letters have theirs.
+    With --in, letters of older versions do not, because they die while the fix is rolled out. The setting
+    version of a source names where its letters hold their version.
 
     Example: dlq failures resolve 1f0c2d3e --in 2.4.1
     """

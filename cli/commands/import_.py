@@ -69,7 +69,7 @@ def _show(context: Context, done: "Imported") -> None:
         f"[sources.{counts['source']}], or import them with --broker under another --source"
     )
     context.console.print(
-        f"{counts['records']} letters ({counts['known']} known before), {counts['refused']} lines refused"
+        f"{counts['records']} letters ({counts['known']} already archived), {counts['refused']} lines refused"
         f"{'' if counts['broker'] else unnamed}",
         soft_wrap=True,
     )

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def incidents(ctx: typer.Context) -> None:
     """List incidents: letters that died in one burst, for one reason.
 
-    An incident may span queues. The first is the one with most letters waiting; an ongoing one counts ten
-    times. The last are those with all failures resolved or snoozed (dlq failures).
+    An incident may span queues. The first has the most letters waiting; an ongoing one counts ten times.
+    Incidents whose failures are all resolved or snoozed come last (dlq failures).
 
     Example: dlq incidents -o json
     """

@@ -25,7 +25,10 @@ def init(
         typer.Option("--url", metavar="URL", help="A broker to look at, with a user and without a password."),
     ] = None,
     api: Annotated[
-        str | None, typer.Option("--api", metavar="URL", help="RabbitMQ's management or ActiveMQ's Jolokia.")
+        str | None,
+        typer.Option(
+            "--api", metavar="URL", help="The URL of RabbitMQ's management API, or ActiveMQ's Jolokia."
+        ),
     ] = None,
 ) -> int:
     """Write a commented dlq.toml into this folder.
@@ -49,7 +52,7 @@ def init(
         with replacing(path) as file:
             file.write(text.encode())
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; name another one: -c FILE") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}; name another file with -c FILE") from error
     if not url:
         context.emit(
             {"config": path}, lambda: context.console.print(f"wrote {path}; edit it, then: dlq doctor")
@@ -84,7 +87,7 @@ def _readable(name: str) -> str:
     """Return the absolute path of a file that can be read; nothing for nothing."""
     path = os.path.abspath(os.path.expanduser(name)) if name else ""
     if path and not (os.path.isfile(path) and os.access(path, os.R_OK)):
-        raise typer.BadParameter(f"{path} is no file that you can read; name another one")
+        raise typer.BadParameter(f"{path} cannot be read; name another file")
     return path
 
 
@@ -94,9 +97,9 @@ def _of_broker(url: str, api: str | None, password_file: str | None = None) -> s
     known = {scheme: name for name, kind in plugins().items() for scheme in kind.schemes}
     name = known.get(scheme)
     if name is None:
-        raise UsageError(f"--url: no broker is known by {scheme}://; known are {', '.join(known)}")
+        raise UsageError(f"--url: {scheme}:// is the scheme of no broker; known are {', '.join(known)}")
     kind = plugin_of(name)
-    urls.check("--url", url)
+    urls.check("--url", url, "the variable DLQ_PASSWORD, or into a file that password_file names")
     values = {"kind": name, "url": url}
     if password_file:
         values["password_file"] = password_file
@@ -104,7 +107,7 @@ def _of_broker(url: str, api: str | None, password_file: str | None = None) -> s
         values["password_env"] = "DLQ_PASSWORD"  # noqa: S105 (the name of a variable)
     if found := api or kind.api_of(url):
         if kind.api is None:
-            raise UsageError(f"--api means nothing to a {name} broker; leave it out")
+            raise UsageError(f"--api has no meaning for a {name} broker; leave it out")
         values[kind.api] = found
     return f'archive = "./archive"\n\n[brokers.{name}]\n{_lines(values)}'
 

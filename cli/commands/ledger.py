@@ -21,7 +21,7 @@ def _about() -> None:
 
 _OUTSIDE = Annotated[
     str | None,
-    typer.Option("--from", metavar="FILE", help="The ledger's file, where it lies outside of the archive."),
+    typer.Option("--from", metavar="FILE", help="The ledger's file, if it is outside the archive."),
 ]
 
 

@@ -47,8 +47,8 @@ def ls(
 ) -> None:
     """List letters, the newest first.
 
-    A table puts letters of regressed and new failures first, of snoozed ones last (dlq failures); not with
-    --sort.
+    Without --sort, a table begins with letters of regressed and new failures, and ends with those of snoozed
+    ones (dlq failures).
 
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,

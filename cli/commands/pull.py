@@ -51,10 +51,12 @@ def pull(
 ) -> int:
     """Copy or drain dead messages into the archive.
 
-    It takes up to the number that is there at the start. A drain acknowledges a message only after it is
-    durable on disk. A second pull after a crash adds nothing twice. The pull ends with an analysis, so every
-    letter has a verdict; where the archive is so large that Spark is needed, new letters are classified
-    alone.
+    It takes at most as many messages as the queue holds at the start (snapshot). A drain acknowledges a
+    message only after it is durable on disk. A second pull after a crash adds nothing twice: recaptured
+    counts what came again. left and gone count messages that it did not take, and that had gone.
+
+    The pull ends with an analysis. In an archive so large that Spark is needed, it classifies only the new
+    letters.
 
     Example: dlq pull orders --mode drain --max-time 5m
     """

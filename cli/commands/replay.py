@@ -47,14 +47,14 @@ _Rate = Annotated[float | None, _where_to("--rate", metavar="N", help="At most N
 _Limit = Annotated[int | None, selecting.which("--limit", metavar="N", min=1, help="At most N letters.")]
 _InOrder = Annotated[
     Literal["consumed", "sent"] | None,
-    _where_to("--in-order", metavar="[=sent]", help="One after the other, key by key."),
+    _where_to("--in-order", metavar="[=sent]", help="One letter after the other, per key."),
 ]
 _Edit = Annotated[
     str | None, _changes("--edit", metavar="FILE", help="Bodies and headers: edited lines of dlq export.")
 ]
 _Unwrap = Annotated[bool, _changes("--unwrap", help="Send the message that an error envelope holds.")]
 _Fixed = Annotated[bool, selecting.which("--fixed", help="Include fix_first: the fix is deployed.")]
-_Again = Annotated[bool, selecting.which("--again", help="Include what went to another target.")]
+_Again = Annotated[bool, selecting.which("--again", help="Include letters sent elsewhere.")]
 _AnyAdvice = Annotated[bool, selecting.which("--any-advice", help="Include any advice, or no verdict.")]
 _CheckSuperseded = Annotated[
     bool, selecting.which("--check-superseded", help="Leave out what a newer one replaced.")
@@ -149,7 +149,7 @@ def _asks(context: Context, apply_now: bool, yes: bool) -> bool:
     """Return whether somebody is asked before letters are sent. Raises UsageError where nobody can be."""
     asks = apply_now and not yes
     if asks and not context.can_ask:
-        raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
+        raise UsageError("--apply asks before it sends, and no terminal can answer: add --yes")
     return asks
 
 
@@ -185,8 +185,8 @@ def approve(
 ) -> None:
     """Approve a plan that another person made.
 
-    The setting replay.approval asks for this. The approval is for the plan as it is now; the ledger keeps
-    it, and it ends after approval_time (24h).
+    The setting replay.approval requires it. The approval holds for the plan as it is now, and ends after
+    approval_time (24h). The ledger records it.
 
     Example: dlq replay approve 20261121T0301
     """
@@ -202,24 +202,25 @@ def apply(
     ctx: typer.Context,
     plan: _Plan,
     ramp: Annotated[
-        bool, typer.Option("--ramp", help="Send 1, 10, 100, ... letters; stop when they die again or stay.")
+        bool,
+        typer.Option("--ramp", help="Send 1, 10, 100, ... letters; stop when they die or are not consumed."),
     ] = False,
     max_harm: Annotated[
         float,
         typer.Option(
-            "--max-harm", metavar="PERCENT", min=0, max=100, help="With --ramp: may die again in a step."
+            "--max-harm", metavar="PERCENT", min=0, max=100, help="With --ramp: may die again, of each step."
         ),
     ] = 10.0,
     release: Annotated[
         list[str] | None,
-        typer.Option("--release", metavar="KEY", help="Let this key of a plan in order go on."),
+        typer.Option("--release", metavar="KEY", help="Continue this stopped key (plan --in-order)."),
     ] = None,
 ) -> int:
     """Send the letters of a plan that were never sent.
 
-    It sends nothing twice that a broker confirmed. With --ramp it watches each step until its letters are
-    consumed, and pulls the sources, in their configured mode, to see what came back. It stops when letters
-    die again, or when nothing shows that they are consumed.
+    A letter that a broker confirmed is never sent again. With --ramp it watches each step until its letters
+    are consumed, and pulls the sources, in their configured mode, to see which came back. It stops when
+    letters die again, or when nothing shows that they are consumed.
 
     Example: dlq replay apply 20261121T0301 --ramp
     """
@@ -256,7 +257,7 @@ def status(
         ),
     ] = None,
 ) -> int:
-    """Show the progress of a plan, and which keys stopped; without one, list all.
+    """Show the progress of a plan and its stopped keys. Without PLAN, list all.
 
     Example: dlq replay status
     """
@@ -280,8 +281,8 @@ def status(
 def check(ctx: typer.Context, plan: _Plan) -> int:
     """Check which messages of a plan their consumers have processed.
 
-    It runs the program of the setting consumers.NAME.verify. Exit 3: a message was not processed, or nobody
-    knows.
+    It runs the program of the setting consumers.NAME.verify. It exits with 3 when a message was not
+    processed, or no program knows it.
 
     Example: dlq replay check 20261121T0301
     """
@@ -336,7 +337,7 @@ def reconcile(
 def stop(ctx: typer.Context, plan: _Plan) -> None:
     """Stop the run that applies a plan.
 
-    It still waits for the answers to what is in flight; the rest stays planned.
+    The run waits for the answers to letters in flight; the others stay planned.
 
     Example: dlq replay stop 20261121T0301
     """
@@ -344,7 +345,7 @@ def stop(ctx: typer.Context, plan: _Plan) -> None:
 
     context: Context = ctx.obj
     document = stop_plan(context.workspace, plan)
-    text = "stopping" if document["stopping"] else "nobody is applying it"
+    text = "stopping" if document["stopping"] else "no run applies it"
     context.emit(document, lambda: context.console.print(f"{document['plan']}: {text}"))
 
 
@@ -357,7 +358,7 @@ def rate(
 ) -> None:
     """Send a plan faster, or slower, while it is applied.
 
-    It holds for this run; the next one begins at the plan's own rate.
+    The rate holds for this run; the next run begins at the plan's own rate.
 
     Example: dlq replay rate 20261121T0301 20
     """
@@ -365,7 +366,7 @@ def rate(
 
     context: Context = ctx.obj
     document = change_rate(context.workspace, plan, per_second)
-    text = f"{per_second:g} a second from now on" if document["changed"] else "nobody is applying it"
+    text = f"{per_second:g} a second from now on" if document["changed"] else "no run applies it"
     context.emit(document, lambda: context.console.print(f"{document['plan']}: {text}"))
 
 
@@ -376,7 +377,7 @@ def _decision(
 
     chosen = [state for state, wanted in rest.items() if wanted]
     if len(chosen) > 1:
-        raise UsageError("--all-sent, --all-not-sent and --all-hold exclude each other; give one of them")
+        raise UsageError("give only one of --all-sent, --all-not-sent and --all-hold")
     return Decision(
         tuple(sent or ()), tuple(not_sent or ()), tuple(hold or ()), chosen[0] if chosen else None
     )

@@ -41,7 +41,7 @@ _Compare = Annotated[
         help="Show changes since that analysis.",
     ),
 ]
-_Masked = Annotated[bool, _output("--mask", help="Show structure, and content only as [mask] lists.")]
+_Masked = Annotated[bool, _output("--mask", help="Show structure, and only content that \\[mask] lists.")]
 
 
 def report(
@@ -81,13 +81,13 @@ def report(
     chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
     if chosen is None and context.output == "csv":
         raise UsageError(
-            "a report is more than one table, and no CSV; use dlq ls -o csv, or dlq query SQL -o csv"
+            "a report is not one table, so it has no CSV; use dlq ls -o csv, or dlq query SQL -o csv"
         )
     part = Selection(where, source, since, incident, failure, text)
     wanted = ReportWanted(part, compare, mask, chosen in reports.WITH_LETTERS)
     document = make_report(context.workspace, wanted)
     if bounds and document["analysis"] is None:
-        raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
+        raise UsageError("--fail-on needs an analysis, and there is none: run dlq analyze")
     if not out:
         _print(context, document, chosen)
     else:

@@ -17,15 +17,13 @@ def retain(
             "--apply/--dry-run", help="Remove them; by default it only prints what it would remove."
         ),
     ] = False,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="Also write many small segments as few.")
-    ] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Also merge small segments.")] = False,
 ) -> int:
     """Remove old replayed letters and analyses; a dry run by default.
 
     It never removes letters with a replay that is planned, under way, in doubt or held, nor letters that
-    their broker may still deliver (copied, or of a pull that is not settled). Verdicts, plans and the ledger
-    stay valid.
+    their broker may still deliver (copied, or from a pull that is not settled). Verdicts, plans and the
+    ledger stay valid.
 
     Example: dlq retain --compact && dlq retain --compact --apply
     """

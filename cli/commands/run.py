@@ -33,7 +33,8 @@ def run(
         ),
     ] = "text",
     metrics_otlp: Annotated[
-        str | None, typer.Option("--metrics-otlp", metavar="URL", help="Also send the metrics there.")
+        str | None,
+        typer.Option("--metrics-otlp", metavar="URL", help="Also send the metrics to this OTLP collector."),
     ] = None,
     parallel: Annotated[
         int, typer.Option(metavar="N", help="Pull N sources at once; those of one queue take turns.", min=1)

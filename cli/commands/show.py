@@ -17,7 +17,7 @@ def show(
         str, typer.Argument(metavar="ID", help="A record id, or 8 or more of its first digits.")
     ],
     mask: Annotated[
-        bool, typer.Option("--mask", help="Show structure, and content only as [mask] lists.")
+        bool, typer.Option("--mask", help="Show structure, and only content that \\[mask] lists.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Show up to 4 MiB of the body.")] = False,
     body: Annotated[
@@ -28,7 +28,7 @@ def show(
         bool, typer.Option("--explain", help="Show which rules looked at it, and what each saw.")
     ] = False,
 ) -> None:
-    """Show one letter: its cause, its way, its content, its next step.
+    """Show one letter: its cause, path, content and next step.
 
     -o json prints every column; the body is body_text when it is UTF-8, else body_base64.
 

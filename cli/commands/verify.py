@@ -13,8 +13,8 @@ def verify(ctx: typer.Context) -> int:
 
     Per source: captured = replayed + held + dismissed + purged + waiting. It compares every segment with its
     manifest, and every body with its digest. Books do not balance while a letter is in doubt, because no
-    count includes it. A column of its own shows known losses: messages that were gone before a pull took
-    them.
+    count includes it. The column lost counts messages that are known to be lost: they were gone before a
+    pull took them.
 
     Example: dlq verify -o json
     """

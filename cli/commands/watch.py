@@ -44,7 +44,7 @@ def watch(
     context: Context = ctx.obj
     pause = seconds_ahead(every)
     if pause <= 0:
-        raise UsageError(f"--every {every}: it must be longer than nothing")
+        raise UsageError(f"--every {every}: give more than 0, e.g. 5s")
     with Watching(context.workspace, sources or ()) as watching, _screen(context):
         for number in numbers(1):
             _show(context, watching.look())
