@@ -159,7 +159,7 @@ def _task(
     last = analyses.latest(store)
     segments = [m for m in manifests.list_committed(store) if m.rows]
     if not segments:
-        raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
+        raise UsageError("the archive is empty: run dlq pull, or dlq import FILE")
     asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
     terms = _terms(store, settings)
     key = terms.key()
@@ -218,7 +218,7 @@ def names_cluster(settings: Settings, master: str | None = None) -> bool:
 
 def _engine_for(asked: Asked, engine: Engine, master: str | None) -> _Run:
     if engine == "plain" and master is not None:
-        raise UsageError("--master is for Spark: leave it out, or --engine plain")
+        raise UsageError("--master needs Spark; leave out --master, or --engine plain")
     letters = sum(m.rows for m in asked.chosen)
     if engine == "spark" or (engine == "auto" and is_for_spark(asked.settings, letters, master)):
         from dlq.analyzers.spark import engine as spark

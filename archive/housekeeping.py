@@ -131,7 +131,7 @@ def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -
         except DlqError:
             if manifests.are_committed(store, committed):
                 raise
-    raise ArchiveError(f"the segments of the archive {store.location} change all the time: run it again")
+    raise ArchiveError(f"the segments of the archive {store.location} keep changing: run it again")
 
 
 def _looked(

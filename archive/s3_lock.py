@@ -140,7 +140,9 @@ class Lock:
     def _require_conditions(self) -> None:
         """Require conditions: a store that ignores one would give a lock to everybody."""
         if self._put(IfNoneMatch="*"):
-            raise ArchiveError("this object store ignores If-None-Match, so that it cannot keep locks")
+            raise ArchiveError(
+                "this object store ignores If-None-Match, so it cannot keep locks; use another store"
+            )
 
     def _look(self) -> _StoredLock | None:
         try:

@@ -148,7 +148,7 @@ def open_store(location: str) -> Store:
             f"archive = {location!r}: only folders and s3://bucket/path are supported; use one of them"
         )
     if os.path.lexists(location) and not os.path.isdir(location):
-        raise UsageError(f"archive = {location!r} is no folder; name another place")
+        raise UsageError(f"archive = {location!r} is not a folder; name another place")
     return LocalStore(location)
 
 

@@ -145,9 +145,9 @@ def single_select(sql: str) -> str:
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
-        raise UsageError(f"this is not SQL: {_first_line(error)}{_quoting(sql)}; correct it") from error
+        raise UsageError(f"invalid SQL: {_first_line(error)}{_quoting(sql)}; correct it") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise UsageError("only one SELECT statement is allowed: the archive is read-only here; write one")
+        raise UsageError("the archive is read-only here; write exactly one SELECT statement")
     return sql
 
 
@@ -180,7 +180,7 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         text = _said(error)
         if text.startswith(_TOO_MUCH):
             raise ArchiveError(
-                f"this takes more than the 2 GB of memory that looking may have ({_first_line(error)}); ask "
+                f"this takes more than the 2 GB of memory that a query may use ({_first_line(error)}); ask "
                 "for less at once: fewer rows or columns, or shorter lists and texts"
             ) from error
         if _is_gone(error, connection):
@@ -193,8 +193,8 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
             raise ArchiveError(f"cannot read the archive: {told}{anew}") from error
         if text.startswith("Permission Error") and HELD in text:
             raise ArchiveError(
-                "a file of the archive was moved while it was looked at: run it again; if it says so again, "
-                "someone exchanges files there"
+                "a file of the archive was moved during the query: run it again; if this error repeats, "
+                "someone replaces files there"
             ) from error
         if text.startswith("Permission Error"):
             raise UsageError(

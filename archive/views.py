@@ -122,7 +122,7 @@ def connect(
                 raise
         else:
             return connection
-    raise ArchiveError(f"the segments of the archive {store.location} change all the time: run it again")
+    raise ArchiveError(f"the segments of the archive {store.location} keep changing: run it again")
 
 
 class _LookedAt(NamedTuple):

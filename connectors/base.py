@@ -554,7 +554,7 @@ class Connector(Protocol):
 
     def private(self, name: str) -> Private:
         """Name the places of a rehearsal. Raises UsageError where this broker can have none."""
-        raise UsageError("this broker has no private places for a rehearsal; use --ramp of dlq replay apply")
+        raise UsageError("a rehearsal is not possible on this broker; use dlq replay apply --ramp")
 
     def close(self) -> None:
         """Let go of all connections. Never raises."""

@@ -212,7 +212,7 @@ class MemoryConnector(base.Connector):
     def inspect(self, source: Source) -> base.Inspection:
         """Depth only."""
         depth = self._broker.depth(source.queue)
-        changes = {"copy": "marks the letters redelivered", "drain": "removes them once they are durable"}
+        changes = {"copy": "marks the messages redelivered", "drain": "removes them once they are durable"}
         return base.Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
 
     def gauge(self, source: Source) -> base.Gauge:

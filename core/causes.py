@@ -62,7 +62,7 @@ TRANSACTION_STATES = {
 
 ADVICE = {
     "replay": "may go back",
-    "check_first": "look before anything is sent; dlq show says at what",
+    "check_first": "check before anything is sent; dlq show says what",
     "fix_first": "fix the cause, then replay",
     "never": "must not go back",
     "hold": "wait: its outcome can still change",

@@ -32,7 +32,9 @@ def seconds(text: str | float) -> float:
     unit = match[2] or "s" if match else ""
     if match is None or unit not in _SECONDS or (found := float(match[1]) * _SECONDS[unit]) >= _LARGEST:
         told = shorten(str(text), 80)
-        raise UsageError(f"{told!r} is no duration; write a number and one of {', '.join(_SECONDS)}, e.g. 5m")
+        raise UsageError(
+            f"{told!r} is not a duration; write a number and one of {', '.join(_SECONDS)}, e.g. 5m"
+        )
     return found
 
 
@@ -50,7 +52,7 @@ def wait_seconds(text: str | float) -> float:
     UsageError."""
     found = seconds(text)
     if not _SHORTEST_WAIT <= found <= _LONGEST_WAIT:
-        raise UsageError(f"{text!r} is no wait for an answer; give 1ms at least, and 1h at most")
+        raise UsageError(f"{text!r} is not a timeout; give 1ms to 1h")
     return found
 
 
@@ -61,7 +63,7 @@ def size(text: str | float) -> int:
     if match is None or unit not in _BYTES or (found := float(match[1]) * _BYTES[unit]) >= _LARGEST:
         told = shorten(str(text), 80)
         raise UsageError(
-            f"{told!r} is no size; write a number and one of KB, MB, GB, TB, MiB, GiB, e.g. 50GB"
+            f"{told!r} is not a size; write a number and one of KB, MB, GB, TB, MiB, GiB, e.g. 50GB"
         )
     return int(found)
 

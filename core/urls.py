@@ -38,7 +38,7 @@ def _check_addresses(place: str, url: str) -> None:
         wrong = without_password(url)
     if wrong is not None:
         raise ConfigError(
-            f"{place}: {quote_value(wrong)} is no host:port; write it like host.example:5672 or [::1]:5672"
+            f"{place}: {quote_value(wrong)} is not host:port; write it like host.example:5672 or [::1]:5672"
         )
 
 

@@ -73,21 +73,21 @@ def _check_reason(reason: str) -> None:
         raise UsageError('say why they need no replay: --reason "…"')
     if len(reason) > _LONGEST:
         raise UsageError(
-            f"at most {_LONGEST:,} characters, please: put the rest into a ticket, and its address here"
+            f"give at most {_LONGEST:,} characters: put the rest into a ticket, and its address here"
         )
 
 
 def _check_lost(workspace: Workspace, sources: Collection[str]) -> None:
     if unknown := set(sources) - {loss.source for loss in losses.read_losses(workspace.store)}:
-        raise UsageError(
-            f"nothing is known to be lost of {', '.join(sorted(unknown))}; check the name of the source"
-        )
+        raise UsageError(f"{', '.join(sorted(unknown))} has no known losses; check the name of the source")
 
 
 def _find(workspace: Workspace, ids: Sequence[str], selection: Selection) -> dict[str, str | None]:
     """Record id -> what the ledger says of it."""
     if not ids and selection.is_all:
-        raise UsageError("which letters? Name them by id, or choose them with --where, --source or the like")
+        raise UsageError(
+            "no letters are chosen; name them by id, or choose them with --where, --source or another filter"
+        )
     with closing(open_views(workspace)) as connection:
         chosen = user_sql.condition(choose(workspace, connection, ids, selection))
         sql = f"SELECT DISTINCT record_id, replay_state FROM letters WHERE {chosen}"

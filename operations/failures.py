@@ -48,7 +48,7 @@ def check_states(states: Collection[str]) -> None:
     """Check states. Raises UsageError for a state that is none."""
     for one in states:
         if one not in ORDER:
-            raise UsageError(f"--state {one}: no state{suggest(one, ORDER)}; known are {', '.join(ORDER)}")
+            raise UsageError(f"--state {one}: not a state{suggest(one, ORDER)}; known are {', '.join(ORDER)}")
 
 
 def choose_failures(rows: Iterable[Row], states: Collection[str], owner: str | None) -> list[Row]:
@@ -85,7 +85,7 @@ def snooze_failure(
     """Let a failure raise no alarm until a time (ISO 8601, or for how long), or until it has so many letters:
     one of the two. Raises UsageError."""
     if (until is None) == (letters is None):
-        raise UsageError("until when? Either --until TIME or --letters N; give one")
+        raise UsageError("a snooze needs an end; give --until TIME or --letters N")
     end = until_letters(letters) if letters is not None else until_time(_read_future(str(until)))
     return _add(workspace, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
 
@@ -93,7 +93,7 @@ def snooze_failure(
 def check_version(version: str) -> None:
     """Raise UsageError for what is neither a version nor empty."""
     if version and not is_version(version):
-        raise UsageError(f"--in {version}: no version; write it like 2.4.1, v2.4.1 or 2.4.1-rc1")
+        raise UsageError(f"--in {version}: not a version; write it like 2.4.1, v2.4.1 or 2.4.1-rc1")
 
 
 def resolve_failure(
@@ -137,7 +137,7 @@ def _read_future(text: str) -> int:
             f"--until {text}: neither a time (2026-11-02T03:00:00Z) nor a duration (3d); write one"
         ) from error
     if moment <= now():
-        raise UsageError(f"--until {text}: that is over; give a time to come")
+        raise UsageError(f"--until {text}: that time has passed; give a later one")
     return moment
 
 
@@ -158,7 +158,7 @@ def _add(
     given = [encodable(text.strip()) for text in (value, reason, workspace.actor)]
     if any(len(text) > _LONGEST for text in given):
         raise UsageError(
-            f"at most {_LONGEST:,} characters, please: put the rest into a ticket, and its address here"
+            f"give at most {_LONGEST:,} characters: put the rest into a ticket, and its address here"
         )
     value, reason, who = given
     events = _read_events(workspace)

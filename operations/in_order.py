@@ -44,7 +44,9 @@ def apply_in_order(
     checked = planfile.check(workspace.store, plan)
     header = checked.header
     if not header.in_order:
-        raise UsageError(f"plan {plan} is in no order, so no key of it stops; leave out --release")
+        raise UsageError(
+            f"plan {plan} was made without --in-order, so it has no stopped keys; leave out --release"
+        )
     is_watched = header.in_order == "consumed"
     sources = watched_sources(workspace, header) if is_watched else []
     stop, line = Stop(workspace.store, plan), line_of(workspace, plan)

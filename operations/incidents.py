@@ -46,7 +46,6 @@ def show_incident(workspace: Workspace, prefix: str) -> Document:
     row = next((one for one in every if one["incident_id"] == name), None)
     if row is None:
         raise UsageError(
-            f"the archive holds none of the letters of incident {name} any more"
-            "; choose another: dlq incidents"
+            f"the archive no longer holds letters of incident {name}; choose another: dlq incidents"
         )
     return {**{name: row[name] for name in COLUMNS}, "by_failure": failures, "next": next_step(row)}

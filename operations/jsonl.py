@@ -74,7 +74,7 @@ def import_file(
     each line that is refused. Raises UsageError."""
     place = _place(workspace, source, broker)
     if file.endswith(".zip"):
-        raise UsageError(f"{file} is a bundle: unzip it, and import its letters.jsonl")
+        raise UsageError(f"{file} is a zip bundle: unzip it, then import its letters.jsonl")
     printed = resolve(reader_of(printed_by)) if printed_by else None
     result = pull(workspace.store, FileConnector(file, printed), place, PullOptions(BY_IMPORT))
     for note in result.notes:

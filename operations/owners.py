@@ -93,5 +93,5 @@ def _read(consumer: Consumer, answer: object) -> Collection[str]:
     if isinstance(answer, dict) and all(isinstance(one, bool) for one in answer.values()):
         return {one for one, is_processed in answer.items() if is_processed}
     raise UsageError(
-        f"{consumer.verify[0]} printed neither a list of ids nor an object of id: true or false; correct it"
+        f"{consumer.verify[0]} must print a JSON list of ids, or an object of id: true or false; correct it"
     )

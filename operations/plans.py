@@ -29,29 +29,29 @@ from dlq.reports.masking import Masker
 COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")
 """Of a plan in a list."""
 LEFT_OUT: Mapping[str, str] = {
-    "check_first": "advice: look first; dlq show says at what",
+    "check_first": "advice: check first; dlq show says what",
     "fix_first": "advice: fix the cause first, then --fixed",
     "never": "advice: must not go back",
-    "hold": "advice: its outcome can still change",
+    "hold": "advice: wait, its outcome can still change",
     "no_verdict": "not analyzed yet: dlq analyze",
     "no_target": "nothing says where it came from: name it with --to",
-    "temporary": "its target ended with its connection: name another with --to",
+    "temporary": "its target was deleted with its connection: name another with --to",
     "not_there": "the target does not exist, see below",
     "not_allowed": "[replay] targets in the configuration does not let letters go there",
-    "no_broker": "no configured broker is named for it: configure its source, or import with --broker",
-    "superseded": "something newer of its key lives, see below: --any-advice, unless its source says never",
+    "no_broker": "no configured broker belongs to it: configure its source, or import with --broker",
+    "superseded": "a newer one of its key replaced it, see below: --any-advice, unless its source says never",
     "same_key": "another letter of this plan is the same business message",
-    "sent_elsewhere": "the ledger knows: sent to another target, or may have been; --again takes it in",
+    "sent_elsewhere": "already sent to another target, or may have been; --again includes it",
     "twin_sent": "another letter of the same message was sent: name it by its id to send it, too",
     "risky": "it would be refused or harm the others, see below",
-    "rehearsal": "copies that a rehearsal made",
-    "replayed": "the ledger knows: sent and confirmed",
-    "sending": "the ledger knows: being sent right now",
-    "in_doubt": "the ledger knows: in doubt, dlq replay reconcile",
-    "held": "the ledger knows: set aside",
+    "rehearsal": "copy that a rehearsal made",
+    "replayed": "already sent, and confirmed by the broker",
+    "sending": "being sent right now",
+    "in_doubt": "sent, but in doubt: dlq replay reconcile",
+    "held": "set aside by dlq replay reconcile",
     "dismissed": "closed by dlq dismiss; --undo opens them again",
-    "returned": "the ledger knows: the broker could not route it",
-    "refused": "the ledger knows: the broker refused it",
+    "returned": "sent before: the broker could not route it",
+    "refused": "sent before: the broker refused it",
 }
 """Reason for which a plan leaves letters out -> what it means, in words."""
 
@@ -169,7 +169,7 @@ def approve_plan(workspace: Workspace, prefix: str, reason: str = "", digest: st
     With `digest` only to the one that was looked at. Raises UsageError."""
     header = planfile.load_checked(workspace.store, planfile.find(workspace.store, prefix))
     if digest not in (None, header.digest):
-        raise UsageError(f"plan {header.plan} is not the one that was shown: look at it again")
+        raise UsageError(f"plan {header.plan} has changed since it was shown: open it again")
     given = approvals.approval(header, workspace.actor, encodable(reason), now(), workspace.settings.replay)
     warn_of_ledger(workspace)
     with ledger.opened(workspace.settings.ledger, workspace.store) as book:

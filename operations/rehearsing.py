@@ -116,9 +116,7 @@ def _staged(workspace: Workspace, checked: Checked) -> Iterator[tuple[Connector,
 def _check_target(workspace: Workspace, target: Target) -> None:
     patterns = workspace.settings.replay.targets
     if not is_allowed(target, patterns):
-        raise UsageError(
-            f"[replay] targets lets letters go to {', '.join(patterns)} alone; add {target} there"
-        )
+        raise UsageError(f"[replay] targets allows only {', '.join(patterns)}; add {target} there")
 
 
 def _sample(workspace: Workspace, checked: Checked, wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:

@@ -97,9 +97,7 @@ def choose(
     if not ids:
         return selection.condition(workspace, connection)
     if not selection.is_all:
-        raise UsageError(
-            f"letters are named by id or chosen with {selection.options()}, not both; use one of them"
-        )
+        raise UsageError(f"letters are chosen by id or with {selection.options()}; use one of the two")
     return condition_of_ids(record_id(connection, one) for one in ids)
 
 

@@ -97,7 +97,9 @@ class Workspace:
                 listed = f"configured are: {', '.join(known)}" if known else "none is configured"
                 raise UsageError(f"unknown source {name!r}{suggest(name, known)}; {listed}; check its name")
         if not known:
-            raise UsageError("no sources are configured; `dlq init` writes a commented dlq.toml")
+            raise UsageError(
+                "no sources are configured; run dlq init, or dlq discover --write, which adds them"
+            )
         return [known[name] for name in dict.fromkeys(names or known)]
 
 

@@ -55,7 +55,7 @@ def check_claim(name: str) -> str:
     is cut to what the ledger keeps."""
     if any(_is_proven(kept.strip()) for kept in (name, name.strip()[:_LONGEST])):
         raise UsageError(
-            f"--as {name}: only dlq serve says that a name is proven; leave out {_PROVEN.strip()}"
+            f"--as {name}: only dlq serve can mark a name as proven; leave out {_PROVEN.strip()}"
         )
     return name
 

@@ -17,7 +17,9 @@ from dlq.replay.planfile import Header
 def approval(header: Header, actor: str, reason: str, now: int, settings: Replay) -> Event:
     """Return the consent of `actor`. Raises UsageError when they made the plan, or nobody knows who did."""
     if header.actor is None:
-        raise UsageError(f"plan {header.plan} does not say who made it: make it again with `dlq replay plan`")
+        raise UsageError(
+            f"plan {header.plan} does not record who made it: make it again with `dlq replay plan`"
+        )
     if _is_maker(header, actor, settings):
         raise UsageError(f"{header.actor} made plan {header.plan}: another person has to approve it; ask one")
     return make_event(now, actor, header.plan, "approve", header.digest, reason)

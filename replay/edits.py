@@ -69,8 +69,8 @@ class Edits:
         if unused:
             raise UsageError(
                 f"{len(unused)} edited letters are not in the plan, the first is {for_terminal(unused[0])}: "
-                "the archive has no such letter, it cannot go back, or --limit leaves it out"
-                "; take them out"
+                "the archive lacks the letter, it cannot go back, or --limit leaves it out"
+                "; remove their lines"
             )
 
     def content(self, used: Iterable[str]) -> bytes:
@@ -144,7 +144,7 @@ def _only_texts(what: str, values: Mapping[str, Any]) -> None:
     """Here a value is a text; a number or a truth value is written as one."""
     for name, value in values.items():
         if value is None or isinstance(value, dict | list):
-            raise UsageError(f"{what} {name!r}: a text is needed, not {json.dumps(value)[:60]}; write one")
+            raise UsageError(f"{what} {name!r} must be text, not {json.dumps(value)[:60]}")
 
 
 NO_EDITS = Edits({})
@@ -172,7 +172,7 @@ def parse(lines: Iterable[bytes], place: str) -> Edits:
             raise UsageError(f"{place}, line {number}: {error}") from error
         found[record_id] = line
     if not found:
-        raise UsageError(f"{place} holds no edit: it has no line with a letter; edit lines of `dlq export`")
+        raise UsageError(f"{place} holds no line with a letter; edit lines of `dlq export`")
     return Edits(found)
 
 

@@ -98,7 +98,7 @@ class Loader:
 
     def _manifest(self, stem: str) -> Manifest:
         if stem not in self._manifests:
-            raise ArchiveError(f"segment {stem}, of which letters are named, is not in the archive")
+            raise ArchiveError(f"segment {stem}, which the plan names, is not in the archive")
         return self._manifests[stem]
 
     def _load(self, stem: str) -> None:

@@ -348,8 +348,7 @@ def _not_allowed(wanted: Wanted, patterns: Sequence[str]) -> str:
     """Say why a target is not allowed. Raises UsageError where the user has named it."""
     if wanted.names_target:
         raise UsageError(
-            f"--to {wanted.to}: [replay] targets lets letters go to {', '.join(patterns)} alone"
-            "; choose one of them"
+            f"--to {wanted.to}: [replay] targets allows only {', '.join(patterns)}; choose one of them"
         )
     return "not_allowed"
 
@@ -385,8 +384,6 @@ def make(
     """Write a plan and return its header; `say` is told how much will be looked at. Raises UsageError,
     ArchiveError, BrokerError."""
     if wanted.rate is not None and not 0 < wanted.rate < math.inf:
-        raise UsageError(
-            f"--rate {wanted.rate:g}: a rate is a positive number of messages a second; write one"
-        )
+        raise UsageError(f"--rate {wanted.rate:g}: write a number of messages a second that is above 0")
     with ledgers.opened_if_any(settings.ledger, store) as ledger, rare_garbage_collection():
         return _Planner(store, settings, brokers, ledger, say, wanted).make()

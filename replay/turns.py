@@ -189,8 +189,8 @@ class Turns:
                 for one in stops:
                     if one.why not in (DIED_AGAIN, *_RELEASED):
                         raise UsageError(
-                            f"--release {key}: whether its letter {one.record_id} was sent is in doubt; find "
-                            f"that out first: dlq replay reconcile {self.plan}"
+                            f"--release {key}: its letter {one.record_id} is in doubt; run dlq replay "
+                            f"reconcile {self.plan} first"
                         )
                     passed.append(one.record_id)
                 self._released.update(passed)

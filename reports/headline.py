@@ -79,7 +79,7 @@ def _happened(document: Document) -> list[str]:
         return []
     top, others = document["incidents"][0], document["counts"]["incidents"] - 1
     ongoing = document["counts"]["ongoing"] - bool(top["ongoing"])
-    going_on = f", {ongoing:,} going on at the last look" if ongoing else ""
+    going_on = f", {ongoing:,} going on at the last pull" if ongoing else ""
     more = [f"{_plural(others, 'more incident')}{going_on}."] if others > 0 else []
     return [_incident(top, document["created_at"]), *more]
 
@@ -123,10 +123,10 @@ def _how_many(document: Document) -> str:
     where = _plural(len(document["sources"]), "source")
     letters = _plural(document["letters"], "dead letter")
     if first is None:
-        return f"{letters} in {where}; nothing says when they died."
+        return f"{letters} in {where}; their time of death is unknown."
     span = ((clock.from_iso(last) or 0) - (clock.from_iso(first) or 0)) / 1e6
     lasted = f" ({human_seconds(span)})" if span >= 1 else ""
-    unknown = f"; of {undated:,} nothing says when" if undated else ""
+    unknown = f"; {undated:,} of unknown time" if undated else ""
     return f"{letters} in {where}, from {minutes(first)} to {_brief(last, first)} UTC{lasted}{unknown}."
 
 

@@ -74,7 +74,7 @@ def describe(row: Document) -> str:
     name, message = failure(row) if row["cause"] else (list_names(row["causes"] or []), "")
     others = row["failures"] - 1
     more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
-    published = f" (nothing says when they died{', the times are of publishing' if row['start'] else ''})"
+    published = f" (time of death unknown{', these are times of publishing' if row['start'] else ''})"
     between = ": " if row["exception_class"] else " "
     said = f"{name}{between if message else ''}{message[:200]}{more}"
     return said if row["dated"] else said + published
@@ -94,7 +94,7 @@ def end_of(row: Document) -> str:
 
 def next_step(row: Document) -> dict[str, str]:
     """Return the command that looks into an incident."""
-    goes_on = ", which went on at the last look" if row["ongoing"] else ""
+    goes_on = ", going on at the last pull" if row["ongoing"] else ""
     since = f" since {minutes(row['start'])}" if row["dated"] else ""
     letters = f"{row['size']:,} letters{since}"
     return {

@@ -166,7 +166,7 @@ def format_of_file(path: str) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in _SUFFIXES and suffix[1:2].isalpha():
         raise UsageError(
-            f"a report is no {suffix} file: {path}; name it {', '.join(_SUFFIXES)}, or say --format"
+            f"a report is no {suffix} file: {path}; name it {', '.join(_SUFFIXES)}, or use --format"
         )
     return _SUFFIXES.get(suffix, "terminal")
 

@@ -38,7 +38,7 @@ _STEPS = (
     (("fix_first",), "dlq ls --where \"advice = 'fix_first'\"",
         "{letters} go back once their cause is fixed: dlq replay plan --fixed"),
     (("check_first",), "dlq ls --where \"advice = 'check_first'\"",
-        "{letters} need a look before they go back; dlq show says at what, for each"),
+        "{letters} need a check before they go back; dlq show says which, for each"),
     (("unknown",), "dlq ls --where \"cause = 'unknown'\"",
         "{letters} carry no evidence; a rule of your own in dlq.toml can name their cause"),
     (("still_queued",), "dlq pull --mode drain",

@@ -73,5 +73,5 @@ def _parse(text: str, names: Sequence[str]) -> Threshold:
         )
     if unit not in ("", "%") if name != _AGE else unit == "%":
         wanted = "a duration, e.g. 1h" if name == _AGE else "a number, or a share with %"
-        raise UsageError(f"--fail-on {text!r}: {name} is compared with {wanted}; write one")
+        raise UsageError(f"--fail-on {text!r}: {name} must be compared with {wanted}")
     return Threshold(text, name, sign, seconds(bound + unit) if name == _AGE else float(bound), unit == "%")

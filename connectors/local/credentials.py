@@ -113,7 +113,7 @@ def from_environment(place: str, variable: str) -> str:
     """Return the value of an environment variable without its last line break; an empty one is missing."""
     value = _without_line_break(os.environ.get(variable, ""))
     if not value:
-        raise ConfigError(f"{place}: the environment variable {variable} is not set; set it")
+        raise ConfigError(f"{place}: the environment variable {variable} is not set; export it")
     return value
 
 

@@ -65,7 +65,7 @@ class Site:
         if port is None or not parts.hostname:
             raise ConfigError(f"{place}: write it like {example}")
         if "@" in parts.netloc:
-            raise ConfigError(f"{place} holds a user; take it out, the broker's own is used")
+            raise ConfigError(f"{place} holds a user; remove it: the user of the broker's url is used")
         self._name, self._timeout = broker.name, units.seconds(broker.timeout)
         self._connection = HTTPConnection(parts.hostname, port, timeout=self._timeout)
         if parts.scheme == "https":

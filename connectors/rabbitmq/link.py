@@ -49,7 +49,7 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
         )
     user, _, hosts = url.netloc.rpartition("@")
     if ":" in user:
-        raise ConfigError(f"{place} holds a password; take it out and use password_file, _command or _env")
+        raise ConfigError(f"{place} holds a password; remove it, and set password_file, _command or _env")
     context = client_context(broker) if url.scheme == "amqps" else None
     login = login_of(broker)
     return [_one(broker, host, login, url.path, url.scheme, context) for host in hosts.split(",")]

@@ -291,7 +291,7 @@ def preview_unasked(letter: Outgoing) -> SendPreview:
     return found._replace(warnings=[*found.warnings, changes]) if changes else found
 
 
-_UNASKED = "the broker was not asked for a way that keeps them, nor where letters go that die again"
+_UNASKED = "the broker was not asked how to keep them, nor where letters go that die again"
 
 
 def _preview_10(letter: Outgoing) -> SendPreview:
@@ -361,7 +361,7 @@ _WARNINGS: tuple[tuple[_Applies, str], ...] = (
     ),
     (
         lambda _record, properties, _headers, _target: "reply_to" in properties,
-        "reply_to is in some letters: whoever asked may no longer listen for the answer",
+        "some letters have reply_to: the requester may no longer wait for the answer",
     ),
     (
         lambda record, _properties, headers, _target: record.raw_properties is None and bool(headers),

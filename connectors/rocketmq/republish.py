@@ -228,7 +228,7 @@ def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> 
         ),
         "publishing a half message forces its commit: the business must have decided so": is_discarded,
         "5.x brokers refuse an empty body": record.body_size == 0,
-        "who sent it waited for a reply, and waits no longer": "REPLY_TO_CLIENT" in properties,
+        "its sender waited for a reply, and no longer does": "REPLY_TO_CLIENT" in properties,
         "ordered by its sharding key: queues are chosen by Java's hash, one message of a queue in flight": (
             SHARDING_KEY in properties
         ),

@@ -94,16 +94,16 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
         raise UsageError("[ledger] url is sqlite; set it to the server first, e.g. postgresql://user@host/db")
     path = own_file(store)
     if path is None or not location.is_there(path):
-        raise UsageError(f"there is no {FILE} in the archive {store.location}; name the archive that has one")
+        raise UsageError(f"the archive {store.location} has no {FILE}; name the archive that has one")
     location.check_named(store, path, outside)
     if not is_server(settings) and file_of(settings, store) == path:
-        raise UsageError(f"the ledger is {path} already; name another place")
+        raise UsageError(f"the ledger is {path} already; set [ledger] url to another place")
     total = new = 0
     with closing(_written(path, settings)) as old, closing(_connected(settings, store)) as server:
         old.expire()
         for rows in old.all_rows():
             if any("sending" in row for row in rows):
-                raise Busy("letters are being sent by this ledger; stop that first: dlq replay stop PLAN")
+                raise Busy("a run is sending letters with this ledger; stop it first: dlq replay stop PLAN")
             total += len(rows)
             new += server.adopt(rows)
         server.append(old.events())

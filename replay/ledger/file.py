@@ -108,7 +108,7 @@ def _copied(folder: Folder, path: Path, place: Path) -> tuple[Path, bytes]:
                 _copy(file, place / name)
         if before == _state(folder, path.name):
             return place / path.name, mark if mark == _mark(folder, path.name) else b""
-    raise Busy(f"the ledger {path} is written all the time, so that it cannot be looked at: try again")
+    raise Busy(f"the ledger {path} is written to constantly, so it cannot be read: try again")
 
 
 def _state(folder: Folder, name: str) -> _State:
@@ -172,7 +172,7 @@ def check_opened(opened: Path, path: Path) -> None:
 def _check_journal(folder: Folder, path: Path) -> None:
     if folder.has(f"{path.name}{_NEVER_THERE}"):
         raise ArchiveError(
-            f"beside the ledger {path} lies a journal, {path.name}{_NEVER_THERE}, which a ledger of dlq "
+            f"next to the ledger {path} is a journal, {path.name}{_NEVER_THERE}, which a ledger of dlq "
             "never has: someone put it there. Ask where this archive comes from; without it, it can be read"
         )
 
@@ -192,7 +192,7 @@ def _check(folder: Folder, path: Path, alone: bool = False) -> None:
     with folder.open(path.name, alone) as file:
         header = file.read(_HEADER)
     if not header.startswith(_MAGIC) or header[_MODES] != b"\2\2":
-        raise ArchiveError(f"{path} is damaged, or no ledger of dlq: it is no SQLite database with a WAL")
+        raise ArchiveError(f"{path} is damaged, or no ledger of dlq: it is not an SQLite database with a WAL")
     for end in (_WAL, "-shm"):
         with suppress(FileNotFoundError):
             folder.open(f"{path.name}{end}", alone).close()

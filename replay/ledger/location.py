@@ -148,8 +148,8 @@ def _out_of_reach(store: Store, noted: _Note) -> UsageError:
     ledger = f"on a server ({noted.server})" if noted.server else file
     return UsageError(
         f"the ledger of the archive {store.location} is {ledger}, which is gone or not what [ledger] url "
-        "names: all that it knows would be sent again. Bring it back, or name it in [ledger] url; only if it "
-        f"is lost, remove {_NOTE} from the archive, and every letter counts as never sent"
+        "names: everything it records would be sent again. Restore it, or name it in [ledger] url; only if "
+        f"it is lost, remove {_NOTE} from the archive, and every letter counts as never sent"
     )
 
 

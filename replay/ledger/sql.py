@@ -59,7 +59,7 @@ def server_url(settings: Ledger) -> sa.URL:
         )
     if url.drivername in ("redis", "rediss"):
         raise ConfigError(
-            "ledger.url: Redis may lose what it acknowledged, and then letters would go twice; "
+            "ledger.url: Redis may lose records that it acknowledged, and letters would be sent twice; "
             "use postgresql://user@host/database, mysql:// or sqlite"
         )
     if url.drivername not in DRIVERS or url.drivername == "sqlite":

@@ -77,7 +77,7 @@ def test_an_image_is_built(target: str) -> None:
     subprocess.run([BUILDER, "build", "--target", target, "--tag", f"dlq-test:{target}", ROOT], check=True)
     words = [BUILDER, "run", "--rm", "--read-only", "--tmpfs", "/tmp", f"dlq-test:{target}", "demo"]
     if BUILDER == "podman":
-        assert "0 sent, 24 known before" in subprocess.check_output(words, text=True)
+        assert "0 sent, 24 already in the ledger" in subprocess.check_output(words, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def contained(image: Path, *words: str) -> list[str]:
 def test_the_steps_of_the_image_make_one_that_runs_on_a_root_that_cannot_be_written(image: Path) -> None:
     told = subprocess.run(contained(image, "demo"), capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
-    assert "0 sent, 24 known before" in told.stdout
+    assert "0 sent, 24 already in the ledger" in told.stdout
     assert "Read-only file system" not in told.stderr
 
 

@@ -53,7 +53,7 @@ def test_pip_installs_the_base_in_seconds_and_the_demo_goes_to_its_end(source: P
     run(*pip, "install", "--quiet", *fetched, ".", cwd=source, PIP_FIND_LINKS=str(wheels))
     told = run(python.with_name("dlq"), "demo", "--folder", "tour", cwd=tmp_path)
     took = seconds_of_children() - seconds
-    assert "0 sent, 24 known before" in told
+    assert "0 sent, 24 already in the ledger" in told
     assert "install PySpark with: pip install 'dlq[spark]'" in " ".join(told.split())
     assert size_of(tmp_path / "venv") - size <= MOST_BYTES
     assert took <= MOST_SECONDS, f"{took:.1f} s"
@@ -62,7 +62,7 @@ def test_pip_installs_the_base_in_seconds_and_the_demo_goes_to_its_end(source: P
 def test_make_demo_in_a_fresh_clone_fetches_the_base_alone(source: Path) -> None:
     told = run("make", "demo", f"PYTHON={sys.executable}", cwd=source)
     assert "92 MB to fetch, 335 MB there" in told
-    assert "0 sent, 24 known before" in told
+    assert "0 sent, 24 already in the ledger" in told
     assert 300_000_000 < size_of(source / ".venv") < 370_000_000
     assert not [*source.glob(".venv/lib/python*/site-packages/pyspark")]
     assert not (source / ".brokers").exists()
@@ -109,11 +109,11 @@ def by_pipx(typed: Callable[..., str]) -> None:
 @pytest.mark.usefixtures("by_pipx")
 def test_pipx_installs_it(typed: Callable[..., str]) -> None:
     assert typed("dlq --version").startswith("dlq ")
-    assert "0 sent, 24 known before" in typed("dlq demo")
+    assert "0 sent, 24 already in the ledger" in typed("dlq demo")
 
 
 def test_uvx_runs_it(typed: Callable[..., str]) -> None:
-    assert "0 sent, 24 known before" in typed(BY_UVX)
+    assert "0 sent, 24 already in the ledger" in typed(BY_UVX)
 
 
 def test_a_virtual_environment_takes_it(typed: Callable[..., str]) -> None:
@@ -132,7 +132,7 @@ def test_one_file_runs_on_python_alone(
         builders, work, DIST.packages(builders, source, work / "dist", 1_700_000_000), source / "dist"
     )
     assert typed(ONE_FILE).startswith("dlq ")
-    assert "0 sent, 24 known before" in typed("python3 dist/dlq-pull.pyz demo")
+    assert "0 sent, 24 already in the ledger" in typed("python3 dist/dlq-pull.pyz demo")
 
 
 @pytest.mark.usefixtures("by_pipx")

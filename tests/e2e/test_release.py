@@ -133,7 +133,7 @@ def test_the_wheel_alone_runs_the_demo(wheels: list[Path], tmp_path: Path) -> No
         words, cwd=tmp_path, env=os.environ | home, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "0 sent, 24 known before" in done.stdout
+    assert "0 sent, 24 already in the ledger" in done.stdout
 
 
 def test_the_bill_of_materials_names_the_scripts_of_others_that_the_wheel_holds() -> None:

@@ -146,7 +146,7 @@ def test_plans_are_listed_with_their_progress_and_targets(workspace: Workspace) 
 def test_a_plan_is_applied_at_once_only_with_somebody_s_consent(workspace: Workspace) -> None:
     asked = workspace("replay", "plan", "--any-advice", "--apply")
     assert (asked.code, asked.out) == (2, "")
-    assert "--apply asks before it sends, and nobody can answer here: add --yes" in asked.err
+    assert "--apply asks before it sends, and no terminal can answer: add --yes" in asked.err
     assert workspace("replay", "status").json == []
 
 

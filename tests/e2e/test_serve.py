@@ -83,14 +83,14 @@ def test_a_replay_is_stopped_by_the_page_and_begun_again(folder: Path) -> None:
         server.apply_plan(plan)
         eventually(lambda: '<h1 id="what">0 of' not in server.get(f"/replays/{plan}"))
         server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
-        eventually(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
+        eventually(lambda: "no run applies it" in server.get(f"/replays/{plan}"))
         before = run(folder, "replay", "status", plan)["states"]
         assert 0 < before["confirmed"] < LETTERS
         assert before["in_doubt"] == before["sending"] == 0
         server.apply_plan(plan)
         assert "begun by" in server.get(f"/replays/{plan}")
         server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
-        eventually(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
+        eventually(lambda: "no run applies it" in server.get(f"/replays/{plan}"))
     assert len(set(arrived(folder))) == len(arrived(folder))
 
 

@@ -44,7 +44,7 @@ def test_the_page_shows_rules_of_the_file_and_names_each_alert() -> None:
     shown = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
     known = {rule["alert"]: rule["expr"] for rule in RULES}
     assert {rule["alert"]: rule["expr"] for rule in shown}.items() <= known.items()
-    advice = page.partition("## When the alarm rings")[2]
+    advice = page.partition("## When an alarm fires")[2]
     assert [alert for alert in known if f"`{alert}`" not in advice] == []
 
 

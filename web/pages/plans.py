@@ -213,5 +213,5 @@ def check_digest(workspace: Workspace, prefix: str, form: Form) -> str:
     """Return the plan, whole and as the form's page showed it. Raises UsageError."""
     header = planfile.load_checked(workspace.store, planfile.find(workspace.store, prefix))
     if header.digest != form.text("digest"):
-        raise UsageError(f"plan {header.plan} is not the one that was shown: look at it again")
+        raise UsageError(f"plan {header.plan} has changed since it was shown: open it again")
     return header.plan

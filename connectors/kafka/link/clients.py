@@ -81,9 +81,9 @@ def _translated(
     if cause.code() in _DENIED:
         return errors.AccessDenied(f"{said}; {hint(cause)}")
     if code in _NO_LEADER:
-        return errors.NoLeader(f"{said}; is the broker that holds it up?")
+        return errors.NoLeader(f"{said}; is the broker that holds it running?")
     if code in _NOT_THERE:
-        return errors.NotFound(f"{said}; look at the topic's name")
+        return errors.NotFound(f"{said}; check the topic's name")
     if code in _NO_ANSWER:
         return errors.Unreachable(f"{said}; {hint(cause)}")
     return errors.BrokerError(said)
@@ -247,7 +247,7 @@ class Clients:
             made: Any = client({**settings, **more, "error_cb": heed, "logger": _SILENT})
         except KafkaException as error:
             said = _words(error.args[0])
-            raise errors.ConfigError(f"brokers.{self.name}: {said}; look at its files and its url") from error
+            raise errors.ConfigError(f"brokers.{self.name}: {said}; check its files and its url") from error
         if self._hosts:
             self._check_hosts(made)
         return made  # type: ignore[no-any-return]

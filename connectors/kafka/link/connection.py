@@ -128,7 +128,7 @@ class Link(Wire):
         answer = self.ask(_HANDSHAKE, 1, text(mechanism), _LARGEST_LOGIN)
         (error,) = struct.unpack_from(">h", answer)
         if error:
-            raise AccessDenied(f"{self._place} takes no {mechanism}; look at mechanism")
+            raise AccessDenied(f"{self._place} takes no {mechanism}; check mechanism")
         if mechanism == "PLAIN":
             self._authenticate(f"\0{access.user}\0{access.password}".encode())
         else:
@@ -152,7 +152,7 @@ class Link(Wire):
         answer = self.ask(_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token, _LARGEST_LOGIN)
         error, length = struct.unpack_from(">hh", answer)
         if error:
-            raise AccessDenied(f"{self._place} refused the user; look at user and password")
+            raise AccessDenied(f"{self._place} refused the user; check user and password")
         at = 4 + max(0, length)
         (size,) = struct.unpack_from(">i", answer, at)
         return answer[at + 4 : at + 4 + size]

@@ -219,7 +219,7 @@ class Cluster(Clients):
         told = self._describe(place.topic, str(place))
         leader = next((one.leader for one in told.partitions if one.id == place.partition), None)
         if leader is None or not leader.host:
-            raise NoLeader(f"{place} has no leader; is the broker that holds it up?")
+            raise NoLeader(f"{place} has no leader; is the broker that holds it running?")
         if refused := self.why_not_allowed(leader.host, leader.port):
             raise AccessDenied(refused)
         return str(leader.host), int(leader.port)

@@ -54,8 +54,8 @@ def _check(place: str, broker: KafkaBroker) -> None:
         raise ConfigError(f"{place} has a user and no password; add password_file, or another password_*")
     if not broker.verify_host and broker.ca_file is None:
         raise ConfigError(
-            f"{place}.verify_host = false needs ca_file: else whoever has a certificate of any public "
-            "authority could pose as the broker"
+            f"{place}.verify_host = false needs ca_file: otherwise any server with a public certificate "
+            "could pose as the broker"
             "; add it"
         )
 

@@ -191,8 +191,8 @@ class RabbitReading:
         tells."""
         if self.topology.get("queue_type") is None and _STREAM_OFFSET in first.block:
             raise errors.UsageError(
-                f"source {self._request.source.name}: {self._queue} is a stream, which management_url shows "
-                "beforehand; set it, and --mode copy reads it"
+                f"source {self._request.source.name}: {self._queue} is a stream; set "
+                "management_url, then pull it with --mode copy"
             )
 
     def _is_full(self) -> bool:

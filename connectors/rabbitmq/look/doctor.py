@@ -15,13 +15,13 @@ from dlq.connectors.rabbitmq.look.topology import Topology, VirtualHost, lasting
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.units import human_bytes, human_seconds
 
-_DRAIN = "drain removes the letters, each only after it is durable in the archive"
+_DRAIN = "drain removes the messages, each only after it is durable in the archive"
 _ORDER = {
     "classic": "they keep their place",
-    "quorum": "they go to the back of the queue, behind letters that came later",
+    "quorum": "they go to the back of the queue, behind messages that came later",
 }
 _UNREADABLE = "the user may not read this queue: no pull is possible"
-_HELD = "a consumer has this queue for itself alone: no pull gets a letter while it is there"
+_HELD = "a consumer holds this queue exclusively: no pull gets a message while it runs"
 NO_DRAIN = (
     "this is a stream, from which nothing can be taken: --mode copy reads what is new each time; use it"
 )
@@ -37,8 +37,8 @@ _NO_STATISTICS = (
 
 
 _PUBLISHED = (
-    "publishers have sent {} messages to this queue, which no dead-letter exchange did: is it one that is "
-    "worked on? A drain takes them"
+    "publishers have sent {} messages to this queue, past any dead-letter exchange: is it a work queue? "
+    "A drain takes these messages, too"
 )
 _SHOWS_DEATHS = (3, 13, 3)
 _COUNTS_FAILURES_ALONE = (4, 3)
@@ -80,7 +80,7 @@ def _change_by_copy(topology: Topology, version: str) -> str:
         else ""
     )
     return (
-        "copy holds the letters until its end and gives them back once: they are marked "
+        "copy holds the messages until it ends, then gives them back: they are marked "
         f"redelivered{counted}, {order}, and other consumers do not see them meanwhile"
     )
 
@@ -105,11 +105,11 @@ def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> lis
 def _hidden(topology: Topology) -> Iterator[str]:
     """Yield letters that no consumer gets for now."""
     if topology.delayed:
-        yield f"{topology.delayed} letters more were given back and are hidden for a while (delayed-retry)"
+        yield f"{topology.delayed} more messages were given back and are hidden for a while (delayed-retry)"
     if topology.waiting:
         number, places = sum(topology.waiting.values()), ", ".join(topology.waiting)
         yield (
-            f"{number} letters more wait in {places} for room in this queue (at-least-once dead-lettering): "
+            f"{number} more messages wait in {places} for room in this queue (at-least-once dead-lettering): "
             "they come once it has some, up to three minutes later; pull again"
         )
 

@@ -65,23 +65,23 @@ class _Traits(NamedTuple):
 
 _EFFECTS: Effects[_Traits] = {
     (BOTH, HARMS): {
-        "it is auto-delete: whenever our consumer leaves as the last one, in the middle of a pull too, the "
-        "queue goes with all that is in it; move its letters to a lasting queue first": lambda of: (
+        "it is auto-delete: when dlq's consumer is the last to leave, even in the middle of a pull, the "
+        "broker deletes the queue with its messages; move them to a lasting queue first": lambda of: (
             of.queue.flags.get("auto_delete")
         ),
     },
     (COPY, HARMS): {
-        "the queue's type is not known, and on a quorum queue looking counts as a delivery, which can remove "
-        "letters; set management_url, use --mode drain": lambda of: of.queue.kind is None,
-        "a quorum queue counts deliveries and removes a letter after {limit}: a copy that is cut off counts "
-        "for every letter that it holds; use --mode drain": lambda of: of.limit is not None,
-        "this quorum queue may have a delivery limit by policy (RabbitMQ 4 removes a letter after 20 by "
-        "itself), and looking counts as a delivery; set management_url so that dlq can see it, use "
+        "the queue's type is not known, and on a quorum queue a copy counts as a delivery, which can remove "
+        "messages; set management_url, use --mode drain": lambda of: of.queue.kind is None,
+        "a quorum queue counts deliveries and removes a message after {limit}: an interrupted copy counts "
+        "for every message that it holds; use --mode drain": lambda of: of.limit is not None,
+        "this quorum queue may have a delivery limit by policy (RabbitMQ 4 removes a message after 20 "
+        "by itself), and a copy counts as a delivery; set management_url so that dlq can see it, use "
         "--mode drain": lambda of: (
             of.queue.kind == "quorum" and of.limit is None and not of.queue.policies_known
         ),
-        "it is nearly full and drops its oldest letters (max-length): as many as come while ours are out "
-        "{end} when those are given back; use --mode drain": lambda of: (
+        "it is nearly full and drops its oldest messages (max-length): when a copy gives its messages back, "
+        "as many as came meanwhile {end}; use --mode drain": lambda of: (
             of.drops_its_oldest() and of.is_nearly_full()
         ),
     },
@@ -89,8 +89,8 @@ _EFFECTS: Effects[_Traits] = {
         "whether it is auto-delete is not known: if it is, the queue goes with our consumer, and so do "
         "letters that a kill or --limit leaves there; grant the right to configure the queue, or set "
         "management_url": lambda of: of.queue.kind is None,
-        "its delivery limit of {limit} leaves no room: whatever interrupts a drain (a kill, a lost "
-        "connection) kills the letters that it holds; raise the limit by a policy first": lambda of: (
+        "its delivery limit of {limit} leaves no room: if a kill or a lost connection interrupts a drain, "
+        "the queue removes the messages that it holds; raise the limit by a policy first": lambda of: (
             of.limit is not None and of.limit < 2
         ),
     },

@@ -100,8 +100,8 @@ def what_changes(queue: str, came: Way | None, way: Way, why: str) -> str | None
         return f"{letters} get its name as the key, and no CC: {why}"
     if way.exchange:
         return (
-            f"{letters} keep key and CC, and come by an exchange of the plan's own, gone when all are "
-            f"sent, in place of {exchange or 'the default one'}"
+            f"{letters} keep key and CC, and come through an exchange of the plan's own, which is "
+            f"deleted when all are sent, instead of {exchange or 'the default one'}"
         )
-    said = f"{letters} keep their key, and come by the default exchange in place of {exchange}"
+    said = f"{letters} keep their key, and come through the default exchange instead of {exchange}"
     return said if exchange else None

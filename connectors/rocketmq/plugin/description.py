@@ -29,8 +29,8 @@ class RocketBroker(Broker):
 def _check(place: str, broker: RocketBroker) -> None:
     if not broker.verify_host and broker.ca_file is None:
         raise ConfigError(
-            f"{place}.verify_host = false needs ca_file: else whoever has a certificate of any public "
-            "authority could pose as the broker"
+            f"{place}.verify_host = false needs ca_file: otherwise any server with a public certificate "
+            "could pose as the broker"
             "; add it"
         )
 

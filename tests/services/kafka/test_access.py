@@ -217,7 +217,7 @@ def test_a_connection_of_our_own_gets_in_as_the_clients_do(guarded: Kafka, way: 
 def test_a_connection_of_our_own_says_that_a_password_is_wrong(guarded: Kafka) -> None:
     access = by_sasl(guarded, "bob").cluster.access
     host, _, port = guarded.sasl_bootstrap.rpartition(":")
-    with pytest.raises(AccessDenied, match="look at user and password"):
+    with pytest.raises(AccessDenied, match="check user and password"):
         Link(host, int(port), access._replace(password="wrong"))
 
 

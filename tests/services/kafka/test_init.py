@@ -13,7 +13,7 @@ def test_on_a_terminal_the_dead_letter_topics_of_a_broker_become_sources(
     kafka.driver.create_topic(kafka.dead)
     code, seen = converse(tmp_path, ["init"], [("URL of your broker", kafka.node.url)])
     assert code == 0, seen
-    assert "look them over, then: dlq doctor" in seen
+    assert "check them, then: dlq doctor" in seen
     made = tomllib.loads((tmp_path / "dlq.toml").read_text())
     assert made["sources"][kafka.dead] == {"broker": "kafka", "topic": kafka.dead}
     assert "File that holds the password" not in seen

@@ -352,8 +352,8 @@ def test_a_token_that_has_run_out_is_asked_for_again(ledger_server: Server, tmp_
     ("oracle://x/y", "unknown"),
     ("postgresql://u:secret@h/d", "password"),
     ("nonsense", "no URL"),
-    ("redis://h/0", "may lose what it acknowledged"),
-    ("rediss://h/0", "may lose what it acknowledged"),
+    ("redis://h/0", "may lose records that it acknowledged"),
+    ("rediss://h/0", "may lose records that it acknowledged"),
 ])  # fmt: skip
 def test_a_wrong_ledger_url_is_a_configuration_error(url: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text) as caught:

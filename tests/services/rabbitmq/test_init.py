@@ -27,9 +27,9 @@ def test_on_a_terminal_the_dead_letter_queues_of_a_broker_become_sources(
     code, seen = converse(tmp_path, ["init", "--api", rabbit.node.http], answers)
     assert code == 0, seen
     assert "no broker is known by http://; known are amqp" in seen
-    assert "is no file that you can read; name another one" in seen
+    assert "cannot be read; name another file" in seen
     assert "its name says so" in seen
-    assert "1 sources added to dlq.toml; look them over, then: dlq doctor" in seen
+    assert "1 sources added to dlq.toml; check them, then: dlq doctor" in seen
     made = tomllib.loads((tmp_path / "dlq.toml").read_text())
     assert made["sources"] == {"orders.dlq": {"broker": "rabbitmq", "queue": "orders.dlq"}}
     assert made["brokers"]["rabbitmq"]["password_file"] == str(tmp_path / "password")
@@ -42,4 +42,4 @@ def test_a_wrong_password_is_told_with_the_next_step(rabbit: Rabbit, tmp_path: P
     answers = [(URL, str(rabbit.broker().url)), (PASSWORD, "password")]
     code, seen = converse(tmp_path, ["init", "--api", rabbit.node.http], answers)
     assert code == 4, seen
-    assert "correct the broker that did not answer in dlq.toml, then: dlq discover --write" in seen
+    assert "fix what the error names (settings: dlq.toml), then: dlq discover --write" in seen

@@ -371,10 +371,10 @@ def test_a_delayed_retry_hides_what_is_given_back_and_that_is_said(
     assert "hidden from everybody for a while (delayed-retry)" in str(look(rabbit, queue).warnings)
     assert end(rabbit, queue) == 5
     deadline = time.monotonic() + PATIENCE  # statistics of quorum queues come every 5 s
-    while "5 letters more were given back and are hidden" not in str(look(rabbit, queue).warnings):
+    while "5 more messages were given back and are hidden" not in str(look(rabbit, queue).warnings):
         assert time.monotonic() < deadline
     reading = RabbitConnector(rabbit.broker()).read(request(queue))
-    assert any("5 letters more were given back" in note for note in reading.notes)
+    assert any("5 more messages were given back" in note for note in reading.notes)
     assert letters(reading) == []
     rabbit.wait_for(queue, 5)
 

@@ -114,7 +114,7 @@ def replay_until_harm(person: Person, plan: str, consumer: Consumer) -> None:
     person.open(f"/plans/{plan}")
     person.click("Send", "/replays/")
     person.wait_for("The ramp was stopped: its letters died again.")
-    person.wait_for("nobody is applying it")
+    person.wait_for("no run applies it")
     eventually(lambda: len(consumer.replayed) == OF_THE_RAMP)
     text = person.text
     assert f"{OF_THE_RAMP} of {LETTERS} confirmed; {LETTERS - OF_THE_RAMP} not sent" in text

@@ -89,7 +89,7 @@ def test_new_segments_are_classified_until_terms_vary(
 
 
 def test_what_cannot_be_analyzed_is_said(store: LocalStore) -> None:
-    with pytest.raises(UsageError, match="nothing captured yet"):
+    with pytest.raises(UsageError, match="the archive is empty"):
         analyze(store, Settings())
     write_segment(store, "p-0", [rejected(1)])
     for where, why in (

@@ -93,7 +93,7 @@ def test_looking_takes_two_gigabytes_at_most(store: LocalStore) -> None:
     assert done.returncode == 3, done.stderr
     said, used, *_ = done.stderr.splitlines()
     assert "failed to allocate" in said
-    assert "takes more than the 2 GB of memory that looking may have" in said
+    assert "takes more than the 2 GB of memory that a query may use" in said
     assert int(used.split()[1]) < 2.4 * 2**20, "KiB"
 
 

@@ -169,7 +169,7 @@ def test_a_condition_that_is_no_one_expression(store: LocalStore, look: Ask, con
     "PRAGMA version", "",
 ])  # fmt: skip
 def test_only_one_select_is_let_through(sql: str) -> None:
-    with pytest.raises(UsageError, match="only one SELECT"):
+    with pytest.raises(UsageError, match="exactly one SELECT"):
         user_sql.single_select(sql)
 
 
@@ -283,7 +283,7 @@ def test_what_is_moved_while_somebody_looks_is_said_in_a_line(store: LocalStore)
     write_segment(store, "p-0", [letter(1)])
     connection = views.connect(store)
     Path(store.location).rename(f"{store.location}.moved")
-    with pytest.raises(ArchiveError, match="was moved while it was looked at"):
+    with pytest.raises(ArchiveError, match="was moved during the query"):
         list(user_sql.run(connection, "SELECT record_id FROM letters").rows)
 
 

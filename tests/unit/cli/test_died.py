@@ -76,7 +76,7 @@ def test_letters_for_spark_are_classified_alone_as_far_as_they_are_few(
     monkeypatch.setattr(triage, "MOST_LETTERS", 0)
     code, out, err = dlq("-o", "table", "import", "more.jsonl")
     assert (code, len(out.splitlines())) == (0, 1)
-    assert err == "What 1 letters died of takes an analysis: dlq analyze\n"
+    assert err == "letters not classified yet: 1; run dlq analyze\n"
 
 
 def test_one_more_import_in_an_analyzed_archive_of_many_is_classified_without_spark(dlq: Dlq) -> None:

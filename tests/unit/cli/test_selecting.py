@@ -113,7 +113,7 @@ def test_what_is_not_there_is_refused_in_one_line(
 def test_ids_and_options_exclude_each_other(dlq: Dlq) -> None:
     code, _out, err = dlq("replay", "plan", "cccccccc", "--source", "stock")
     assert code == 2
-    assert "chosen with --source stock, not both" in err
+    assert "chosen by id or with --source stock" in err
 
 
 @pytest.mark.parametrize(("odd", "asked"), [

@@ -80,7 +80,7 @@ def test_an_empty_archive_says_so(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.
     (["ls", "--where", "caus = 'x'"], "unknown column 'caus' here; did you mean 'cause'?"),
     (["ls", "--columns", "caus"], "unknown column 'caus' in --columns; did you mean 'cause'?"),
     (["ls", "--where", "true) OR (1=1) ORDER BY (1"], "is not one SQL condition"),
-    (["query", "DELETE FROM records"], "only one SELECT"),
+    (["query", "DELETE FROM records"], "exactly one SELECT"),
     (["query", "SELECT nope FROM letters"], "unknown column 'nope'"),
     (["query", "SELECT * FROM read_text('/etc/passwd')"], "only the archive's views can be read"),
     (["ls", "--where", "body like '%x%'"], "as text it is try(decode(body))"),
@@ -139,7 +139,7 @@ def test_a_report_before_any_analysis(dlq: Dlq, tmp_path: Path, monkeypatch: pyt
     for format_ in ("terminal", "json", "markdown", "html"):
         code, out, _err = dlq("report", "--format", format_)
         assert (code, "no_verdict" in out) == (0, True)
-    refused = "dlq: no analysis yet, and --fail-on rests on one: run dlq analyze\n"
+    refused = "dlq: --fail-on needs an analysis, and there is none: run dlq analyze\n"
     assert dlq("report", "--fail-on", "total > 0") == (2, "", refused)
 
 

@@ -18,9 +18,12 @@ def sources(**changes: object) -> dict[str, Any]:
 @each_row(
     ("data", "place"),
     [
-        ({"ledger": {"lease": "soon"}}, "ledger.lease: 'soon' is no duration"),
-        ({"retain": {"max_size": "big"}}, "retain.max_size: 'big' is no size"),
-        ({"profiles": {"nightly": {"max_time": "long"}}}, "profiles.nightly.max_time: 'long' is no duration"),
+        ({"ledger": {"lease": "soon"}}, "ledger.lease: 'soon' is not a duration"),
+        ({"retain": {"max_size": "big"}}, "retain.max_size: 'big' is not a size"),
+        (
+            {"profiles": {"nightly": {"max_time": "long"}}},
+            "profiles.nightly.max_time: 'long' is not a duration",
+        ),
         ({"brokers": {"shop": {"kind": "memory", "timeout": "x"}}}, "brokers.shop.timeout: 'x' is no"),
         (sources(key="body:x"), "sources.orders.key: 'body:x' is unknown"),
         (sources(mode="move"), "sources.orders.mode = 'move' is unknown"),

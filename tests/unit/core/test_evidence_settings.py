@@ -33,7 +33,7 @@ def test_a_store_needs_only_its_kind_and_place() -> None:
     ({"url": "mysql://db/shop", "prefix": "X"}, "means nothing to a mysql store"),
     ({"url": "mysql://db/shop", "table": "x; drop table y"}, "is no table"),
     ({"sources": []}, "sources is empty"),
-    ({"window": "a day"}, "no duration"),
+    ({"window": "a day"}, "not a duration"),
     ({"windows": "24h"}, "did you mean 'window'"),
 ])  # fmt: skip
 def test_a_mistake_is_one_line(table: dict[str, Any], text: str) -> None:

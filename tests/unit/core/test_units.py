@@ -33,5 +33,5 @@ def test_more_than_calendars_and_disks_know_is_refused(read: Callable[[str], flo
 @pytest.mark.parametrize("text", ["0s", "0.9ms", "61m", "2d"])
 def test_a_wait_that_drivers_do_not_take_is_refused(text: str) -> None:
     assert (wait_seconds("1ms"), wait_seconds("1h")) == (0.001, 3600.0)
-    with pytest.raises(UsageError, match=f"'{text}' is no wait for an answer"):
+    with pytest.raises(UsageError, match=f"'{text}' is not a timeout"):
         wait_seconds(text)

@@ -78,7 +78,7 @@ def test_a_url_without_a_password_is_taken(url: str) -> None:
 @each_row("host", NO_ADDRESSES)
 def test_what_is_no_address_is_refused_in_every_url_in_a_short_line(place: str, host: str) -> None:
     for url in (f"http://{host}/x", f"http://me@{host}", f"http://good:1,{host}"):
-        with pytest.raises(ConfigError, match=f"^{place}: .* is no host:port; write it like") as refused:
+        with pytest.raises(ConfigError, match=f"^{place}: .* is not host:port; write it like") as refused:
             parse(filled(PLACES[place], url))
         assert len(str(refused.value)) < 400
 

@@ -107,7 +107,7 @@ def test_what_nobody_consented_to_is_not_sent(pulled: Workspace, folder: Path) -
     for act in (apply_plan, lambda workspace, one: ramp_plan(workspace, one, 0.1)):
         with pytest.raises(UsageError, match="is not approved"):
             act(pulled, plan.header.plan)
-    with pytest.raises(UsageError, match="not the one that was shown"):
+    with pytest.raises(UsageError, match="has changed since it was shown"):
         approve_plan(replace(pulled, name="bob"), plan.header.plan, "", "another digest")
     assert str(why_not_apply(pulled, plan.header.plan)).startswith(f"plan {plan.header.plan} is not approved")
     assert arrived(folder) == 0
@@ -144,7 +144,7 @@ def test_dismissals_are_in_the_name_of_who_dismissed(pulled: Workspace) -> None:
     told = [one for one in list_audit(pulled) if one["subject"] == ids[0]]
     assert [(one["actor"], one["reason"]) for one in told] == [("agent helper  beta  for ann", "sent anew")]
     assert reopen_letters(pulled, ids[:1], EVERY) == {"reopened": 1, "known": 0}
-    for chosen, reason, why in ((Selection("true"), " ", "say why"), (EVERY, "x", "which letters")):
+    for chosen, reason, why in ((Selection("true"), " ", "say why"), (EVERY, "x", "no letters are chosen")):
         with pytest.raises(UsageError, match=why):
             dismiss_letters(pulled, (), chosen, reason)
 
@@ -175,7 +175,7 @@ def test_what_people_say_of_a_failure_is_in_their_name(pulled: Workspace) -> Non
     assert [(one["actor"], one["action"]) for one in resolved["history"]] == [
         ("ann", "assign"), ("ann", "snooze"), ("ann", "resolve"),
     ]  # fmt: skip
-    with pytest.raises(UsageError, match="Either --until TIME or --letters N"):
+    with pytest.raises(UsageError, match="give --until TIME or --letters N"):
         snooze_failure(ann, name, "3d", 4, "both")
 
 

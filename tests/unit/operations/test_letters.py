@@ -106,7 +106,7 @@ def test_a_source_that_nobody_knows_is_refused_with_the_one_meant(books: Workspa
     with pytest.raises(UsageError, match="did you mean 'source'"):
         read_columns("sorce")
     assert list(run_query(books, "select count(*) from letters").rows) == [(8,)]
-    with pytest.raises(UsageError, match="only one SELECT"):
+    with pytest.raises(UsageError, match="exactly one SELECT"):
         run_query(books, "drop view letters")
 
 

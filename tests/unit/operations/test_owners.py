@@ -62,7 +62,7 @@ def test_a_program_that_fails_leaves_its_messages_unknown(
         ("import os\nwhile True: os.write(1, b'x' * 2**20)", "did not end within 1,048,576 bytes"),
         ("raise SystemExit(3)", "ended with code 3"),
         ("print('yes')", "printed no JSON"),
-        ("print(7)", "printed neither a list of ids nor"),
+        ("print(7)", "must print a JSON list of ids, or"),
     ):
         wait = "1s" if "1s" in said else UNHURRIED
         checked = check_replay(with_consumer(workspace, program, wait), plan)

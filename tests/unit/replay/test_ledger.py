@@ -137,7 +137,7 @@ def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore
         ):
             with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
                 use()
-    with pytest.raises(UsageError, match=r"there is no ledger\.db"):
+    with pytest.raises(UsageError, match=r"has no ledger\.db"):
         move(LedgerSettings(url="postgresql://localhost"), store)
     assert store.list("ledger") == ["ledger.json"]
     store.delete("ledger.json")

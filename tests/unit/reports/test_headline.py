@@ -74,7 +74,7 @@ def test_the_answer_says_what_happened_when_and_whether_it_lasts(values: dict[st
 
 @pytest.mark.parametrize(
     ("more", "ongoing", "said"),
-    [(1, 0, "1 more incident."), (2, 1, "2 more incidents, 1 going on at the last look.")],
+    [(1, 0, "1 more incident."), (2, 1, "2 more incidents, 1 going on at the last pull.")],
 )
 def test_the_other_incidents_are_counted(more: int, ongoing: int, said: str) -> None:
     rows = [incident() for _ in range(more + 1)]

@@ -60,8 +60,8 @@ def test_what_goes_on_counts_ten_times_and_then_the_number_that_waits_decides(st
 @pytest.mark.parametrize(
     ("start", "said"),
     [
-        (MINUTE, "expired (nothing says when they died, the times are of publishing)"),
-        (None, "expired (nothing says when they died)"),
+        (MINUTE, "expired (time of death unknown, these are times of publishing)"),
+        (None, "expired (time of death unknown)"),
     ],
 )
 def test_an_incident_without_times_of_death_says_so(tmp_path: Path, start: int | None, said: str) -> None:

@@ -113,7 +113,7 @@ def test_letters_without_a_time_of_death_are_in_no_time(tmp_path: Path) -> None:
     assert document["undated"] == 1
     assert sum(bucket["letters"] for bucket in document["timeline"]["buckets"]) == 1
     assert document["causes"][0]["last"] == "1970-01-01T00:01:00Z"
-    assert "; of 1 nothing says when." in headline.sentences(document)[0]
+    assert "; 1 of unknown time." in headline.sentences(document)[0]
 
 
 def test_of_letters_that_all_lack_a_time_of_death_no_time_is_said(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_of_letters_that_all_lack_a_time_of_death_no_time_is_said(tmp_path: Path
     document = report.make(store)
 
     assert (document["first"], document["last"], document["timeline"]["buckets"]) == (None, None, [])
-    assert headline.sentences(document)[0] == "1 dead letter in 1 source; nothing says when they died."
+    assert headline.sentences(document)[0] == "1 dead letter in 1 source; their time of death is unknown."
 
 
 @pytest.mark.parametrize("name", report.FORMATS)

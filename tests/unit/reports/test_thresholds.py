@@ -50,7 +50,7 @@ def test_what_is_no_threshold_is_refused(expression: str) -> None:
     ("expression", "why"),
     [
         ("oldest > 10%", "a duration, e.g. 1h"),
-        ("oldest > 10 fortnights", "no duration"),
+        ("oldest > 10 fortnights", "not a duration"),
         ("total > 1h", "a number, or a share with %"),
     ],
 )

@@ -85,6 +85,6 @@ def test_a_name_is_proven_to_a_command_by_the_server_and_by_nobody_s_words(
 
 
 def test_no_name_looks_proven_once_the_ledger_has_cut_it() -> None:
-    with pytest.raises(UsageError, match="only dlq serve says"):
+    with pytest.raises(UsageError, match="only dlq serve can mark"):
         check_claim("b" * 246 + " [proven] and more")
     assert person_of("Ann [proven] [proven]") == person_of("ann@host")

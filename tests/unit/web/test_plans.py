@@ -97,7 +97,7 @@ def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser:
     others: list[dict[str, str]] = [{}, *({"digest": one} for one in ("", "0" * 64, digest[:8], plan))]
     for wrong in others:
         answer = browser.post(f"/plans/{plan}/approve", wrong, "/plans/new", **BOB)
-        assert (answer.status_code, "not the one that was shown" in answer.text) == (409, True)
+        assert (answer.status_code, "has changed since it was shown" in answer.text) == (409, True)
     assert (
         browser.post(
             f"/plans/{plan}/approve", {"digest": digest, "reason": "seen"}, "/plans/new", **BOB
@@ -110,7 +110,7 @@ def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser:
     assert "is not approved" not in browser.get(f"/plans/{plan}", **BOB).text
     for wrong in others:
         answer = browser.post(f"/plans/{plan}/apply", wrong, "/plans/new", **BOB)
-        assert (answer.status_code, "not the one that was shown" in answer.text) == (409, True)
+        assert (answer.status_code, "has changed since it was shown" in answer.text) == (409, True)
     assert browser.console.jobs.list_all() == []
 
 

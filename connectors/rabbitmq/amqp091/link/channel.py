@@ -44,7 +44,7 @@ class Link(Wire):
     Every method may raise what `refusal` gives, or LinkLostError; the link is `dead` then.
     """
 
-    unsaid = "; is this the AMQP port?"
+    unsaid = "; check that this is the AMQP port"
 
     def __init__(
         self, choices: Sequence[pika.ConnectionParameters], refusal: Callable[[int, str], Exception]

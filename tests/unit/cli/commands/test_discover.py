@@ -63,9 +63,9 @@ def test_what_is_configured_is_not_added_again(dlq: Dlq, url: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["--url", "foo://x"], "no broker is known by foo://"),
+    (["--url", "foo://x"], "foo:// is the scheme of no broker"),
     (["--url", "amqp://me:secret@x/"], "--url holds a password"),
-    (["--url", "rocketmq://x:1", "--api", "http://x"], "--api means nothing to a rocketmq broker"),
+    (["--url", "rocketmq://x:1", "--api", "http://x"], "--api has no meaning for a rocketmq broker"),
 ])  # fmt: skip
 def test_a_wrong_url_is_said_and_nothing_is_written(dlq: Dlq, words: list[str], said: str) -> None:
     code, _out, err = dlq("init", *words)
@@ -137,7 +137,7 @@ def test_of_a_broker_that_does_not_answer_nothing_is_said_but_how_to_go_on(dlq: 
     assert err.splitlines() == [
         f"dlq: rabbitmq: brokers.rabbitmq.management_url ({there}) does not answer: Connection refused; "
         "check the url, and that the broker runs",
-        "0 sources added to dlq.toml; correct the broker that did not answer in dlq.toml, "
+        "0 sources added to dlq.toml; fix what the error names (settings: dlq.toml), "
         "then: dlq discover --write",
     ]
 

@@ -64,10 +64,10 @@ def test_a_second_dismissal_changes_nothing(dlq: Dlq) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "told"), [
-    (["--reason", "x"], "which letters?"),
+    (["--reason", "x"], "no letters are chosen"),
     ([IDS[0]], "say why they need no replay"),
     ([IDS[0], "--reason", " "], "say why they need no replay"),
-    ([IDS[0], "--source", "orders", "--reason", "x"], "not both"),
+    ([IDS[0], "--source", "orders", "--reason", "x"], "by id or with"),
     (["ffffffff", "--reason", "x"], "no letter has the id"),
     (["--where", "caus = 'x'", "--reason", "x"], "did you mean 'cause'"),
 ])  # fmt: skip

@@ -147,7 +147,7 @@ def test_a_masked_bundle_hides_what_its_letters_were_chosen_by(
 def test_a_bundle_is_no_file_to_import(tmp_path: Path, dlq: Dlq, ids: list[str]) -> None:
     dlq("export", "all.zip")
     assert dlq("import", "all.zip", code=2) == (
-        "dlq: all.zip is a bundle: unzip it, and import its letters.jsonl\n"
+        "dlq: all.zip is a zip bundle: unzip it, then import its letters.jsonl\n"
     )
 
 

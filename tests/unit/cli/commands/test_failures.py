@@ -148,17 +148,17 @@ def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq
 
 @pytest.mark.parametrize(("words", "told"), [
     (["resolve", TIMEOUT], "say how it was fixed"),
-    (["resolve", TIMEOUT, "--in", "next"], "--in next: no version; write it like 2.4.1"),
+    (["resolve", TIMEOUT, "--in", "next"], "--in next: not a version; write it like 2.4.1"),
     (["reopen", TIMEOUT], "say why"),
     (["note", TIMEOUT, " "], "a note says something"),
-    (["snooze", TIMEOUT, "--reason", "x"], "until when?"),
-    (["snooze", TIMEOUT, "--until", "1h", "--letters", "3"], "until when?"),
+    (["snooze", TIMEOUT, "--reason", "x"], "a snooze needs an end"),
+    (["snooze", TIMEOUT, "--until", "1h", "--letters", "3"], "a snooze needs an end"),
     (["snooze", TIMEOUT, "--until", "soon", "--reason", "x"], "neither a time"),
-    (["snooze", TIMEOUT, "--until", "2020-01-01", "--reason", "x"], "that is over"),
+    (["snooze", TIMEOUT, "--until", "2020-01-01", "--reason", "x"], "that time has passed"),
     (["assign", "cc"], "no failure has the fingerprint 'cc'; dlq failures lists them"),
     (["assign", TIMEOUT, "ann", "--nobody"], "either an owner or --nobody"),
     (["note", TIMEOUT, "x" * 2_001], "at most 2,000 characters"),
-    (["ls", "--state", "opne"], "no state; did you mean 'open'?"),
+    (["ls", "--state", "opne"], "not a state; did you mean 'open'?"),
 ])  # fmt: skip
 def test_what_cannot_be_said_is_a_line_and_not_kept(dlq: Dlq, words: list[str], told: str) -> None:
     code, out, err = dlq("failures", *words)

@@ -31,11 +31,11 @@ def test_a_plan_counts_them_apart_and_says_what_proves_it(
     write_segment(store, "p", two)
     judge(store, {one.record_id: "replay" for one in two})
     _, text, _ = dlq("-o", "table", "replay", "plan", "--check-superseded")
-    assert "1  superseded  something newer of its key lives" in text
+    assert "1  superseded  a newer one of its key replaced it" in text
     assert (
         f"\nsuperseded\n  {two[0].record_id[:12]}  letter {two[1].record_id[:12]} of its key is newer" in text
     )
-    assert "not known whether something newer lives\n          1  shop keeps no log" in text
+    assert "unknown whether something newer replaced them\n          1  shop keeps no log" in text
     told = json.loads(dlq("-o", "json", "replay", "plan", "--check-superseded")[1])
     assert (told["superseded"], [*told["superseded_by"]]) == (1, [two[0].record_id])
     assert told["not_looked_at"] == {"shop keeps no log": 1}

@@ -104,7 +104,7 @@ def test_a_mistake_in_a_profile_is_found_before(team: Team, text: str, sources: 
 @pytest.mark.parametrize(("url", "expected"), [
     ("here", "metrics_otlp = 'here' is no URL"),
     ("http://", "metrics_otlp = 'http://' is no URL"),
-    ("http://[", "metrics_otlp: 'http://[' is no host:port"),
+    ("http://[", "metrics_otlp: 'http://[' is not host:port"),
     ("http://me:geheim@collector", "metrics_otlp holds a password"),
 ])  # fmt: skip
 def test_an_odd_address_of_a_collector_is_refused_before(team: Team, url: str, expected: str) -> None:

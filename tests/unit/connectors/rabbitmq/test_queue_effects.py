@@ -20,7 +20,7 @@ FULL: dict[str, Any] = {"arguments": {"x-max-length": 100}, "counted": 90}
     ({**CLASSIC, "flags": {"auto_delete": True}}, "copy", "it is auto-delete"),
     ({**CLASSIC, **FULL}, "copy", "it is nearly full"),
     ({**CLASSIC, **FULL}, "drain", None),
-    ({**QUORUM, "delivery_limit": 20}, "copy", "removes a letter after 20"),
+    ({**QUORUM, "delivery_limit": 20}, "copy", "removes a message after 20"),
     ({**QUORUM, "delivery_limit": 20}, "drain", None),
     ({**QUORUM, "delivery_limit": 2}, "drain", None),
     ({**QUORUM, "delivery_limit": 1}, "drain", "its delivery limit of 1 leaves no room"),

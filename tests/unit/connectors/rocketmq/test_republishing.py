@@ -140,7 +140,7 @@ def test_what_goes_back_to_its_group_keeps_its_time(told: Any, kept: str | None)
 def test_who_waited_for_a_reply_is_told_of() -> None:
     asked = record(properties={"REPLY_TO_CLIENT": "10.0.0.1@7", "CORRELATION_ID": "c"})
     warnings = preview(Outgoing(0, asked, Target("group", "pay"), PROVENANCE)).warnings
-    assert warnings == ["who sent it waited for a reply, and waits no longer"]
+    assert warnings == ["its sender waited for a reply, and no longer does"]
 
 
 def test_a_letter_without_a_unique_key_is_given_one_to_be_found_by() -> None:
