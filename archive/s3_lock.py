@@ -140,9 +140,7 @@ class Lock:
     def _require_conditions(self) -> None:
         """Require conditions: a store that ignores one would give a lock to everybody."""
         if self._put(IfNoneMatch="*"):
-            raise ArchiveError(
-                "this object store ignores If-None-Match, so it cannot keep locks; use another store"
-            )
+            raise ArchiveError("this object store ignores If-None-Match, so it keeps no locks; use another")
 
     def _look(self) -> _StoredLock | None:
         try:

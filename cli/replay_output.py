@@ -103,13 +103,10 @@ def _section(context: Context, title: str, counts: Mapping[str, int], notes: Map
 def show_states(context: Context, document: Mapping[str, Any]) -> None:
     """Show the states of a plan, and what to do next."""
     states: Mapping[str, int] = document["states"]
-    plan = document["plan"]
-    context.console.print(
-        f"Plan {plan}: {document['sent']:,} sent, {document['skipped']:,} already in the ledger"
-    )
-    if document["seconds"]:
-        rate = document["sent"] / document["seconds"]
-        context.console.print(f"{human_seconds(document['seconds'])}, {rate:,.0f} a second")
+    plan, sent = document["plan"], document["sent"]
+    context.console.print(f"Plan {plan}: {sent:,} sent, {document['skipped']:,} already in the ledger")
+    if seconds := document["seconds"]:
+        context.console.print(f"{human_seconds(seconds)}, {sent / seconds:,.0f} a second")
     _section(context, "states", {state: count for state, count in states.items() if count}, {})
     for step in document.get("steps", ()):
         seen = IN_WORDS[step["evidence"]]

@@ -59,10 +59,10 @@ def _cell(text: str, width: int) -> str:
 
 
 def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
-    """Return a width for each column that fits."""
+    """Return a width for each column that fits; a plan's id, which the next command takes, stays whole."""
     least = {
         name: width
-        if all(map(_NUMBER.fullmatch, cells[name]))
+        if name == "plan" or all(map(_NUMBER.fullmatch, cells[name]))
         else min(width, _LINE if name in _WRAPS else _SHORTEST)
         for name, width in wanted.items()
     }

@@ -32,9 +32,7 @@ def seconds(text: str | float) -> float:
     unit = match[2] or "s" if match else ""
     if match is None or unit not in _SECONDS or (found := float(match[1]) * _SECONDS[unit]) >= _LARGEST:
         told = shorten(str(text), 80)
-        raise UsageError(
-            f"{told!r} is not a duration; write a number and one of {', '.join(_SECONDS)}, e.g. 5m"
-        )
+        raise UsageError(f"{told!r} is not a duration; write it like 5m ({', '.join(_SECONDS)})")
     return found
 
 

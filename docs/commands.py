@@ -14,7 +14,7 @@ PAGE = Path(__file__).with_name("commands.md")
 WIDTH = "80"
 _INTRODUCTION = """# Commands
 
-Every command with what `--help` says of it. This page is written by `docs/commands.py`; a test compares it.
+This page shows the `--help` of every command. `docs/commands.py` writes it, and a test checks it.
 
 The common options (`-c`, `-o`, `-q`, `-v`, `--no-input`, `--no-color`) may stand before or after the command.
 Data goes to standard output, everything else to standard error.

@@ -75,9 +75,9 @@ def _cell(context: Context, value: object) -> object:
 def _say_fixes(context: Context, fixes: Sequence[str]) -> None:
     """Say the fixes below the table, whose cells would cut them."""
     for fix in fixes[:_MOST_FIXES]:
-        context.say(f"  {fix}")
+        context.say(f"to keep it: {fix}")
     if len(fixes) > _MOST_FIXES:
-        context.say(f"  and {len(fixes) - _MOST_FIXES} more (-o json shows all)")
+        context.say(f"and {len(fixes) - _MOST_FIXES} more (-o json shows all)")
 
 
 def _code(context: Context, found: "Covered", bounds: "Sequence[Threshold]") -> ExitCode:

@@ -64,7 +64,8 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
     answered = [one["broker"] for one in document["brokers"]]
     if answered and not every:
         context.say(f"nothing on {', '.join(answered)} looks like a dead-letter queue")
-    context.emit_rows(_COLUMNS, every)
+    if every or context.output != "table":
+        context.emit_rows(_COLUMNS, every)
 
 
 def _write(context: Context, found: "Discovered") -> None:

@@ -25,10 +25,7 @@ def init(
         typer.Option("--url", metavar="URL", help="A broker to look at, with a user and without a password."),
     ] = None,
     api: Annotated[
-        str | None,
-        typer.Option(
-            "--api", metavar="URL", help="The URL of RabbitMQ's management API, or ActiveMQ's Jolokia."
-        ),
+        str | None, typer.Option("--api", metavar="URL", help="RabbitMQ's management or ActiveMQ's Jolokia.")
     ] = None,
 ) -> int:
     """Write a commented dlq.toml into this folder.

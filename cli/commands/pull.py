@@ -52,11 +52,9 @@ def pull(
     """Copy or drain dead messages into the archive.
 
     It takes at most as many messages as the queue holds at the start (snapshot). A drain acknowledges a
-    message only after it is durable on disk. A second pull after a crash adds nothing twice: recaptured
-    counts what came again. left and gone count messages that it did not take, and that had gone.
-
-    The pull ends with an analysis. In an archive so large that Spark is needed, it classifies only the new
-    letters.
+    message only after it is durable. A second pull after a crash adds nothing twice (recaptured). left
+    counts messages that it did not take, and gone those that vanished meanwhile. It ends with an analysis;
+    in an archive so large that Spark is needed, only of the new letters.
 
     Example: dlq pull orders --mode drain --max-time 5m
     """

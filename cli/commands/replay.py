@@ -202,8 +202,7 @@ def apply(
     ctx: typer.Context,
     plan: _Plan,
     ramp: Annotated[
-        bool,
-        typer.Option("--ramp", help="Send 1, 10, 100, ... letters; stop when they die or are not consumed."),
+        bool, typer.Option("--ramp", help="Send 1, 10, 100, ... letters; stop when they die again or stay.")
     ] = False,
     max_harm: Annotated[
         float,

@@ -33,8 +33,7 @@ def run(
         ),
     ] = "text",
     metrics_otlp: Annotated[
-        str | None,
-        typer.Option("--metrics-otlp", metavar="URL", help="Also send the metrics to this OTLP collector."),
+        str | None, typer.Option("--metrics-otlp", metavar="URL", help="Also send the metrics to this URL.")
     ] = None,
     parallel: Annotated[
         int, typer.Option(metavar="N", help="Pull N sources at once; those of one queue take turns.", min=1)
