@@ -105,7 +105,7 @@ def test_a_password_variable_that_is_not_set_is_2(dlq: Callable[..., Any], tmp_p
 
 @pytest.mark.parametrize(("archive", "code", "expected"), [
     ("/proc/nowhere", 3, "cannot write analyses/ in the archive /proc/nowhere"),
-    ("a.jsonl", 2, "archive = 'a.jsonl' is no folder"),
+    ("a.jsonl", 2, "archive = 'a.jsonl' is not a folder"),
     ("a.jsonl/below", 3, "Not a directory"),
     ("s3://", 2, "names no bucket"),
 ])  # fmt: skip

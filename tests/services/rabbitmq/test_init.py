@@ -26,7 +26,7 @@ def test_on_a_terminal_the_dead_letter_queues_of_a_broker_become_sources(
     ]
     code, seen = converse(tmp_path, ["init", "--api", rabbit.node.http], answers)
     assert code == 0, seen
-    assert "no broker is known by http://; known are amqp" in seen
+    assert "http:// is the scheme of no broker; known are amqp" in seen
     assert "cannot be read; name another file" in seen
     assert "its name says so" in seen
     assert "1 sources added to dlq.toml; check them, then: dlq doctor" in seen

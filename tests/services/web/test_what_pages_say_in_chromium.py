@@ -120,7 +120,7 @@ def test_what_went_back_to_another_target_is_left_out_unless_it_is_wanted_again_
 ) -> None:
     send(folder, "message_id = 'm-1'")
     plan_on_page(person, "m-1", "queue:elsewhere")
-    assert re.search(r"sent_elsewhere\s+the ledger knows: sent to another target.*\t1", person.text)
+    assert re.search(r"sent_elsewhere\s+already sent to another target.*\t1", person.text)
     again = plan_on_page(person, "m-1", "queue:elsewhere", "again")
     person.sign_in("eve")
     assert "it goes once more: confirmed at queue:orders\t1" in person.open(again)
