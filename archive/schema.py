@@ -8,12 +8,7 @@ from typing import Any, get_type_hints
 import pyarrow as pa
 
 from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps
-from dlq.core.interpreter import without_module
 from dlq.core.record import COLUMNS, Death, Record
-
-with without_module("pandas"):
-    # The first array looks whether pandas is there (pyarrow's pandas-shim.pxi), which takes half a second.
-    pa.array([])
 
 FORMAT_VERSION = 1
 

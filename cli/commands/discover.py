@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dlq.archive.files import replacing
 from dlq.cli import completion
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode, code_of
@@ -69,6 +68,7 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def _write(context: Context, found: "Discovered") -> None:
+    from dlq.archive.files import replacing
     from dlq.connectors.local import user_files
     from dlq.operations.discovering import write_sources
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from dlq.archive.files import replacing
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode
 from dlq.core import urls
@@ -36,6 +35,8 @@ def init(
 
     Example: dlq init --url amqp://dlq@rabbit.example/ --api https://rabbit.example:15671
     """
+    from dlq.archive.files import replacing
+
     context: Context = ctx.obj
     path = context.config or DEFAULT_CONFIG
     if os.path.lexists(path) and not force:
