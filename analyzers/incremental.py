@@ -46,7 +46,7 @@ class _Group(NamedTuple):
     @property
     def names(self) -> list[Identity]:
         """Of all its letters, in order."""
-        return _identities(self.found.changed)
+        return tables.identities(self.found.changed)
 
     @property
     def anew(self) -> pa.Table:
@@ -102,14 +102,10 @@ def _gather(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[
     others, stems = _find(asked, kept, touching.union(_keys_of(touched)))
     stems.update(stem for part in fresh for stem in part.stems)
     found = compare(asked, pa.concat_tables([new, others]), [*kept, *fresh], _segments(asked, stems))
-    concluded = {*_identities(new), *_identities(touched)}
+    concluded = {*tables.identities(new), *tables.identities(touched)}
     if len(concluded) < len(new) + len(touched):
         raise _TooMany
-    return _Group(found, set(_identities(new)), concluded)
-
-
-def _identities(table: pa.Table) -> list[Identity]:
-    return _pairs(table, "source", "record_id")
+    return _Group(found, set(tables.identities(new)), concluded)
 
 
 def _pairs(table: pa.Table, *columns: str) -> list[Any]:
@@ -307,7 +303,7 @@ def _replace_rows(
         look = file.read(columns=list(columns))
     if not pc.any(pc.is_in(look["record_id"], value_set=ids)).as_py():
         return len(look), None
-    names = _identities(look)
+    names = tables.identities(look)
     if not group.new.isdisjoint(names):
         raise _TooMany
     table = _table(asked, name, IN_FILES)

@@ -1,8 +1,8 @@
 """The engine of the few: an analysis in this process, without anything to install or to start."""
 
 import gzip
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain
@@ -15,7 +15,7 @@ from dlq.analyzers import tables, user_rules
 from dlq.analyzers.asked import Asked, Done
 from dlq.analyzers.classification import CLASSIFIED, Part, Terms, classify_share, shares
 from dlq.analyzers.groups import client_log, relations, stores
-from dlq.analyzers.groups.classified import Classified, Key
+from dlq.analyzers.groups.classified import Classified, Identity, Key
 from dlq.analyzers.groups.conclusions import conclude, with_rule
 from dlq.analyzers.groups.contract import Alike, Context, Member, Said
 from dlq.analyzers.tables import read_letters, values
@@ -26,6 +26,7 @@ from dlq.archive.store_facts import FACTS
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.interpreter import rare_garbage_collection
 from dlq.core.ordinary import UNREADABLE
+from dlq.core.settings import Rule
 from dlq.core.store_facts import Fact
 
 
@@ -101,14 +102,28 @@ def _look_between(asked: Asked, table: pa.Table, parts: Sequence[Part]) -> None:
 def compare(asked: Asked, table: pa.Table, parts: Iterable[Part], segments: Sequence[Manifest]) -> Compared:
     """Step 2 and 3: the letters of a table of step 1, which lie in `segments`. `parts`: all there are."""
     rules = user_rules.find(table, asked, segments)
-    read = read_letters(table)
+    shared = tables.repeated(pc.list_flatten(table["keys"]))
+    context = asked.context(parts, set(shared.to_pylist()))
+    places = sorted(_concerned(table, rules, shared, context))
+    read = read_letters(table.take(pa.array(places, pa.int64())))
     letters = [with_rule(one, rules[one.identity]) if one.identity in rules else one for one in read]
-    context = asked.context(parts, _repeated(letters))
     said, rows = _carry_out(letters, context, [*_facts(asked), *client_log.members(log_lines(asked.logs))])
     settings = asked.settings
     concluded = (conclude(one, said, context, settings.rules, settings.replay.max_laps) for one in letters)
-    changes = {row: change for row, change in enumerate(concluded) if change is not None}
+    changes = {row: change for row, change in zip(places, concluded, strict=True) if change is not None}
     return Compared(tables.change(table, list(changes), list(changes.values())), rows, context)
+
+
+def _concerned(
+    table: pa.Table, rules: Mapping[Identity, Rule], shared: pa.Array, context: Context
+) -> set[int]:
+    """Return the rows of letters of which anything may be found, or a rule of the user's speaks."""
+    of_rules = enumerate(tables.identities(table) if rules else ())
+    return {
+        *(row for _, row in tables.rows_of(table["keys"], shared)),
+        *tables.concerned(table, relations.EVERY, context),
+        *(row for row, one in of_rules if one in rules),
+    }
 
 
 def take_censuses(
@@ -120,12 +135,6 @@ def take_censuses(
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     _bring_together(chain(*found, before), context, said, rows)
     return said, rows
-
-
-def _repeated(letters: Iterable[Classified]) -> Set[int]:
-    """Return the keys that several letters have."""
-    counted = Counter(key for letter in letters for key in letter.keys)
-    return {key for key, count in counted.items() if count > 1}
 
 
 def _carry_out(

@@ -1,7 +1,7 @@
 """Tables of an analysis, as both engines make them: whole columns at once, where no letter is looked at by
 itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import signature
 from itertools import starmap
 from typing import Any
@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.analyzers.classification import CLASSIFIED, ROW_GROUP
-from dlq.analyzers.groups.classified import Classified
+from dlq.analyzers.groups.classified import Classified, Identity
 from dlq.analyzers.groups.conclusions import Change
-from dlq.analyzers.groups.contract import Alike, Census, Said
+from dlq.analyzers.groups.contract import Alike, Census, Context, Relation, Said
 from dlq.analyzers.groups.relations import CENSUSES
 from dlq.analyzers.rules.rocketmq import Stored
 from dlq.archive.analyses import IN_FILES, KEPT, TABLES, VERDICTS
@@ -33,6 +33,33 @@ def read_letters(table: pa.Table) -> list[Classified]:
     rockets = FROM_FILES.index("rocket")
     columns[rockets] = [None if one is None else Stored(**one) for one in columns[rockets]]
     return list(starmap(Classified, zip(*columns, strict=True)))
+
+
+def identities(table: pa.Table) -> list[Identity]:
+    """Return what no other letter has, of each."""
+    return list(zip(table["source"].to_pylist(), table["record_id"].to_pylist(), strict=True))
+
+
+def repeated(keys: pa.ChunkedArray) -> pa.Array:
+    """Return the keys that are there more than once."""
+    found, counts = pc.value_counts(keys).flatten()
+    return found.filter(pc.greater(counts, 1))
+
+
+def rows_of(keys: pa.ChunkedArray, wanted: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, int]]:
+    """Yield which of the `wanted` keys letters have, and the rows of these."""
+    flat = pc.list_flatten(keys)
+    has = pc.is_in(flat, value_set=wanted)
+    columns = (part.filter(has).to_pylist() for part in (flat, pc.list_parent_indices(keys)))
+    return zip(*columns, strict=True)
+
+
+def concerned(table: pa.Table, looked_for: Iterable[Relation], context: Context) -> set[int]:
+    """Return the rows of letters of which anything may be found, though they share no key."""
+    if any(relation.may_be_any(context) for relation in looked_for):
+        return set(range(len(table)))
+    columns = (pc.is_valid(table[one.column]) for one in looked_for if one.column is not None)
+    return {row for has in columns for row in pc.indices_nonzero(has).to_pylist()}
 
 
 def values(column: pa.ChunkedArray) -> list[Any]:

@@ -6,6 +6,6 @@ with without_module("numpy"), without_module("pandas"):
     # These parts of pyarrow look for both, and pandas for its first array. Nothing here needs them, and to
     # import them takes longer than all of the rest.
     import pyarrow as pa
-    import pyarrow._compute  # noqa: F401
+    import pyarrow._compute
 
     pa.array([])

@@ -29,11 +29,6 @@ def keys_of(letter: Sharing) -> list[int]:
     return [number_of(key) for keys in _KEYS for key in keys(letter)]
 
 
-def may_be_any(looked_for: Sequence[Relation], context: Context) -> bool:
-    """Return whether something is looked for that any letter may be of."""
-    return any(relation.may_be_any(context) for relation in looked_for)
-
-
 def find(letter: Classified, said: Said, context: Context) -> Classified:
     """Return a letter with all that was found of it, by what all rounds have said."""
     for conclude in _CONCLUDE:

@@ -88,9 +88,8 @@ def find_shared(shares: Shares, buckets: int, bucket: int) -> str:
     for number in range(len(shares.parts)):
         keys = pc.list_flatten(shares.read(number, ["keys"])["keys"])
         found.append(keys.filter(pc.equal(pc.bit_wise_and(keys, buckets - 1), bucket)))
-    counted = pc.value_counts(pa.chunked_array(chain.from_iterable(one.chunks for one in found), pa.int64()))
-    values, counts = counted.flatten()
-    return shares.write(f"shared-{bucket:05d}", pa.table({"key": values.filter(pc.greater(counts, 1))}))
+    keys = pa.chunked_array(chain.from_iterable(one.chunks for one in found), pa.int64())
+    return shares.write(f"shared-{bucket:05d}", pa.table({"key": tables.repeated(keys)}))
 
 
 class _Concerned(NamedTuple):
@@ -107,13 +106,10 @@ def _concerned(
     columns = {one.column for one in looked_for}
     look = shares.read(number, ["record_id", "keys", *filter(None, columns)])
     shared = _shared(shares, look["keys"]) if None in columns else {}
-    rows = set(chain.from_iterable(shared.values()))
-    for name in filter(None, columns):
-        rows.update(pc.indices_nonzero(pc.is_valid(look[name])).to_pylist())
+    rows = tables.concerned(look, looked_for, shares.context).union(*shared.values())
     if None in columns:
         of_rules = pa.array([key[2] for key in said if key[0] == RULE], pa.string())
         rows.update(pc.indices_nonzero(pc.is_in(look["record_id"], value_set=of_rules)).to_pylist())
-        rows.update(range(len(look)) if relations.may_be_any(looked_for, shares.context) else ())
     found = sorted(rows)
     letters = _letters(shares, number, found, said) if found else []
     return _Concerned(found, letters, shares.context._replace(shared=shared.keys()))
@@ -122,11 +118,8 @@ def _concerned(
 def _shared(shares: Shares, keys: pa.ChunkedArray) -> dict[int, list[int]]:
     """Return the keys that several letters have, and the rows of those that are of this share."""
     every = pa.concat_tables(pq.read_table(shares.files.parquet(name)) for name in shares.shared)
-    flat = pc.list_flatten(keys)
-    has = pc.is_in(flat, value_set=every["key"])
     rows: dict[int, list[int]] = {}
-    pairs = zip(*(part.filter(has).to_pylist() for part in (flat, pc.list_parent_indices(keys))), strict=True)
-    for key, row in pairs:
+    for key, row in tables.rows_of(keys, every["key"]):
         rows.setdefault(key, []).append(row)
     return rows
 
