@@ -3,28 +3,26 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from dlq.analyzers import letters, topology
-from dlq.analyzers.rules import classify_letters
-from dlq.archive import manifests, views
+from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
-from dlq.archive.user_sql import run
 from dlq.core.causes import cause_in_words
 from dlq.core.errors import ArchiveError, DlqError
 from dlq.operations.analysis import analyze_new
 from dlq.operations.outcome import ExitCode
-from dlq.operations.views import open_views
 from dlq.operations.workspace import Workspace
-from dlq.replay.came_back import newest
+
+if TYPE_CHECKING:
+    from dlq.archive.analyses import Analysis
 
 _MOST_BACK, _LONGEST = 20, 500
 MOST_LETTERS = 20_000
 """Letters that are classified alone at once; of more an analysis tells."""
-_Verdict = tuple[str, Mapping[str, Any]]
-"""The pull that brought a letter, and what _NAMED says of it."""
+_Verdict = tuple[str, int, Mapping[str, Any]]
+"""The pull that brought letters, how many they are, and what _NAMED says of the first of them."""
 _NAMED = ["source", "fingerprint", "cause", "proof", "exception_class", "exception_message", "evidence"]
 
 
@@ -49,22 +47,42 @@ def classify_new(workspace: Workspace, pull_ids: Collection[str], analyze: bool)
         letters, code = sum(m.rows for m in new), ExitCode.DONE if done is None else done.code
         if done is None and letters > MOST_LETTERS:
             return Triage(None, [], letters)
-        verdicts = _classify_alone(workspace, new) if done is None else _read_verdicts(workspace, pull_ids)
+        verdicts = _read_verdicts(workspace, done.analysis, new) if done else _classify_alone(workspace, new)
         return _count(workspace, pull_ids, verdicts, code)
     except DlqError as error:
         workspace.listener.complain(f"archived, but not classified: {error}; dlq analyze classifies them")
         return Triage(None, [], 0, ExitCode.PARTLY)
 
 
-def _read_verdicts(workspace: Workspace, pull_ids: Collection[str]) -> Iterator[_Verdict]:
-    mine = "pull_id IN (SELECT unnest(?)) AND cause IS NOT NULL"
-    sql = f"SELECT pull_id, {', '.join(_NAMED)} FROM letters WHERE {mine}"
-    with closing(views.connect(workspace.store)) as connection:
-        for pull_id, *values in run(connection, sql, [list(pull_ids)]).rows:
-            yield pull_id, dict(zip(_NAMED, values, strict=True))
+def _read_verdicts(workspace: Workspace, analysis: "Analysis", new: Sequence[Manifest]) -> Iterator[_Verdict]:
+    import pyarrow.compute as pc
+
+    from dlq.archive import analyses, parquet
+
+    pulls = {manifest.stem: manifest.pull_id for manifest in new}
+    stems = pa.array(pulls, pa.string())
+    for name in analysis.tables["verdicts"]:
+        with parquet.readable(name):
+            file = analyses.open_table(workspace.store, name, analyses.IN_FILES, [*_NAMED, "stem"])
+            for number in range(file.num_row_groups):
+                is_new = pc.is_in(file.read_row_group(number, columns=["stem"])["stem"], value_set=stems)
+                if pc.any(is_new).as_py():
+                    found = file.read_row_group(number, columns=[*_NAMED, "stem"]).filter(is_new)
+                    yield from _alike(found.filter(pc.is_valid(found["cause"])), pulls)
+
+
+def _alike(verdicts: pa.Table, pulls: Mapping[str, str]) -> Iterator[_Verdict]:
+    rows = pa.array(range(len(verdicts)), pa.int64())
+    alike = verdicts.append_column("row", rows).group_by(["stem", "source", "fingerprint", "cause"], False)
+    found = alike.aggregate([("row", "min"), ("row", "count")])
+    for told, letters in zip(verdicts.take(found["row_min"]).to_pylist(), found["row_count"], strict=True):
+        yield pulls[told["stem"]], letters.as_py(), told
 
 
 def _classify_alone(workspace: Workspace, new: Sequence[Manifest]) -> Iterator[_Verdict]:
+    from dlq.analyzers import letters, topology
+    from dlq.analyzers.rules import classify_letters
+
     classify = classify_letters(topology.facts(workspace.store, workspace.settings))
     for manifest in new:
         try:
@@ -72,7 +90,7 @@ def _classify_alone(workspace: Workspace, new: Sequence[Manifest]) -> Iterator[_
             for group in letters.read(found, manifest.rows) if found else ():
                 for letter in group.letters:
                     verdict = classify(letter)[0]._asdict() | {"source": letter.source}
-                    yield manifest.pull_id, verdict
+                    yield manifest.pull_id, 1, verdict
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"{manifest.segment} in the archive cannot be read: {error}") from error
 
@@ -83,9 +101,9 @@ def _count(
     causes: dict[str, Counter[str]] = {pull_id: Counter() for pull_id in pull_ids}
     failures: Counter[str] = Counter()
     examples: dict[str, Mapping[str, Any]] = {}
-    for pull_id, verdict in verdicts:
-        causes[pull_id][verdict["cause"]] += 1
-        failures[verdict["fingerprint"]] += 1
+    for pull_id, letters, verdict in verdicts:
+        causes[pull_id][verdict["cause"]] += letters
+        failures[verdict["fingerprint"]] += letters
         examples.setdefault(verdict["fingerprint"], verdict)
     told = [
         (n, _cause(workspace, examples[key]), describe_failure(examples[key]))
@@ -115,6 +133,10 @@ _BACK = ("record_id", "cause", "exception_class", "exception_message", "evidence
 def list_came_back(workspace: Workspace, plan: str, classify: bool = True) -> list[dict[str, Any]]:
     """Return the newest letters of `plan` that died again: `record_id, cause, failure` (in a line). Those
     that no analysis has classified yet are classified now, with `classify`, else told by their text."""
+    from dlq.archive import views
+    from dlq.operations.views import open_views
+    from dlq.replay.came_back import newest
+
     with suppress(DlqError):  # without a verdict they are told by their text
         if classify:
             analyze_new(workspace)
