@@ -89,6 +89,15 @@ def _line(gist: Known) -> Advice:
 
 def advise_alone(letter: Letter, verdict: Verdict, max_laps: int) -> tuple[str, str]:
     """Advice and its reason, as far as the letter alone tells."""
+    line, known = _gist_alone(verdict, letter.message_id and "an id", max_laps)
+    if not isinstance(line.reason, str):
+        known = known._replace(message_id=letter.message_id, keys=letter.properties.get("KEYS"))
+    return line.advice, _with_memory(line, verdict.rule, _reason(line, known))
+
+
+@lru_cache(maxsize=512)
+def _gist_alone(verdict: Verdict, message_id: str | None, max_laps: int) -> tuple[Advice, Known]:
+    """Letters that died alike share their verdict."""
     gist = Known(
         verdict.cause,
         max_laps,
@@ -97,13 +106,9 @@ def advise_alone(letter: Letter, verdict: Verdict, max_laps: int) -> tuple[str, 
         exception_family=verdict.exception_family,
         laps=verdict.laps,
         transaction_state=verdict.transaction_state,
-        message_id=letter.message_id and "an id",
+        message_id=message_id,
     )
-    line = _line(gist)
-    if isinstance(line.reason, str):
-        return line.advice, _with_memory(line, verdict.rule, line.reason)
-    known = gist._replace(message_id=letter.message_id, keys=letter.properties.get("KEYS"))
-    return line.advice, _with_memory(line, verdict.rule, line.reason(known))
+    return _line(gist), gist
 
 
 def _reason(line: Advice, known: Known) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
+from struct import Struct
 from typing import NamedTuple
 
 from dlq.analyzers.rules.rocketmq import Stored
@@ -108,4 +109,8 @@ Key = tuple[str | int, ...]
 
 def number_of(key: Key) -> int:
     """Return a number that no other key has, though letters are made to look alike."""
-    return int.from_bytes(sha256(repr(key).encode()).digest()[:8], signed=True)
+    number: int = _first_eight(sha256(repr(key).encode()).digest())[0]
+    return number
+
+
+_first_eight = Struct(">q").unpack_from

@@ -20,13 +20,14 @@ TOGETHER: Mapping[str | int, Together] = {
     **{kind: one.together for one in CENSUSES for kind in one.kinds},
 }
 """Of a key's kind."""
-_KEYS = tuple(relation.keys for relation in EVERY if relation.keys is not None)
+_KEYS = tuple((relation.column, relation.keys) for relation in EVERY if relation.keys is not None)
 _CONCLUDE = tuple(relation.conclude for relation in EVERY if relation.conclude is not say_nothing)
 
 
 def keys_of(letter: Sharing) -> list[int]:
     """Return all that a letter may share with others, as the column `keys` has it."""
-    return [number_of(key) for keys in _KEYS for key in keys(letter)]
+    asked = [keys for column, keys in _KEYS if column is None or getattr(letter, column) is not None]
+    return [number_of(key) for keys in asked for key in keys(letter)]
 
 
 def find(letter: Classified, said: Said, context: Context) -> Classified:

@@ -13,10 +13,12 @@ where the two agree in every value that was read of that other.
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dlq.analyzers.rules.letter import Facts, Letter, Rule
 from dlq.analyzers.rules.recording import Read, RecordingLetter, as_letter
+from dlq.core.record import COLUMNS
 
 MOST_SHAPES = 4096
 """Of so many it is remembered; who makes up names all the time is asked everything."""
@@ -29,10 +31,12 @@ _MOST_WAYS = 8
 """So many sets of values are compared; letters of a shape that are read in more ways are asked themselves."""
 _CREDIT, _PRICE = 128, 8
 """To watch what is read costs as much as several letters do, which others of the shape must have spared."""
-_BODY = {"body", "fetch_body"}
+_KNOWN = frozenset(COLUMNS) - {"body"}
+"""Columns by whose values an answer is remembered."""
 
 _T = TypeVar("_T")
 _Question = Callable[[Letter], Any]
+_Reader = Callable[[Letter], tuple[Any, ...]]
 _Shape = tuple[str, str, str | None, tuple[str, ...], tuple[str, ...]]
 _OF_SHAPE = {"broker_kind", "dead_letter_queue", "exchange"}
 """Columns that have few values; with the names of headers and of properties they are a letter's shape."""
@@ -99,14 +103,15 @@ class _Way(NamedTuple):
     headers: tuple[str, ...]
     properties: tuple[str, ...]
 
-    def values(self, letter: Letter) -> tuple[Any, ...]:
-        """Return the same of another letter of the shape."""
-        headers, properties = letter.headers, letter.properties
-        return (
-            *[getattr(letter, name) for name in self.columns],
-            *[headers[name] for name in self.headers],
-            *[properties[name] for name in self.properties],
-        )
+    def reader(self) -> "_Reader":
+        """Return a function that reads the same of another letter of the shape."""
+        columns = _picker([COLUMNS.index(name) for name in self.columns])
+        headers, properties = _picker(self.headers), _picker(self.properties)
+        return lambda letter: (columns(letter), headers(letter.headers), properties(letter.properties))
+
+
+def _picker(places: Sequence[Any]) -> Callable[[Any], Any]:
+    return itemgetter(*places) if places else lambda _: None
 
 
 def _way(read: Set[Read]) -> _Way:
@@ -122,12 +127,12 @@ class _Told(Generic[_T]):
 
     def __init__(self) -> None:
         self.credit = _CREDIT
-        self.answers: dict[_Way, dict[tuple[Any, ...], _T]] = {}
+        self.answers: dict[_Way, tuple[_Reader, dict[tuple[Any, ...], _T]]] = {}
 
     def find(self, letter: Letter) -> _T | None:
         """Return what one was told that agrees with this."""
-        for way, answers in self.answers.items():
-            found = answers.get(way.values(letter))
+        for read, answers in self.answers.values():
+            found = answers.get(read(letter))
             if found is not None:
                 return found
         return None
@@ -162,11 +167,12 @@ class _Memory(Generic[_T]):
         found = self._ask(as_letter(watched))
         way = _way(watched.read)
         is_few = way in told.answers or len(told.answers) < _MOST_WAYS
-        if is_few and _BODY.isdisjoint(way.columns):
-            values = way.values(letter)
+        if is_few and _KNOWN.issuperset(way.columns):
+            read = way.reader()
+            values = read(letter)
             if len(repr(values)) <= LONGEST_KEY:
                 self._make_room()
-                told.answers.setdefault(way, {})[values] = found
+                told.answers.setdefault(way, (read, {}))[1][values] = found
         return found
 
     def _make_room(self) -> None:
