@@ -3,21 +3,30 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq.amqp091.codec import table
+from dlq.connectors.rabbitmq.amqp091.codec import alike, table
 from dlq.connectors.rabbitmq.amqp091.codec.fields import instant
 from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
 from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
 from dlq.connectors.records import common_columns, content_columns, key_column
-from dlq.core.columns import Column, Columns, Constant
+from dlq.core.columns import (
+    Column,
+    Columns,
+    Constant,
+    map_column,
+    map_columns,
+    map_distinct,
+    values_of,
+)
 from dlq.core.identity import content_id, frame
 from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
-_AMQP10 = "amqp-1.0"
+_FLAGS = {"amqp-1.0": FLAG_AMQP10_BODY}
 _PERSISTENT = {"1": False, "2": True}
 _NUMBERS = {str(number): number for number in range(256)}
 _after_tag = Struct(">Q?").size
@@ -66,9 +75,10 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
             *[_envelope(delivery.method) for delivery in deliveries], strict=True
         )
         blocks, bodies = zip(*[(delivery.block, delivery.body) for delivery in deliveries], strict=True)
-        properties, headers, stable = zip(*map(_decoded, blocks), strict=True)
+        properties, headers, stable = _shown(blocks)
         digests = [sha256(body).digest() for body in bodies]
-        ids = [*map(logged_id, [one.get("message_id") for one in properties], headers, bodies)]
+        told = values_of(properties, "message_id")
+        ids = told if all(told) else [*map(logged_id, told, headers, bodies)]
         return Columns.build(
             rows,
             record_id=[
@@ -93,43 +103,56 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
     return make
 
 
-def _of_properties(properties: Sequence[Mapping[str, str]]) -> dict[str, Column]:
+def _of_properties(properties: Column) -> dict[str, Column]:
     """Return what the basic properties tell by themselves."""
 
-    def of(name: str) -> list[str | None]:
-        return [one.get(name) for one in properties]
+    def of(name: str) -> Column:
+        return values_of(properties, name)
 
     return {
         "correlation_id": of("correlation_id"),
-        "published_at": [None if time is None else instant(int(time)) for time in of("timestamp")],
+        "published_at": map_column(lambda time: time and instant(int(time)), of("timestamp")),
         "content_type": of("content_type"),
         "content_encoding": of("content_encoding"),
-        "persistent": [_PERSISTENT.get(mode or "") for mode in of("delivery_mode")],
-        "priority": [_NUMBERS.get(number or "") for number in of("priority")],
-        "flags": [FLAG_AMQP10_BODY if kind == _AMQP10 else None for kind in of("type")],
+        "persistent": map_column(_PERSISTENT.get, of("delivery_mode")),
+        "priority": map_column(_NUMBERS.get, of("priority")),
+        "flags": map_column(_FLAGS.get, of("type")),
     }
 
 
-def _of_history(headers: Sequence[Mapping[str, str]]) -> dict[str, Column]:
+def _of_history(headers: Column) -> dict[str, Column]:
     """Return where and how often each died before."""
-    before = [history(one.get("x-death")) for one in headers]
-    origins = [
-        one.get("x-first-death-queue") or known.queue for one, known in zip(headers, before, strict=True)
-    ]
+    before = map_distinct(history, values_of(headers, "x-death"))
+    first = values_of(headers, "x-first-death-queue")
+    origins = map_columns(lambda queue, known: queue or known.queue, first, before)
+
+    def of(name: str) -> Column:
+        return map_column(attrgetter(name), before)
+
     return {
-        "origin_kind": ["queue" if origin else None for origin in origins],
+        "origin_kind": map_column(lambda origin: "queue" if origin else None, origins),
         "origin": origins,
-        "origin_exchange": [known.exchange for known in before],
-        "origin_routing_key": [known.routing_key for known in before],
-        "first_dead_at": [known.first for known in before],
-        "dead_at": [known.last for known in before],
-        "deaths": [known.deaths for known in before],
-        "attempts": [known.rejections for known in before],
+        "origin_exchange": of("exchange"),
+        "origin_routing_key": of("routing_key"),
+        "first_dead_at": of("first"),
+        "dead_at": of("last"),
+        "deaths": of("deaths"),
+        "attempts": of("rejections"),
     }
+
+
+def _shown(blocks: Sequence[bytes]) -> tuple[Column, Column, Sequence[bytes]]:
+    """Return properties, headers, and what of each block stays the same at each delivery."""
+    found = alike.decode(blocks)
+    if found is None:
+        properties, headers, stable = zip(*map(_decoded, blocks), strict=True)
+        return properties, headers, stable
+    names = found[1].columns
+    return *found, [table.stable(block, names) for block in blocks]
 
 
 def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]:
-    """Return properties, headers, and what of the block stays the same at each delivery."""
+    """Return the same of one block; one that cannot be read shows nothing."""
     try:
         properties, headers = table.decode(block)
         return properties, headers, table.stable(block, headers)

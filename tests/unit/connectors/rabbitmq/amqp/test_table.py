@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors.rabbitmq.amqp091.codec import table
+from dlq.connectors.rabbitmq.amqp091.codec import alike, table
 from dlq.connectors.rabbitmq.amqp091.codec.edits import (
     EMPTY,
     edit,
@@ -262,3 +262,56 @@ def test_headers_that_lie_where_another_block_has_one_alone_are_seen_each() -> N
         header_names(alone)
         shape_of.cache_clear()
     assert header_names(two) == ("a", "V" * 66)
+
+
+def of_each(blocks: list[bytes]) -> list[tuple[dict[str, str], dict[str, str]]] | None:
+    found = alike.decode(blocks)
+    return None if found is None else list(zip(*found, strict=True))
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), values, st.text("i", max_size=3)), min_size=1), tails)
+def test_blocks_of_the_same_names_show_together_what_each_shows(
+    letters: list[tuple[bytes, bytes, str]], rest: dict[str, str | int]
+) -> None:
+    """But where a header is a string in some of them alone."""
+    blocks = [
+        block_of([field(b"text", b"S" + sized(text)), field(b"any", value)], {**rest, "app_id": app})
+        for text, value, app in letters
+    ] * 3
+    is_alike = len({value[:1] == b"S" for _, value, _ in letters}) == 1
+    assert of_each(blocks) == ([decode(block) for block in blocks] if is_alike else None)
+
+
+@given(st.lists(st.tuples(fields, tails), min_size=1, max_size=4))
+def test_any_blocks_show_together_what_each_shows_or_are_left_to_be_read_alone(
+    wanted: list[tuple[list[bytes], dict[str, str | int]]],
+) -> None:
+    blocks = [block_of(*one) for one in wanted] * 2
+    assert of_each(blocks) in (None, [decode(block) for block in blocks])
+
+
+def test_blocks_that_show_not_the_same_or_nothing_are_left_to_be_read_alone() -> None:
+    text = b"S" + sized(b"text")
+    one, other = (block_of([field(name, text)], {}) for name in (b"a", b"b"))
+    twice = block_of([field(b"a", text), field(b"a", text)], {})
+    unknown = block_of([field(b"a", b"?" + sized(b""))], {})
+    assert of_each([one, one]) == [decode(one)] * 2
+    for blocks in (
+        [one, other],
+        [one, other, one, one],
+        [twice] * 3,
+        [unknown] * 3,
+        [one[:-1]] * 3,
+        [b"\xff"],
+    ):
+        for _ in range(3):
+            assert of_each(blocks) is None
+
+
+def test_a_header_of_another_size_where_others_have_one_is_seen() -> None:
+    """What lies where the others have one value is two headers."""
+    alone = block_of([field(b"a", b"x" + sized(b"." * 65))], {})
+    two = block_of([field(b"a", b"t\1"), field(b"V" * 66, b"V")], {})
+    assert of_each([alone] * 3) is not None
+    assert of_each([two] * 3) in (None, [decode(two)] * 3)
+    assert of_each([alone, two, alone, alone]) is None
