@@ -35,11 +35,21 @@ def content_id(*parts: bytes, after: bytes = b"") -> str:
     return sha256(after + frame(*parts)).hexdigest()[:ID_HEX_DIGITS]
 
 
+def content_ids(starts: Iterable[bytes], blocks: Iterable[bytes], digests: Iterable[bytes]) -> list[str]:
+    """`content_id` of many: of the properties and the body's SHA-256 digest (in hex) of each, after what is
+    framed already (`starts`). They are framed here, at a third of the price.
+    """
+    return [
+        sha256(b"%b%d:%b64:%b" % (start, len(block), block, digest)).hexdigest()[:ID_HEX_DIGITS]
+        for start, block, digest in zip(starts, blocks, digests, strict=True)
+    ]
+
+
 def placed_ids(
     starts: Iterable[Any], places: Iterable[bytes], blocks: Iterable[bytes], digests: Iterable[bytes]
 ) -> list[str]:
     """`content_id` of many: of the place, the properties and the body's SHA-256 digest of each, after
-    what is framed already (`starts`). They are framed here, at a third of the price.
+    what is framed already (`starts`).
     """
     return [
         sha256(b"%b%d:%b%d:%b32:%b" % (start, len(place), place, len(block), block, digest)).hexdigest()[

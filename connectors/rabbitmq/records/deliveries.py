@@ -22,7 +22,7 @@ from dlq.core.columns import (
     map_distinct,
     values_of,
 )
-from dlq.core.identity import content_id, frame
+from dlq.core.identity import content_ids, frame
 from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
@@ -81,10 +81,9 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
         ids = told if all(told) else [*map(logged_id, told, headers, bodies)]
         return Columns.build(
             rows,
-            record_id=[
-                content_id(block, digest.hex().encode(), after=place + envelope)
-                for block, digest, envelope in zip(stable, digests, envelopes, strict=True)
-            ],
+            record_id=content_ids(
+                [place + envelope for envelope in envelopes], stable, [one.hex().encode() for one in digests]
+            ),
             dead_letter_queue=Constant(queue, rows),
             message_id=ids,
             key=key_column(request, ids, headers, properties, bodies),
