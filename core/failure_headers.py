@@ -198,7 +198,7 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
             origins.setdefault(mark.part, value)
         elif mark.kind == "count":
             counts += _counted(name, mark, value)
-        elif _is_told(name, mark, value):
+        elif tells(name, value):
             errors.setdefault(mark.part, (name, value))
             is_explicit |= mark.explicit
             is_proven |= is_of_a_program(value)
@@ -216,11 +216,12 @@ def _marked(names: tuple[str, ...]) -> Sequence[tuple[str, _Mark]]:
     return [(name, mark) for name in names if (mark := mark_of(name)) is not None]
 
 
-def _is_told(name: str, mark: _Mark, value: str) -> bool:
+def tells(name: str, value: str) -> bool:
     """Return whether a header that may tell an error does, or one that counts has counted something."""
-    if mark.kind == "count":
+    mark = mark_of(name)
+    if mark is not None and mark.kind == "count":
         return any(count.number for count in _counted(name, mark, value))
-    return bool(value.strip()) and not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS)
+    return bool(value.strip()) and not (value in _BROKERS_WORDS and words_of(name) == ("death", "reason"))
 
 
 def attempts_of_retries(headers: Mapping[str, str]) -> int | None:
@@ -293,11 +294,19 @@ def restart(headers: Mapping[str, str], keep: Keep = False) -> HeaderScrub:
 
 def ask_values(names: tuple[str, ...], value_of: Callable[[str], str], keep: Keep = False) -> Answers:
     """Return what the values of headers with these names decide; only those that count are asked for."""
-    marked = () if keep is True else _marked(names)
-    if not marked:
-        return (), False
-    told = tuple([_is_told(name, mark, value_of(name)) for name, mark in marked])
-    return told, len(marked) == 1 and told[0] and is_of_a_program(value_of(marked[0][0]))
+    marked = [] if keep is True else marked_names(names)
+    return answers_of([*map(tells, marked, map(value_of, marked))], lambda: value_of(marked[0]))
+
+
+def answers_of(told: Sequence[bool], alone: Callable[[], str]) -> Answers:
+    """Return `ask_values` of headers of which this is told, each by `tells`; `alone`: the value of one."""
+    return tuple(told), len(told) == 1 and told[0] and is_of_a_program(alone())
+
+
+@lru_cache(maxsize=4096)
+def marked_names(names: tuple[str, ...]) -> Sequence[str]:
+    """Return those of these names whose values count."""
+    return [name for name, _ in _marked(names)]
 
 
 def restart_told(names: tuple[str, ...], answers: Answers, keep: Keep = False) -> HeaderScrub:

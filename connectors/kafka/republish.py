@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.kafka.look.times import Times, times_of, why_gone, why_not_kept
-from dlq.connectors.kafka.records.header_texts import bytes_of, shown_name, text_in, texts_of
+from dlq.connectors.kafka.records.header_texts import SHORT, bytes_of, shown_name, text_in, texts_of
 from dlq.connectors.kafka.records.messages import UNRESOLVED
 from dlq.connectors.kafka.records.raw import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.core.errors import UsageError
@@ -21,11 +21,13 @@ from dlq.core.failure_headers import (
     Answers,
     HeaderScrub,
     Keep,
-    ask_values,
+    answers_of,
+    marked_names,
     mend_text,
     restart,
     restart_told,
     taken_away,
+    tells,
 )
 from dlq.core.frameworks import Inside
 from dlq.core.kafka_headers import SHARE_GROUP, SPRING_RETRY, TELL_THE_PARTITION, died_at
@@ -100,28 +102,43 @@ def _taken(headers: Headers, keep_headers: Keep) -> _Taken:
     """Return letters of one kind all have the same names, and what their values decide is mostly the same."""
     names = tuple([name for name, _ in headers])
     keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
-    own = _own_names(names) if len(names) <= _MOST_NAMES else None
-    if own is not None:
-        values = dict(headers)
-        answers = ask_values(own, lambda name: text_in(name, values[name]), keep)
-        if (known := _taken_by_names(names, own, answers, keep)) is not None:
+    places = _places_told(names) if len(names) <= _MOST_NAMES else None
+    if places is not None:
+        marked = [] if keep is True else [headers[place] for place in places]
+        answers = answers_of([_tells(*header) for header in marked], lambda: text_in(*marked[0]))
+        if (known := _taken_by_names(names, answers, keep)) is not None:
             return known
     texts = {name: text for name, text in texts_of(headers).items() if not name.startswith(_NEVER_SENT)}
     return _all_taken(names, texts, restart(texts, keep_headers))
 
 
 @lru_cache(maxsize=256)
-def _own_names(names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return None where a name comes twice, or is shown as another."""
-    is_plain = len(set(names)) == len(names) and all(shown_name(name) == name for name in names)
-    return tuple(name for name in names if not name.startswith(_NEVER_SENT)) if is_plain else None
+def _places_told(names: tuple[str, ...]) -> Sequence[int] | None:
+    """Return where those lie whose values count; None where a name comes twice, or is shown as another."""
+    if len(set(names)) < len(names) or any(shown_name(name) != name for name in names):
+        return None
+    return [names.index(name) for name in marked_names(_own_names(names))]
+
+
+def _own_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if not name.startswith(_NEVER_SENT))
+
+
+def _tells(name: str, value: bytes | None) -> bool:
+    return (_told_before if value is None or len(value) < SHORT else _told)(name, value)
+
+
+def _told(name: str, value: bytes | None) -> bool:
+    return tells(name, text_in(name, value))
+
+
+_told_before = lru_cache(maxsize=4096)(_told)
 
 
 @lru_cache(maxsize=256)
-def _taken_by_names(
-    names: tuple[str, ...], own: tuple[str, ...], answers: Answers, keep: Keep
-) -> _Taken | None:
+def _taken_by_names(names: tuple[str, ...], answers: Answers, keep: Keep) -> _Taken | None:
     """Return None where what is mended counts, too."""
+    own = _own_names(names)
     taken = restart_told(own, answers, keep)
     return None if taken.mended else _all_taken(names, dict.fromkeys(own, ""), taken)
 

@@ -19,7 +19,7 @@ from dlq.core.errors import UsageError
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 _BASE64 = "base64:"
-_SHORT = 256
+SHORT = 256
 """Names and values below this are mostly those of other records, too: topics, classes, partitions."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 
@@ -88,7 +88,7 @@ def text_in(name: str, value: bytes | None) -> str:
 
 
 def _texts(name: str, value: bytes | None) -> tuple[str, str]:
-    is_short = len(name) < _SHORT and (value is None or len(value) < _SHORT)
+    is_short = len(name) < SHORT and (value is None or len(value) < SHORT)
     return _seen_before(name, value) if is_short else _as_texts(name, value)
 
 
