@@ -1,4 +1,4 @@
-"""Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` does it."""
+"""Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` does it (`database`)."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -18,8 +18,10 @@ from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
 from dlq.replay.ledger import file, location
 from dlq.replay.ledger.contract import Ledger
+from dlq.replay.ledger.database import File
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
 from dlq.replay.ledger.snapshot import TABLES, Snapshot
+from dlq.replay.ledger.sql import SqlLedger
 
 _T = TypeVar("_T", bound="Snapshot | Ledger")
 _known: dict[Path, tuple[bytes, set[str]]] = {}
@@ -48,9 +50,10 @@ def _connected(settings: LedgerSettings, store: Store) -> Ledger:
         file.make(path, lambda template: _in_file(template, settings, set()).close())
         return _written(path, settings)
     user_files.check_files_of("ledger", settings)
-    from dlq.replay.ledger.sql import SqlLedger, server_url
+    from dlq.replay.ledger.server import Server, server_url
 
-    return SqlLedger(server_url(settings), seconds(settings.lease), holder=settings)
+    lease = seconds(settings.lease)
+    return SqlLedger(Server(server_url(settings), lease, settings), lease)
 
 
 def _written(path: Path, settings: LedgerSettings) -> Ledger:
@@ -63,10 +66,7 @@ def _written(path: Path, settings: LedgerSettings) -> Ledger:
 def _in_file(
     path: Path, settings: LedgerSettings, known: set[str], at_close: Callable[[], None] | None = None
 ) -> Ledger:
-    from dlq.replay.ledger.sql import SqlLedger, file_url
-
-    lease, is_known = seconds(settings.lease), known >= TABLES
-    found = SqlLedger(file_url(path), lease, at_close=at_close, is_known=is_known)
+    found = SqlLedger(File(path), seconds(settings.lease), at_close=at_close, is_known=known >= TABLES)
     known.update(TABLES)
     return found
 

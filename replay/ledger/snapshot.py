@@ -36,8 +36,10 @@ _SCHEMA: Mapping[str, str] = {
     "events": "number INTEGER NOT NULL, id VARCHAR(64) NOT NULL, event TEXT NOT NULL, PRIMARY KEY (number), "
     "UNIQUE (id)",
 }
-"""Table -> what SQLite keeps of how SQLAlchemy has made it."""
+"""Table -> its columns, as SQLAlchemy has made them for an older dlq, which looks that they are these."""
 TABLES = _SCHEMA.keys()
+TABLES_MADE = [f"CREATE TABLE IF NOT EXISTS {name} ({columns})" for name, columns in _SCHEMA.items()]
+"""The statements that make them where there are none."""
 LONGEST = 2**20
 """Characters of a text in a file; a broker's reason is the longest."""
 LATEST = 253_402_300_799_999_999

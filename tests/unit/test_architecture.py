@@ -148,8 +148,9 @@ def test_nothing_but_pyspark_needs_numpy() -> None:
     assert [path.name for path in paths if "import numpy" in path.read_text(encoding="utf-8")] == []
 
 
-def test_a_ledger_in_a_file_loads_no_dialect_of_a_server() -> None:
-    loaded = loaded_with("dlq.replay.ledger.sql")
+def test_a_ledger_in_a_file_loads_nothing_that_speaks_to_a_server() -> None:
+    assert "sqlalchemy" not in loaded_with("dlq.replay.ledger")
+    loaded = loaded_with("dlq.replay.ledger.server")
     assert "sqlalchemy" in loaded
     assert "sqlalchemy.dialects.postgresql" not in loaded
 

@@ -25,9 +25,10 @@ from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import planfile
 from dlq.replay.apply import apply
-from dlq.replay.ledger import as_arrow, move, open_ledger, opened, sql
+from dlq.replay.ledger import as_arrow, move, open_ledger, opened, server
 from dlq.replay.ledger.contract import Ledger, Result
-from dlq.replay.ledger.sql import SqlLedger, server_url
+from dlq.replay.ledger.server import server_url
+from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.letters import Letter
 from dlq.replay.plan import make
 from dlq.replay.reconcile import Decision, reconcile
@@ -212,8 +213,8 @@ def test_a_host_that_is_suspended_in_a_transaction_does_not_keep_the_others_wait
     some = letters(2)
     with opened(config.ledger, store) as book:
         assert book.claim("suspended", some) == keys(some)
-    suspended = sql.Database(server_url(config.ledger), lease=1).engine.connect()
-    suspended.execute(sql.TABLE.update().values(detail="in hand"))
+    suspended = server.Server(server_url(config.ledger), lease=1).engine.connect()
+    suspended.execute(server.TABLE.update().values(detail="in hand"))
     began = time.monotonic()
     with opened(config.ledger, store) as book:
         book.expire()
@@ -227,8 +228,9 @@ def test_nothing_is_written_by_a_pipeline_in_which_a_suspended_host_would_pass_f
 ) -> None:
     some = letters(20)
     many: list[bool] = []
-    book = SqlLedger(server_url(config.ledger), lease=60)
-    sa.event.listen(book.database.engine, "before_cursor_execute", lambda *told: many.append(told[-1]))
+    database = server.Server(server_url(config.ledger), lease=60)
+    book = SqlLedger(database, lease=60)
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *told: many.append(told[-1]))
     assert book.claim("claimed", some) == keys(some)
     book.record_results([Result(one.key, "refused") for one in some])
     assert book.claim("claimed again", some) == keys(some)
@@ -269,6 +271,7 @@ def test_a_claim_whose_answer_was_lost_is_not_forgotten(
     some = letters(5)
     with opened(config.ledger, store) as book:
         assert isinstance(book, SqlLedger)
+        assert isinstance(book.database, server.Server)
         engine = book.database.engine
         commit = engine.dialect.do_commit
         lost = iter([True])
@@ -343,7 +346,7 @@ def test_a_token_that_has_run_out_is_asked_for_again(ledger_server: Server, tmp_
     with opened(own, LocalStore(str(tmp_path / "archive"))) as book:
         give("second")
         assert isinstance(book, SqlLedger)
-        book.database.engine.dispose()
+        book.database.close()
         assert book.counts("none") is not None
     root.dispose()
 

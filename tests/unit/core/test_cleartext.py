@@ -9,7 +9,7 @@ from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.brokers import plugin_of
 from dlq.core.cleartext import of_broker, of_store
 from dlq.core.settings import Evidence, Ledger
-from dlq.replay.ledger.sql import server_url
+from dlq.replay.ledger.server import server_url
 
 OUT = "the password goes to mq1 without TLS"
 

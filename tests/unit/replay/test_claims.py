@@ -12,6 +12,7 @@ from dlq.connectors.base import Sent
 from dlq.core.errors import ConnectionLost, SendingEnded
 from dlq.replay.ledger import claims as module
 from dlq.replay.ledger.claims import Claims
+from dlq.replay.ledger.database import File
 from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.marks import Mark
 
@@ -23,7 +24,7 @@ class Host:
 
     def __init__(self, folder: Path) -> None:
         self.clock = MovingClock()
-        self.ledger = SqlLedger(f"sqlite:///{folder}/ledger.db", LEASE, self.clock)
+        self.ledger = SqlLedger(File(folder / "ledger.db"), LEASE, self.clock)
         self.ledger.owner = "north/1/x"
         self.claims = Claims(
             "plan", self.ledger, LEASE, Mark(LocalStore(str(folder)), "plan", "north/1/x", 9)

@@ -11,10 +11,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from support.archives import letter, write_segment
 from support.builders import Dlq
 
@@ -23,8 +21,10 @@ from dlq.archive.store import LocalStore
 from dlq.connectors.base import Target
 from dlq.core.errors import ArchiveError
 from dlq.core.settings import Ledger
-from dlq.replay.ledger import as_arrow, events, opened, snapshot, sql
+from dlq.replay import ledger as ledgers
+from dlq.replay.ledger import as_arrow, events, opened, snapshot
 from dlq.replay.ledger.contract import Result
+from dlq.replay.ledger.database import File
 from dlq.replay.letters import Letter
 
 LOOKS = (
@@ -85,16 +85,16 @@ def put_link(file: Path, outside: Path) -> None:
 def test_what_is_put_there_after_it_was_looked_at_changes_nothing_outside(
     dlq: Dlq, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path, Path], None]
 ) -> None:
-    outside, engine = tmp_path / "precious.db", sql._engine
+    outside = tmp_path / "precious.db"
     shutil.copy(file, outside)
     before = outside.read_bytes()
 
-    def exchanging(url: sa.URL, *more: Any) -> sa.Engine:
-        if url.database == str(file):
+    def exchanging(path: Path) -> File:
+        if path == file:
             put(file, outside)
-        return engine(url, *more)
+        return File(path)
 
-    monkeypatch.setattr(sql, "_engine", exchanging)
+    monkeypatch.setattr(ledgers, "File", exchanging)
     code, _, said = dlq("dismiss", f"{1:032x}", "--reason", "x")
     assert (code, said.count("\n")) == (3, 1), said
     assert outside.read_bytes() == before
@@ -193,12 +193,12 @@ _WRITER = """
 import sys
 from pathlib import Path
 from dlq.connectors.base import Target
-from dlq.replay.ledger.sql import SqlLedger, file_url
+from dlq.replay.ledger.database import File
+from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.letters import Letter
 from dlq.replay.ledger.contract import Result
-ledger = SqlLedger(file_url(Path(sys.argv[1])), 3600)
-with ledger.database.engine.connect() as connection:
-    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 20")
+ledger = SqlLedger(File(Path(sys.argv[1])), 3600)
+ledger.database.connection.execute("PRAGMA wal_autocheckpoint = 20")
 for start in range(10, 10**9, 10):
     keys = [f"{n:032x}" for n in range(start, start + 10)]
     to = Target("queue", "q")

@@ -16,7 +16,9 @@ from dlq.core.settings import Settings
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened, opened_if_any
 from dlq.replay.ledger.contract import Result
-from dlq.replay.ledger.sql import SqlLedger, server_url
+from dlq.replay.ledger.database import File
+from dlq.replay.ledger.server import server_url
+from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.plan import make
 from dlq.replay.verify import verify
 from dlq.replay.wanted import Wanted
@@ -29,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(path: Path) -> Iterator[SqlLedger]:
-    book = SqlLedger(f"sqlite:///{path}", LEASE)
+    book = SqlLedger(File(path), LEASE)
     yield book
     book.close()
 
@@ -39,17 +41,19 @@ class TestSqlite(LedgerContract):
 
     @pytest.fixture
     def opening(self, path: Path) -> Opening:
-        return lambda clock: SqlLedger(f"sqlite:///{path}", LEASE, clock)
+        return lambda clock: SqlLedger(File(path), LEASE, clock)
 
 
 def racing(path: Path, code: str) -> "subprocess.Popen[str]":
     """Another process with the ledger."""
     script = """
 import os, sys
+from pathlib import Path
 sys.path[:0] = [sys.argv[2]]
 from support.ledger_contract import letters
+from dlq.replay.ledger.database import File
 from dlq.replay.ledger.sql import SqlLedger
-ledger = SqlLedger(f"sqlite:///{sys.argv[1]}", 3600)
+ledger = SqlLedger(File(Path(sys.argv[1])), 3600)
 """
     command = [sys.executable, "-c", script + code, str(path), str(Path(__file__).parents[2])]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -71,16 +75,15 @@ def test_processes_that_race_for_the_same_keys_share_none(path: Path) -> None:
 
 
 def test_a_claim_is_on_the_disk_before_anything_is_sent(ledger: SqlLedger) -> None:
-    with ledger.database.engine.connect() as connection:
-        settings = [
-            connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
-        ]
-    assert settings == ["wal", 2]
+    assert isinstance(ledger.database, File)
+    ask = ledger.database.connection.execute
+    settings = [ask(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "synchronous")]
+    assert settings == [("wal",), (2,)]
 
 
 def test_a_ledger_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="unable to open"):
-        SqlLedger(f"sqlite:///{tmp_path}/missing/ledger.db", LEASE)
+        SqlLedger(File(tmp_path / "missing" / "ledger.db"), LEASE)
 
 
 def test_a_ledger_moves_once_with_all_of_it(config: Settings, store: LocalStore, tmp_path: Path) -> None:
