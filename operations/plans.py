@@ -20,7 +20,6 @@ from dlq.replay.apply import check_plan
 from dlq.replay.brokers import Brokers, Opener
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.load import Loader
-from dlq.replay.plan import make
 from dlq.replay.planfile import Header
 from dlq.replay.states import STATES, State
 from dlq.replay.wanted import Wanted
@@ -135,6 +134,8 @@ class Made(NamedTuple):
 def make_plan(workspace: Workspace, wanted: PlanWanted, opener: Opener | None = None) -> Made:
     """Choose letters and write a plan; nothing is sent. `opener` opens brokers otherwise than by connecting.
     Raises UsageError, BrokerError."""
+    from dlq.replay.plan import make  # who applies a plan, or lists them, makes none
+
     how = replace(
         wanted.how,
         where=_choose(workspace, wanted),

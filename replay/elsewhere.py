@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
@@ -32,7 +31,7 @@ Elsewhere = Mapping[str, Sequence[tuple[str, str]]]
 def list_sent(replays: pa.Table | None) -> pa.Table:
     """List the ledger's replays that were sent, or may have been."""
     known = REPLAYS.empty_table() if replays is None else replays
-    return known.filter(pc.is_in(known["state"], pa.array(SENT))).select(_COLUMNS)
+    return _those_in(known, "state", SENT).select(_COLUMNS)
 
 
 def list_going(store: Store, header: Header) -> pa.Table:
@@ -75,11 +74,16 @@ def find_gone(sent: pa.Table, letters: Iterable[Letter]) -> dict[int, str]:
 def find_sent(sent: pa.Table, record_ids: Collection[str]) -> Elsewhere:
     """Return what of `list_sent` is of these letters."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    chosen = sent.filter(pc.is_in(sent["record_id"], pa.array(record_ids, pa.string())))
-    for row in chosen.to_pylist():
+    for row in _those_in(sent, "record_id", record_ids).to_pylist():
         state = "going to" if row["state"] == _GOING else f"{row['state'].replace('_', ' ')} at"
         found[row["record_id"]].append((row["key"], f"{state} {row['target']}"))
     return found
+
+
+def _those_in(table: pa.Table, column: str, values: Collection[str]) -> pa.Table:
+    import pyarrow.compute as pc  # as long as all of the rest takes to import, and an apply needs it seldom
+
+    return table.filter(pc.is_in(table[column], pa.array(values, pa.string())))
 
 
 def describe_sent(found: Elsewhere, record_id: str, key: str) -> str | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.archive import manifests, parquet, segments
@@ -111,6 +110,8 @@ class Loader:
 
     def _by_id(self, letters: Sequence[Located]) -> list[Record]:
         """Compaction has moved the rows, so that only their ids still say where they are."""
+        import pyarrow.compute as pc  # as long as all of the rest takes to import
+
         ids = pa.array([letter.record_id for letter in letters], pa.string())
         rows = pc.index_in(ids, value_set=self._table["record_id"].combine_chunks())
         if rows.null_count:
@@ -145,8 +146,8 @@ def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
 
 def _read_lean(file: pq.ParquetFile) -> pa.Table | None:
     """Return None where a letter has no property block, or they are of several kinds of brokers."""
-    kinds = file.read(columns=["broker_kind"])["broker_kind"].unique().to_pylist()
-    sent = plugin_of(kinds[0]).sent_columns if len(kinds) == 1 else None
+    kinds = {*file.read(columns=["broker_kind"])["broker_kind"].to_pylist()}
+    sent = plugin_of(kinds.pop()).sent_columns if len(kinds) == 1 else None
     if sent is None:
         return None
     table = file.read(columns=[*ALWAYS_SENT, *sent])

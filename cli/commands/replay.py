@@ -233,15 +233,19 @@ def _apply(
     `more`."""
     from dlq.cli.replay_output import show_states
     from dlq.operations.applying import apply_plan
-    from dlq.operations.in_order import apply_in_order
     from dlq.operations.plans import is_in_order
-    from dlq.operations.ramping import ramp_plan
 
     workspace = context.workspace
     if release or is_in_order(workspace, plan):
+        from dlq.operations.in_order import apply_in_order
+
         done = apply_in_order(workspace, plan, max_share, release)
+    elif max_share is not None:  # what came back is pulled, and classified
+        from dlq.operations.ramping import ramp_plan
+
+        done = ramp_plan(workspace, plan, max_share)
     else:
-        done = apply_plan(workspace, plan) if max_share is None else ramp_plan(workspace, plan, max_share)
+        done = apply_plan(workspace, plan)
     document = {**more, **done.document}
     context.emit(document, lambda: show_states(context, document))
     return done.code
