@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 Clock = Callable[[], int]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999: beyond them Python has no date, and so neither has a report."""
 
@@ -19,7 +20,7 @@ def now() -> int:
 def uptime() -> float:
     """Return seconds that nobody can set: those in which the machine sleeps count, too, where the system
     tells."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return time.clock_gettime(_UPTIME)
 
 
 def to_micros(moment: datetime) -> int:

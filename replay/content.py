@@ -40,7 +40,7 @@ def digest(record: Record, target: Target, edited: bool, body_sha256: str | None
     """
     block = record.raw_properties
     values = (
-        _values_of(_bound(record, edited))(record),
+        _values_of(_kind_bound(record, edited))(record),
         *target,
         None if block is None else len(block),
         body_sha256 or sha256(_as_bytes(record.body)).hexdigest(),
@@ -66,19 +66,23 @@ def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | No
 def _bound(record: Record, edited: bool) -> tuple[str, ...]:
     """Return an edit, and what has no property block, is sent by more columns than the block and a few beside
     it."""
-    return SENT_COLUMNS if edited or record.raw_properties is None else _with_block(record.broker_kind)
+    return _columns_of(_kind_bound(record, edited))
+
+
+def _kind_bound(record: Record, edited: bool) -> str | None:
+    return None if edited or record.raw_properties is None else record.broker_kind
 
 
 @lru_cache(maxsize=64)
-def _with_block(broker_kind: str) -> tuple[str, ...]:
-    beside = plugin_of(broker_kind).sent_columns
+def _columns_of(broker_kind: str | None) -> tuple[str, ...]:
+    beside = plugin_of(broker_kind).sent_columns if broker_kind else None
     return SENT_COLUMNS if beside is None else (*ALWAYS_SENT, *beside)
 
 
 @lru_cache(maxsize=64)
-def _values_of(names: tuple[str, ...]) -> Callable[[Record], Any]:
-    """Return what takes the values of these columns out of a record, but for the long ones."""
-    return attrgetter(*(name for name in names if name not in _LONG))
+def _values_of(broker_kind: str | None) -> Callable[[Record], Any]:
+    """Return what takes the values of the columns that are bound out of a record, but for the long ones."""
+    return attrgetter(*(name for name in _columns_of(broker_kind) if name not in _LONG))
 
 
 @lru_cache(maxsize=64)

@@ -260,8 +260,7 @@ class Picker:
         unnamed = self._wanted.why_unnamed(unless_named, record.record_id) if unless_named else None
         if unnamed is not None:
             return unnamed
-        for name in preview.stripped:
-            tally.stripped[name] += 1
+        tally.stripped.update(preview.stripped)
         if preview.private:
             tally.private.add(planfile.printed(letter.target))
         return None
