@@ -9,13 +9,22 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.kafka.look.times import Times, times_of, why_gone, why_not_kept
 from dlq.connectors.kafka.records.header_texts import SHORT, bytes_of, shown_name, text_in, texts_of
 from dlq.connectors.kafka.records.messages import UNRESOLVED
-from dlq.connectors.kafka.records.raw import VALUE_WAS_NULL, Headers, RawRecord, decode
+from dlq.connectors.kafka.records.raw import (
+    VALUE_WAS_NULL,
+    Headers,
+    RawRecord,
+    Sent,
+    decode,
+    sent_in,
+    sent_of,
+)
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import (
     Answers,
@@ -80,6 +89,11 @@ def raw_of_record(record: Record) -> RawRecord:
     return RawRecord(None if key is None else bytes_of(key), headers)
 
 
+def _sent(record: Record) -> Sent:
+    block = record.raw_properties
+    return sent_of(raw_of_record(record)) if block is None else sent_in(block)
+
+
 _NEVER_SENT = (REPLAY_PREFIX, SHARE_GROUP)
 """Begin what a broker, or we, have written."""
 
@@ -98,17 +112,19 @@ class _Taken(NamedTuple):
     """Why the rest cannot be sent."""
 
 
-def _taken(headers: Headers, keep_headers: Keep) -> _Taken:
+def _taken(sent: Sent, keep_headers: Keep) -> _Taken:
     """Return letters of one kind all have the same names, and what their values decide is mostly the same."""
-    names = tuple([name for name, _ in headers])
+    _, names, values, _ = sent
     keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
     places = _places_told(names) if len(names) <= _MOST_NAMES else None
     if places is not None:
-        marked = [] if keep is True else [headers[place] for place in places]
-        answers = answers_of([_tells(*header) for header in marked], lambda: text_in(*marked[0]))
+        marked = () if keep is True else places
+        told = [_tells(names[place], values[place]) for place in marked]
+        answers = answers_of(told, lambda: text_in(names[marked[0]], values[marked[0]]))
         if (known := _taken_by_names(names, answers, keep)) is not None:
             return known
-    texts = {name: text for name, text in texts_of(headers).items() if not name.startswith(_NEVER_SENT)}
+    shown = texts_of([*zip(names, values, strict=True)])
+    texts = {name: text for name, text in shown.items() if not name.startswith(_NEVER_SENT)}
     return _all_taken(names, texts, restart(texts, keep_headers))
 
 
@@ -150,11 +166,11 @@ def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: HeaderScrub)
     return _Taken(own, taken.mended, gone, stripped, _why_unsayable(names, gone))
 
 
-def _kept(headers: Headers, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
+def _kept(sent: Sent, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
     """Return the headers as they are sent again, in their order."""
-    own, gone = taken.own, taken.gone
+    own, gone, headers = taken.own, taken.gone, zip(sent.names, sent.values, strict=True)
     if not taken.mended:
-        return [header for header in headers if header[0] not in gone]
+        return [(name, value) for name, value in headers if name not in gone]
     mended = {name: mend_text(own[name], inside) for name, inside in taken.mended.items()}
     changed = {name: bytes_of(text) for name, text in mended.items() if text != own[name]}
     return [(name, changed.get(name, value)) for name, value in headers if name not in gone]
@@ -163,19 +179,18 @@ def _kept(headers: Headers, taken: _Taken) -> list[tuple[str, str | bytes | None
 def message_of(outgoing: Outgoing) -> Message:
     """Return the letter as it is sent. Raises ValueError where its block is damaged, or cannot be said."""
     record, target = outgoing.record, outgoing.target
-    raw = raw_of_record(record)
-    sent = raw.original or raw  # what a share group's letter pointed to
-    taken = _taken(sent.headers, outgoing.keep_headers)
+    sent = _sent(record)
+    taken = _taken(sent, outgoing.keep_headers)
     if taken.unsayable:
         raise ValueError(taken.unsayable)
-    kept = _kept(sent.headers, taken)
+    kept = _kept(sent, taken)
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
     return Message(
         target.name,
         sent.key,
         None if _is_null(record) else record.body,
         kept,
-        _partition(record, raw) if record.origin == target.name else None,
+        _partition(record, sent) if record.origin == target.name else None,
         _published(record),
     )
 
@@ -199,9 +214,9 @@ def _is_null(record: Record) -> bool:
     return bool((record.flags or 0) & VALUE_WAS_NULL) and record.body_size == 0
 
 
-def _partition(record: Record, raw: RawRecord) -> int | None:
+def _partition(record: Record, sent: Sent) -> int | None:
     """Return the partition of its origin in which it died."""
-    headers = raw.headers if raw.original is None else [*raw.original.headers, *raw.headers]
+    headers = chain(zip(sent.names, sent.values, strict=True), sent.around)
     told = tuple([header for header in headers if header[0] in TELL_THE_PARTITION])
     return _told_partition(told, record.dead_letter_queue)
 
@@ -269,21 +284,20 @@ def preview(letter: Outgoing, told: Told) -> SendPreview:
     """Return what sending it would strip, warn of, or fail on."""
     record, target, keep_headers = letter.record, letter.target, letter.keep_headers
     try:
-        raw = raw_of_record(record)
+        sent = _sent(record)
     except ValueError as error:
         return SendPreview(problem=str(error))
-    raw = raw.original or raw
-    taken = _taken(raw.headers, keep_headers)
+    taken = _taken(sent, keep_headers)
     stripped = taken.stripped
     if taken.unsayable:
         return SendPreview(stripped, taken.unsayable)
     if (record.flags or 0) & UNRESOLVED:
         pointer = record.properties.get("pointer", "its original was not had")
         return SendPreview(stripped, f"it points to a record that is not in it: {pointer}")
-    if told.is_compacted and raw.key is None:
+    if told.is_compacted and sent.key is None:
         return SendPreview(stripped, f"{target.name} is compacted and takes no record without a key")
     unless_named: dict[Literal["letter", "target"], str] = {}
-    if _is_null(record) and raw.key is not None:
+    if _is_null(record) and sent.key is not None:
         unless_named["letter"] = "it is a tombstone, which deletes its key for who keeps the newest value"
     if why := _why_not_there(record, target, told.mirrored) or _harm(target.name, told):
         unless_named["target"] = why

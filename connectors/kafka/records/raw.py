@@ -156,6 +156,31 @@ def decode(block: bytes) -> RawRecord:
     return record
 
 
+class Sent(NamedTuple):
+    """What goes back of a record beside its value: names and values apart, as most are not looked at."""
+
+    key: bytes | None
+    names: tuple[str, ...]
+    values: Sequence[bytes | None]
+    around: Headers = ()
+    """Those of the dead letter that points to it."""
+
+
+def sent_of(record: RawRecord) -> Sent:
+    """Return what goes back of a record; of a share group's letter what it points to."""
+    sent, around = (record, ()) if record.original is None else (record.original, record.headers)
+    return Sent(sent.key, tuple([name for name, _ in sent.headers]), [v for _, v in sent.headers], around)
+
+
+def sent_in(block: bytes) -> Sent:
+    """Return `sent_of` what `decode` returns, without its pairs. Raises ValueError."""
+    if (found := _layouts.find(block)) is None:
+        return sent_of(decode(block))
+    layout, values = found
+    key, first = (None, 1) if layout.key is None else (values[1], 2)
+    return Sent(key, layout.names, values[first:])
+
+
 class _Layout(NamedTuple):
     """How a block without an original, and without a header that is null, is laid out."""
 
