@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from hashlib import sha256
+from itertools import islice
 from operator import itemgetter
 from typing import IO, Any
 
@@ -38,6 +39,8 @@ _EDITS_SUFFIX = ".edits.jsonl"
 _BOUNDS_SUFFIX = ".bounds.json"
 _RAMP_SUFFIX = ".ramp.json"
 COPY_BYTES = 2**20
+_WRITTEN_AT_ONCE = 500
+"""Letters."""
 LONGEST_LINE = 2**20
 """Bytes of a letter in a plan: names, digests and a target. A ledger takes no longer texts."""
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,63}")
@@ -56,9 +59,22 @@ _TYPED = tuple[int, str, str, int, str, str, int, Any, str, str]
 """The fields of a letter; checked the slow way where types differ, or there may be half a character."""
 
 
+_TEXT, _NUMBER = r"([ !#-\[\]-~]*)", "(0|[1-9][0-9]{0,8})"
+_PLAIN_LINE = re.compile(
+    rf'\{{"record_id":"{_TEXT}","key":"{_TEXT}","lap":{_NUMBER},"broker":"{_TEXT}","segment":"{_TEXT}"'
+    rf',"row":{_NUMBER},"target":(\["[ -Z^-~]*"\]),"content":"{_TEXT}"(?:,"business_key":"{_TEXT}")?\}}'
+)
+"""A line as `_to_line` writes it, with nothing that is escaped: read at half of what JSON costs."""
+
+
 @lru_cache(maxsize=1024)
 def _target(*parts: str) -> Target:
     return Target(*documents.value(tuple[str, ...], parts))
+
+
+@lru_cache(maxsize=1024)
+def _target_in(text: str) -> Target:
+    return _target(*json.loads(text))
 
 
 printed = lru_cache(maxsize=1024)(str)
@@ -228,12 +244,13 @@ class Draft:
 
     def add(self, letters: Iterable[Letter]) -> None:
         """Append letters in order."""
-        for letter in letters:
-            line = _to_line(letter)
-            self._digest.update(line)
-            self._spool.write(line)
-            self.letters += 1
-            self.segments.add(letter.segment)
+        left = iter(letters)
+        while some := [*islice(left, _WRITTEN_AT_ONCE)]:
+            lines = b"".join(map(_to_line, some))
+            self._digest.update(lines)
+            self._spool.write(lines)
+            self.letters += len(some)
+            self.segments.update([letter.segment for letter in some])
 
     def digest(self, header: Header) -> str:
         """Return what `Header.digest` must be; the plan's own name is no part of it."""
@@ -335,17 +352,26 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
         pieces = _pieces(file, plan) if sums is None else _known(file, plan, sums)
         for number, line in enumerate(_lines_of(pieces)):
             try:
-                found, _ = _scan(line.decode(), 0)
-                told = *_fields(found), _target(*found["target"])
-                fields = (number, *told, found.get("content", ""), found.get("business_key", ""))
-                if tuple(map(type, fields)) != _TYPES or (b"\\" in line and b"\\ud" in line.lower()):
-                    documents.value(_TYPED, fields)
-                letter = Letter._make(fields)
+                letter = _letter(number, line)
                 if len(line) > LONGEST_LINE or not can_hold(letter):
                     raise ValueError("what no dlq writes")
                 yield letter
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
+
+
+def _letter(number: int, line: bytes) -> Letter:
+    text = line.decode()
+    if plain := _PLAIN_LINE.match(text):
+        record_id, key, lap, broker, segment, row, target, content, business_key = plain.groups("")
+        to = _target_in(target)
+        return Letter(number, record_id, key, int(lap), broker, segment, int(row), to, content, business_key)
+    found, _ = _scan(text, 0)
+    told = *_fields(found), _target(*found["target"])
+    fields = (number, *told, found.get("content", ""), found.get("business_key", ""))
+    if tuple(map(type, fields)) != _TYPES or (b"\\" in line and b"\\ud" in line.lower()):
+        documents.value(_TYPED, fields)
+    return Letter._make(fields)
 
 
 def keys(store: Store, plan: str) -> Iterator[str]:
