@@ -15,7 +15,7 @@ from support.consoles import Browser, Serve
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
-from dlq.core import clock
+from dlq.core import clock, patience
 
 CAPTURED = 10**15
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]
@@ -89,8 +89,9 @@ def test_a_command_is_as_short_as_the_search(serve: Serve) -> None:
 
 @pytest.mark.parametrize(("query", "seen_then"), [("", 124), ("?sort=dead_at", 125), ("?sort=-source", 124)])
 def test_pages_follow_each_other_by_key_whatever_comes_meanwhile(
-    serve: Serve, store: LocalStore, dlq: Any, query: str, seen_then: int
+    serve: Serve, store: LocalStore, dlq: Any, monkeypatch: pytest.MonkeyPatch, query: str, seen_then: int
 ) -> None:
+    monkeypatch.setattr(patience, "FRESH", 0.0)
     many = [letter(100 + n // 3, record_id=f"{n:032x}", captured_at=CAPTURED) for n in range(120)]
     write_segment(store, "p-1", many)
     browser, seen, path = serve(), [], f"/letters{query}"
