@@ -102,7 +102,7 @@ def _look_between(asked: Asked, table: pa.Table, parts: Sequence[Part]) -> None:
 def compare(asked: Asked, table: pa.Table, parts: Iterable[Part], segments: Sequence[Manifest]) -> Compared:
     """Step 2 and 3: the letters of a table of step 1, which lie in `segments`. `parts`: all there are."""
     rules = user_rules.find(table, asked, segments)
-    shared = tables.repeated(pc.list_flatten(table["keys"]))
+    shared = tables.find_repeated(pc.list_flatten(table["keys"]))
     context = asked.context(parts, set(shared.to_pylist()))
     places = sorted(_concerned(table, rules, shared, context))
     read = read_letters(table.take(pa.array(places, pa.int64())))
@@ -121,7 +121,7 @@ def _concerned(
     of_rules = enumerate(tables.identities(table) if rules else ())
     return {
         *(row for _, row in tables.rows_of(table["keys"], shared)),
-        *tables.concerned(table, relations.EVERY, context),
+        *tables.find_concerned(table, relations.EVERY, context),
         *(row for row, one in of_rules if one in rules),
     }
 

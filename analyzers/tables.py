@@ -40,7 +40,7 @@ def identities(table: pa.Table) -> list[Identity]:
     return list(zip(table["source"].to_pylist(), table["record_id"].to_pylist(), strict=True))
 
 
-def repeated(keys: pa.ChunkedArray) -> pa.Array:
+def find_repeated(keys: pa.ChunkedArray) -> pa.Array:
     """Return the keys that are there more than once."""
     found, counts = pc.value_counts(keys).flatten()
     return found.filter(pc.greater(counts, 1))
@@ -54,7 +54,7 @@ def rows_of(keys: pa.ChunkedArray, wanted: pa.Array | pa.ChunkedArray) -> Iterat
     return zip(*columns, strict=True)
 
 
-def concerned(table: pa.Table, looked_for: Iterable[Relation], context: Context) -> set[int]:
+def find_concerned(table: pa.Table, looked_for: Iterable[Relation], context: Context) -> set[int]:
     """Return the rows of letters of which anything may be found, though they share no key."""
     if any(relation.may_be_any(context) for relation in looked_for):
         return set(range(len(table)))

@@ -89,7 +89,7 @@ def find_shared(shares: Shares, buckets: int, bucket: int) -> str:
         keys = pc.list_flatten(shares.read(number, ["keys"])["keys"])
         found.append(keys.filter(pc.equal(pc.bit_wise_and(keys, buckets - 1), bucket)))
     keys = pa.chunked_array(chain.from_iterable(one.chunks for one in found), pa.int64())
-    return shares.write(f"shared-{bucket:05d}", pa.table({"key": tables.repeated(keys)}))
+    return shares.write(f"shared-{bucket:05d}", pa.table({"key": tables.find_repeated(keys)}))
 
 
 class _Concerned(NamedTuple):
@@ -106,7 +106,7 @@ def _concerned(
     columns = {one.column for one in looked_for}
     look = shares.read(number, ["record_id", "keys", *filter(None, columns)])
     shared = _shared(shares, look["keys"]) if None in columns else {}
-    rows = tables.concerned(look, looked_for, shares.context).union(*shared.values())
+    rows = tables.find_concerned(look, looked_for, shares.context).union(*shared.values())
     if None in columns:
         of_rules = pa.array([key[2] for key in said if key[0] == RULE], pa.string())
         rows.update(pc.indices_nonzero(pc.is_in(look["record_id"], value_set=of_rules)).to_pylist())

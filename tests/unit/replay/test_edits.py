@@ -78,7 +78,7 @@ def test_a_bad_edit_is_a_usage_error_with_its_line(document: dict[str, object], 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \n\r\n\n"])
 def test_a_file_without_an_edit_is_refused_and_plans_no_other_letter(content: bytes) -> None:
-    with pytest.raises(UsageError, match="edited holds no edit"):
+    with pytest.raises(UsageError, match="edited holds no line with a letter"):
         edits.parse(content.splitlines(keepends=True), "edited")
 
 

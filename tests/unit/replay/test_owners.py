@@ -90,7 +90,7 @@ def test_a_plan_that_outlives_a_word_that_it_rests_on_is_refused(
 @each_row("setting, said", [
     ({"replay": "sure"}, "consumers.billing.replay = 'sure' is unknown"),
     ({"holds_for": "a week"}, "consumers.billing.holds_for: 'a week' is not a duration"),
-    ({"verify_timeout": "2d"}, "consumers.billing.verify_timeout: '2d' is no wait"),
+    ({"verify_timeout": "2d"}, "consumers.billing.verify_timeout: '2d' is not a timeout"),
     ({"sources": []}, "consumers.billing.sources is empty"),
 ])  # fmt: skip
 def test_a_word_that_means_nothing_is_refused(setting: dict[str, object], said: str) -> None:
