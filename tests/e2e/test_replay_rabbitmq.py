@@ -287,7 +287,7 @@ def test_a_consumer_sees_the_key_that_it_saw_and_a_second_death_comes_back(
     planned = here.dlq("replay", "plan", "--any-advice", *proof, "-o", "json")
     assert planned.json["targets"] == {f"queue:{here.work}": 30}
     [said] = [text for text in planned.json["warnings"] if "an exchange of the plan's own" in text]
-    assert said.endswith("in place of orders")
+    assert said.endswith("instead of orders")
     applied = here.dlq("replay", "apply", planned.json["plan"], "-o", "json")
     assert (applied.code, applied.json["states"]["confirmed"], own_exchanges(here)) == (0, 30, [])
 
