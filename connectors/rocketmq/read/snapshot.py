@@ -72,7 +72,7 @@ def offsets_of_topic(cluster: Cluster, topic: str) -> Iterator[QueueOffsets]:
         number = max(queues.readable, queues.writable) if queues else 1
         for queue in range(number):
             place = MessageQueue(topic, node, queue)
-            is_illegal = queues is not None and 0 < queues.readable <= queue
+            is_illegal = queues is not None and queues.readable <= queue
             found = unpulled_offsets(cluster, place) if is_illegal else offsets_of(cluster, place)
             if found is not None:
                 yield found

@@ -112,14 +112,18 @@ def test_a_letter_has_the_same_id_whichever_way_it_is_read(rocket: Rocket) -> No
     assert [record.raw_properties for record in seen.records] == [record.raw_properties for record in pulled]
 
 
-def test_queues_that_may_be_written_to_but_not_read_from_are_read_by_their_index(rocket: Rocket) -> None:
-    rocket.driver.create_topic(rocket.dead, queues=3, readable=1)
+@pytest.mark.parametrize("readable", [1, 0])
+def test_queues_that_may_be_written_to_but_not_read_from_are_read_by_their_index(
+    rocket: Rocket, readable: int
+) -> None:
+    rocket.driver.create_topic(rocket.dead, queues=3, readable=readable)
     for queue in range(3):
         rocket.driver.send(rocket.dead, b"x", {"UNIQ_KEY": unique_key()}, e=queue)
         eventually(lambda queue=queue: rocket.driver.end(rocket.dead, queue))
     seen = eventually(lambda: (found := rocket.read()).snapshot == 3 and found)
     assert [record.queue_id for record in seen.records] == [0, 1, 2]
-    assert sum("beyond the topic's read queues" in note for note in seen.notes) == 2
+    assert sum("beyond the topic's read queues" in note for note in seen.notes) == 3 - readable
+    assert [one.depth for one in rocket.connector.discover() if one.name == rocket.dead] == [3]
 
 
 def test_a_pattern_finds_its_groups(rocket: Rocket) -> None:
