@@ -142,7 +142,7 @@ STOMPED: Mapping[str, tuple[str, Harm, str, tuple[int, ...]]] = {
     "an error without end": (
         "CONNECT",
         flood(b"ERROR\nmessage:x\n\n", b"y" * 2**18),
-        "an answer of more",
+        "more than",
         (4,),
     ),
     "receipts for ever": (

@@ -107,7 +107,7 @@ def test_letters_are_named_by_the_beginning_of_their_ids(workspace: Workspace) -
     wrong = workspace("replay", "plan", "00000000")
     assert (wrong.code, "no letter has the id 00000000" in wrong.err) == (2, True)
     both = workspace("replay", "plan", first["record_id"], "--where", "true")
-    assert (both.code, "not both" in both.err) == (2, True)
+    assert (both.code, "use one of the two" in both.err) == (2, True)
 
 
 def test_a_masked_export_is_no_edit_and_no_import(workspace: Workspace) -> None:
@@ -194,7 +194,7 @@ def test_a_ramp_without_a_consumer_sends_one_letter_and_says_what_to_do(workspac
     done = workspace.say("replay", "apply", plan, "--ramp")
     assert (done.code, workspace.broker.depth("orders")) == (3, 1)
     assert "stopped: nothing shows that the letters of this step are consumed: 1 wait in orders" in done.err
-    assert f"Next: dlq replay apply {plan} --ramp   # when the consumer is there, the 11 left" in done.out
+    assert f"Next: dlq replay apply {plan} --ramp   # when the consumer runs: sends the 11 left" in done.out
 
 
 def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(
@@ -210,7 +210,7 @@ def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(
     for shown in (done.out, workspace.say("replay", "status", plan).out):
         assert re.search(rf"came back\n  {short}  .*no \S*such order", shown)
         assert f"Next: dlq show {short} --explain" in shown
-        assert f"dlq replay apply {plan} --ramp   # then, the 11 left" in shown
+        assert f"dlq replay apply {plan} --ramp   # then send the 11 left" in shown
         assert "\x1b[31m" not in shown
 
 
@@ -323,4 +323,4 @@ def test_mistakes_are_one_line_and_exit_2(workspace: Workspace, words: tuple[str
 def test_reconcile_words_exclude_each_other(workspace: Workspace) -> None:
     done = workspace("replay", "reconcile", workspace.plan(), "--all-sent", "--all-not-sent")
     assert done.code == 2
-    assert "exclude" in done.err
+    assert "give only one of" in done.err

@@ -16,16 +16,21 @@ from support.waiting import eventually
 VIEWS = [(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark")]
 LONG = "w" * 300
 STACK = f"com.shop.{'Very' * 40}Long: {LONG}\n" + f"\tat com.shop.{'p' * 150}.A.b(A.java:1)\n" * 90
-BEGAN = datetime.now(UTC) - timedelta(minutes=1)
-BURST = [
-    {
-        "broker_kind": "rabbitmq", "queue": "q" * 200, "body_text": '{"order": 1}',
-        "message_id": f"{LONG[:200]}{n}", "dead_at": (BEGAN + timedelta(seconds=n)).isoformat(),
-        "headers": {"h" * 250: LONG, "x-exception-stacktrace": STACK},
-    }
-    for n in range(50)
-]  # fmt: skip
 PLAN = ("replay", "plan", "--any-advice", "--to", "queue:orders", "--reason", LONG)
+
+
+def burst() -> str:
+    """Letters that died in the last minute, as an export has them."""
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    letters = (
+        {
+            "broker_kind": "rabbitmq", "queue": "q" * 200, "body_text": '{"order": 1}',
+            "message_id": f"{LONG[:200]}{n}", "dead_at": (began + timedelta(seconds=n)).isoformat(),
+            "headers": {"h" * 250: LONG, "x-exception-stacktrace": STACK},
+        }
+        for n in range(50)
+    )  # fmt: skip
+    return "\n".join(map(json.dumps, letters))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server in the middle of it: letters are in doubt, and an agent's plan waits."""
     folder: Path = tmp_path_factory.mktemp("night")
     write_archive(folder, 3)
-    (folder / "burst.jsonl").write_text("\n".join(map(json.dumps, BURST)))
+    (folder / "burst.jsonl").write_text(burst())
     run(folder, "import", "burst.jsonl", "--source", "orders")
     put_in_doubt(folder, run(folder, *PLAN)["plan"], 3, f"no answer from {LONG}")
     run(folder, *PLAN, "--limit", "9", "--as", f"agent {LONG} for ada")

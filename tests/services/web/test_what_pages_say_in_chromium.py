@@ -164,7 +164,10 @@ def test_what_nobody_consumes_is_read_by_nobody(person: Person, monkeypatch: pyt
     assert "read by: nobody" in person.text
 
 
-def test_the_books_add_up_with_what_is_in_doubt(person: Person, folder: Path) -> None:
+def test_the_books_add_up_with_what_is_in_doubt(
+    person: Person, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "FRESH", 0.0)
     put_in_doubt(folder, make_plan(folder, "message_id in ('m-8', 'm-9')"), 2, WHY)
     text = person.open("/books")
     names = re.search(r"Source\s+(captured.*)\s+Balanced", text)
