@@ -56,6 +56,7 @@ from dlq.cli import app
 from dlq.cli.commands import ls
 
 def broken_socket() -> None:
+    "List letters."
     raise BrokenPipeError(32, "Broken pipe")
 
 ls.ls = broken_socket
