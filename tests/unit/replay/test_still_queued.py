@@ -61,7 +61,7 @@ def test_letters_say_themselves_whether_they_still_lie_there(replay: Replaying) 
     captured(replay.store, "drain", 20, 6, is_settled=True)
     manifests.settle(replay.store, copied, some_ids(replay.store, copied, 1))
     with views.connect(replay.store, queued=find_queued(replay.store, replay.config)) as connection:
-        sql = "SELECT count(*) FROM _placed WHERE still_queued GROUP BY segment_file ORDER BY segment_file"
+        sql = "SELECT count(*) FROM _placed WHERE still_queued GROUP BY segment_file ORDER BY 1"
         assert connection.execute(sql).fetchall() == [(3,), (5,)]
 
 
