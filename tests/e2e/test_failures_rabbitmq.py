@@ -77,7 +77,7 @@ def test_the_page_leads_from_a_new_failure_to_a_resolved_one_and_a_regression_is
     assert rabbit.depth(work) == 3
     resolved = said["failures resolve"]
     assert (resolved["state"], resolved["waiting"], resolved["note"]) == ("resolved", 0, "fixed in 2.4.1")
-    assert [one["action"] for one in resolved["history"]] == ["assign", "resolve"]
+    assert [one["action"] for one in resolved["history"]] == ["assign", "resolve", "resolve"]
     assert resolved["owner"] == resolved["history"][0]["actor"]
 
     rabbit.fill(letters, 1, b"another %d", headers=headers)

@@ -4,6 +4,7 @@ broker that tells what is consumed; also where apply is killed with kill -9 in e
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from support.shops import Shop, of_activemq, of_kafka, of_rabbitmq
 from support.waiting import eventually
 
 from dlq.cli.context import Context
+from dlq.core.errors import UsageError
 from dlq.operations.applying import reconcile_plan
 from dlq.operations.in_order import apply_in_order
 from dlq.operations.plans import PlanWanted, make_plan
@@ -45,7 +47,13 @@ def replay(shop: Shop, folder: Path, waves: int, kills: Sequence[int] = ()) -> N
     )
     assert pull_sources(workspace, PullWanted(mode="drain")).rows[0]["captured"] == len(texts)
     how = Wanted(any_advice=True, to=shop.to, in_order="consumed", witness=True, rate=40.0)
-    plan = make_plan(workspace, PlanWanted(how=how)).header.plan
+
+    def make() -> str | None:
+        with suppress(UsageError):  # RabbitMQ's management knows a new queue only after some seconds
+            return make_plan(workspace, PlanWanted(how=how)).header.plan
+        return None
+
+    plan: str = eventually(make)
 
     def consume(text: str) -> bool:
         seen.append(text)
