@@ -147,6 +147,7 @@ def applying(
         started = time.monotonic()
         gone: Mapping[int, str] = {}
         if turn is None:
+            going = elsewhere.list_going(store, header)  # before the ledger: it has those that end meanwhile
             gone = elsewhere.find_gone(elsewhere.list_since(ledger, header, going), checked.letters())
         run.elsewhere = Counter(gone.values())
         for broker in header.brokers:
@@ -169,7 +170,6 @@ def applying(
     with store.lock(f"plan-{plan}"), mark, rare_garbage_collection(), quick_thread_switches():
         stop.forget_old_requests()
         marks.expire(store, ledger, plan)
-        going = elsewhere.list_going(store, header)
         yield send
 
 

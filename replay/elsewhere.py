@@ -2,8 +2,8 @@
 being sent twice, is of a letter and its target."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 
 import pyarrow as pa
 
@@ -39,12 +39,15 @@ def list_going(store: Store, header: Header) -> pa.Table:
     plan that was made to send them again. Who holds the lock of their own plan misses none, since who begins
     later finds that lock. Raises UsageError, ArchiveError, FormatTooNew."""
     names = () if header.again else store.list(_LOCKS)
-    plans = {name.removeprefix(_LOCKS) for name in names} & {*planfile.ids(store)} - {header.plan}
-    held = [plan for plan in sorted(plans) if store.holder(f"plan-{plan}") is not None]
-    return _as_table(
-        [(one.record_id, one.key, _GOING, str(one.target)) for one in planfile.letters(store, plan)]
-        for plan in held
-    )
+    plans = [name.removeprefix(_LOCKS) for name in names]
+    held = [one for one in plans if one != header.plan and store.holder(f"plan-{one}") is not None]
+    return _as_table(chain.from_iterable(_going_of(store, plan) for plan in held))
+
+
+def _going_of(store: Store, plan: str) -> Iterator[Sequence[tuple[str, ...]]]:
+    left = planfile.letters(store, plan)
+    while some := [*islice(left, _AT_ONCE)]:
+        yield [(one.record_id, one.key, _GOING, str(one.target)) for one in some]
 
 
 def list_since(ledger: Ledger, header: Header, going: pa.Table | None = None) -> pa.Table:
@@ -56,7 +59,7 @@ def list_since(ledger: Ledger, header: Header, going: pa.Table | None = None) ->
 
 
 def _as_table(chunks: Iterable[Sequence[tuple[str, ...]]]) -> pa.Table:
-    tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks if chunk]
+    tables = [pa.table([*map(pa.array, zip(*chunk, strict=True))], _COLUMNS) for chunk in chunks]
     return pa.concat_tables(tables or [REPLAYS.empty_table().select(_COLUMNS)])
 
 

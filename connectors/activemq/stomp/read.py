@@ -98,7 +98,7 @@ class Acks:
 def ack_id(head: bytes) -> bytes:
     """Return the `ack` header as it came: it goes back escaped as it is. It is the last of several: a
     property may have its name (Artemis 2.56.0); on Classic there is one."""
-    begin = max(0, head.rfind(b"\nack:") + 1) + len(b"ack:")
+    begin = head.rfind(b"\nack:") + len(b"\nack:")  # at -1 it is the first line
     end = head.find(b"\n", begin)
     return head[begin:] if end < 0 else head[begin:end]
 

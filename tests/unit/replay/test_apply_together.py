@@ -95,4 +95,4 @@ class _Unlocked(LocalStore):
     """A store whose locks another host does not see."""
 
     def lock(self, name: str):  # type: ignore[no-untyped-def]
-        return super().lock(f"{name}-{threading.get_ident()}")
+        return super().lock(f"{threading.get_ident()}-{name}")
