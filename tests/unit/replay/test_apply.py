@@ -93,6 +93,8 @@ def test_what_another_plan_is_about_to_send_to_another_target_is_left_out_until_
         assert (run.sent, run.elsewhere) == (0, {"going to queue:orders": 3})
         assert replay.apply(insisting).sent == 3
     assert replay.apply(second).elsewhere == {"confirmed at queue:third": 3}
+    with replay.store.lock("plan-20260101T000000-abcdef"), pytest.raises(UsageError, match="abcdef"):
+        replay.apply(second)  # which letters that one sends cannot be seen
 
 
 def test_what_was_left_out_is_named_and_goes_when_the_plan_is_applied_again(replay: Replaying) -> None:
