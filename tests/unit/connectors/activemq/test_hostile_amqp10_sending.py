@@ -3,7 +3,7 @@
 import socket
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -24,21 +24,19 @@ from support.sending_contract import until_it_ends
 from support.servers.hostile import Server
 from support.waiting import SOON, UNHURRIED
 
-from dlq.connectors import deadline
 from dlq.connectors.activemq.amqp import send
 from dlq.connectors.activemq.amqp.link import opened_at
 from dlq.connectors.activemq.amqp.send import Amqp10Sender
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.connectors.activemq.prove import routing as artemis_routing
 from dlq.connectors.activemq.send import Sender, StompSender
 from dlq.connectors.activemq.stomp import link
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.amqp10.codec import frames
 from dlq.connectors.amqp10.codec.values import NULL, binary, described_value, sequence, string, symbol
 from dlq.connectors.amqp10.link.session import Session
-from dlq.connectors.base import SendRequest, Sent, Target
+from dlq.connectors.base import SendRequest, Sent
 from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 
@@ -86,7 +84,8 @@ def silent(_peer: socket.socket, _frame: frames.Frame) -> bytes:
     return b""
 
 
-def deaf(_peer: socket.socket, _frame: frames.Frame) -> bytes:
+def sleep(*_: object) -> Any:
+    """Hear nothing more."""
     time.sleep(60)
     return b""
 
@@ -106,7 +105,7 @@ def slow(_peer: socket.socket, frame: frames.Frame) -> bytes:
 HARMS: Mapping[str, tuple[int | str, Odd, bytes]] = {
     "letters are never settled": (LETTER, silent, b"x"),
     "commits are never settled": (COMMIT, silent, b"x"),
-    "nothing is taken": (LETTER, deaf, bytes(2**24)),
+    "nothing is taken": (LETTER, sleep, bytes(2**24)),
     "no credit": (frames.ATTACH, without_credit, b"x"),
     "letters are settled one by one": (LETTER, slow, b"x"),
 }
@@ -124,20 +123,16 @@ def test_who_does_nothing_is_left_and_no_letter_goes_alone(harm: str) -> None:
     assert broker.sessions == 1
 
 
-def stopping(_peer: socket.socket) -> None:
-    time.sleep(60)
-
-
 WAYS: Mapping[str, tuple[Callable[[ActiveMQBroker], Any], str, Any]] = {
-    "stomp": (StompSender, "stomp", stomp(stopping, "BEGIN")),
-    "openwire": (OpenWireSender, "tcp", openwire(stopping, 7)),
+    "stomp": (StompSender, "stomp", stomp(sleep, "BEGIN")),
+    "openwire": (OpenWireSender, "tcp", openwire(sleep, 7)),
 }
 
 
 def test_who_is_silent_by_stomp_longer_than_its_heart_may_be_is_no_connection_that_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Server(stomp(stopping, "BEGIN")) as server:
+    with Server(stomp(sleep, "BEGIN")) as server:
         sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{server.address}", timeout=UNHURRIED))
         monkeypatch.setattr(link, "_SILENCE", 0.5)
         sender.send(sender.begin("1"))
@@ -246,54 +241,3 @@ def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest
         assert time.monotonic() - began < SOON
     assert isinstance(error, ConnectionLost)
     assert len({one.number for one in sent}) == len(sent) == LETTERS
-
-
-class Slow:
-    """A management of Artemis each of whose answers takes a while."""
-
-    silences = 0
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def _told(self, told: Any) -> Any:
-        deadline.check("b")
-        time.sleep(self.seconds)
-        return told
-
-    def queues(self) -> list[str]:
-        return self._told(["q"])  # type: ignore[no-any-return]
-
-    def attribute(self, _resource: str, name: str) -> Any:
-        return self._told({"address": "q", "routingType": "ANYCAST"}.get(name, 0))
-
-    def attributes(self, wanted: Iterable[tuple[str, str]]) -> list[Any]:
-        return [self.attribute(*one) for one in wanted]
-
-    def address_settings(self, _address: str) -> Mapping[str, Any]:
-        return self._told({})  # type: ignore[no-any-return]
-
-
-@pytest.fixture
-def management(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    monkeypatch.setattr(patience, "ANSWER", 0.3)
-    return Slow()
-
-
-def test_a_management_that_is_slow_after_a_commit_leaves_letters_in_doubt(management: Slow) -> None:
-    routing = artemis_routing.Routing(management)  # type: ignore[arg-type]
-    targets = [Target("queue", f"a::q{n}") for n in range(9)]
-    routing.begin(targets[0])
-    management.seconds = 0.2
-    began = time.monotonic()
-    answers = routing.answers([*enumerate(targets)])
-    assert time.monotonic() - began < SOON
-    assert {(one.outcome, "a look takes more than" in str(one.detail)) for one in answers} == {
-        ("in_doubt", True)
-    }
-
-
-def test_a_management_that_is_slow_before_a_letter_ends_the_sending(management: Slow) -> None:
-    management.seconds = 0.2
-    with pytest.raises(Unanswered, match="a look takes more than"):
-        artemis_routing.Routing(management).begin(Target("queue", "q"))  # type: ignore[arg-type]

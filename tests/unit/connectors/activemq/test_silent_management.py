@@ -11,6 +11,7 @@ from support.analyzers.letters import record
 from support.servers.hostile import Server
 from support.waiting import SOON
 
+from dlq.connectors import deadline
 from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
@@ -31,8 +32,11 @@ class Told(Management):
     def __init__(self) -> None:
         super().__init__(ActiveMQBroker("b", "artemis", "stomp://h"))
         self.silent: Callable[[str], bool] = lambda _name: False
+        self.seconds = 0.0
 
     def _ask_all(self, questions: Sequence[tuple[dict[str, str], str]]) -> list[Any]:
+        deadline.check("b")
+        time.sleep(self.seconds)
         return [self._told(headers) for headers, _ in questions]
 
     def _told(self, headers: Mapping[str, str]) -> Any:
@@ -50,20 +54,41 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     return Told()
 
 
-def test_what_a_full_address_drops_is_refused(told: Told) -> None:
+@pytest.mark.parametrize(("name", "outcome", "why"), [
+    ("nothing", "refused", "is full and drops"),
+    *[(name, "in_doubt", "does not answer")
+      for name in ("unRoutedMessageCount", "routedMessageCount", "messagesAdded", "uptime")],
+])  # fmt: skip
+def test_who_is_silent_after_a_commit_has_refused_nothing(
+    told: Told, name: str, outcome: str, why: str
+) -> None:
     routing = Routing(told)
     assert routing.begin(TARGET) is None
-    assert [one.outcome for one in routing.answers([(1, TARGET)])] == ["refused"]
-
-
-@pytest.mark.parametrize("name", ["unRoutedMessageCount", "routedMessageCount", "messagesAdded", "uptime"])
-def test_who_is_silent_after_a_commit_has_refused_nothing(told: Told, name: str) -> None:
-    routing = Routing(told)
-    routing.begin(TARGET)
     told.silent = lambda asked: asked.startswith(name)
     [answer] = routing.answers([(1, TARGET)])
-    assert answer.outcome == "in_doubt"
-    assert "does not answer" in str(answer.detail)
+    assert answer.outcome == outcome
+    assert why in str(answer.detail)
+
+
+@pytest.mark.parametrize("when", ["before a letter", "after a commit"])
+def test_a_management_that_is_slow_ends_the_sending_or_leaves_letters_in_doubt(
+    told: Told, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "ANSWER", 0.3)
+    routing = Routing(told)
+    assert routing.tells
+    if when == "after a commit":
+        routing.begin(TARGET)
+    told.seconds, began = 0.2, time.monotonic()
+    if when == "before a letter":
+        with pytest.raises(Unanswered, match="a look takes more than"):
+            routing.begin(TARGET)
+    else:
+        answers = routing.answers([(n, TARGET._replace(name=f"a::q{n}")) for n in range(9)])
+        assert {(one.outcome, "a look takes more than" in str(one.detail)) for one in answers} == {
+            ("in_doubt", True)
+        }
+    assert time.monotonic() - began < SOON
 
 
 USES: Mapping[str, Callable[[Routing], object]] = {

@@ -1,41 +1,42 @@
 """Three transactions under way: what is confirmed was committed, once, and only the culprit is refused."""
 
-import collections
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, repeat
 from typing import Any
 
 import pytest
+from support.rows import each_row
+from support.sending_contract import said
 
 from dlq.connectors.activemq.link.refusals import refusal
 from dlq.connectors.activemq.prove.markers import Trail, marker_queue
 from dlq.connectors.activemq.send import StompSender
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
-from dlq.connectors.base import Outgoing, SendRequest, Sent, Target
+from dlq.connectors.base import Outgoing, SendRequest, Sent, Target, Writing, keep_no_mark
 from dlq.core import patience
-from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, SendingEnded
+from dlq.core.errors import BrokerError, ConnectionLost, SendingEnded
 from dlq.core.record import Record
 
 _FRAME = re.compile(rb"([A-Z]+)\n(.*?)\n\n([^\0]*)\0", re.DOTALL)
 
 
+@dataclass
 class Memory:
     """What a broker remembers: committed letters, and what it objects to."""
 
-    def __init__(self) -> None:
-        self.committed: list[bytes] = []
-        self.refuses = b""
-        self.kills = b""
-        """A body with which the connection ends, `deaths` times."""
-        self.deaths = 10**6
-        self.refuses_commit_of = b""
-        self.proven: set[str] = set()
-        self.says = "AMQ339013 Error committing"
-        self.dies_at_commit = 0
-        self.forbids_markers = False
-        self.commits = 0
-        self.log: list[str] = []
+    refuses: bytes = b""
+    kills: bytes = b""
+    """A body with which the connection ends, `deaths` times."""
+    deaths: int = 10**6
+    refuses_commit_of: bytes = b""
+    says: str = "AMQ339013 Error committing"
+    proven: frozenset[str] = frozenset()
+    dies_at_commit: int = 0
+    committed: list[bytes] = field(default_factory=list)
+    commits: int = 0
+    log: list[str] = field(default_factory=list)
 
 
 class Connection(StompSender):
@@ -68,7 +69,8 @@ class Connection(StompSender):
     def _send(self, headers: Mapping[str, str], body: bytes) -> None:
         receipt = headers.get("receipt")
         if receipt and "transaction" not in headers:
-            self._anchor(receipt, headers["destination"])
+            self._answered.add(receipt)
+            self._memory.log.append("anchored")
         elif receipt:
             self._answered.add(receipt)
         elif headers["destination"] == f"/queue/{marker_queue('plan')}":
@@ -80,13 +82,6 @@ class Connection(StompSender):
             self._errors.append(BrokerError("no"))
         else:
             self._transactions[headers["transaction"]].append(body)
-
-    def _anchor(self, receipt: str, place: str) -> None:
-        if self._memory.forbids_markers:
-            self._refused[receipt] = AccessDenied(f"User dlq is not authorized to write to: {place}")
-        else:
-            self._answered.add(receipt)
-            self._memory.log.append("anchored")
 
     def _commit(self, headers: Mapping[str, str], _body: bytes) -> None:
         bodies, receipt = self._transactions.pop(headers["transaction"]), headers["receipt"]
@@ -112,30 +107,42 @@ class Connection(StompSender):
         return receipt in self._refused
 
     def trail(self, _plan: str) -> Trail:
-        return Trail(frozenset(self._memory.proven))
+        return Trail(self._memory.proven)
 
     def close(self) -> None:
         self._transactions.clear()
         self._memory.log.append("closed")
 
 
-@pytest.fixture
-def memory() -> Memory:
-    return Memory()
-
-
-def letters(number: int, taken: Callable[[int], Any] = lambda _n: None) -> Iterator[Outgoing]:
+def letters(number: int) -> Iterator[Outgoing]:
     for n in range(number):
-        taken(n)
         record = Record(
             f"id{n}", "s", "legacy", "activemq", "dlq", headers={"content-length": "1"}, body=b"%d" % n
         )
         yield Outgoing(n, record, Target("queue", "orders"), {"dlq_replay_id": f"k{n}"})
 
 
-def published(memory: Memory, number: int, window: int = 1000) -> list[Sent]:
-    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", window))
-    return list(publisher.publish(letters(number)))
+def bodies(number: int, without: int | None = None) -> list[bytes]:
+    return sorted(b"%d" % n for n in range(number) if n != without)
+
+
+def published(
+    memory: Memory,
+    number: int = 400,
+    nodes: Iterable[str] = repeat("mq1"),
+    some: Iterable[Outgoing] | None = None,
+    writing: Writing = keep_no_mark,
+) -> tuple[dict[int, Sent], Exception | None]:
+    """What became of letters, each answered once, and what ended the sending."""
+    each = iter(nodes)
+    publisher = TransactionPublisher(lambda: Connection(memory, next(each)), SendRequest("plan", 1000))
+    sent, error = said(publisher, iter(some or letters(number)), writing)
+    assert len({one.number for one in sent}) == len(sent)
+    return {one.number: one for one in sent}, error
+
+
+def outcomes(sent: Mapping[int, Sent]) -> dict[int, str]:
+    return {number: one.outcome for number, one in sent.items()}
 
 
 class Complaining(Connection):
@@ -147,144 +154,104 @@ class Complaining(Connection):
         super().wait_for(receipt)
 
 
-def test_errors_without_end_behind_a_commit_leave_it_in_doubt(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_without_end_behind_a_commit_leave_it_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "ENDLESS", 0.1)
-    publisher, sent = (
-        TransactionPublisher(lambda: Complaining(memory), SendRequest("plan", 100)),
-        list[Sent](),
-    )
+    memory = Memory()
+    publisher = TransactionPublisher(lambda: Complaining(memory), SendRequest("plan", 100))
     with pytest.raises(ConnectionLost, match="nothing but errors"):
-        sent += publisher.publish(letters(5))
+        list(publisher.publish(letters(5)))
     assert memory.commits == 1
 
 
-def test_all_letters_are_committed_once_and_confirmed_in_their_order(memory: Memory) -> None:
-    sent = published(memory, 1050)
-    assert [(s.number, s.outcome) for s in sent] == [(n, "confirmed") for n in range(1050)]
+def test_all_letters_are_committed_once_and_confirmed_in_their_order() -> None:
+    memory = Memory()
+    sent, _ = published(memory, 1050)
+    assert [*outcomes(sent).items()] == [(n, "confirmed") for n in range(1050)]
     assert memory.committed == [b"%d" % n for n in range(1050)]
     assert memory.commits == 11
 
 
-def test_nothing_to_send_leaves_no_marker(memory: Memory) -> None:
-    assert (published(memory, 0), memory.commits) == ([], 0)
+ROLLED_BACK = "Transaction marked rollback only"
+CULPRITS: list[tuple[int, str, dict[str, Any]]] = [
+    *[(n, "refused", {"refuses": b"%d" % n}) for n in (0, 150, 399)],
+    *[(n, "refused", {"refuses_commit_of": b"%d" % n, "says": ROLLED_BACK}) for n in (0, 150, 399)],
+    *[(n, "refused", {"kills": b"%d" % n}) for n in (0, 99, 150, 199)],
+    *[(n, "confirmed", {"refuses_commit_of": b"%d" % n, "proven": {f"k{n}"}}) for n in (0, 150, 399)],
+    (7, "in_doubt", {"refuses_commit_of": b"7"}),
+]
 
 
-@pytest.mark.parametrize("when", ["refuses", "refuses_commit_of"])
-@pytest.mark.parametrize("culprit", [0, 150, 399])
-def test_only_the_letter_that_the_broker_refuses_at_once_or_at_commit_is_refused(
-    memory: Memory, culprit: int, when: str
+@each_row("culprit, outcome, objects", CULPRITS)
+def test_only_the_letter_that_the_broker_objects_to_is_not_committed_nor_one_that_it_has_already(
+    culprit: int, outcome: str, objects: dict[str, Any]
 ) -> None:
-    setattr(memory, when, b"%d" % culprit)
-    memory.says = "Transaction marked rollback only"
-    sent = {s.number: s.outcome for s in published(memory, 400)}
-    assert sent == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
-    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
+    memory = Memory(**objects)
+    sent, error = published(memory)
+    assert error is None
+    assert outcomes(sent) == {n: outcome if n == culprit else "confirmed" for n in range(400)}
+    assert sorted(memory.committed) == bodies(400, without=culprit)
+    if memory.kills:
+        why = "each time that it was sent the connection ended: closed by the broker"
+        assert sent[culprit].detail == why
 
 
-@pytest.mark.parametrize("culprit", [0, 99, 150, 199])
-def test_only_the_letter_with_which_connections_end_is_refused(memory: Memory, culprit: int) -> None:
-    memory.kills = b"%d" % culprit
-    sent = {s.number: s for s in published(memory, 400)}
-    outcomes = {n: s.outcome for n, s in sent.items()}
-    assert outcomes == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
-    assert sent[culprit].detail == "each time that it was sent the connection ended: closed by the broker"
-    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
+def test_a_letter_that_ends_the_connection_of_another_commit_is_refused_by_the_next_run() -> None:
+    memory, written = Memory(kills=b"399"), set[int]()
+    _, error = published(memory, writing=written.update)
+    assert isinstance(error, ConnectionLost)
+    sent, error = published(memory, some=[one for one in letters(400) if one.number not in written])
+    assert error is None
+    assert outcomes(sent) == {
+        n: "refused" if n == 399 else "confirmed" for n in range(400) if n not in written
+    }
 
 
-def test_a_letter_that_ends_the_connection_of_another_commit_is_refused_by_the_next_run(
-    memory: Memory,
-) -> None:
-    memory.kills = b"399"
-    written: set[int] = set()
-    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
-    with pytest.raises(ConnectionLost):
-        collections.deque(publisher.publish(letters(400), written.update), maxlen=0)
-    rest = (letter for letter in letters(400) if letter.number not in written)
-    again = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
-    sent = {s.number: s.outcome for s in again.publish(rest)}
-    assert sent == {n: "refused" if n == 399 else "confirmed" for n in range(400) if n not in written}
+@each_row("deaths", [1, 2])
+def test_a_connection_that_ended_by_itself_costs_no_letter(deaths: int) -> None:
+    memory = Memory(kills=b"150", deaths=deaths)
+    sent, _ = published(memory)
+    assert {*outcomes(sent).values()} == {"confirmed"}
+    assert sorted(memory.committed) == bodies(400)
 
 
-@pytest.mark.parametrize("deaths", [1, 2])
-def test_a_connection_that_ended_by_itself_costs_no_letter(memory: Memory, deaths: int) -> None:
-    memory.kills, memory.deaths = b"150", deaths
-    assert {s.outcome for s in published(memory, 400)} == {"confirmed"}
-    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400))
+@each_row("commit", [1, 3])
+def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(commit: int) -> None:
+    sent, error = published(Memory(dies_at_commit=commit), 1000)
+    assert isinstance(error, ConnectionLost)
+    before, under_way = 100 * (commit - 1), len(sent) - 100 * (commit - 1)
+    expected = ["confirmed"] * before + ["in_doubt"] * under_way
+    assert [*outcomes(sent).items()] == [*enumerate(expected)]
+    assert 100 <= under_way <= 300
 
 
-@pytest.mark.parametrize("used", [0, 150, 399])
-def test_a_replay_that_artemis_knows_already_is_not_sent_twice(memory: Memory, used: int) -> None:
-    memory.refuses_commit_of, memory.proven = b"%d" % used, {f"k{used}"}
-    assert {s.outcome for s in published(memory, 400)} == {"confirmed"}
-    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != used)
-
-
-def test_a_commit_that_fails_in_artemis_without_a_marker_of_an_earlier_one_is_in_doubt(
-    memory: Memory,
-) -> None:
-    memory.refuses_commit_of = b"7"
-    sent = {s.number: s.outcome for s in published(memory, 20)}
-    assert sent == {n: "in_doubt" if n == 7 else "confirmed" for n in range(20)}
-
-
-@pytest.mark.parametrize("commit", [1, 3])
-def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
-    memory: Memory, commit: int
-) -> None:
-    memory.dies_at_commit = commit
-    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
-    sent: list[Sent] = []
-    with pytest.raises(ConnectionLost):
-        collections.deque(map(sent.append, publisher.publish(letters(1000))), maxlen=0)
-    confirmed = [s.number for s in sent if s.outcome == "confirmed"]
-    doubtful = [s.number for s in sent if s.outcome == "in_doubt"]
-    assert confirmed == list(range(100 * (commit - 1)))
-    assert doubtful == list(range(100 * (commit - 1), 100 * (commit - 1) + len(doubtful)))
-    assert 100 <= len(doubtful) <= 300
-
-
-@pytest.mark.parametrize("transaction", [1, 3])
+@each_row("transaction", [1, 3])
 def test_a_run_that_may_send_nothing_more_neither_connects_again_nor_refuses_a_letter(
-    memory: Memory, transaction: int
+    transaction: int,
 ) -> None:
     """Its lease is over: whoever has taken over decides on the letters."""
-    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
-    sent: list[Sent] = []
-    asked = count(1)
+    memory, asked = Memory(), count(1)
 
     def writing(_numbers: Sequence[int]) -> None:
         if next(asked) >= transaction:
             raise SendingEnded("another run has taken over")
 
-    with pytest.raises(SendingEnded):
-        collections.deque(map(sent.append, publisher.publish(letters(1000), writing)), maxlen=0)
-    assert {one.outcome for one in sent} <= {"confirmed", "in_doubt"}
+    sent, error = published(memory, 1000, writing=writing)
+    assert isinstance(error, SendingEnded)
+    assert {*outcomes(sent).values()} <= {"confirmed", "in_doubt"}
     assert len(memory.committed) == 100 * (transaction - 1)
     assert "closed" not in memory.log
 
 
-def test_a_run_that_must_connect_again_ends_where_another_broker_answers(memory: Memory) -> None:
-    memory.refuses = b"150"
-    nodes = iter(["mq1", "mq1", *["mq2"] * 200])
-    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), SendRequest("plan", 1000))
-    sent: list[Sent] = []
-    with pytest.raises(ConnectionLost, match="mq1 is not there any more, and mq2 answers instead"):
-        collections.deque(map(sent.append, publisher.publish(letters(400))), maxlen=0)
-    assert len(memory.committed) == len([s for s in sent if s.outcome == "confirmed"]) == 100
+def test_a_run_that_must_connect_again_ends_where_another_broker_answers() -> None:
+    memory = Memory(refuses=b"150")
+    sent, error = published(memory, nodes=["mq1", "mq1", *["mq2"] * 200])
+    assert "mq1 is not there any more, and mq2 answers instead" in str(error)
+    assert len(memory.committed) == [*outcomes(sent).values()].count("confirmed") == 100
     assert memory.log.count("anchored") == 1
 
 
-def test_a_second_connection_that_leads_to_another_broker_is_not_used(memory: Memory) -> None:
-    nodes = iter(["mq1", "elsewhere"])
-    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), SendRequest("plan", 1000))
-    assert [sent.outcome for sent in publisher.publish(letters(400))] == ["confirmed"] * 400
+def test_a_second_connection_that_leads_to_another_broker_is_not_used() -> None:
+    memory = Memory()
+    sent, _ = published(memory, nodes=["mq1", "elsewhere"])
+    assert [*outcomes(sent).values()] == ["confirmed"] * 400
     assert memory.log.count("anchored") == 1
-
-
-def test_without_the_right_to_write_markers_there_is_no_publisher(memory: Memory) -> None:
-    memory.forbids_markers = True
-    with pytest.raises(AccessDenied, match=r"write to: /queue/dlq\.replay\.plan; .*<authorizationEntry "):
-        published(memory, 3)
-    assert (memory.committed, memory.log) == ([], ["closed"])
