@@ -1,6 +1,6 @@
 """What the broker left on a message of AMQP 1.0, and what its sender only calls so."""
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.records.amqp10 import edit_headers, headers_of
 from dlq.connectors.amqp10.codec import message
@@ -23,7 +23,7 @@ def shown(annotations: dict[str, str], properties: dict[str, str]) -> dict[str, 
     return headers_of(message.parts(block(annotations, properties)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_what_a_sender_calls_as_the_broker_does_is_no_word_of_the_broker(name: str) -> None:
     for headers in (shown({}, {name: "payments"}), shown({name: "payments"}, {})):
         assert name not in headers

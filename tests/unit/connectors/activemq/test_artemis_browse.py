@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.messages import MAP, Dispatch, Message, Structure
@@ -23,12 +23,10 @@ def shown(
     """A letter as OpenWire shows it, with the id that Artemis makes of the number that it has."""
     producer = Structure(PRODUCER, (f"ID:{NODE}:-1", number // (2**31 - 1), -1))
     name = Structure(110, (None, producer, number % (2**31 - 1), 0))
-    empty = Message(*[None] * len(Message._fields))._replace(  # type: ignore[arg-type]
-        properties=commands.properties({"amount": "7"}, {"amount": "int"}),
-        compressed=False,
-        redelivery_counter=0,
-    )
-    message = empty._replace(content=content, timestamp=sent_at, message_id=name, **changes)
+    told: Any = dict.fromkeys(Message._fields)
+    told |= {"properties": commands.properties({"amount": "7"}, {"amount": "int"}), "compressed": False}
+    told |= {"redelivery_counter": 0, "content": content, "timestamp": sent_at, "message_id": name}
+    message = Message(**{**told, **changes})
     return Dispatch(3, kind, b"name", message, b"", name)
 
 
@@ -49,7 +47,7 @@ def why_lossy(found: Browsed, letter: Frame) -> str | None:
     return found.why_lossy(letter, lambda _frame: UNKNOWN)
 
 
-@pytest.mark.parametrize("number", [1, 2**31 - 2, 2**31 - 1, 2**31, 2**62])
+@each_row("number", [1, 2**31 - 2, 2**31 - 1, 2**31, 2**62])
 def test_a_letter_is_found_by_the_id_that_the_broker_made(number: int) -> None:
     found = browsed(shown(number, ONE_ENTRY))
     assert why_lossy(found, frame(number)) is None
@@ -73,13 +71,9 @@ def test_a_letter_that_came_later_is_classified_by_what_stomp_shows() -> None:
         assert found.complete(other) == other._replace(properties=NOTHING)
 
 
-def test_letters_that_share_an_id_are_known_only_where_they_are_equal() -> None:
-    assert why_lossy(browsed(shown(1), shown(1)), frame(1)) is None
-    for letters in ([shown(1), shown(1, ONE_ENTRY)], [shown(1), shown(1, ONE_ENTRY), shown(1, ONE_ENTRY)]):
+def test_letters_that_share_an_id_or_are_not_shown_whole_are_known_only_where_they_are_equal() -> None:
+    one, other = shown(1), shown(1, ONE_ENTRY)
+    damaged, unreadable = shown(1, compressed=True, content=b"no zlib"), shown(1)._replace(message=None)
+    assert why_lossy(browsed(one, one), frame(1)) is None
+    for letters in ([one, other], [one, other, other], [damaged, unreadable]):
         assert why_lossy(browsed(*letters), frame(1)) == UNKNOWN
-
-
-def test_a_letter_that_openwire_does_not_show_whole_is_not_known() -> None:
-    damaged = shown(1, compressed=True, content=b"no zlib")
-    unreadable = shown(1)._replace(message=None)
-    assert why_lossy(browsed(damaged, unreadable), frame(1)) == UNKNOWN

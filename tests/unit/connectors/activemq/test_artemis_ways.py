@@ -1,13 +1,13 @@
 """What letters name is asked of Artemis while they are read: of many addresses and queues those alone."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from support.archives import letter
 
 from dlq.connectors.activemq.read.ways import WaysReading
 from dlq.connectors.base import Batch
-from dlq.connectors.chain import Scan
 
 
 class Management(NamedTuple):
@@ -25,34 +25,22 @@ class Management(NamedTuple):
         return {name: 7 for name in self.asked[-1][2] if name != "deadly"}
 
 
-class Dead(NamedTuple):
-    """A queue of dead letters that come one by one; each names an address and a queue."""
-
-    named: list[tuple[str, str]]
-    given: list[Batch]
-    queue: str = "DLQ"
-    depth: int | None = None
-    topology: dict[str, Any] = {}  # noqa: RUF012
-    notes: tuple[str, ...] = ()
-    complete: bool = True
-    position: int = 0
-    seen: int = 0
-
-    def begin(self, limit: int | None) -> "Dead":
-        return self
-
-    def batches(self) -> Iterator[Batch]:
-        for number, (address, queue) in enumerate(self.named, 1):
-            headers = {"_AMQ_ORIG_ADDRESS": address, "_AMQ_ORIG_QUEUE": queue}
-            self.given.append(Batch((letter(number, headers=headers),), number))
-            yield self.given[-1]
-
-
 def test_counts_are_asked_when_the_last_letter_is_read_and_settings_with_the_first_of_an_address() -> None:
     given: list[Batch] = []
     management = Management(given, [])
-    dead = Dead([("shop", "shop"), ("shop", "deadly"), ("news", "eu"), ("", "")], given)
-    reading = WaysReading(management, [cast(Scan, dead)], "drain", None, {"diverts": []})
+    named = [("shop", "shop"), ("shop", "deadly"), ("news", "eu"), ("", "")]
+
+    def batches() -> Iterator[Batch]:
+        for number, (address, queue) in enumerate(named, 1):
+            headers = {"_AMQ_ORIG_ADDRESS": address, "_AMQ_ORIG_QUEUE": queue}
+            given.append(Batch((letter(number, headers=headers),), number))
+            yield given[-1]
+
+    dead: Any = SimpleNamespace(
+        queue="DLQ", depth=None, topology={}, notes=(), complete=True, position=0, seen=0, batches=batches
+    )
+    dead.begin = lambda _limit: dead
+    reading = WaysReading(management, [dead], "drain", None, {"diverts": []})
     assert len([*reading.batches()]) == 4
     assert management.asked == [
         (1, "settings", ["shop"]),

@@ -62,15 +62,16 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Endless:
     return endless
 
 
+def usual(_message: bytes) -> Record:
+    return record(body=b"x")
+
+
 def by_amqp(
-    depth: int | None, limit: int | None, make: Callable[[bytes], Record] = lambda _: record(body=b"x")
+    depth: int | None = None, limit: int | None = None, make: Callable[[bytes], Record] = usual
 ) -> Iterator[Batch]:
     others = Scan(REQUEST, "q", lambda _: pytest.fail("nothing is left for STOMP"), False, depth, {}, ())
-    return (
-        scan_twice(others, partial(ArtemisReading, BROKER, REQUEST, "q", make), others.begin)
-        .begin(limit)
-        .batches()
-    )
+    own = partial(ArtemisReading, BROKER, REQUEST, "q", make)
+    return scan_twice(others, own, others.begin).begin(limit).batches()
 
 
 @pytest.mark.parametrize(("depth", "limit"), [(1234, None), (None, 1234), (1234, 9999), (9999, 1234)])
@@ -87,43 +88,55 @@ def test_what_trickles_by_amqp_is_handed_on(session: Endless, monkeypatch: pytes
     monkeypatch.setattr(amqp10_read, "_FIRST_LETTERS", 1)
     monkeypatch.setattr(amqp10_read, "_MOST_LETTERS", 1)
     session.seconds = 0.01
-    assert 1 <= len(next(by_amqp(99, None)).records) <= 20
-
-
-def test_a_queue_of_unknown_size_is_handed_on_for_as_long_as_it_gives_letters(
-    session: Endless, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that whoever pulls can end it, also where no letter can be read."""
-    monkeypatch.setattr(patience, "YIELD", 0.05)
-    for batches in by_amqp(None, None), by_amqp(None, None, refuse):
-        assert sum(len(batch.records) + len(batch.skipped) for batch in islice(batches, 3)) > 2
+    assert 1 <= len(next(by_amqp(99)).records) <= 20
 
 
 def refuse(_message: bytes) -> Any:
     raise ValueError("damaged")
 
 
-def trickle(one: object) -> Any:
+@pytest.mark.parametrize("make", [usual, refuse])
+def test_a_queue_of_unknown_size_is_handed_on_for_as_long_as_it_gives_letters(
+    make: Callable[[bytes], Record], session: Endless, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever pulls can end it, also where no letter can be read."""
+    monkeypatch.setattr(patience, "YIELD", 0.05)
+    batches = islice(by_amqp(make=make), 3)
+    assert sum(len(batch.records) + len(batch.skipped) for batch in batches) > 2
+
+
+def trickle(one: object, **more: Any) -> Any:
+    """A link on which this comes again and again."""
+
     def receive(_wait: float) -> list[Any]:
         time.sleep(0.01)
         return [one]
 
     nothing = lambda *_, **__: b""  # noqa: E731
     writer = SimpleNamespace(consume=nothing, stop=nothing)
-    return SimpleNamespace(
-        receive=receive, send=nothing, token="t", artemis=False, writer=writer, place="b", unfinished_bytes=0
-    )
+    usual = {"receive": receive, "send": nothing, "request": nothing, "token": "t", "artemis": False}
+    return SimpleNamespace(writer=writer, place="b", unfinished_bytes=0, **{**usual, **more})
+
+
+def by_stomp(link: Any, why_lossy: Callable[[Frame], str | None]) -> StompReading:
+    started = Started(link, {"destination": "q"}, lambda frames: [record() for _ in frames], why_lossy)
+    return StompReading(Scan(REQUEST, "q", lambda _: started, False, None, {}, ()), None)
+
+
+def by_openwire(link: Any) -> OpenWireReading:
+    scan = OpenWireScan(REQUEST, "q", lambda _: (link, 9, lambda _: []), False, None, {}, (), False)
+    return OpenWireReading(scan, None)
+
+
+def is_a_batch_of_skipped(reading: StompReading | OpenWireReading) -> bool:
+    batch = reading.next_batch()
+    return not batch.records and 1 <= len(batch.skipped) <= 20
 
 
 def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "YIELD", 0.1)
-    made = lambda frames: [record() for _ in frames]  # noqa: E731
     link = trickle(Frame(b"MESSAGE", b"message-id:1", b""))
-    started = Started(link, {"destination": "q"}, made, lambda _: "it stays")
-    reading = StompReading(Scan(REQUEST, "q", lambda _: started, False, None, {}, ()), None)
-    batch = reading.next_batch()
-    assert not batch.records
-    assert 1 <= len(batch.skipped) <= 20
+    assert is_a_batch_of_skipped(by_stomp(link, lambda _: "it stays"))
 
 
 def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
@@ -131,19 +144,7 @@ def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
 ) -> None:
     monkeypatch.setattr(patience, "YIELD", 0.1)
     letter = Dispatch(openwire_consumer.CONSUMER, 24, b"name", None, unreadable="damaged")
-    scan = OpenWireScan(
-        request=REQUEST,
-        queue="q",
-        start=lambda _: (trickle(letter), 1, lambda _frames: []),
-        browse=False,
-        depth=None,
-        topology={},
-        notes=(),
-        modified=False,
-    )
-    batch = OpenWireReading(scan, None).next_batch()
-    assert not batch.records
-    assert 1 <= len(batch.skipped) <= 20
+    assert is_a_batch_of_skipped(by_openwire(trickle(letter)))
 
 
 def test_a_browse_beside_stomp_is_bounded() -> None:
@@ -173,8 +174,6 @@ def test_a_letter_that_comes_slowly_is_no_silence_and_half_of_one_is_not_all(
 ) -> None:
     """The queue's size is not told; three pieces come, each after half of the silence that ends a reading."""
     monkeypatch.setattr(patience, "IDLE", 0.1)
-    link = trickle(None)
-    link.request = lambda *_, **__: None
     pieces = iter([100, 200, 300])
 
     def receive(_wait: float) -> list[Frame]:
@@ -186,9 +185,8 @@ def test_a_letter_that_comes_slowly_is_no_silence_and_half_of_one_is_not_all(
             return [Frame(b"MESSAGE", b"message-id:1", b"whole")]
         return []
 
-    link.receive = receive
-    started = Started(link, {"destination": "q"}, lambda frames: [record() for _ in frames], lambda _: None)
-    reading = StompReading(Scan(REQUEST, "q", lambda _: started, False, None, {}, ()), None)
+    link = trickle(None, receive=receive)
+    reading = by_stomp(link, lambda _: None)
     assert sum(len(batch.records) for batch in reading.batches()) == ends
     assert reading.complete == ends
 
@@ -218,7 +216,6 @@ def test_a_long_letter_may_take_its_time() -> None:
 def test_commands_of_openwire_that_bring_no_letter_are_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "IDLE", 0.1)
     monkeypatch.setattr(patience, "YIELD", 0.1)
-    link = trickle(Dispatch(openwire_consumer.CONSUMER + 1, 0, b"", None))
-    link.new_receipt, link.wait_for = lambda: "1", lambda _: None
-    scan = OpenWireScan(REQUEST, "q", lambda _: (link, 9, lambda _: []), False, None, {}, (), False)
-    assert len(list(islice(OpenWireReading(scan, None).batches(), 9))) < 9
+    other = Dispatch(openwire_consumer.CONSUMER + 1, 0, b"", None)
+    link = trickle(other, new_receipt=lambda: "1", wait_for=lambda _: None)
+    assert len(list(islice(by_openwire(link).batches(), 9))) < 9

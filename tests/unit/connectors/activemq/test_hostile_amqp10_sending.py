@@ -4,6 +4,7 @@ import socket
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -73,11 +74,15 @@ def in_haste(address: str) -> Sender:
 
 
 def published(
-    address: str, make: Callable[[str], Sender] = by_amqp, body: bytes = b"x"
-) -> tuple[list[Sent], Exception | None]:
-    """What became of some letters, and what ended the sending."""
-    publisher = TransactionPublisher(lambda: make(address), SendRequest("p"))
-    return until_it_ends(publisher, iter([letter(n, body) for n in range(LETTERS)]))
+    odd: Mapping[int | str, Odd], make: Callable[[str], Sender] = by_amqp, body: bytes = b"x"
+) -> tuple[Taking, list[Sent], Exception | None]:
+    """The broker, what became of some letters, and what ended the sending, soon."""
+    with Server(broker := Taking(odd)) as server:
+        began = time.monotonic()
+        publisher = TransactionPublisher(lambda: make(server.address), SendRequest("p"))
+        sent, error = until_it_ends(publisher, iter([letter(n, body) for n in range(LETTERS)]))
+        assert time.monotonic() - began < SOON
+    return broker, sent, error
 
 
 def silent(_peer: socket.socket, _frame: frames.Frame) -> bytes:
@@ -102,24 +107,36 @@ def slow(_peer: socket.socket, frame: frames.Frame) -> bytes:
     return usual(LETTER, frame)
 
 
-HARMS: Mapping[str, tuple[int | str, Odd, bytes]] = {
+def error(condition: str) -> bytes:
+    return described_value(0x1D, sequence([symbol(condition), string("no")]))
+
+
+def rejected_for(condition: str) -> bytes:
+    return described_value(frames.REJECTED, sequence([error(condition)]))
+
+
+def saying(state: bytes) -> Odd:
+    return lambda _peer, frame: became(frame, state)
+
+
+LEFT: Mapping[str, tuple[int | str, Odd, bytes]] = {
     "letters are never settled": (LETTER, silent, b"x"),
     "commits are never settled": (COMMIT, silent, b"x"),
     "nothing is taken": (LETTER, sleep, bytes(2**24)),
     "no credit": (frames.ATTACH, without_credit, b"x"),
+    "no transaction has an id": (DECLARE, saying(described_value(frames.DECLARED, sequence([]))), b"x"),
+    "no transaction is begun": (DECLARE, saying(rejected_for("amqp:resource-limit-exceeded")), b"x"),
+    "transactions are never answered": (DECLARE, silent, b"x"),
     "letters are settled one by one": (LETTER, slow, b"x"),
 }
 
 
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("harm", LEFT)
 def test_who_does_nothing_is_left_and_no_letter_goes_alone(harm: str) -> None:
-    what, odd, body = HARMS[harm]
-    with Server(broker := Taking({what: odd})) as server:
-        began = time.monotonic()
-        sent, error = published(server.address, in_haste, body)
-        assert time.monotonic() - began < SOON
+    what, odd, body = LEFT[harm]
+    broker, sent, error = published({what: odd}, in_haste, body)
     assert isinstance(error, ConnectionLost)
-    assert {one.outcome for one in sent} == {"in_doubt"}
+    assert {one.outcome for one in sent} == (set() if what == DECLARE else {"in_doubt"})
     assert broker.sessions == 1
 
 
@@ -152,14 +169,6 @@ def test_a_socket_that_takes_nothing_more_is_no_connection_that_ended(way: str) 
         sender.close()
 
 
-def error(condition: str) -> bytes:
-    return described_value(0x1D, sequence([symbol(condition), string("no")]))
-
-
-def rejected_for(condition: str) -> bytes:
-    return described_value(frames.REJECTED, sequence([error(condition)]))
-
-
 ODD_STATES = {
     "received": described_value(0x23, sequence([])),
     "none": NULL,
@@ -176,42 +185,18 @@ ODD_STATES = {
 
 @each_row("state", ODD_STATES)
 def test_a_commit_that_is_neither_accepted_nor_rejected_is_in_doubt_and_goes_once(state: str) -> None:
-    with Server(broker := Taking({COMMIT: lambda _peer, frame: became(frame, ODD_STATES[state])})) as server:
-        sent, error = published(server.address)
+    broker, sent, error = published({COMMIT: saying(ODD_STATES[state])})
     assert "which says nothing" in str(error)
     assert {one.outcome for one in sent} == {"in_doubt"}
     assert (broker.commits, broker.sessions) == (1, 1)
 
 
-@pytest.mark.parametrize("condition", ["amqp:transaction:rollback", "amqp:transaction:timeout"])
+@each_row("condition", ["amqp:transaction:rollback", "amqp:transaction:timeout"])
 def test_a_commit_that_is_rolled_back_has_its_letters_tried_alone(condition: str) -> None:
-    rejected = rejected_for(condition)
-    commits: list[frames.Frame] = []
-
-    def first_fails(_peer: socket.socket, frame: frames.Frame) -> bytes:
-        commits.append(frame)
-        return became(frame, rejected) if len(commits) == 1 else usual(COMMIT, frame)
-
-    with Server(Taking({COMMIT: first_fails})) as server:
-        sent, error = published(server.address)
+    states = chain([rejected_for(condition)], repeat(frames.state(frames.ACCEPTED)))
+    _, sent, error = published({COMMIT: lambda _peer, frame: became(frame, next(states))})
     assert error is None
     assert [one.outcome for one in sent] == ["confirmed"] * LETTERS
-
-
-NO_TRANSACTION: Mapping[str, Odd] = {
-    "silence": silent,
-    "no id": lambda _peer, frame: became(frame, described_value(frames.DECLARED, sequence([]))),
-    "a rejection": lambda _peer, frame: became(frame, rejected_for("amqp:resource-limit-exceeded")),
-}
-
-
-@pytest.mark.parametrize("answer", NO_TRANSACTION)
-def test_who_begins_no_transaction_is_left_and_refuses_no_letter(answer: str) -> None:
-    with Server(broker := Taking({DECLARE: NO_TRANSACTION[answer]})) as server:
-        sent, error = published(server.address, in_haste if answer == "silence" else by_amqp)
-    assert isinstance(error, ConnectionLost)
-    assert not sent
-    assert broker.sessions == 1
 
 
 @pytest.mark.parametrize("more", [True, False])
@@ -220,11 +205,10 @@ def test_letters_that_come_while_letters_are_sent_take_no_memory(more: bool) -> 
         while True:
             peer.sendall(frames.transfer(frame.field(0), 0, bytes(100_000), more, True))
 
-    with Server(Taking({LETTER: flooding})) as server:
-        tracemalloc.start()
-        sent, _ = published(server.address)
-        assert tracemalloc.get_traced_memory()[1] < 2**25
-        tracemalloc.stop()
+    tracemalloc.start()
+    _, sent, _ = published({LETTER: flooding})
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()
     assert {one.outcome for one in sent} == {"refused"}
 
 
@@ -235,9 +219,6 @@ def test_connections_that_go_on_ending_are_no_letter_s_doing(monkeypatch: pytest
         time.sleep(2 * TIMEOUT)
         raise ConnectionResetError
 
-    with Server(Taking({LETTER: ending})) as server:
-        began = time.monotonic()
-        sent, error = published(server.address)
-        assert time.monotonic() - began < SOON
+    _, sent, error = published({LETTER: ending})
     assert isinstance(error, ConnectionLost)
     assert len({one.number for one in sent}) == len(sent) == LETTERS

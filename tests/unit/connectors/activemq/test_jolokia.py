@@ -1,12 +1,11 @@
 """Jolokia: its answers as it writes them, and how one gets on without it."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from support.servers.hostile import Server, answering
 
 from dlq.connectors.activemq.look.jolokia import Jolokia, mend_escapes
 from dlq.connectors.activemq.look.queues import Queues
@@ -34,68 +33,43 @@ def test_control_characters_that_jolokia_writes_wrongly_are_read() -> None:
     assert json.loads(mend_escapes(written)) == ["a\x1bb\x0c\x07", "\\u001;", '"é']
 
 
-class Agent:
-    """A web server with one answer for everything."""
-
-    def __init__(self, code: int, body: str) -> None:
-        agent = self
-        self.asked = 0
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                agent.asked += 1
-                self.send_response(code)
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/jolokia/"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
 @pytest.fixture(params=TROUBLES)
-def trouble(request: pytest.FixtureRequest) -> Iterator[tuple[Agent, type[Exception], str]]:
+def trouble(request: pytest.FixtureRequest) -> Iterator[tuple[Server, type[Exception], str]]:
+    """A web server with one answer for everything."""
     code, body, error, words = TROUBLES[request.param]
-    agent = Agent(code, body)
-    yield agent, error, words
-    agent.close()
+    head = f"HTTP/1.1 {code} x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    with Server(answering((head + body).encode())) as agent:
+        yield agent, error, words
 
 
-def queues_of(url: str, details: bool = False) -> Queues:
-    return Queues(
-        ActiveMQBroker("b", "activemq", url="stomp://x", jolokia_url=url, jolokia_details=details), "activemq"
-    )
+def queues_of(agent: Server | None, details: bool = False) -> Queues:
+    url = f"http://{agent.address if agent else '127.0.0.1:1'}/jolokia/"
+    settings: Any = {"url": "stomp://x", "jolokia_url": url, "jolokia_details": details}
+    return Queues(ActiveMQBroker("b", "activemq", **settings), "activemq")
 
 
 def test_a_name_needs_no_jolokia_and_what_is_wrong_with_it_is_found_out_once(
-    trouble: tuple[Agent, type[Exception], str],
+    trouble: tuple[Server, type[Exception], str],
 ) -> None:
     agent, error, words = trouble
-    queues = queues_of(agent.url)
+    queues = queues_of(agent)
     assert queues.resolve_names("orders") == ["orders"]
-    asked = agent.asked
+    asked = agent.connections
     assert (queues.facts("orders"), queues.message("orders", "ID:1")) == (None, None)
     assert isinstance(queues.trouble, error)
     assert words in str(queues.trouble)
-    assert agent.asked == asked
+    assert agent.connections == asked
 
 
-def test_a_pattern_needs_jolokia_and_so_do_its_details(trouble: tuple[Agent, type[Exception], str]) -> None:
+def test_a_pattern_needs_jolokia_and_so_do_its_details(trouble: tuple[Server, type[Exception], str]) -> None:
     agent, error, words = trouble
-    with pytest.raises(error, match=words):
-        queues_of(agent.url).resolve_names("orders.>")
-    with pytest.raises(error, match=words):
-        queues_of(agent.url, details=True).resolve_names("orders")
+    for names, details in (("orders.>", False), ("orders", True)):
+        with pytest.raises(error, match=words):
+            queues_of(agent, details).resolve_names(names)
 
 
 def test_nobody_where_jolokia_should_be_is_said() -> None:
-    queues = queues_of("http://127.0.0.1:1/jolokia/")
+    queues = queues_of(None)
     assert queues.names() is None
     assert "b.jolokia_url (127.0.0.1:1): Connection refused" in str(queues.trouble)
 
@@ -106,7 +80,7 @@ def test_that_there_is_no_queue_is_what_the_broker_s_own_list_says(
 ) -> None:
     answers: dict[str, Any] = {"Name": {}, "Queues": {"broker": {"Queues": listed}}}
     monkeypatch.setattr(Jolokia, "ask", lambda _, question: answers[question["attribute"][0]])
-    queues = queues_of("http://h/jolokia/")
+    queues = queues_of(None)
     assert (queues.names() == []) is is_believed
     assert (queues.trouble is None) is is_believed
 
@@ -121,4 +95,4 @@ def test_a_queue_that_comes_between_two_questions_is_there(monkeypatch: pytest.M
             {"broker": {"Queues": ["orders"]}} if question["attribute"] == ["Queues"] else next(seen)
         ),
     )
-    assert queues_of("http://h/jolokia/").names() == ["orders"]
+    assert queues_of(None).names() == ["orders"]

@@ -2,10 +2,12 @@
 
 import json
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.look import statistics
 from dlq.connectors.activemq.look.artemis import Management, first_of
@@ -27,14 +29,20 @@ ODD += [
 ODD += ['{"maxSizeBytes": "x", "addressFullMessagePolicy": "DROP", "maxSizeMessages": []}']
 
 
-@pytest.fixture(params=ODD, ids=lambda odd: repr(odd)[:25])
-def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Management:
+class Odd(Management):
     """It gives the same answer to every question."""
-    monkeypatch.setattr(Management, "_ask_all", lambda _, asked: [request.param] * len(asked))
-    return Management(ActiveMQBroker("b", "artemis", "stomp://h"))
+
+    def __init__(self, odd: Any) -> None:
+        super().__init__(ActiveMQBroker("b", "artemis", "stomp://h"))
+        self._odd = odd
+
+    def _ask_all(self, questions: Sequence[Any]) -> list[Any]:
+        return [self._odd] * len(questions)
 
 
-def test_a_management_that_answers_oddly_tells_nothing(told: Management) -> None:
+@each_row("odd", ODD, ids=repr)
+def test_a_management_that_answers_oddly_tells_nothing(odd: Any) -> None:
+    told = Odd(odd)
     facts = told.facts("q")
     assert facts is None or all(type(n) is int and n >= 0 for n in facts[:3])
     assert isinstance(told.ways_of_the_dead(), dict)
@@ -43,20 +51,32 @@ def test_a_management_that_answers_oddly_tells_nothing(told: Management) -> None
     told.address_settings("a")
     told.why_dropped("a")
     told.delivered_classes("q")
-    routing = Routing(told)
-    target = Target("queue", "q")
+    routing, target = Routing(told), Target("queue", "q")
     for ask in (routing.why_missing, routing.receivers, routing.risk, routing.begin):
         ask(target)
     routing.is_divert("q")
     routing.counts([target])
 
 
-@pytest.mark.parametrize(("told", "count"), [(3, 3), (0, 0), (-1, 0), (2**63 - 1, 2**63 - 1)])
+@each_row("odd", ODD, ids=repr)
+def test_limits_of_an_odd_management_are_none(odd: Any) -> None:
+    told = Odd(odd)
+    properties: list[dict[str, str]] = [{}, {"ringSize": "9" * 5000, "messageCount": "-" + "9" * 5000}]
+    for own in properties:
+        traits = own, told.address_settings("a")
+        queues: Any = SimpleNamespace(traits=lambda _, traits=traits: traits, attribute=told.attribute)
+        routing: Any = SimpleNamespace(traits=lambda _, traits=traits: [Traits(*traits)])
+        limits(routing, queues, Target("queue", "q"))
+        assert isinstance(effects(queues, "q", "drain", harms=True), list)
+        assert -1 <= Traits(*traits).number("ringSize") < 2**64
+
+
+@each_row(("told", "count"), [(3, 3), (0, 0), (-1, 0), (2**63 - 1, 2**63 - 1)])
 def test_what_jolokia_counts_is_a_count(told: object, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted_by_jolokia(told, monkeypatch).depth == count
 
 
-@pytest.mark.parametrize("told", [None, True, "3", 1.5, 1e308, math.inf, 2**63, [3]])
+@each_row("told", [None, True, "3", 1.5, 1e308, math.inf, 2**63, [3]])
 def test_what_is_no_count_of_jolokia_s_is_none(told: object, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreachable, match="does not come from Jolokia"):
         counted_by_jolokia(told, monkeypatch)
@@ -69,25 +89,10 @@ def counted_by_jolokia(told: object, monkeypatch: pytest.MonkeyPatch) -> QueueFa
     return Jolokia(broker, artemis=False).queues()["q"]
 
 
-def test_limits_of_an_odd_management_are_none(told: Management) -> None:
-    odd: list[dict[str, str]] = [{}, {"ringSize": "9" * 5000, "messageCount": "-" + "9" * 5000}]
-    for properties in odd:
-        traits = properties, told.address_settings("a")
-        queues: Any = SimpleNamespace(traits=lambda _, traits=traits: traits, attribute=told.attribute)
-        routing: Any = SimpleNamespace(traits=lambda _, traits=traits: [Traits(*traits)])
-        limits(routing, queues, Target("queue", "q"))
-        assert isinstance(effects(queues, "q", "drain", harms=True), list)
-        assert -1 <= Traits(*traits).number("ringSize") < 2**64
-
-
-@pytest.mark.parametrize("odd", [*ODD, b"\xff"], ids=lambda odd: repr(odd)[:25])
+@each_row("odd", [*ODD, b"\xff"], ids=repr)
 def test_the_plugin_s_answers_are_numbers_or_nothing(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for body in (
-        odd,
-        {"map": odd},
-        {"map": {"entry": odd}},
-        {"map": {"entry": [{"string": odd, "long": odd}]}},
-    ):
+    entries = odd, [{"string": odd, "long": odd}]
+    for body in (odd, {"map": odd}, *({"map": {"entry": one}} for one in entries)):
         data = odd if isinstance(odd, bytes) else json.dumps(body).encode()
         statistics.values_of(data)
     named = {"size": odd, "consumerCount": odd, "inflightCount": odd}

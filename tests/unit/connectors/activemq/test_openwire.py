@@ -2,13 +2,15 @@
 
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
-from support.brokers.hostile import openwire_command
+from support.brokers.hostile import listen, openwire_command
 from support.rows import each_row
+from support.servers.hostile import Server
 
 from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.commands import MAX_FRAME, Answer, Reader
@@ -69,7 +71,7 @@ def test_what_is_no_openwire_ends_the_connection(data: bytes) -> None:
         read(data)
 
 
-@pytest.mark.parametrize(("text", "data"), [
+@each_row(("text", "data"), [
     ("", b""), ("wört", "wört".encode()), ("a\0b", b"a\xc0\x80b"), ("😀", b"\xed\xa0\xbd\xed\xb8\x80"),
     ("\ud83d", b"\xed\xa0\xbd"),
 ])  # fmt: skip
@@ -83,6 +85,7 @@ def test_text_is_written_as_java_reads_it(text: str, data: bytes) -> None:
     ("-0.0", "double", b"\7\x80\0\0\0\0\0\0\0"), ("Infinity", "float", b"\x08\x7f\x80\0\0"),
     ("x", None, b"\x09\0\1x"), ("300", "byte", b"\x09\0\x03300"), ("many", "int", b"\x09\0\4many"),
     ("1", "decimal", b"\x09\0\x011"),
+    ("x" * 70_000, None, b"\x0d" + struct.pack(">i", 70_000) + b"x" * 70_000),
 ])  # fmt: skip
 def test_a_property_has_its_type_where_that_holds_it_and_is_text_else(
     text: str, kind: str | None, data: bytes
@@ -91,21 +94,13 @@ def test_a_property_has_its_type_where_that_holds_it_and_is_text_else(
     assert commands.properties({"p": text}, types) == b"\0\0\0\1\0\1p" + data
 
 
-def test_a_long_property_is_a_big_string() -> None:
-    encoded = commands.properties({"p": "x" * 70_000}, {})
-    assert encoded[7:12] == b"\x0d" + struct.pack(">i", 70_000)
-    assert len(encoded) == 12 + 70_000
-
-
 def test_artemis_gets_texts_as_it_reads_them() -> None:
-    text = "a\0😀"
-    plain = b"\x09" + struct.pack(">H", len(text.encode())) + text.encode()
-    assert commands.properties({"p": text}, {}, for_artemis=True) == b"\0\0\0\1\0\1p" + plain
-    assert commands.properties({"p": "7"}, {"p": "int"}, for_artemis=True)[7:] == b"\5\0\0\0\7"
-    entries = commands.properties({"p": text, "n": "7"}, {"n": "int"})
-    assert commands.map_for_artemis(entries) == commands.properties(
-        {"p": text, "n": "7"}, {"n": "int"}, {}, True
-    )
+    given: Any = {"p": "a\0😀", "n": "7"}, {"n": "int"}
+    text = "a\0😀".encode()
+    plain = b"\0\1p\x09" + struct.pack(">H", len(text)) + text
+    for_artemis = commands.properties(*given, for_artemis=True)
+    assert for_artemis == b"\0\0\0\2" + plain + b"\0\1n\5\0\0\0\7"
+    assert commands.map_for_artemis(commands.properties(*given)) == for_artemis
     assert commands.map_for_artemis(b"") == b"\0\0\0\0"
 
 
@@ -122,42 +117,32 @@ ROLLED_BACK = openwire_command(31, thrown("XAException", "Transaction marked rol
 FORBIDDEN = openwire_command(16, thrown("SecurityException", "not authorized"))
 
 
-@pytest.fixture
-def connected() -> Callable[..., OpenWireSender]:
+@contextmanager
+def connected(*answers: bytes) -> Iterator[OpenWireSender]:
     """A connection to a broker that greets, takes the login, and says the rest piece by piece."""
 
-    def connect(*answers: bytes) -> OpenWireSender:
-        server = socket.create_server(("127.0.0.1", 0))
+    def behave(peer: socket.socket) -> None:
+        for piece in (LOGIN, *answers):
+            peer.sendall(piece)
+            time.sleep(0.05)
+        listen(peer)
 
-        def serve() -> None:
-            with server, server.accept()[0] as client:
-                for piece in (LOGIN, *answers):
-                    client.sendall(piece)
-                    time.sleep(0.05)
-                client.recv(1)
-
-        threading.Thread(target=serve, daemon=True).start()
-        port = server.getsockname()[1]
-        urls = ("stomp://127.0.0.1:1", f"tcp://127.0.0.1:{port}")
-        return OpenWireSender(ActiveMQBroker("legacy", "activemq", urls[0], openwire_url=urls[1]))
-
-    return connect
+    with Server(behave) as server:
+        url = f"tcp://{server.address}"
+        yield OpenWireSender(ActiveMQBroker("legacy", "activemq", "stomp://127.0.0.1:1", openwire_url=url))
 
 
-@pytest.mark.parametrize("answers", [
-    [ROLLED_BACK, FORBIDDEN],
-    [ROLLED_BACK + FORBIDDEN],
-    [ROLLED_BACK, openwire_command(30, b"", answers=9), FORBIDDEN],
+@each_row(("answers", "told"), [
+    ([ROLLED_BACK, FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
+    ([ROLLED_BACK + FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
+    ([ROLLED_BACK, openwire_command(30, b"", answers=9), FORBIDDEN], r"not authorized \(.*rollback only\)"),
+    ([ROLLED_BACK], r"Transaction marked rollback only$"),
 ])  # fmt: skip
-def test_why_a_transaction_was_rolled_back_is_said_when_it_comes_later(
-    connected: Callable[..., OpenWireSender], answers: list[bytes]
+def test_why_a_transaction_was_rolled_back_is_said_also_when_it_comes_later(
+    answers: list[bytes], told: str
 ) -> None:
-    sender = connected(*answers)
-    with pytest.raises(BrokerError, match=r"not authorized \(.*marked rollback only\)"):
-        sender.wait_for("2")
-    assert sender.was_refused("2")
-
-
-def test_a_rollback_without_a_reason_is_told_as_it_is(connected: Callable[..., OpenWireSender]) -> None:
-    with pytest.raises(BrokerError, match=r"Transaction marked rollback only$"):
-        connected(ROLLED_BACK).wait_for("2")
+    with connected(*answers) as sender:
+        with pytest.raises(BrokerError, match=told):
+            sender.wait_for("2")
+        assert sender.was_refused("2")
+        sender.close()

@@ -1,6 +1,5 @@
 """What a broker's no means is decided by code, class or whole text, never by what is shown of it."""
 
-import pytest
 from support.rows import each_row
 
 from dlq.connectors.activemq.link.refusals import CommitFailed, RolledBack, refusal, thrown_by
@@ -35,7 +34,7 @@ def test_a_refusal_means(said: str, thrown: str | None, means: type[BrokerError]
     assert len(str(found)) <= 320
 
 
-@pytest.mark.parametrize(("body", "thrown"), [
+@each_row(("body", "thrown"), [
     (b"javax.jms.JMSException: no\r\n\tat org.apache.X", "javax.jms.JMSException"),
     (b"java.io.IOException\n\tat x", "java.io.IOException"),
     (b"java.io.EOFException", "java.io.EOFException"),

@@ -4,6 +4,7 @@ from collections.abc import Container
 from typing import Any, cast
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.activemq.records.frames import Place, record_maker
 from dlq.connectors.activemq.stomp import read as stomp_consumer
@@ -73,32 +74,23 @@ def acknowledgements(link: Connection) -> list[bytes]:
     ]
 
 
-def acknowledged(letters: int, cumulative: bool) -> list[bytes]:
+@each_row(("letters", "cumulative", "acks"), [
+    (1, True, [b"1 synced"]), (2, True, [b"1", b"2 synced"]), (201, True, [b"200", b"201 synced"]),
+    (450, True, [b"49", b"249", b"449", b"450 synced"]), (3, False, [b"1", b"2", b"3 synced"]),
+])  # fmt: skip
+def test_a_receipt_that_syncs_the_disk_covers_one_letter_alone(
+    letters: int, cumulative: bool, acks: list[bytes]
+) -> None:
     link = Connection(letters)
     reading = reading_of(link, letters, cumulative)
     assert sum(len(batch.records) for batch in reading.batches()) == letters
     reading.acknowledge(letters)
-    return acknowledgements(link)
+    assert acknowledgements(link) == acks
 
 
-@pytest.mark.parametrize(("letters", "acks"), [
-    (1, [b"1 synced"]), (2, [b"1", b"2 synced"]), (201, [b"200", b"201 synced"]),
-    (450, [b"49", b"249", b"449", b"450 synced"]),
-])  # fmt: skip
-def test_a_receipt_that_syncs_the_disk_covers_one_letter_alone(letters: int, acks: list[bytes]) -> None:
-    assert acknowledged(letters, cumulative=True) == acks
-
-
-def test_without_cumulative_acknowledgements_each_letter_has_its_own() -> None:
-    assert acknowledged(3, cumulative=False) == [b"1", b"2", b"3 synced"]
-
-
-@pytest.mark.parametrize(
-    ("cumulative", "taken", "acks"),
-    [(True, [6], [b"2", b"5 synced"]), (False, [1, 3, 4, 6], [b"2", b"5 synced"])],
-)
+@each_row(("cumulative", "taken"), [(True, [6]), (False, [1, 3, 4, 6])])
 def test_a_letter_that_no_acknowledgement_names_is_covered_by_one_behind_it_or_taken_by_its_id(
-    cumulative: bool, taken: list[int], acks: list[bytes]
+    cumulative: bool, taken: list[int]
 ) -> None:
     link = Connection(6, unnamed=(1, 3, 4, 6))
     reading = reading_of(link, 6, cumulative)
@@ -108,7 +100,7 @@ def test_a_letter_that_no_acknowledgement_names_is_covered_by_one_behind_it_or_t
         read += len(batch.records)
         reading.acknowledge(batch.position)
     assert (read, reading.complete, reading.settled_position()) == (6, True, 6)
-    assert acknowledgements(link) == acks
+    assert acknowledgements(link) == [b"2", b"5 synced"]
     clauses = [f"(JMSMessageID = 'ID:1:1-{n}' AND JMSTimestamp = {n})" for n in taken]
     assert link.selectors == [" OR ".join(clauses)]
 

@@ -1,6 +1,5 @@
 """What RabbitMQ's outcomes of AMQP 1.0 mean: refused is only what no queue can have."""
 
-import os
 from collections.abc import Mapping
 
 import pytest
@@ -21,7 +20,7 @@ FULL, OTHER, SEVERAL = Target("queue", "full"), Target("queue", "q"), Target("ex
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
+    monkeypatch.setenv("HOSTILE", "s3cret")
     monkeypatch.setattr(send, "rejects_when_full", lambda _broker, queue: queue == "full")
 
 
@@ -33,12 +32,6 @@ def published(state: bytes, target: Target) -> tuple[list[Sent], Exception | Non
 
 
 REFUSED = described_value(frames.REJECTED, sequence([NULL]))
-
-
-def test_what_a_full_queue_rejects_is_refused_and_the_rest_goes_on() -> None:
-    sent, error = published(REFUSED, FULL)
-    assert error is None
-    assert [one.outcome for one in sent] == ["refused"] * LETTERS
 
 
 DOUBTS: Mapping[str, tuple[bytes, Target]] = {
@@ -58,8 +51,13 @@ def test_what_a_queue_may_have_is_in_doubt_and_nothing_more_goes(doubt: str) -> 
     assert [(one.number, one.outcome) for one in sent] == [(0, "in_doubt")]
 
 
-@pytest.mark.parametrize(("code", "outcome"), [(frames.ACCEPTED, "confirmed"), (frames.RELEASED, "returned")])
-def test_what_is_taken_or_routed_nowhere(code: int, outcome: str) -> None:
-    sent, error = published(frames.state(code), OTHER)
+@pytest.mark.parametrize(("state", "target", "outcome"), [
+    (REFUSED, FULL, "refused"), (frames.state(frames.ACCEPTED), OTHER, "confirmed"),
+    (frames.state(frames.RELEASED), OTHER, "returned"),
+])  # fmt: skip
+def test_what_a_full_queue_rejects_or_is_taken_or_routed_nowhere_holds_up_nothing(
+    state: bytes, target: Target, outcome: str
+) -> None:
+    sent, error = published(state, target)
     assert error is None
     assert [one.outcome for one in sent] == [outcome] * LETTERS

@@ -13,7 +13,6 @@ from support.servers.hostile import Server
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.local import credentials
 from dlq.connectors.rabbitmq.link import parameters, refusal
-from dlq.connectors.rabbitmq.look.topology import Topology, limit_in_force, version_of
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import (
@@ -33,37 +32,33 @@ def shop(url: str = "amqp://guest@rabbit.example/", **settings: object) -> Rabbi
     return RabbitBroker(name="shop", kind="rabbitmq", url=url, **settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("url", "host", "port", "vhost"), [
-    ("amqp://guest@rabbit.example", "rabbit.example", 5672, "/"),
-    ("amqp://guest@rabbit.example/", "rabbit.example", 5672, "/"),
-    ("amqp://guest@rabbit.example:5673/%2F", "rabbit.example", 5673, "/"),
-    ("amqp://rabbit.example/a%2Fb%20c", "rabbit.example", 5672, "a/b c"),
-    ("amqps://guest@[::1]/shop", "::1", 5671, "shop"),
+@each_row(("url", "choices"), [
+    ("amqp://guest@rabbit.example", [("rabbit.example", 5672, "/")]),
+    ("amqp://guest@rabbit.example/", [("rabbit.example", 5672, "/")]),
+    ("amqp://guest@rabbit.example:5673/%2F", [("rabbit.example", 5673, "/")]),
+    ("amqp://rabbit.example/a%2Fb%20c", [("rabbit.example", 5672, "a/b c")]),
+    ("amqps://guest@[::1]/shop", [("::1", 5671, "shop")]),
+    ("amqp://guest@one:1,two,[::1]:3/v", [("one", 1, "v"), ("two", 5672, "v"), ("::1", 3, "v")]),
 ])  # fmt: skip
-def test_a_url_says_host_port_and_virtual_host(url: str, host: str, port: int, vhost: str) -> None:
-    [found] = parameters(shop(url))
-    assert (found.host, found.port, found.virtual_host) == (host, port, vhost)
-    assert bool(found.ssl_options) == url.startswith("amqps")
+def test_a_url_says_hosts_in_their_order_ports_and_a_virtual_host(
+    url: str, choices: list[tuple[str, int, str]]
+) -> None:
+    found = parameters(shop(url))
+    assert [(one.host, one.port, one.virtual_host) for one in found] == choices
+    assert bool(found[0].ssl_options) == url.startswith("amqps")
 
 
-def test_several_hosts_are_tried_in_order() -> None:
-    found = parameters(shop("amqp://guest@one:1,two,[::1]:3/v"))
-    assert [(choice.host, choice.port) for choice in found] == [("one", 1), ("two", 5672), ("::1", 3)]
-
-
-@pytest.mark.parametrize(
-    "url", ["", "rabbit.example", "http://rabbit.example", "amqp://", "amqp://h:port/", "amqp://u:secret@h/"]
-)
-def test_a_wrong_url_is_named_without_its_secret(url: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+@each_row(("url", "told"), [
+    *[(url, "brokers.shop") for url in ("", "rabbit.example", "http://rabbit.example", "amqp://",
+                                        "amqp://h:port/", "amqp://u:secret@h/")],
+    ("amqp://dlq@rabbit.example/", "password_file"),
+])  # fmt: skip
+def test_a_wrong_url_is_named_without_its_secret_and_a_missing_one_with_its_place(
+    url: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
         parameters(shop(url))
-    assert "brokers.shop" in str(caught.value)
     assert "secret@" not in str(caught.value)
-
-
-def test_a_user_without_password_is_told_where_to_put_it() -> None:
-    with pytest.raises(ConfigError, match="password_file"):
-        parameters(shop("amqp://dlq@rabbit.example/"))
 
 
 def test_secrets_come_from_a_file_a_command_or_a_variable(
@@ -78,7 +73,7 @@ def test_secrets_come_from_a_file_a_command_or_a_variable(
     assert credentials.password(shop()) is None
 
 
-@pytest.mark.parametrize(("settings", "reason"), [
+@each_row(("settings", "reason"), [
     ({"password_file": "/nowhere/secret"}, "No such file"),
     ({"password_command": ("false",)}, "exit code 1"),
     ({"password_command": ("/nowhere/command",)}, "cannot run"),
@@ -87,9 +82,8 @@ def test_secrets_come_from_a_file_a_command_or_a_variable(
     ({"password_env": "DLQ_NO_SUCH_VARIABLE"}, "not set"),
 ])  # fmt: skip
 def test_a_secret_that_cannot_be_had_is_one_line(settings: dict[str, object], reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason) as caught:
+    with pytest.raises(ConfigError, match=rf"^brokers\.shop\.password_.*{reason}") as caught:
         credentials.password(shop(**settings))
-    assert str(caught.value).startswith("brokers.shop.password_")
     assert "\n" not in str(caught.value)
 
 
@@ -105,38 +99,14 @@ def test_a_secret_that_cannot_be_had_is_one_line(settings: dict[str, object], re
     (406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out", ConnectionLost),
     (320, "CONNECTION_FORCED - broker forced connection closure", ConnectionLost),
     (540, "NOT_IMPLEMENTED - basic.get not supported by stream queues", UsageError),
-    (541, "INTERNAL_ERROR", ConnectionLost),
+    (541, "INTERNAL_ERROR", ConnectionLost), (404, "no queue '\x1b[2J'", NotFound),
 ])  # fmt: skip
-def test_a_reply_code_has_its_error(code: int, text: str, kind: type[BrokerError]) -> None:
+def test_a_reply_code_has_its_error_whose_text_steers_no_terminal(
+    code: int, text: str, kind: type[BrokerError]
+) -> None:
     error = refusal(code, text, shop())
     assert type(error) is kind
-    assert "rabbit.example" in str(error)
-
-
-def test_texts_of_the_broker_cannot_steer_the_terminal() -> None:
-    assert "\x1b" not in str(refusal(404, "no queue '\x1b[2J'", shop()))
-
-
-@each_row(("kind", "argument", "policy", "version", "limit"), [
-    ("classic", 5, None, "4.3.6", None), ("quorum", None, None, "3.10.8", None),
-    ("quorum", None, None, "4.0.5", 20), ("quorum", 5, 3, "3.10.8", 3), ("quorum", 5, 9, "4.3.6", 5),
-    ("quorum", -1, None, "4.3.6", None), ("quorum", -1, 7, "4.3.6", 7), ("quorum", -1, None, "3.10.8", -1),
-])  # fmt: skip
-def test_the_delivery_limit_in_force(
-    kind: str, argument: int | None, policy: int | None, version: str, limit: int | None
-) -> None:
-    arguments = {} if argument is None else {"x-delivery-limit": argument}
-    policies = {} if policy is None else {"delivery-limit": policy}
-    assert limit_in_force(kind, arguments, policies, version_of(version)) == limit
-
-
-def test_the_smaller_of_an_argument_and_a_policy_is_in_force() -> None:
-    both = Topology(arguments={"x-message-ttl": 500, "x-overflow": "drop-head"}, policy={"message-ttl": 90})
-    assert (both.setting("message-ttl"), both.setting("overflow"), both.setting("expires")) == (
-        90,
-        "drop-head",
-        None,
-    )
+    assert ("rabbit.example" in str(error), "\x1b" in str(error)) == (True, False)
 
 
 LOOKS: dict[str, Callable[[RabbitConnector, Source], Any]] = {
@@ -152,19 +122,13 @@ def test_a_name_that_is_too_long_is_one_of_no_queue(look: str) -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_the_next_node_is_tried_when_one_takes_the_connection_and_hangs(look: str) -> None:
+def test_a_node_that_takes_the_connection_and_hangs_is_left_for_the_next_after_twice_the_timeout(
+    look: str,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hung, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        nodes = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in (hung, closed))
-        with pytest.raises(Unreachable, match="refused"):
-            LOOKS[look](
-                RabbitConnector(shop(f"amqp://guest@{nodes}/", timeout="200ms")), Source("o", "shop", "q")
-            )
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_a_node_that_takes_the_connection_and_hangs_is_unreachable_after_twice_the_timeout(look: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as hung:
-        broker = shop(f"amqp://guest@127.0.0.1:{hung.getsockname()[1]}/", timeout="200ms")
-        with pytest.raises(Unreachable, match=r"no answer within 0\.4 s"):
-            LOOKS[look](RabbitConnector(broker), Source("orders", "shop", queue="orders.dlq"))
+        at = [f"127.0.0.1:{one.getsockname()[1]}" for one in (hung, closed)]
+        for nodes, told in ((at, "refused"), (at[:1], r"no answer within 0\.4 s")):
+            broker = shop(f"amqp://guest@{','.join(nodes)}/", timeout="200ms")
+            with pytest.raises(Unreachable, match=told):
+                LOOKS[look](RabbitConnector(broker), Source("o", "shop", "q"))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
 from support.rows import each_row
 
 from dlq.connectors.rabbitmq.look.consumers import count_acknowledged
@@ -78,10 +77,10 @@ CASES: Mapping[str, tuple[Sequence[Values], Sequence[Values], Mapping[str, str]]
 @each_row("case", CASES)
 def test_of_what_a_dead_letter_exchange_feeds_that_is_dead_where_letters_stay(case: str) -> None:
     queues, bindings, found = CASES[case]
-    told = {
-        one.name: one.because for one in places(queues, bindings, {}, [{"name": "shop", "type": "topic"}])
+    there = places(queues, bindings, {}, [{"name": "shop", "type": "topic"}])
+    assert {one.name: one.because for one in there} == {
+        name: f"dead letters of {feeder} go there" for name, feeder in found.items()
     }
-    assert told == {name: f"dead letters of {feeder} go there" for name, feeder in found.items()}
 
 
 def test_what_goes_in_circles_is_found_by_its_name_alone() -> None:
@@ -89,7 +88,7 @@ def test_what_goes_in_circles_is_found_by_its_name_alone() -> None:
     assert [(one.name, one.because) for one in places(queues, [])] == [("orders.dlq", "its name says so")]
 
 
-@pytest.mark.parametrize("name", ["*.dlq", "?.dlq", "a[*].dlq", "[a].dlq"])
+@each_row("name", ["*.dlq", "?.dlq", "a[*].dlq", "[a].dlq"])
 def test_a_name_like_a_pattern_is_written_so_that_it_means_itself_alone(name: str) -> None:
     (place,) = places([queue(name)], [])
     written = str(place.source["queue"])

@@ -1,7 +1,6 @@
 """A RabbitMQ that means harm while letters are sent to it: each letter is answered once, and nobody waits for
 ever."""
 
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,9 +26,16 @@ LETTERS = 5
 Publish = Callable[..., tuple[list[Sent], Exception | None]]
 
 
-def letters(body: bytes = b"x") -> Iterator[Outgoing]:
-    for number in range(LETTERS):
-        yield Outgoing(number, record(body=body), Target("queue", "q"), {"dlq_replay_id": f"k{number}"})
+def letters(body: bytes = b"x", names: str = "qqqqq") -> Iterator[Outgoing]:
+    """For the queue `q`, or exchanges of other names."""
+    for number, name in enumerate(names):
+        target = Target("queue", "q") if name == "q" else Target("exchange", name, "k")
+        yield Outgoing(number, record(body=body), target, {"dlq_replay_id": f"k{number}"})
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSTILE", "s3cret")
 
 
 @pytest.fixture
@@ -38,18 +44,22 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", -1)
+
+
+def published(harm: Harm, some: Iterator[Outgoing]) -> tuple[list[Sent], Exception | None]:
+    with Server(amqp(harm, "Basic.Publish")) as server:
+        url = f"amqp://u@{server.address}"
+        broker = RabbitBroker("b", "rabbitmq", url, password_env="HOSTILE", timeout=UNHURRIED)
+        return until_it_ends(RabbitPublisher(broker, "plan", 100, blocked_seconds=0.5), some)
+
+
+@pytest.fixture
 def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
-    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
-    monkeypatch.setattr(RabbitPublisher, "goes_alone", WindowedPublisher.goes_alone)  # all are in flight
-
-    def run(harm: Harm, body: bytes = b"x") -> tuple[list[Sent], Exception | None]:
-        with Server(amqp(harm, "Basic.Publish")) as server:
-            url = f"amqp://u@{server.address}"
-            broker = RabbitBroker("b", "rabbitmq", url, password_env="HOSTILE", timeout=UNHURRIED)
-            publisher = RabbitPublisher(broker, "plan", 100, blocked_seconds=0.5)
-            return until_it_ends(publisher, letters(body))
-
-    return run
+    """All letters at once, though they are the first ones to their place."""
+    monkeypatch.setattr(RabbitPublisher, "goes_alone", WindowedPublisher.goes_alone)
+    return lambda harm, body=b"x": published(harm, letters(body))
 
 
 def ack(tag: int, multiple: bool = False) -> bytes:
@@ -70,19 +80,20 @@ def now_and_then(*said: bytes) -> Harm:
     return harm
 
 
+NO_ANSWER: Mapping[str, tuple[Harm, str]] = {
+    "an alarm again and again": (now_and_then(BLOCKED), "blocks publishers for more than"),
+    "alarms without end": (now_and_then(BLOCKED, UNBLOCKED), "no answer to"),
+    "confirms for nothing": (now_and_then(ack(99)), "no answer to"),
+    "confirms for nothing, without a pause": (flood(b"", ack(99) * 9999), ""),
+    "for all": (once(ack(0, multiple=True)), "no answer to"),
+    "for 2^63": (once(ack(2**63)), "no answer to"),
+}
+
+
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    ("harm", "words"),
-    [
-        (now_and_then(BLOCKED), "blocks publishers for more than"),
-        (now_and_then(BLOCKED, UNBLOCKED), "no answer to"), (now_and_then(ack(99)), "no answer to"),
-        (once(ack(0, multiple=True)), "no answer to"), (once(ack(2**63)), "no answer to"),
-    ],
-    ids=["an alarm again and again", "alarms without end", "confirms for nothing", "for all", "for 2^63"],
-)  # fmt: skip
-def test_what_answers_no_letter_is_not_waited_for_without_end(
-    harm: Harm, words: str, publish: Publish
-) -> None:
+@pytest.mark.parametrize("what", NO_ANSWER)
+def test_what_answers_no_letter_is_not_waited_for_without_end(what: str, publish: Publish) -> None:
+    harm, words = NO_ANSWER[what]
     began = time.monotonic()
     sent, error = publish(harm)
     assert isinstance(error, ConnectionLost)
@@ -92,11 +103,9 @@ def test_what_answers_no_letter_is_not_waited_for_without_end(
     assert time.monotonic() - began < SOON
 
 
-def test_an_alarm_that_ends_as_it_begins_is_one_alarm(
-    publish: Publish, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("one_by_one")
+def test_an_alarm_that_ends_as_it_begins_is_one_alarm(publish: Publish) -> None:
     """With nothing in flight no silence would end it."""
-    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", -1)
 
     def harm(peer: socket.socket) -> None:
         peer.sendall(ack(1) + BLOCKED)
@@ -134,26 +143,26 @@ def closed(code: int, connection: bool) -> bytes:
     return encode_method(int(not connection), method(code, "it says why", 60, 40))
 
 
+@pytest.mark.usefixtures("one_by_one")
 @pytest.mark.parametrize(("code", "connection", "outcome"), [
     (501, True, "refused"), (502, True, "refused"), (505, True, "refused"), (406, False, "refused"),
     (541, False, "in_doubt"),
 ])  # fmt: skip
 def test_what_ends_its_channel_or_connection_alone_is_refused_where_nothing_of_it_was_routed(
-    code: int, connection: bool, outcome: str, publish: Publish, monkeypatch: pytest.MonkeyPatch
+    code: int, connection: bool, outcome: str, publish: Publish
 ) -> None:
-    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", -1)
     sent, error = publish(lambda peer: peer.sendall(closed(code, connection)))
     assert error is None
     assert [(*one,) for one in sent] == [(n, outcome, "it says why") for n in range(LETTERS)]
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_what_comes_behind_the_end_of_a_connection_is_not_heard(
     publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of very many ends in a row led to a connection of its own."""
     made, connected = count(), RabbitPublisher._connected
     monkeypatch.setattr(RabbitPublisher, "_connected", lambda *of: (next(made), connected(*of))[1])
-    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", -1)
     sent, error = publish(lambda peer: peer.sendall(closed(501, True) * 30))
     assert (len(sent), error, next(made)) == (LETTERS, None, 1 + LETTERS)
 
@@ -167,12 +176,6 @@ def test_what_may_have_been_routed_when_the_connection_ends_is_in_doubt(
     sent, error = publish(once(closed(code, True)))
     assert "it says why" in str(error)
     assert {one.outcome for one in sent} == {"in_doubt"}
-
-
-@pytest.mark.usefixtures("impatient")
-def test_what_was_never_asked_for_ends_the_sending(publish: Publish) -> None:
-    _, error = publish(flood(b"", ack(99) * 9999))
-    assert isinstance(error, ConnectionLost)
 
 
 def test_a_confirm_of_what_was_not_written_yet_is_none(
@@ -201,36 +204,25 @@ def test_a_confirm_of_what_was_not_written_yet_is_none(
 
 
 GONE = "NOT_FOUND - no exchange 'x' in vhost '/'"
-BY_NAME = {"x": Target("exchange", "x", "k"), "y": Target("exchange", "y", "k")}
-
-
-def to_exchanges(names: str) -> Iterator[Outgoing]:
-    for number, name in enumerate(names):
-        yield Outgoing(number, record(body=b"x"), BY_NAME[name], {"dlq_replay_id": f"k{number}"})
+NO_EXCHANGE = encode_method(1, spec.Channel.Close(404, GONE, 60, 40))
 
 
 def published_to(names: str, harm: Callable[[socket.socket, int], None]) -> dict[int, str]:
     """`harm` hears how many letters have come."""
-    came, sent = count(1), dict[int, str]()
-    with Server(amqp(lambda peer: harm(peer, next(came)), "Basic.Publish")) as server:
-        broker = RabbitBroker("b", "rabbitmq", f"amqp://u@{server.address}", password_env="HOSTILE")
-        publisher = RabbitPublisher(broker, "plan", 100)
-        sent.update((one.number, one.outcome) for one in publisher.publish(to_exchanges(names)))
-        publisher.close()
-    return sent
+    came = count(1)
+    sent, error = published(lambda peer: harm(peer, next(came)), letters(names=names))
+    assert error is None
+    return {one.number: one.outcome for one in sent}
 
 
-def test_an_exchange_that_is_deleted_meanwhile_was_there_for_letters_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_exchange_that_is_deleted_meanwhile_was_there_for_letters_before() -> None:
     """The broker had taken those before the last one, and had not confirmed them yet."""
-    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
 
     def harm(peer: socket.socket, came: int) -> None:
         if came <= 2:  # the first one to each
             peer.sendall(ack(came))
         if came in (7, 8):  # the last of the first time, and the one that goes again, alone
-            peer.sendall(encode_method(1, spec.Channel.Close(404, GONE, 60, 40)))
+            peer.sendall(NO_EXCHANGE)
         if came == 9:
             peer.sendall(ack(1))
 
@@ -239,12 +231,8 @@ def test_an_exchange_that_is_deleted_meanwhile_was_there_for_letters_before(
     assert sent == settled | dict.fromkeys((2, 3, 4), "in_doubt")
 
 
-def test_the_first_letter_to_an_exchange_goes_alone_and_is_all_that_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
-
+def test_the_first_letter_to_an_exchange_goes_alone_and_is_all_that_is_refused() -> None:
     def harm(peer: socket.socket, came: int) -> None:
-        peer.sendall(ack(1) if came == 1 else encode_method(1, spec.Channel.Close(404, GONE, 60, 40)))
+        peer.sendall(ack(1) if came == 1 else NO_EXCHANGE)
 
     assert published_to("yxxx", harm) == {0: "confirmed", 1: "refused", 2: "unsent", 3: "unsent"}

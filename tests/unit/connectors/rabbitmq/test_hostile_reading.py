@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.brokers.hostile import amqp_delivery, amqp_frame
 from support.waiting import SOON
 
 from dlq.connectors.base import ReadRequest, Target
+from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT, FrameError, FrameReader
 from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
 from dlq.connectors.rabbitmq.look import receivers
 from dlq.connectors.rabbitmq.look.discovery import places
@@ -78,3 +80,15 @@ def test_exchanges_in_a_long_row_are_looked_through_once() -> None:
     [found] = places([{"name": "strays"}], row, {f"e{n}": "shop" for n in range(most)})
     assert (found.name, found.because) == ("strays", "what shop cannot route goes there")
     assert time.process_time() - began < 5
+
+
+def test_only_a_content_header_may_be_longer_than_a_frame() -> None:
+    reader, block = FrameReader(), b"\0\0" + bytes(200_000)
+    stream = amqp_delivery(b"body", block=block) + HEARTBEAT
+    for at in range(0, len(stream), 1000):
+        reader.feed(stream[at : at + 1000])
+    [found] = reader.take(2)
+    assert (found.block, found.body) == (block, b"body")
+    for kind in (1, 3):
+        with pytest.raises(FrameError, match="more than was agreed on"):
+            FrameReader().feed(amqp_frame(kind, block))

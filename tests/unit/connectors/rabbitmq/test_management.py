@@ -1,12 +1,12 @@
 """What the management API of RabbitMQ is asked, how often, and what it tells of nodes."""
 
 import json
-import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from support.rows import each_row
 from support.servers.hostile import Server
 
 from dlq.connectors.rabbitmq.look.consumers import list_queues
@@ -24,47 +24,40 @@ GONE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> RabbitBroker:
-    monkeypatch.setitem(os.environ, "WEB", "s3cret")
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RabbitBroker, list[bytes]]]:
+    """A broker whose management API gives these answers, and then 404 whatever it is asked: another path, a
+    gateway, no such virtual host."""
+    monkeypatch.setenv("WEB", "s3cret")
     monkeypatch.setattr(patience, "FETCH", 0.0)
-    return RabbitBroker("b", "rabbitmq", "amqp://u@h", password_env="WEB")
+    answers = list[bytes]()
+
+    def answer(peer: socket.socket) -> None:
+        while peer.recv(2**16):
+            peer.sendall(answers.pop(0) if answers else GONE)
+
+    with Server(answer) as server:
+        url = f"http://{server.address}"
+        broker = RabbitBroker("b", "rabbitmq", "amqp://u@h", password_env="WEB", management_url=url)
+        yield broker, answers
 
 
 @pytest.fixture
-def knowing_nothing(broker: RabbitBroker) -> Iterator[RabbitBroker]:
-    """Its management API answers 404 whatever it is asked: another path, a gateway, no such virtual host."""
-
-    def answer(peer: socket.socket) -> None:
-        while peer.recv(2**16):
-            peer.sendall(GONE)
-
-    with Server(answer) as server:
-        yield RabbitBroker(**{**vars(broker), "management_url": f"http://{server.address}"})
+def knowing_nothing(asked: tuple[RabbitBroker, list[bytes]]) -> RabbitBroker:
+    return asked[0]
 
 
-@pytest.mark.parametrize(("answers", "says"), [
-    ([GONE], None),
-    ([GOING, GONE], None),
-    ([GOING, GOING, GONE], None),
-    ([GOING] * 3, "does not answer: HTTP 500 Internal Server Error"),
-])  # fmt: skip
+@pytest.mark.parametrize("times", [0, 1, 2, 3])
 def test_what_goes_away_while_it_is_looked_at_is_asked_for_again(
-    broker: RabbitBroker, answers: list[bytes], says: str | None
+    asked: tuple[RabbitBroker, list[bytes]], times: int
 ) -> None:
-    left = [*answers]
-
-    def answer(peer: socket.socket) -> None:
-        while peer.recv(2**16):
-            peer.sendall(left.pop(0))
-
-    with Server(answer) as server:
-        asked = Management(RabbitBroker(**{**vars(broker), "management_url": f"http://{server.address}"}))
-        if says is None:
-            assert asked.get("queues", "/", "gone") is None
-        else:
-            with pytest.raises(ManagementError, match=says):
-                asked.get("queues", "/", "gone")
-    assert left == []
+    broker, answers = asked
+    answers += [GOING] * times
+    if times < 3:
+        assert Management(broker).get("queues", "/", "gone") is None
+    else:
+        with pytest.raises(ManagementError, match="does not answer: HTTP 500 Internal Server Error"):
+            Management(broker).get("queues", "/", "gone")
+    assert answers == []
 
 
 LOOKS: dict[str, Callable[[RabbitBroker], Any]] = {
@@ -82,18 +75,13 @@ def test_a_list_that_is_not_there_is_not_an_empty_one(look: str, knowing_nothing
         LOOKS[look](knowing_nothing)
 
 
-def test_an_exchange_that_is_gone_has_no_bindings(knowing_nothing: RabbitBroker) -> None:
+def test_an_exchange_that_is_gone_has_no_bindings_and_a_target_that_is_not_shown_may_lack_a_witness(
+    knowing_nothing: RabbitBroker,
+) -> None:
     assert _bound(Management(knowing_nothing), "p", {"orders"}) == set()
-
-
-def test_a_target_that_is_not_shown_may_lack_what_its_witness_holds(knowing_nothing: RabbitBroker) -> None:
     assert _may_lack(Management(knowing_nothing), {"q"}) == {"q"}
 
 
-LINKS = {
-    "a": [{"name": "b", "sock_port": 1, "peer_port": 2}],
-    "b": [{"name": "a", "sock_port": 2, "peer_port": 1}],
-}
 UP = 60_000
 MADE = 1_000_000
 
@@ -108,47 +96,46 @@ class Told(Management):
         return self._nodes
 
 
-def cluster(after: int = 0, **changes: Any) -> Told:
+def cluster(after: int = 0, other: str = "b", **changes: Any) -> Told:
     """Two nodes, so many milliseconds after the plan's exchange was made; `changes` are those of one."""
-    nodes = [
-        {"name": name, "running": True, "uptime": UP + after, "cluster_links": LINKS[name]} for name in "ab"
-    ]
-    return Told(MADE + after, [nodes[0], {**nodes[1], **changes}])
+    usual = {"running": True, "uptime": UP + after}
+    one = {"name": "a", "cluster_links": [{"name": other, "sock_port": 1, "peer_port": 2}], **usual}
+    links = [{"name": "a", "sock_port": 2, "peer_port": 1}]
+    return Told(MADE + after, [one, {"name": other, "cluster_links": links, **usual, **changes}])
+
+
+def told_of(cluster: Told) -> str:
+    return json.dumps(describe_nodes(cluster))
 
 
 def test_nodes_that_did_not_restart_are_as_before() -> None:
-    before = json.dumps(describe_nodes(cluster()))
     for late in (0, 5_000, -5_000):
-        assert are_as_before(before, describe_nodes(cluster(86_400_000, uptime=UP + 86_400_000 + late)))
+        now = describe_nodes(cluster(DAY, uptime=UP + DAY + late))
+        assert are_as_before(told_of(cluster()), now)
 
 
-@pytest.mark.parametrize(("after", "changes"), [
-    (86_400_000, {"uptime": 1_000}),
-    (86_400_000, {"uptime": 86_400_000 - 1_000}),
-    (5_000, {"cluster_links": [{"name": "a", "sock_port": 3, "peer_port": 1}]}),
-    (5_000, {"name": "c", "cluster_links": LINKS["b"]}),
-], ids=["restarted just now", "restarted just afterwards", "lost another one", "is another one"])  # fmt: skip
-def test_what_a_node_went_through_is_seen(after: int, changes: dict[str, Any]) -> None:
-    before = json.dumps(describe_nodes(cluster()))
-    now = cluster(after, **changes)
-    if "name" in changes:
-        now._nodes[0]["cluster_links"] = [{"name": "c", "sock_port": 1, "peer_port": 2}]
+DAY, NEW = 86_400_000, {"uptime": 3_000}
+IS_NOT: Mapping[str, tuple[object, Told]] = {
+    "restarted just now": (told_of(cluster()), cluster(DAY, uptime=1_000)),
+    "restarted just afterwards": (told_of(cluster()), cluster(DAY, uptime=DAY - 1_000)),
+    "lost another one": (
+        told_of(cluster()),
+        cluster(5_000, cluster_links=[{"name": "a", "sock_port": 3, "peer_port": 1}]),
+    ),
+    "is another one": (told_of(cluster()), cluster(5_000, other="c")),
+    "was new": (told_of(cluster(**NEW)), cluster(**NEW)),
+    **{f"said nothing: {said}": (said, cluster())
+       for said in (None, "", "[]", "{}", '{"a": 1, "b": []}', '{"a": {}, "b": {"uptime": "x"}}', "{")},
+}  # fmt: skip
+
+
+@each_row("what", IS_NOT)
+def test_what_a_node_went_through_or_did_not_say_is_not_as_before(what: str) -> None:
+    before, now = IS_NOT[what]
     assert not are_as_before(before, describe_nodes(now))
 
 
-def test_a_node_that_was_new_is_never_as_before() -> None:
-    before = json.dumps(describe_nodes(cluster(uptime=3_000)))
-    assert not are_as_before(before, describe_nodes(cluster(uptime=3_000)))
-
-
-@pytest.mark.parametrize(
-    "before", [None, "", "[]", "{}", '{"a": 1, "b": []}', '{"a": {}, "b": {"uptime": "x"}}', "{"]
-)
-def test_what_says_nothing_is_not_as_before(before: object) -> None:
-    assert not are_as_before(before, describe_nodes(cluster()))
-
-
-@pytest.mark.parametrize("told", [
+@each_row("told", [
     Told(MADE, []), Told(None, cluster()._nodes), cluster(uptime=None), cluster(cluster_links=[]),
     cluster(cluster_links={"name": "a"}), cluster(cluster_links=[["a"], {"name": "c"}]),
 ])  # fmt: skip

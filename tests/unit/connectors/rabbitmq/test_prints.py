@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.rabbitmq.console.formats import management
 
@@ -15,26 +15,43 @@ DEATH = {
 
 
 def got(**values: Any) -> dict[str, Any]:
-    properties = {
-        "message_id": "m1",
-        "delivery_mode": 2,
-        "headers": {"x-death": [DEATH], "x-first-death-queue": "orders"},
-    }
     message = {
         "payload_bytes": 2, "redelivered": True, "exchange": "dlx", "routing_key": "order.new",
-        "message_count": 4, "properties": properties, "payload": "{}", "payload_encoding": "string",
+        "message_count": 4, "properties": {"message_id": "m1", "headers": {"x-death": [DEATH]}},
+        "payload": "{}", "payload_encoding": "string",
     }  # fmt: skip
     return {name: value for name, value in (message | values).items() if value is not None}
 
 
-def test_answers_one_after_another_are_read_with_the_lines_where_they_begin() -> None:
-    pretty = json.dumps([got(), got()], indent=2)
-    found = management(f"{json.dumps([got()])}\n[]\n{pretty}\n{json.dumps(got())}")
-    assert not found.unread
-    assert [line for line, _ in found.letters][:2] == [1, 4]
+ONE, PRETTY = json.dumps([got()]), json.dumps([got(), got()], indent=2)
+TABLE = """
++-------------+----------+---------------+---------+---------------+------------------+-------------+
+| routing_key | exchange | message_count | payload | payload_bytes | payload_encoding | redelivered |
++-------------+----------+---------------+---------+---------------+------------------+-------------+
+| orders.dlq  |          | 0             | {}      | 2             | string           | False       |
++-------------+----------+---------------+---------+---------------+------------------+-------------+
+"""
+READ = {
+    "answers one after another": (f"{ONE}\n[]\n{PRETTY}\n{ONE}", [1, 4, 30, 57], {}),
+    "one that is cut loses its last letter alone": (f"{PRETTY[:-40]}\n{ONE}\n", [2, 52], {28: "no JSON"}),
+    "a table says which form holds all": (TABLE, [], {1: "-f raw_json"}),
+    "other JSON and other text": (
+        '7\n"x"\nHTTP/1.1 200 OK\n{"broker_kind": "rabbitmq", "queue": "q"}\n', [],
+        {1: "", 2: "", 3: "", 4: ""},
+    ),
+}  # fmt: skip
+"""What it is -> the lines of its letters, and what is said of which lines."""
 
 
-@pytest.mark.parametrize(("values", "reason"), [
+@each_row("what", READ)
+def test_answers_are_read_and_what_is_no_letter_is_said_with_its_line(what: str) -> None:
+    text, letters, unread = READ[what]
+    found = management(text)
+    assert ([line for line, _ in found.letters], [line for line, _ in found.unread]) == (letters, [*unread])
+    assert all(unread[line] in why for line, why in found.unread)
+
+
+@each_row(("values", "reason"), [
     ({"payload_bytes": 400}, "not whole: 2 bytes of 400"),
     ({"payload_bytes": None}, "no payload_bytes"),
     ({"payload_bytes": True}, "no payload_bytes"),
@@ -56,35 +73,7 @@ def test_what_is_cut_or_no_message_is_said_and_the_rest_is_read(values: dict[str
     assert reason in why
 
 
-def test_an_answer_that_is_cut_loses_its_last_letter_alone() -> None:
-    pretty = json.dumps([got(), got()], indent=2)
-    found = management(f"{pretty[:-40]}\n{json.dumps([got()])}\n")
-    assert len(found.letters) == 2
-    assert len(found.unread) == 1
-    assert "no JSON" in found.unread[0][1]
-
-
-def test_a_table_says_which_form_holds_all() -> None:
-    table = """
-+-------------+----------+---------------+---------+---------------+------------------+-------------+
-| routing_key | exchange | message_count | payload | payload_bytes | payload_encoding | redelivered |
-+-------------+----------+---------------+---------+---------------+------------------+-------------+
-| orders.dlq  |          | 0             | {}      | 2             | string           | False       |
-+-------------+----------+---------------+---------+---------------+------------------+-------------+
-"""
-    found = management(table)
-    assert found.letters == []
-    assert [line for line, _ in found.unread] == [1]
-    assert "-f raw_json" in found.unread[0][1]
-
-
-def test_other_json_and_other_text_are_no_letters() -> None:
-    found = management('7\n"x"\nHTTP/1.1 200 OK\n{"broker_kind": "rabbitmq", "queue": "q"}\n')
-    assert found.letters == []
-    assert [line for line, _ in found.unread] == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("text", ['{"a":[' * 20_000, '{"a":\n' * 10_000, "9" * 65_536])
+@each_row("text", ['{"a":[' * 20_000, '{"a":\n' * 10_000, "9" * 65_536])
 def test_no_text_runs_away_or_breaks_it(text: str) -> None:
     start = time.process_time()
     found = management(text)

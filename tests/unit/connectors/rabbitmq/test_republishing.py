@@ -6,7 +6,7 @@ from support.rows import each_row
 
 from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.values import binary, described_value, mapping, sequence, string, symbol
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rabbitmq.amqp091.codec.table import Properties, decode
 from dlq.connectors.rabbitmq.records.amqp10 import headers_of
 from dlq.connectors.rabbitmq.republish import (
@@ -47,24 +47,25 @@ def sent(record: Record, keep_headers: bool = False) -> Properties:
     return decode(block_to_send(record, PROVENANCE, keep_headers))
 
 
+def previewed(record: Record, target: Target = ORDERS, keep_headers: bool = False) -> SendPreview:
+    return preview(Outgoing(0, record, target, PROVENANCE, keep_headers))
+
+
 @each_row("name", BROKER_OWNED)
 @each_row("keep_headers", [False, True])
 def test_what_the_broker_made_is_never_sent(name: str, keep_headers: bool) -> None:
     record = letter({name: "x", "tenant": 42})
     assert sent(record, keep_headers).headers == {"tenant": "42", **PROVENANCE}
-    assert preview(Outgoing(0, record, ORDERS, PROVENANCE, keep_headers)).stripped == [name]
+    assert previewed(record, keep_headers=keep_headers).stripped == [name]
 
 
-@each_row("name", OF_FRAMEWORKS)
-def test_the_traces_of_a_failure_are_kept_only_on_request(name: str) -> None:
+@each_row(("name", "is_kept"), [*((n, False) for n in OF_FRAMEWORKS), *((n, True) for n in OF_APPLICATIONS)])
+def test_the_traces_of_a_failure_are_kept_only_on_request_and_headers_of_applications_always(
+    name: str, is_kept: bool
+) -> None:
     record = letter({name: "x"})
-    assert name not in sent(record).headers
-    assert name in sent(record, keep_headers=True).headers
-
-
-@each_row("name", OF_APPLICATIONS)
-def test_the_headers_of_applications_are_kept(name: str) -> None:
-    assert sent(letter({name: "x"})).headers[name] == "x"
+    assert (name in sent(record).headers) == is_kept
+    assert sent(record, keep_headers=True).headers[name] == "x"
 
 
 def test_a_second_lap_replaces_the_first() -> None:
@@ -73,35 +74,12 @@ def test_a_second_lap_replaces_the_first() -> None:
 
 
 def test_properties_that_would_harm_are_dropped_and_the_rest_is_kept() -> None:
-    record = letter(
-        user_id="app", expiration="60000", priority=7, delivery_mode=1, message_id="m", reply_to="r"
-    )
-    assert sent(record).properties == {
-        "priority": "7",
-        "delivery_mode": "2",
-        "message_id": "m",
-        "reply_to": "r",
-    }
-    assert preview(Outgoing(0, record, ORDERS, PROVENANCE)).stripped == ["expiration", "user_id"]
-
-
-def test_direct_reply_to_is_dropped_but_not_a_header_that_mentions_it() -> None:
-    record = letter({"note": "amq.rabbitmq.reply-to"}, reply_to="amq.rabbitmq.reply-to.g1h2")
-    assert "reply_to" not in sent(record).properties
-    assert "reply_to" in preview(Outgoing(0, record, ORDERS, PROVENANCE)).stripped
-    assert (
-        sent(letter({"note": "amq.rabbitmq.reply-to"}, reply_to="answers")).properties["reply_to"]
-        == "answers"
-    )
-
-
-def test_untouched_headers_keep_their_types() -> None:
-    record = letter({"raw": b"\xff", "flag": True, "tenant": 42, "x-death": [{"reason": "rejected"}]})
-    before = record.raw_properties or b""
-    after = block_to_send(record, PROVENANCE, False)
-    for field in (b"\x03rawx\x00\x00\x00\x01\xff", b"\x04flagt\x01", b"\x06tenantI\x00\x00\x00\x2a"):
-        assert field in before
-        assert field in after
+    harmful = {"user_id": "app", "expiration": "60000", "reply_to": "amq.rabbitmq.reply-to.g1h2"}
+    record = letter(priority=7, delivery_mode=1, message_id="m", **harmful)
+    assert sent(record).properties == {"priority": "7", "delivery_mode": "2", "message_id": "m"}
+    assert previewed(record).stripped == ["expiration", "user_id", "reply_to"]
+    mentions = letter({"note": "amq.rabbitmq.reply-to"}, reply_to="answers")
+    assert sent(mentions).properties["reply_to"] == "answers"
 
 
 def test_a_letter_without_a_block_is_encoded_from_its_maps() -> None:
@@ -114,40 +92,32 @@ def test_a_letter_without_a_block_is_encoded_from_its_maps() -> None:
     assert found.properties == {
         "delivery_mode": "2", "message_id": "m", "timestamp": "1762053129", "type": "order",
     }  # fmt: skip
-    assert "as text" in preview(Outgoing(0, record, ORDERS, PROVENANCE)).warnings[0]
+    assert "as text" in previewed(record).warnings[0]
 
 
-def test_properties_that_cannot_be_encoded_are_a_problem_and_no_crash() -> None:
-    record = Record("r", "s", "b", "rabbitmq", "q", properties={"priority": "high"})
-    assert "cannot be sent" in (preview(Outgoing(0, record, ORDERS, PROVENANCE)).problem or "")
+@each_row(("record", "problem"), [
+    (letter({"tenant": 1}), None),
+    (letter({"stack": "x" * (MAX_FRAME - 500)}), None),
+    (letter({"stack": "x" * (MAX_FRAME - 100)}), "with ours"),
+    (letter({"stack": "x" * MAX_FRAME}), "with ours"),
+    (Record("r", "s", "b", "rabbitmq", "q", properties={"priority": "high"}), "cannot be sent"),
+    (letter()._replace(raw_properties=b"\x00\x53\x70\xd0\x00"), "cannot be sent"),
+])  # fmt: skip
+def test_what_cannot_be_encoded_or_does_not_fit_a_frame_is_a_problem(
+    record: Record, problem: str | None
+) -> None:
+    found = previewed(record)
+    assert found.problem is None if problem is None else problem in str(found.problem)
+    assert problem or (list(found.stripped), list(found.warnings)) == ([], [])
 
 
-@pytest.mark.parametrize(("size", "fits"), [(MAX_FRAME - 500, True), (MAX_FRAME, False)])
-def test_headers_that_do_not_fit_a_frame_are_a_problem(size: int, fits: bool) -> None:
-    found = preview(Outgoing(0, letter({"stack": "x" * size}), ORDERS, PROVENANCE))
-    assert (found.problem is None) == fits
-
-
-def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
-    record = letter({"stack": "x" * (MAX_FRAME - 100)})
-    assert len(record.raw_properties or b"") + 20 < MAX_FRAME
-    assert "with ours" in (preview(Outgoing(0, record, ORDERS, PROVENANCE)).problem or "")
-
-
-@pytest.mark.parametrize(("record", "target", "text"), [
+@each_row(("record", "target", "text"), [
     (letter()._replace(body_size=17 * 2**20), ORDERS, "16 MiB"),
     (letter({"x-delay": 5}), Target("exchange", "late", "k"), "x-delay"),
     (letter(reply_to="answers"), ORDERS, "reply_to"),
 ])  # fmt: skip
 def test_what_may_surprise_is_warned_of(record: Record, target: Target, text: str) -> None:
-    assert [
-        warning for warning in preview(Outgoing(0, record, target, PROVENANCE)).warnings if text in warning
-    ]
-
-
-def test_an_ordinary_letter_has_no_warnings_and_no_problem() -> None:
-    found = preview(Outgoing(0, letter({"tenant": 1}), ORDERS, PROVENANCE))
-    assert (list(found.stripped), found.problem, list(found.warnings)) == ([], None, [])
+    assert [warning for warning in previewed(record, target).warnings if text in warning]
 
 
 DIED = letter()._replace(
@@ -175,7 +145,7 @@ def test_targets(record: Record, to: str, target: Target | None) -> None:
     assert target_of(record, to) == target
 
 
-@pytest.mark.parametrize("to", ["group:pay", "topic:orders", "queue:", "queue", "orders", "", "group"])
+@each_row("to", ["group:pay", "topic:orders", "queue:", "queue", "orders", "", "group"])
 def test_a_target_that_rabbitmq_does_not_have_is_refused_in_words(to: str) -> None:
     with pytest.raises(UsageError, match="use origin, queue:NAME or exchange:NAME/KEY"):
         target_of(DIED, to)
@@ -201,18 +171,13 @@ def letter_of_1_0(body: bytes = b"body") -> Record:
 
 def test_a_letter_of_amqp_1_0_goes_back_without_what_the_broker_and_a_framework_left_on_it() -> None:
     what = letter_of_1_0()
-    shown = preview(Outgoing(0, what, ORDERS, PROVENANCE))
+    shown = previewed(what)
     assert shown.stripped == ["x-opt-deaths", "x-exchange", "x-cc", "MT-Reason", "user_id"]
     assert (shown.problem, "only AMQP 1.0 carries it" in shown.warnings[0]) == (None, True)
     block, body, _ = message.split(message_to_send(what, PROVENANCE, keep_headers=False))
     assert headers_of(message.parts(block)) == {"x-opt-mine": "v", "tenant": "v", **PROVENANCE}
     assert body == b"body"
-    assert "MT-Reason" not in preview(Outgoing(0, what, ORDERS, PROVENANCE, True)).stripped
-
-
-def test_damaged_sections_are_a_problem_in_one_line() -> None:
-    damaged = letter_of_1_0()._replace(raw_properties=b"\x00\x53\x70\xd0\x00")
-    assert "cannot be sent" in (preview(Outgoing(0, damaged, ORDERS, PROVENANCE)).problem or "")
+    assert "MT-Reason" not in previewed(what, keep_headers=True).stripped
 
 
 def test_headers_are_edited_in_the_form_that_a_letter_has() -> None:
@@ -221,6 +186,5 @@ def test_headers_are_edited_in_the_form_that_a_letter_has() -> None:
     assert message.is_block(edited)
     assert headers_of(message.parts(edited))["tenant"] == "other"
     block = letter({"tenant": "v"}).raw_properties or b""
-    assert decode(edit_headers(block, lambda _name: False, {"tenant": "other"})).headers == {
-        "tenant": "other"
-    }
+    edited = edit_headers(block, lambda _name: False, {"tenant": "other"})
+    assert decode(edited).headers == {"tenant": "other"}

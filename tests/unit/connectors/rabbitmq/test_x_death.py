@@ -1,8 +1,8 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
+from dlq.connectors.rabbitmq.records.deliveries import history
 from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
 from dlq.core.record import Death
 
@@ -31,12 +31,12 @@ JAVA_TEXT = (
 )
 
 
-@pytest.mark.parametrize("shape", [LIST, LIST[0], JSON_TEXT, JSON_TEXT[1:-1], PYTHON_TEXT, JAVA_TEXT])
+@each_row("shape", [LIST, LIST[0], JSON_TEXT, JSON_TEXT[1:-1], PYTHON_TEXT, JAVA_TEXT])
 def test_every_shape_of_a_death_history_is_read(shape: object) -> None:
     assert deaths(shape) == (WHOLE,)
 
 
-@pytest.mark.parametrize(("entry", "death"), [
+@each_row(("entry", "death"), [
     ({"reason": "expired"}, Death("expired")),
     ({"reason": None, "queue": 5}, Death(None, "5")),
     ({"reason": "expired", "count": True, "time": "soon", "routing-keys": 7}, Death("expired")),
@@ -47,12 +47,10 @@ def test_missing_and_odd_parts_are_left_open(entry: object, death: Death) -> Non
     assert deaths([entry]) == (death,)
 
 
-@pytest.mark.parametrize(("count", "attempts"), [(3, 3), (0, 0), (-1, None), (9_999_999_999_999, None)])
+@each_row(("count", "attempts"), [(3, 3), (0, 0), (-1, None), (9_999_999_999_999, None)])
 def test_a_count_that_cannot_be_true_tells_no_attempts(count: int, attempts: int | None) -> None:
-    assert (
-        rejections(deaths([{"reason": "expired", "count": 7}, {"reason": "rejected", "count": count}]))
-        == attempts
-    )
+    history = [{"reason": "expired", "count": 7}, {"reason": "rejected", "count": count}]
+    assert rejections(deaths(history)) == attempts
 
 
 def test_lone_surrogates_in_a_history_of_text_are_escaped() -> None:
@@ -68,3 +66,20 @@ def test_what_tells_of_no_death_gives_none(nothing: object) -> None:
 @given(st.text() | st.text(alphabet="[]{}(),=:'\"adtime.reasonL0123456789 -"))
 def test_no_text_makes_it_fail(text: str) -> None:
     assert isinstance(deaths(text), tuple)
+
+
+def test_the_history_tells_the_first_place_and_the_times() -> None:
+    past = history(
+        '[{"reason": "expired", "queue": "wait", "exchange": "", "count": 2, "time": "2026-11-02T03:12:09Z"},'
+        ' {"reason": "rejected", "queue": "work", "exchange": "shop", "routing-keys": ["order", "cc"],'
+        ' "count": 3, "time": "2026-11-02T03:12:08Z"}]'
+    )
+    assert [death.reason for death in past.deaths] == ["expired", "rejected"]
+    assert (past.queue, past.exchange, past.routing_key, past.rejections) == ("work", "shop", "order", 3)
+    assert (past.last or 0) - (past.first or 0) == 1_000_000
+
+
+def test_a_history_that_is_missing_or_odd_says_nothing() -> None:
+    for text in (None, "", "System.Object[]", "null"):
+        assert history(text) == ((), None, None, None, None, None, None)
+    assert history('[{"reason": "rejected"}]').deaths == (Death(reason="rejected"),)

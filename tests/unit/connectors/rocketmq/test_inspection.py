@@ -1,6 +1,6 @@
 """What brokers tell of how they keep transactions, in words."""
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.rocketmq.look.doctor import gathered_ms, late_outcomes, unread_halves, without_index
 
@@ -10,7 +10,7 @@ HALVES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("in_rocksdb", "usual_too", "is_unread"), HALVES)
+@each_row(("in_rocksdb", "usual_too", "is_unread"), HALVES)
 def test_half_messages_that_lie_in_rocksdb_alone_are_told(
     in_rocksdb: bool, usual_too: bool, is_unread: bool
 ) -> None:
@@ -18,12 +18,12 @@ def test_half_messages_that_lie_in_rocksdb_alone_are_told(
     assert [text.split()[0] for text in unread_halves(facts)] == ["broker-a"] * is_unread
 
 
-@pytest.mark.parametrize(("index", "is_told"), [(True, False), (None, False), (False, True)])
+@each_row(("index", "is_told"), [(True, False), (None, False), (False, True)])
 def test_a_broker_without_an_index_is_told(index: bool | None, is_told: bool) -> None:
     assert bool(without_index({"broker-a": {"index": index}})) == is_told
 
 
-@pytest.mark.parametrize(("version", "interval", "gathered", "is_late"), [
+@each_row(("version", "interval", "gathered", "is_late"), [
     ("4.9.7", None, 0, False), ("5.0.0", 3_600_000, 0, False), ("5.1.0", None, 3_000, False),
     ("5.5.0", 100, 100, False), ("5.5.0", 30_000, 30_000, False), ("5.5.0", 3_600_000, 3_600_000, True),
 ])  # fmt: skip

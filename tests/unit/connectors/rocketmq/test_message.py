@@ -23,6 +23,7 @@ from dlq.connectors.rocketmq.link.message import (
 )
 from dlq.connectors.rocketmq.link.remoting import ProtocolError
 from dlq.connectors.rocketmq.records.bodies import plain_body
+from dlq.connectors.rocketmq.records.columns import StoredColumns, parse_blocks, parse_columns
 
 V4 = b"\x7f\0\0\1" + struct.pack(">i", 10911)
 V6 = bytes(15) + b"\1" + struct.pack(">i", 10911)
@@ -46,9 +47,15 @@ def messages(draw: st.DrawFn) -> StoredMessage:
     )  # fmt: skip
 
 
-@given(st.lists(messages(), max_size=4))
-def test_decode_is_the_inverse_of_encode(written: list[StoredMessage]) -> None:
-    assert list(decode(b"".join(map(encode, written)))) == written
+@given(st.lists(messages(), min_size=1, max_size=5))
+def test_decode_is_the_inverse_of_encode_and_columns_hold_what_messages_hold(
+    written: list[StoredMessage],
+) -> None:
+    encoded = [*map(encode, written)]
+    assert list(decode(b"".join(encoded))) == written
+    found = parse_columns(encoded)
+    for name in StoredColumns._fields:
+        assert [*getattr(found, name)] == [getattr(message, name) for message in written]
 
 
 def test_a_filler_is_skipped() -> None:
@@ -56,51 +63,49 @@ def test_a_filler_is_skipped() -> None:
     assert list(decode(encode(PLAIN) + filler + encode(PLAIN))) == [PLAIN, PLAIN]
 
 
-@each_row("cut", range(1, len(encode(PLAIN))))
-def test_a_message_cut_anywhere_is_a_protocol_error(cut: int) -> None:
+DATA = encode(PLAIN)
+DAMAGED = [
+    *(DATA[:cut] for cut in range(1, len(DATA))),
+    DATA[:84] + struct.pack(">i", 10**6) + DATA[88:],
+    struct.pack(">iI", 40, 0x12345678) + bytes(32),
+]
+
+
+@each_row("data", DAMAGED)
+def test_a_message_that_is_cut_or_claims_more_than_its_size_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        list(decode(encode(PLAIN)[:cut]))
+        list(decode(data))
 
 
-def test_a_message_that_claims_more_than_its_size_is_a_protocol_error() -> None:
-    data = bytearray(encode(PLAIN))
-    data[84:88] = struct.pack(">i", 10**6)
-    with pytest.raises(ProtocolError):
-        list(decode(bytes(data)))
-    with pytest.raises(ProtocolError):
-        list(decode(struct.pack(">iI", 40, 0x12345678) + bytes(32)))
+@each_row("size", [48, 88, 90, len(DATA) - 1])
+def test_a_message_that_is_cut_short_has_no_columns(size: int) -> None:
+    with pytest.raises(ProtocolError, match=r"damaged|longer"):
+        parse_columns([DATA[:size]])
 
 
-@given(st.binary(max_size=400), st.integers(0, 120))
-def test_any_damage_gives_messages_or_a_protocol_error(noise: bytes, at: int) -> None:
-    data = encode(PLAIN)
+@given(st.binary(max_size=400), st.integers(0, len(DATA)), st.booleans())
+def test_any_damage_gives_messages_or_a_protocol_error(noise: bytes, at: int, inserted: bool) -> None:
+    data = DATA[:at] + noise + DATA[at if inserted else at + len(noise) :]
     with contextlib.suppress(ProtocolError):
-        assert all(isinstance(m, StoredMessage) for m in decode(data[:at] + noise + data[at:]))
+        assert all(isinstance(m, StoredMessage) for m in decode(data))
+    with contextlib.suppress(ProtocolError):
+        parse_columns([data, DATA])
 
 
 def inner(body: bytes, properties: bytes, flag: int) -> bytes:
-    size = 20 + len(body) + 2 + len(properties)
-    return (
-        struct.pack(">iiiii", size, 0, 5, flag, len(body))
-        + body
-        + struct.pack(">h", len(properties))
-        + properties
-    )
+    head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 5, flag, len(body))
+    return head + body + struct.pack(">h", len(properties)) + properties
 
 
-@pytest.mark.parametrize("compressed", [False, True])
+@each_row("compressed", [False, True])
 def test_an_inner_batch_becomes_its_messages(compressed: bool) -> None:
     packed = inner(b"one\0", b"KEYS\x01a\x02", 1) + inner(b"", b"", 2)
     body, sys_flag = (zlib.compress(packed), BATCH | 0x301) if compressed else (packed, BATCH)
+    usual = PLAIN._replace(sys_flag=0, properties=b"", body=b"")
     first, second = expand(PLAIN._replace(body=body, sys_flag=sys_flag))
-    assert (first.body, first.properties, first.flag, first.queue_offset, first.sys_flag) == (
-        b"one\0", b"KEYS\x01a\x02", 1, 17, 0,
-    )  # fmt: skip
-    assert (second.body, second.flag, second.queue_offset) == (b"", 2, 18)
-    assert second.topic == PLAIN.topic
-
-
-def test_a_message_that_is_no_batch_stays_as_it_is() -> None:
+    told = {name: getattr(first, name) for name in ("body", "properties", "flag", "queue_offset", "sys_flag")}
+    assert [*told.values()] == [b"one\0", b"KEYS\x01a\x02", 1, 17, 0]
+    assert second == usual._replace(flag=2, queue_offset=18, body_crc=second.body_crc)
     assert expand(PLAIN) == [PLAIN]
 
 
@@ -113,7 +118,7 @@ def test_a_damaged_batch_is_a_protocol_error_not_a_loop(body: bytes) -> None:
 BIG = b"compress me " * 1000
 
 
-@pytest.mark.parametrize(("sys_flag", "stored"), [
+@each_row(("sys_flag", "stored"), [
     (0, BIG), (0x1, zlib.compress(BIG)), (0x301, zlib.compress(BIG)), (0x101, lz4.frame.compress(BIG)),
     (0x201, zstandard.compress(BIG)),
 ])  # fmt: skip
@@ -141,11 +146,20 @@ def test_properties_keep_empty_values_and_the_last_of_two() -> None:
 
 
 names = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)
+pieces = st.lists(
+    st.sampled_from([b"a", b"b", b"\1", b"\2", b"a\x011\x02", b"b\x012\x02", b"\xff"]), max_size=6
+)
 
 
 @given(st.dictionaries(names, names))
 def test_properties_survive_a_round_trip(properties: dict[str, str]) -> None:
     assert parse_properties(encode_properties(properties)) == properties
+
+
+@given(st.lists(pieces.map(b"".join), min_size=1, max_size=4))
+def test_blocks_parsed_together_are_the_blocks_parsed_one_by_one(blocks: list[bytes]) -> None:
+    alone = [[*parse_properties(block).items()] for block in blocks]
+    assert [[*found.items()] for found in parse_blocks(blocks)] == alone
 
 
 def test_a_host_is_named_by_its_address_and_port() -> None:

@@ -1,18 +1,24 @@
-"""Name servers name the brokers: nothing goes to one that the configuration keeps out, not a signature."""
+"""Name servers name the brokers: nothing goes to one that the configuration keeps out, not a signature, and
+what goes to a topic goes to the queues that they name."""
 
 import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from support.brokers.hostile import remoting
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import UNHURRIED
 
 from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
+from dlq.connectors.rocketmq.link.cluster import Queues
+from dlq.connectors.rocketmq.link.connection import Access, Link
+from dlq.connectors.rocketmq.look.routes import route_to, writable_queues
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.core.errors import BrokerError
+from dlq.core.errors import BrokerError, Unreachable
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -27,6 +33,7 @@ ASKS: dict[str, Any] = {
     "pull of transactions": lambda it: it.read(ReadRequest(HALVES, "drain", "p")),
     "consumers": lambda it: it.consumers([TARGET]),
     "bounds": lambda it: it.bounds([TARGET]),
+    "find": lambda it: it.find(Search("p", [LETTER], 0, {})),
     "apply": lambda it: [*it.publisher(SendRequest("p", 8)).publish(iter([LETTER]))],
 }
 
@@ -56,20 +63,17 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield Cluster(name_server, broker, heard)
 
 
-def kept_out(cluster: Cluster) -> RocketConnector:
-    return cluster.connector(hosts=("*.example",), access_key="k", secret_key_env="SECRET")
-
-
 @pytest.mark.parametrize("what", ASKS)
 def test_a_broker_that_the_configuration_keeps_out_gets_no_byte(cluster: Cluster, what: str) -> None:
-    with pytest.raises(BrokerError, match=r"b names 127\.0\.0\.2:\d+, and brokers\.b\.hosts allows") as error:
-        ASKS[what](kept_out(cluster))
-    assert "nothing was sent there; add it, if it is yours" in str(error.value)
-    assert (cluster.broker.connections, cluster.heard) == (0, [])
-
-
-def test_what_such_a_broker_holds_is_unknown(cluster: Cluster) -> None:
-    assert kept_out(cluster).find(Search("p", [LETTER], 0, {})).shown == {0: "unknown"}
+    kept_out = cluster.connector(hosts=("*.example",), access_key="k", secret_key_env="SECRET")
+    if what == "find":
+        assert kept_out.find(Search("p", [LETTER], 0, {})).shown == {0: "unknown"}
+    else:
+        with pytest.raises(
+            BrokerError, match=r"b names 127\.0\.0\.2:\d+, and brokers\.b\.hosts allows"
+        ) as error:
+            ASKS[what](kept_out)
+        assert "nothing was sent there; add it, if it is yours" in str(error.value)
     assert (cluster.broker.connections, cluster.heard) == (0, [])
 
 
@@ -87,16 +91,39 @@ def test_a_broker_that_the_configuration_allows_gets_signed_requests(
 @pytest.mark.parametrize("address", ["cafe::1:10911", "[cafe]::1:10911", "127.0.0.1:1@127.0.0.2:1"])
 def test_a_host_is_the_one_that_is_connected_to(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
+    connect = socket.create_connection
+    monkeypatch.setattr(
+        socket, "create_connection", lambda to, *more: tried.append(to[0]) or connect(to, *more)
+    )
     with Server(remoting({}, [address])) as name_server:
         url = f"rocketmq://{name_server.address}"
         connector = RocketConnector(RocketBroker("b", "rocketmq", url, hosts=("cafe",)))
-        connect = socket.create_connection
-
-        def create(to: tuple[str, int], *more: Any) -> socket.socket:
-            tried.append(to[0])
-            return connect(to, *more)
-
-        monkeypatch.setattr(socket, "create_connection", create)
         with pytest.raises(BrokerError, match=r"brokers\.b\.hosts allows cafe alone"):
             connector.inspect(SOURCE)
     assert set(tried) == {"127.0.0.1"}
+
+
+@each_row(("named_by", "told"), [
+    ("a name server (ns1:9876)", r"a name server \(ns1:9876\) names that address.*\(brokerIP1\)"),
+    ("brokers.pay.url", r"at 127\.0\.0\.1:1: Connection refused$"),
+])  # fmt: skip
+def test_an_address_that_nobody_reaches_is_told_with_who_named_it(named_by: str, told: str) -> None:
+    with pytest.raises(Unreachable, match=told):
+        Link("127.0.0.1:1", Access(timeout=2), named_by=named_by)
+
+
+OWN = [("a", 0), ("a", 1), ("b", 0)]
+
+
+@each_row(("hosted", "expected"), [
+    ((None, None), OWN),  # ordinary, static, static and moved to one broker
+    (([0, 2], [1]), [("a", 0), ("b", 1), ("a", 2)]),
+    (([], [0]), [("b", 0)]),
+])  # fmt: skip
+def test_a_static_topics_queues_are_sent_to_by_their_numbers_over_all_brokers(
+    hosted: tuple[list[int] | None, list[int] | None], expected: list[tuple[str, int]]
+) -> None:
+    route = {"a": Queues(2, 2, 6, hosted[0]), "b": Queues(1, 1, 6, hosted[1])}
+    cluster: Any = SimpleNamespace(masters=lambda: {"a": "", "b": ""}, route=lambda _: route)
+    assert route_to(cluster, Target("topic", "orders"), "orders").places == expected
+    assert writable_queues(cluster, "orders") == OWN

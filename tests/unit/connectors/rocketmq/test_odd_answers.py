@@ -18,7 +18,6 @@ from dlq.connectors.rocketmq.look.routes import route_to
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.connectors.rocketmq.prove import start_offsets
 from dlq.connectors.rocketmq.read import topics
-from dlq.connectors.rocketmq.read.outcomes import finished_offsets
 from dlq.connectors.rocketmq.read.queue import MessageQueue, Step
 from dlq.connectors.rocketmq.read.snapshot import offsets_of, unpulled_offsets
 from dlq.core import patience
@@ -29,14 +28,6 @@ TARGET = Target("topic", "t")
 UP = {"runtime": "[ 9 days, 1 hours, 1 minutes, 1 seconds ]", "dispatchBehindBytes": "0"}
 UP |= {"bootTimestamp": "1", "commitLogMaxOffset": "2", "commitLogMinOffset": "0"}
 Ask = Callable[[Cluster], object]
-
-
-def runtime(cluster: Cluster) -> object:
-    return start_offsets.runtime_of(cluster, "broker-a")
-
-
-def route(cluster: Cluster) -> object:
-    return route_to(cluster, TARGET, "t")
 
 
 def offsets(value: str) -> Mapping[int, Any]:
@@ -55,13 +46,17 @@ def many_queues(brokers: int, each: int) -> Iterator[Mapping[str, Any]]:
 
 
 LARGE = str(2**63)
+route: Ask = lambda cluster: route_to(cluster, TARGET, "t")  # noqa: E731
 ODD: Mapping[str, tuple[Mapping[int, Any], Ask]] = {
     "an offset of 64 bits": (offsets(LARGE), lambda cluster: offsets_of(cluster, PLACE)),
     "an offset of 5,000 digits": (offsets("9" * 5000), lambda cluster: unpulled_offsets(cluster, PLACE)),
     "a billion queues to write to": (queues(writeQueueNums=10**9), route),
     "queues of 1e300": (queues(writeQueueNums=1e300), route),
     "a retention of 400 digits": ({26: b"fileReservedTime=" + b"9" * 400}, broker_facts),
-    "a start of 4,000 digits": ({28: {"table": UP | {"bootTimestamp": "9" * 4000}}}, runtime),
+    "a start of 4,000 digits": (
+        {28: {"table": UP | {"bootTimestamp": "9" * 4000}}},
+        lambda cluster: start_offsets.runtime_of(cluster, "broker-a"),
+    ),
     "70,000 queues on three brokers": ({105: {"queueDatas": [*many_queues(3, 23_334)]}}, route),
     "a static topic that is none": ({105: {**queues()[105], "topicQueueMappingByBroker": [7]}}, route),
     "attributes that are none": ({351: {"attributes": [7]}}, lambda cluster: cluster.attributes("t")),
@@ -76,36 +71,28 @@ ODD: Mapping[str, tuple[Mapping[int, Any], Ask]] = {
 }
 
 
-@pytest.fixture
-def asked() -> Iterator[Callable[[Mapping[int, Any], Ask], object]]:
-    def ask(answers: Mapping[int, Any], question: Ask) -> object:
-        address: list[str] = []
-        with Server(remoting(answers, address)) as server:
-            address.append(server.address)
-            return question(Cluster(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}")))
-
-    return ask
+def asked(answers: Mapping[int, Any], question: Ask) -> Any:
+    address: list[str] = []
+    with Server(remoting(answers, address)) as server:
+        address.append(server.address)
+        return question(Cluster(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}")))
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_what_cannot_be_true_is_said_in_a_line(odd: str, asked: Any) -> None:
+@each_row("odd", ODD)
+def test_what_cannot_be_true_is_said_in_a_line(odd: str) -> None:
     with pytest.raises(BrokerError, match=r"cannot be (true|understood)") as said:
         asked(*ODD[odd])
     assert len(str(said.value)) < 400
 
 
-def test_offsets_below_zero_are_none(asked: Any) -> None:
+def test_offsets_below_zero_are_none() -> None:
     found = asked(offsets("-5"), lambda cluster: offsets_of(cluster, PLACE))
     assert (found.lowest, found.highest) == (0, 0)
 
 
-def test_a_time_of_too_many_digits_is_no_time(asked: Any) -> None:
+def test_a_time_of_too_many_digits_is_no_time() -> None:
     told = b'{"offsetTable":{{"a":1}:{"lastUpdateTimestamp":' + b"9" * 5000 + b"}}}"
-    assert [*asked({202: told}, lambda cluster: [*start_offsets._last_shown(cluster, "broker-a", "t")])] == []
-
-
-def test_an_op_record_of_too_many_digits_ends_nothing() -> None:
-    assert finished_offsets(b"7," + b"9" * 5000 + b",12") == [7, 12]
+    assert asked({202: told}, lambda cluster: [*start_offsets._last_shown(cluster, "broker-a", "t")]) == []
 
 
 @each_row("odd", ["", "1e3", "٣", "0x1", True, 1.5, None, [1], 2**63, -(2**63) - 1])

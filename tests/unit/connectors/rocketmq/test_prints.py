@@ -1,6 +1,6 @@
 """Messages as RocketMQ's client prints them; the first is one of a public log of 4.x."""
 
-import pytest
+from support.rows import each_row
 
 from dlq.connectors.jsonl.console_formats import Printed
 from dlq.connectors.jsonl.format import check_document, fit, record_of
@@ -30,6 +30,9 @@ def printed(properties: str, body: str = "[72]") -> str:
     return f"{HEAD}{message}, transactionId='null'}}]"
 
 
+BY_ID = "OffsetID:            0A\nTopic:               T\nMessage Body Path:   /tmp/rocketmq/msgbodys/0A\n\n"
+
+
 def why(found: Printed) -> str:
     (_line, reason), *others = found.unread
     assert not others
@@ -42,22 +45,31 @@ def test_bytes_below_zero_are_those_above_127_and_a_packed_body_was_printed_unpa
     assert (letter["body_text"], letter["headers"]["sysFlag"]) == ("你", "0")
 
 
-def test_several_messages_in_one_line_are_all_read_and_lines_are_counted() -> None:
-    found = messages(f"a log line\n[{REAL}, {REAL}]\n\n{REAL}\n")
-    assert [line for line, _ in found.letters] == [2, 2, 4]
+READ = {
+    f"a log line\n[{REAL}, {REAL}]\n\n{REAL}\n": ([2, 2, 4], [], ""),
+    f"MSGID: A {OLD} BODY: fourteen bytes\n": ([1], [], ""),
+    OLD: ([], [1], "only the length of its body, 14 bytes"),
+    f"MSGID: A {OLD} BODY: NOT PRINT BODY": ([], [1], "only the length"),
+    f"MSGID: A {OLD} BODY: a body\nof two l.\nMSGID: B {OLD} BODY: too short\n": ([], [1, 3], ""),
+    BY_ID * 2: ([], [1, 5], "let printMsg print the message"),
+    printed(f"{{ERROR=failed on {REAL}, A=1}}") + f"\n{REAL}": (
+        [2], [1], "what follows in its line is not read",
+    ),
+}  # fmt: skip
+"""Print -> the lines of its letters, of what is none, and why that is none."""
 
 
-def test_a_print_of_old_clients_tells_only_how_long_the_body_is() -> None:
-    assert "only the length of its body, 14 bytes" in why(messages(OLD))
-    assert "only the length" in why(messages(f"MSGID: A {OLD} BODY: NOT PRINT BODY"))
-    found = messages(f"MSGID: A {OLD} BODY: a body\nof two l.\nMSGID: B {OLD} BODY: too short\n")
-    assert [
-        letter["body_text"] for _, letter in messages(f"MSGID: A {OLD} BODY: fourteen bytes\n").letters
-    ] == ["fourteen bytes"]
-    assert [line for line, _ in found.unread] == [1, 3]
+@each_row(("text", "expected"), READ.items())
+def test_what_is_whole_is_read_and_the_rest_is_said_with_its_line(
+    text: str, expected: tuple[list[int], list[int], str]
+) -> None:
+    letters, unread, why = expected
+    found = messages(text)
+    assert ([line for line, _ in found.letters], [line for line, _ in found.unread]) == (letters, unread)
+    assert not why or why in found.unread[0][1]
 
 
-@pytest.mark.parametrize(("text", "reason"), [
+@each_row(("text", "reason"), [
     (REAL[:200], "cut"),
     (REAL[:500], "no end"),
     (REAL[:-30], "no end"),
@@ -75,22 +87,6 @@ def test_a_print_of_old_clients_tells_only_how_long_the_body_is() -> None:
 ])  # fmt: skip
 def test_what_is_cut_or_ambiguous_is_said_and_not_guessed(text: str, reason: str) -> None:
     assert reason in why(messages(text))
-
-
-def test_a_message_that_was_queried_by_id_has_its_body_elsewhere() -> None:
-    block = (
-        "OffsetID:            0A\nTopic:               T\nMessage Body Path:   /tmp/rocketmq/msgbodys/0A\n\n"
-    )
-    found = messages(block * 2)
-    assert (found.letters, [line for line, _ in found.unread]) == ([], [1, 5])
-    assert "let printMsg print the message" in found.unread[0][1]
-
-
-def test_a_message_inside_a_value_of_another_is_no_letter() -> None:
-    found = messages(printed(f"{{ERROR=failed on {REAL}, A=1}}") + f"\n{REAL}")
-    assert [line for line, _ in found.letters] == [2]
-    assert [line for line, _ in found.unread] == [1]
-    assert "what follows in its line is not read" in found.unread[0][1]
 
 
 def test_values_may_hold_commas_json_and_control_characters() -> None:

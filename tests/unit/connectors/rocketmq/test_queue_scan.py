@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from dlq.connectors.base import Gap
 from dlq.connectors.rocketmq.link.connection import Link
@@ -48,18 +49,17 @@ def answer(code: ResponseCode, body: bytes = b"", remark: str = "", **fields: in
     return Frame(code, 0, True, 0, remark, {name: str(value) for name, value in fields.items()}, body)
 
 
-def test_a_broker_that_stays_busy_ends_the_scan_without_a_gap() -> None:
-    link = Broker(lambda *_: answer(ResponseCode.BUSY, remark="[OVERLOAD]system busy"))
+@each_row(("reply", "why"), [
+    (answer(ResponseCode.BUSY, remark="[OVERLOAD]system busy"), r"offset 7: code 2 \[OVERLOAD"),
+    (answer(ResponseCode.PULL_AGAIN, nextBeginOffset=7), "nothing at offset 7"),
+])  # fmt: skip
+def test_a_broker_that_stays_busy_or_names_no_progress_ends_the_scan_without_a_gap(
+    reply: Frame, why: str
+) -> None:
     steps: list[Step] = []
-    with pytest.raises(ConnectionLost, match=r"offset 7: code 2 \[OVERLOAD"):
-        steps += PullScan(link, PLACE, 7, 9, 2**20)
-    assert set(steps) == {Step((), 7)}
-
-
-def test_a_broker_that_names_no_progress_makes_no_gap_either() -> None:
-    link = Broker(lambda *_: answer(ResponseCode.PULL_AGAIN, nextBeginOffset=7))
-    with pytest.raises(ConnectionLost, match="nothing at offset 7"):
-        list(PullScan(link, PLACE, 7, 9, 2**20))
+    with pytest.raises(ConnectionLost, match=why):
+        steps += PullScan(Broker(lambda *_: reply), PLACE, 7, 9, 2**20)
+    assert set(steps) <= {Step((), 7)}
 
 
 def test_what_the_broker_moves_past_is_a_gap() -> None:
