@@ -9,6 +9,7 @@ from support.rows import each_row
 from dlq.connectors.base import Fate
 from dlq.connectors.rabbitmq.look.coverage.deaths import PUBLISHER, predict
 from dlq.connectors.rabbitmq.look.definitions import Definitions
+from dlq.connectors.rabbitmq.look.routes import topic_matches
 
 Values = Mapping[str, Any]
 TO_DLQ = {"dead-letter-exchange": "", "dead-letter-routing-key": "dlq"}
@@ -152,3 +153,22 @@ def test_three_thousand_queues_take_less_than_five_seconds() -> None:
     found = fates(queues, IN, bindings)
     assert sum(one.verdict == "kept" for one in found) == 6000
     assert time.process_time() - began < 5
+
+
+MATCHES = [
+    ("", "", True), ("", "a", False), ("a", "", False), ("#", "", True), ("#.#", "a.b", True),
+    ("#.#.b", "a.b", True), ("*", "a", True), ("*", "a.b", False), ("a.#", "a", True),
+    ("#.b.#", "a.b.c", True), ("#.b.#.b", "a.b.c", False), ("*.#.*", "a", False), ("*.#.*", "a.b", True),
+]  # fmt: skip
+
+
+@each_row(("pattern", "key", "does"), MATCHES)
+def test_words_stars_and_hashes(pattern: str, key: str, does: bool) -> None:
+    assert topic_matches(pattern, key) is does
+
+
+@each_row("piece", ["#.", "#.*.", "*.", "#.x.", "."])
+def test_a_pattern_costs_what_its_length_allows(piece: str) -> None:
+    began = time.process_time()
+    topic_matches(piece * 10**6, "a." * 120 + "a")
+    assert time.process_time() - began < 1.5

@@ -38,6 +38,9 @@ ASKS: dict[str, Any] = {
 }
 
 
+KEPT_OUT = r"b names 127\.0\.0\.2:\d+, and brokers\.b\.hosts allows.*nothing was sent there; add it, if it is"
+
+
 class Cluster(NamedTuple):
     """A name server here, and the broker that it names, on another host."""
 
@@ -69,11 +72,8 @@ def test_a_broker_that_the_configuration_keeps_out_gets_no_byte(cluster: Cluster
     if what == "find":
         assert kept_out.find(Search("p", [LETTER], 0, {})).shown == {0: "unknown"}
     else:
-        with pytest.raises(
-            BrokerError, match=r"b names 127\.0\.0\.2:\d+, and brokers\.b\.hosts allows"
-        ) as error:
+        with pytest.raises(BrokerError, match=KEPT_OUT):
             ASKS[what](kept_out)
-        assert "nothing was sent there; add it, if it is yours" in str(error.value)
     assert (cluster.broker.connections, cluster.heard) == (0, [])
 
 
