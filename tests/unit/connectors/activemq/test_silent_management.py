@@ -129,22 +129,28 @@ def headers_of_frames(peer: socket.socket) -> Iterator[dict[bytes, bytes]]:
             yield said
 
 
+def answer_to(said: Mapping[bytes, bytes], more: bytes = b"") -> bytes:
+    """Of an attribute its name."""
+    head = b"MESSAGE\n%bsubscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n"
+    return head % (more, said[b"reply-to"].rpartition(b".")[2]) + b'\n["%b"]\0\n' % said[b"_AMQ_Attribute"]
+
+
+def receipt_of(said: Mapping[bytes, bytes]) -> bytes:
+    return b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"] if b"receipt" in said else b""
+
+
 def answering_late(peer: socket.socket) -> None:
     """The first question is answered when the second one comes, and before that."""
     late = b""
     for said in headers_of_frames(peer):
-        if b"receipt" in said:
-            peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"])
+        peer.sendall(receipt_of(said))
         if b"_AMQ_Attribute" in said:
-            token = said[b"reply-to"].rpartition(b".")[2]
-            head = b"MESSAGE\nsubscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n\n"
-            answer = head % token + b'["%b"]' % said[b"_AMQ_Attribute"] + b"\0\n"
             peer.sendall(late)
             if said[b"_AMQ_Attribute"] == b"slow":
-                late = answer
+                late = answer_to(said)
             else:
                 time.sleep(0.05)
-                peer.sendall(answer)
+                peer.sendall(answer_to(said))
 
 
 def test_a_late_answer_is_none_to_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,13 +171,9 @@ def answering_backwards(peer: socket.socket) -> None:
     answers = list[bytes]()
     for said in headers_of_frames(peer):
         if b"_AMQ_Attribute" in said:
-            token, number = said[b"reply-to"].rpartition(b".")[2], said[b"correlation-id"]
-            head = b"subscription:%b\nmessage-id:1\ndestination:d\n_AMQ_OperationSucceeded:true\n" % token
-            answers.append(
-                b'MESSAGE\ncorrelation-id:%b\n%b\n["%b"]\0\n' % (number, head, said[b"_AMQ_Attribute"])
-            )
+            answers.append(answer_to(said, b"correlation-id:%b\n" % said[b"correlation-id"]))
         if b"receipt" in said:
-            peer.sendall(b"RECEIPT\nreceipt-id:%b\n\n\0\n" % said[b"receipt"] + b"".join(answers[::-1]))
+            peer.sendall(receipt_of(said) + b"".join(answers[::-1]))
             answers.clear()
 
 

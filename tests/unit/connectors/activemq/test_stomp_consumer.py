@@ -24,17 +24,17 @@ class Connection:
 
     token, place, artemis, unfinished_bytes = "t", "b", False, 0
 
-    def __init__(self, letters: int, unnamed: Container[int] = ()) -> None:
+    def __init__(self, letters: int = 0, unnamed: Container[int] = ()) -> None:
         """The ids of `unnamed` letters are an AMQP producer's."""
-        tails = [b"1-%d" if n in unnamed else b"1\\c1\\c%d" for n in range(1, letters + 1)]
-        heads = [
-            b"message-id:ID\\c1\\c%b\nack:%d\ntimestamp:%d" % (tail % n, n, n)
-            for n, tail in enumerate(tails, 1)
-        ]
-        self._all = [Frame(b"MESSAGE", head, b"body") for head in heads]
-        self._frames = list(self._all)
+        names = [b"1-%d" if n in unnamed else b"1\\c1\\c%d" for n in range(1, letters + 1)]
+        head = b"message-id:ID\\c1\\c%b\nack:%d\ntimestamp:%d"
+        self.hold(*(head % (name % n, n, n) for n, name in enumerate(names, 1)))
         self.sent: list[bytes] = []
         self.selectors: list[str] = []
+
+    def hold(self, *heads: bytes) -> None:
+        self._all = [Frame(b"MESSAGE", head, b"body") for head in heads]
+        self._frames = list(self._all)
 
     def receive(self, _wait: float) -> list[Frame]:
         frames, self._frames = self._frames, []
@@ -46,9 +46,8 @@ class Connection:
     def request(self, command: str, headers: Any) -> None:
         """A selector finds all letters whose ids it names."""
         if "selector" in headers:
-            self.selectors.append(headers["selector"])
-            named = [f for f in self._all if f"'{headers_of(f.head)['message-id']}'" in self.selectors[-1]]
-            self._frames = named
+            self.selectors.append(selector := headers["selector"])
+            self._frames = [f for f in self._all if f"'{headers_of(f.head)['message-id']}'" in selector]
         elif command == "SUBSCRIBE" and self.sent:
             self._frames = []
 
@@ -69,9 +68,8 @@ def reading_of(link: Any, letters: int, cumulative: bool) -> StompReading:
 
 def acknowledgements(link: Connection) -> list[bytes]:
     assert all(frame.startswith(b"ACK\n") for frame in link.sent)
-    return [
-        frame.removeprefix(b"ACK\nid:").strip().replace(b"\nreceipt:r", b" synced") for frame in link.sent
-    ]
+    ids = [frame.removeprefix(b"ACK\nid:").strip() for frame in link.sent]
+    return [one.replace(b"\nreceipt:r", b" synced") for one in ids]
 
 
 @each_row(("letters", "cumulative", "acks"), [
@@ -128,17 +126,16 @@ def test_a_letter_that_does_not_come_back_to_be_taken_ends_the_reading(
 
 
 def test_a_property_in_the_place_of_the_time_leaves_the_id_alone_to_select() -> None:
-    link = Connection(0)
-    head = b"message-id:ID\\c1-1\ntimestamp:' OR 1=1"
-    link._all = [Frame(b"MESSAGE", head, b"")]
+    link, head = Connection(), b"message-id:ID\\c1-1\ntimestamp:' OR 1=1"
+    link.hold(head)
     stomp_consumer.take(cast(Link, link), "/queue/q", [head])
     assert link.selectors == ["(JMSMessageID = 'ID:1-1')"]
 
 
 def test_selectors_are_short_enough_for_a_header_line() -> None:
     heads = [b"message-id:ID\\c%d's\ntimestamp:7" % (10**40 + n) for n in range(500)]
-    link = Connection(0)
-    link._all = [Frame(b"MESSAGE", head.replace(b"'", b"''"), b"") for head in heads]
+    link = Connection()
+    link.hold(*(head.replace(b"'", b"''") for head in heads))
     stomp_consumer.take(cast(Link, link), "/queue/q", heads)
     assert len(link.selectors) > 2
     assert max(len(escape(selector)) for selector in link.selectors) < 10_000

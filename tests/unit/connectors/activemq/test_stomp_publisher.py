@@ -33,7 +33,6 @@ class Memory:
     refuses_commit_of: bytes = b""
     says: str = "AMQ339013 Error committing"
     proven: frozenset[str] = frozenset()
-    dies_at_commit: int = 0
     committed: list[bytes] = field(default_factory=list)
     commits: int = 0
     log: list[str] = field(default_factory=list)
@@ -87,8 +86,6 @@ class Connection(StompSender):
         bodies, receipt = self._transactions.pop(headers["transaction"]), headers["receipt"]
         self._memory.commits += 1
         self._memory.log.append(f"COMMIT {receipt}")
-        if self._memory.commits == self._memory.dies_at_commit:
-            return
         if self._memory.refuses_commit_of in bodies:
             self._refused[receipt] = refusal("mq", self._memory.says)
         else:
@@ -159,14 +156,6 @@ def test_errors_without_end_behind_a_commit_leave_it_in_doubt(monkeypatch: pytes
     assert memory.commits == 1
 
 
-def test_all_letters_are_committed_once_and_confirmed_in_their_order() -> None:
-    memory = Memory()
-    sent, _ = published(memory, 1050)
-    assert [*outcomes(sent).items()] == [(n, "confirmed") for n in range(1050)]
-    assert memory.committed == [b"%d" % n for n in range(1050)]
-    assert memory.commits == 11
-
-
 ROLLED_BACK = "Transaction marked rollback only"
 CULPRITS: list[tuple[int | None, str, dict[str, Any]]] = [
     *[(n, "refused", {"refuses": b"%d" % n}) for n in (0, 150, 399)],
@@ -199,16 +188,6 @@ def test_a_letter_that_ends_the_connection_of_another_commit_is_refused_by_the_n
     sent, error = published(memory, some=[one for one in letters(400) if one.number not in written])
     assert error is None
     assert outcomes(sent) == dict.fromkeys({*range(400)} - written, "confirmed") | {399: "refused"}
-
-
-@each_row("commit", [1, 3])
-def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(commit: int) -> None:
-    sent, error = published(Memory(dies_at_commit=commit), 1000)
-    assert isinstance(error, ConnectionLost)
-    before, under_way = 100 * (commit - 1), len(sent) - 100 * (commit - 1)
-    expected = ["confirmed"] * before + ["in_doubt"] * under_way
-    assert [*outcomes(sent).items()] == [*enumerate(expected)]
-    assert 100 <= under_way <= 300
 
 
 @each_row("transaction", [1, 3])

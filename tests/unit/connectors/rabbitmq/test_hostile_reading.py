@@ -1,8 +1,8 @@
 """A RabbitMQ that never stops speaking, nor gives the letter that it began, and whose exchanges never end."""
 
 import time
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Iterator, Mapping
+from itertools import count, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,30 +23,21 @@ from dlq.core.settings import Source
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
 
 
-@pytest.mark.parametrize("unfinished", [0, None], ids=["says what is no letter", "drips one"])
-def test_who_never_ends_a_letter_is_left(unfinished: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pieces", [repeat(0), count()], ids=["says what is no letter", "drips one"])
+def test_who_never_ends_a_letter_is_left(pieces: Iterator[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "REPLY", 0.05)
     monkeypatch.setattr(patience, "ENDLESS", 0.1)
 
     class Link(SimpleNamespace):
-        pieces = count()
+        server_version, dead = "4.1.0", False
+        unfinished_bytes = property(lambda _: next(pieces))
 
-        @property
-        def unfinished_bytes(self) -> int:
-            return next(self.pieces) if unfinished is None else unfinished
+        def receive(self, _seconds: float) -> bool:
+            time.sleep(0.01)
+            return True
 
-    def receive(_seconds: float) -> bool:
-        time.sleep(0.01)
-        return True
-
-    link: Any = Link(
-        server_version="4.1.0",
-        dead=False,
-        call=lambda *_: None,
-        send=lambda *_: None,
-        receive=receive,
-        take_deliveries=lambda _most: [],
-    )
+    nothing = lambda *_: ()  # noqa: E731
+    link: Any = Link(call=nothing, send=nothing, take_deliveries=nothing)
     reading = RabbitReading(link, REQUEST, 5, {}, ())
     began = time.monotonic()
     for _ in reading.batches():
@@ -71,10 +62,8 @@ def test_an_exchange_that_leads_to_another_for_ever_tells_no_queues(monkeypatch:
 
 
 def test_exchanges_in_a_long_row_are_looked_through_once() -> None:
-    most = 20_000
-    row = [
-        {"source": f"e{n}", "destination": f"e{n + 1}", "destination_type": "exchange"} for n in range(most)
-    ]
+    most, to_another = 20_000, {"destination_type": "exchange"}
+    row = [{"source": f"e{n}", "destination": f"e{n + 1}", **to_another} for n in range(most)]
     row.append({"source": f"e{most}", "destination": "strays", "destination_type": "queue"})
     began = time.process_time()
     [found] = places([{"name": "strays"}], row, {f"e{n}": "shop" for n in range(most)})

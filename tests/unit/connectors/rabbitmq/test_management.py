@@ -24,12 +24,16 @@ GONE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RabbitBroker, list[bytes]]]:
-    """A broker whose management API gives these answers, and then 404 whatever it is asked: another path, a
-    gateway, no such virtual host."""
+def answers() -> list[bytes]:
+    return []
+
+
+@pytest.fixture
+def broker(answers: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[RabbitBroker]:
+    """Its management API gives these answers, and then 404 whatever it is asked: another path, a gateway, no
+    such virtual host."""
     monkeypatch.setenv("WEB", "s3cret")
     monkeypatch.setattr(patience, "FETCH", 0.0)
-    answers = list[bytes]()
 
     def answer(peer: socket.socket) -> None:
         while peer.recv(2**16):
@@ -37,20 +41,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RabbitBroker, list[
 
     with Server(answer) as server:
         url = f"http://{server.address}"
-        broker = RabbitBroker("b", "rabbitmq", "amqp://u@h", password_env="WEB", management_url=url)
-        yield broker, answers
+        yield RabbitBroker("b", "rabbitmq", "amqp://u@h", password_env="WEB", management_url=url)
 
 
-@pytest.fixture
-def knowing_nothing(asked: tuple[RabbitBroker, list[bytes]]) -> RabbitBroker:
-    return asked[0]
-
-
-@pytest.mark.parametrize("times", [0, 1, 2, 3])
+@each_row("times", [0, 1, 2, 3])
 def test_what_goes_away_while_it_is_looked_at_is_asked_for_again(
-    asked: tuple[RabbitBroker, list[bytes]], times: int
+    broker: RabbitBroker, answers: list[bytes], times: int
 ) -> None:
-    broker, answers = asked
     answers += [GOING] * times
     if times < 3:
         assert Management(broker).get("queues", "/", "gone") is None
@@ -69,21 +66,22 @@ LOOKS: dict[str, Callable[[RabbitBroker], Any]] = {
 }
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_a_list_that_is_not_there_is_not_an_empty_one(look: str, knowing_nothing: RabbitBroker) -> None:
+@each_row("look", LOOKS)
+def test_a_list_that_is_not_there_is_not_an_empty_one(look: str, broker: RabbitBroker) -> None:
     with pytest.raises(BrokerError, match=r"management_url \(127.*knows nothing of .*is the path right\?"):
-        LOOKS[look](knowing_nothing)
+        LOOKS[look](broker)
 
 
-def test_an_exchange_that_is_gone_has_no_bindings_and_a_target_that_is_not_shown_may_lack_a_witness(
-    knowing_nothing: RabbitBroker,
+def test_who_knows_nothing_has_no_bindings_and_a_target_may_lack_what_its_witness_holds(
+    broker: RabbitBroker,
 ) -> None:
-    assert _bound(Management(knowing_nothing), "p", {"orders"}) == set()
-    assert _may_lack(Management(knowing_nothing), {"q"}) == {"q"}
+    assert _bound(Management(broker), "p", {"orders"}) == set()
+    assert _may_lack(Management(broker), {"q"}) == {"q"}
 
 
 UP = 60_000
 MADE = 1_000_000
+LINK = {"name": "a", "sock_port": 2, "peer_port": 1}
 
 
 class Told(Management):
@@ -100,8 +98,7 @@ def cluster(after: int = 0, other: str = "b", **changes: Any) -> Told:
     """Two nodes, so many milliseconds after the plan's exchange was made; `changes` are those of one."""
     usual = {"running": True, "uptime": UP + after}
     one = {"name": "a", "cluster_links": [{"name": other, "sock_port": 1, "peer_port": 2}], **usual}
-    links = [{"name": "a", "sock_port": 2, "peer_port": 1}]
-    return Told(MADE + after, [one, {"name": other, "cluster_links": links, **usual, **changes}])
+    return Told(MADE + after, [one, {"name": other, "cluster_links": [LINK], **usual, **changes}])
 
 
 def told_of(cluster: Told) -> str:
@@ -110,20 +107,16 @@ def told_of(cluster: Told) -> str:
 
 def test_nodes_that_did_not_restart_are_as_before() -> None:
     for late in (0, 5_000, -5_000):
-        now = describe_nodes(cluster(DAY, uptime=UP + DAY + late))
-        assert are_as_before(told_of(cluster()), now)
+        assert are_as_before(BEFORE, describe_nodes(cluster(DAY, uptime=UP + DAY + late)))
 
 
-DAY, NEW = 86_400_000, {"uptime": 3_000}
+BEFORE, DAY, NEW = told_of(cluster()), 86_400_000, cluster(uptime=3_000)
 IS_NOT: Mapping[str, tuple[object, Told]] = {
-    "restarted just now": (told_of(cluster()), cluster(DAY, uptime=1_000)),
-    "restarted just afterwards": (told_of(cluster()), cluster(DAY, uptime=DAY - 1_000)),
-    "lost another one": (
-        told_of(cluster()),
-        cluster(5_000, cluster_links=[{"name": "a", "sock_port": 3, "peer_port": 1}]),
-    ),
-    "is another one": (told_of(cluster()), cluster(5_000, other="c")),
-    "was new": (told_of(cluster(**NEW)), cluster(**NEW)),
+    "restarted just now": (BEFORE, cluster(DAY, uptime=1_000)),
+    "restarted just afterwards": (BEFORE, cluster(DAY, uptime=DAY - 1_000)),
+    "lost another one": (BEFORE, cluster(5_000, cluster_links=[{**LINK, "sock_port": 3, "peer_port": 1}])),
+    "is another one": (BEFORE, cluster(5_000, other="c")),
+    "was new": (told_of(NEW), NEW),
     **{f"said nothing: {said}": (said, cluster())
        for said in (None, "", "[]", "{}", '{"a": 1, "b": []}', '{"a": {}, "b": {"uptime": "x"}}', "{")},
 }  # fmt: skip

@@ -121,12 +121,6 @@ def test_only_what_identifies_the_message_goes_along() -> None:
     assert set(previewed(record(properties={**own, **kept})).stripped) == set(own)
 
 
-def test_a_letter_for_its_group_alone_names_its_topic() -> None:
-    message = sent(record(properties={"UNIQ_KEY": "K", "RETRY_TOPIC": "other"}), PAY)
-    assert (message.topic, message.reconsume_limit) == ("%RETRY%pay", 16)
-    assert message.properties["RETRY_TOPIC"] == "orders"
-
-
 @each_row(
     ("told", "kept"),
     [("1600000000000", "1600000000000"), (1, "1"), ("0", None), ("-1", None), ("9" * 30, None), ("x", None)],
