@@ -37,6 +37,13 @@ class Queue:
         return shown
 
 
+def test_what_is_between_an_anchor_and_the_probes_is_everything() -> None:
+    queue = Queue(marker_body(ANCHOR), marker_body("run/1", ANCHOR, ["a", "b"]))
+    trail, kept = scan_markers(queue.scanning(), QUEUE)
+    assert (trail.sent, len(kept), trail.why_unproven([ANCHOR], QUEUE)) == ({"a", "b"}, 2, None)
+    assert len(queue.acknowledged) == PROBES
+
+
 def test_the_anchor_of_a_queue_that_somebody_else_reads_is_taken_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -85,7 +85,6 @@ class Connection(StompSender):
     def _commit(self, headers: Mapping[str, str], _body: bytes) -> None:
         bodies, receipt = self._transactions.pop(headers["transaction"]), headers["receipt"]
         self._memory.commits += 1
-        self._memory.log.append(f"COMMIT {receipt}")
         if self._memory.refuses_commit_of in bodies:
             self._refused[receipt] = refusal("mq", self._memory.says)
         else:
