@@ -1,7 +1,7 @@
 """Queues that give letters without end: a reading stops at its snapshot, and looks up once a second."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count, cycle, islice
 from types import SimpleNamespace
@@ -128,23 +128,22 @@ def by_openwire(link: Any) -> OpenWireReading:
     return OpenWireReading(scan, None)
 
 
-def is_a_batch_of_skipped(reading: StompReading | OpenWireReading) -> bool:
-    batch = reading.next_batch()
-    return not batch.records and 1 <= len(batch.skipped) <= 20
+LOST: Mapping[str, Callable[[], StompReading | OpenWireReading]] = {
+    "stomp": lambda: by_stomp(trickle(Frame(b"MESSAGE", b"message-id:1", b"")), lambda _: "it stays"),
+    "openwire": lambda: by_openwire(
+        trickle(Dispatch(openwire_consumer.CONSUMER, 24, b"name", None, unreadable="damaged"))
+    ),
+}
 
 
-def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "YIELD", 0.1)
-    link = trickle(Frame(b"MESSAGE", b"message-id:1", b""))
-    assert is_a_batch_of_skipped(by_stomp(link, lambda _: "it stays"))
-
-
-def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("way", LOST)
+def test_letters_that_trickle_and_cannot_be_had_end_a_batch(
+    way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "YIELD", 0.1)
-    letter = Dispatch(openwire_consumer.CONSUMER, 24, b"name", None, unreadable="damaged")
-    assert is_a_batch_of_skipped(by_openwire(trickle(letter)))
+    batch = LOST[way]().next_batch()
+    assert not batch.records
+    assert 1 <= len(batch.skipped) <= 20
 
 
 def test_a_browse_beside_stomp_is_bounded() -> None:

@@ -106,6 +106,7 @@ def test_silence_is_neither_a_missing_queue_nor_a_count(told: Told, use: str) ->
     told.silent = lambda _name: False
     USES[use](routing)
     assert routing.why_missing(TARGET) is None
+    assert "there is no queue 'gone'" in str(routing.why_missing(TARGET._replace(name="a::gone")))
 
 
 def test_who_was_never_answered_has_no_right_and_is_told_so_by_nothing(told: Told) -> None:

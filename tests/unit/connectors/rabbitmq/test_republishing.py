@@ -1,4 +1,8 @@
+"""What of a letter of RabbitMQ goes back, by which exchange and key, and what is said of it beforehand."""
+
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 import pika
 import pytest
@@ -8,15 +12,19 @@ from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.values import binary, described_value, mapping, sequence, string, symbol
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rabbitmq.amqp091.codec.table import Properties, decode
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.amqp10 import headers_of
+from dlq.connectors.rabbitmq.records.envelope import Way, first_delivered
 from dlq.connectors.rabbitmq.republish import (
     MAX_FRAME,
     block_to_send,
     edit_headers,
     message_to_send,
     preview,
+    preview_unasked,
     target_of,
 )
+from dlq.connectors.rabbitmq.send import Ways, exchange_to
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -188,3 +196,82 @@ def test_headers_are_edited_in_the_form_that_a_letter_has() -> None:
     block = letter({"tenant": "v"}).raw_properties or b""
     edited = edit_headers(block, lambda _name: False, {"tenant": "other"})
     assert decode(edited).headers == {"tenant": "other"}
+
+
+def death(queue: str, exchange: str, *keys: str | bytes, second: int = 0, reason: str = "rejected") -> Any:
+    when = datetime(2026, 11, 2, 3, 12, second, tzinfo=UTC)
+    told = {"queue": queue, "reason": reason, "exchange": exchange, "routing-keys": [*keys]}
+    return {**told, "count": 1, "time": when}
+
+
+def dead(*deaths: Any, **headers: Any) -> Record:
+    named = {name if name == "root_id" else name.replace("_", "-"): headers[name] for name in headers}
+    return letter({"x-death": [*deaths], **named})
+
+
+CAME: Mapping[str, tuple[Record, Way | None]] = {
+    "as its death says": (dead(death("orders", "shop", "order.new", "cc")),
+     Way("shop", "order.new", ("cc",))),
+    "before it waited for a retry": (
+        dead(
+            death("wait", "", "wait", second=1, reason="expired"),
+            death("orders", "", "orders", second=5, reason="expired"),
+            death("orders", "shop", "order.new", second=1),
+        ),
+        Way("shop", "order.new"),
+    ),
+    "as a framework noted, which parked it elsewhere": (
+        dead(
+            death("carts", "shop", "cart.new"), x_original_exchange="shop",
+            x_original_routingKey="order.new",
+        ),
+        Way("shop", "order.new"),
+    ),
+    "as it was published, of a queue where it never was": (
+        dead(
+            death("c", "dlx", "later"), death("a", "shop", "first", reason="maxlen"),
+            death("b", "dlx", "then"), x_first_death_queue="a", x_first_death_reason="maxlen",
+        ),
+        Way("shop", "first"),
+    ),
+    "with nothing that tells": (dead(tenant="eu"), None),
+    "with a key that is no text": (dead(death("orders", "shop", b"\xff")), None),
+}  # fmt: skip
+
+
+@each_row("how", CAME)
+def test_a_letter_came(how: str) -> None:
+    record, expected = CAME[how]
+    assert first_delivered(record, "orders") == expected
+
+
+TOPIC = dead(death("orders", "shop", "order.new", "cc"))
+TASK = dead(death("orders", "shop", "order.new"), task="t", id="1", root_id="1")
+BY_DEFAULT, OWN = Way("", "orders"), exchange_to("plan", "orders")
+GOES = [
+    (TOPIC, [ORDERS], Way(OWN, "order.new", ("cc",))),
+    (TOPIC, [], BY_DEFAULT),  # the plan has no way of its own there
+    (dead(death("orders", "shop", "orders", "cc")), [ORDERS], Way(OWN, "orders", ("cc",))),
+    (dead(death("orders", "shop", "orders")), [ORDERS], BY_DEFAULT),
+    (dead(), [ORDERS], BY_DEFAULT),
+    (TASK, [ORDERS], BY_DEFAULT),  # of Celery, which finds that exchange again for retries
+]
+
+
+@each_row("record, private, way", GOES)
+def test_only_what_the_default_exchange_would_change_goes_by_an_exchange_of_the_plans_own(
+    record: Record, private: list[Target], way: Way
+) -> None:
+    assert (
+        Ways(RabbitBroker("shop", "rabbitmq", url="amqp://u@h"), "plan", private).way_of(
+            Outgoing(0, record, ORDERS, {})
+        )
+        == way
+    )
+
+
+def test_who_asks_no_broker_says_what_consumers_will_see() -> None:
+    asked = preview_unasked(Outgoing(0, dead(death("orders", "shop", "order.new")), ORDERS, {}))
+    assert not asked.private
+    assert "its name as the key, and no CC: the broker was not asked" in asked.warnings[-1]
+    assert not preview_unasked(Outgoing(0, dead(death("orders", "", "orders")), ORDERS, {})).warnings
