@@ -136,6 +136,9 @@ class FrameReader:
         self._proof = b":" + self.token.encode()
         self._buffer = bytearray()
         self._scanned = 0
+        """Up to where it was looked for the end of a text."""
+        self._searched = 0
+        """Up to where it was looked for a frame within a body that has a length."""
         self._ahead: tuple[bytes, int] | None = None
         """The next frame's command and head, and where its body begins, if `_frame_follows` was there."""
         self._receipts = 0
@@ -164,9 +167,10 @@ class FrameReader:
         while (found := self._next(start)) is not None:
             frame, start = found
             frames.append(frame)
-            self._scanned = 0
+            self._scanned = self._searched = 0
         start = _skip_newlines(buffer, start)
         self._scanned = max(0, self._scanned - start)
+        self._searched = max(0, self._searched - start)
         self._ahead = None
         del buffer[:start]
         if len(buffer) > MAX_FRAME:
@@ -207,23 +211,22 @@ class FrameReader:
         length = _LENGTH.search(head, at) if at >= 0 else None
         if length is not None:
             end = begin + int(length[1])
-            if len(self._buffer) <= end and not self._is_false_length(begin):
+            is_false = self._holds_frame(begin, end)
+            if len(self._buffer) <= end and not is_false:
                 return None
-            ends = len(self._buffer) > end and self._buffer[end] == 0
-            follows = self._frame_follows(end + 1) if ends else False
+            follows = not is_false and self._buffer[end] == 0 and self._frame_follows(end + 1)
             if follows is None:
                 return None
             if follows:
                 return Frame(MESSAGE, head, bytes(self._buffer[begin:end])), end + 1
         return self._text(head, begin)
 
-    def _is_false_length(self, begin: int) -> bool:
+    def _holds_frame(self, begin: int, end: int) -> bool:
         """Return whether another frame came before a body had its length: that of a text is a property."""
-        if self._buffer.find(self._proof, max(begin, self._scanned - len(self._proof))) < 0:
-            self._scanned = len(self._buffer)
-            return False
-        self._scanned = begin
-        return True
+        if self._buffer.find(self._proof, max(begin, self._searched - len(self._proof)), end) >= 0:
+            return True
+        self._searched = min(len(self._buffer), end)
+        return False
 
     def _text(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
         """Return a message with no length, or a false one: a JMS property can be named content-length."""

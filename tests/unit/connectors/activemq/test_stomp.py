@@ -85,3 +85,13 @@ def test_a_property_that_is_no_length_is_not_believed_and_holds_up_no_frame(step
     assert [frame.body for frame in found] == [b"text", b"\0MESS", b""]
     [cut, _] = read(message(b"abc\0def", "content-length:3") + RECEIPT)
     assert (cut.body, cut.inner_nul) == (b"abc\0def", True)
+
+
+@each_row("step", [1, 7, 50, 10_000])
+def test_a_property_that_names_where_another_message_ends_swallows_none(step: int) -> None:
+    """Who sends both letters can tell how long the second one will be."""
+    after = message(b"next") + message(b"last", length=True)
+    for length in range(len(message(b"text", "content-length:000") + after)):
+        data = message(b"text", f"content-length:{length:03}") + after + RECEIPT
+        found = read(*(data[at : at + step] for at in range(0, len(data), step)))
+        assert [frame.body for frame in found] == [b"text", b"next", b"last", b""], length
