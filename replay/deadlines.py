@@ -102,8 +102,6 @@ def deadlines(record: Record, dropped: Collection[str], has_hint: bool | None = 
     """Yield what the letter says of itself; `dropped` are names of headers and properties that are not sent.
     `has_hint`: what `with_hints` has said of its body, where that was asked."""
     [look_inside] = with_hints([record.body]) if has_hint is None else [has_hint]
-    if not (look_inside or _telling(tuple(record.headers)) or _telling(tuple(record.properties))):
-        return
     for field in (*_named(record, dropped), *(_in_body(record) if look_inside else ())):
         kind = _kind(field.name)
         moment = _moment(field, kind) if kind else None
@@ -123,7 +121,7 @@ def _kind(name: str) -> _Kind | None:
 
 def _named(record: Record, dropped: Collection[str]) -> Iterator[_Field]:
     for kind, fields in (("header", record.headers), ("property", record.properties)):
-        for name in _telling(tuple(fields)):
+        for name in _telling(tuple(fields)) if fields else ():
             if name not in dropped and fields[name] != _NONE:
                 yield _Field(f"{kind} {name[:_LONGEST_NAME]}", name, fields[name], record.published_at)
 

@@ -123,6 +123,11 @@ class Destinations:
         self._bytes[destination] += size
         return None
 
+    def keeps_all(self, destination: Destination) -> bool:
+        """Return whether no letter that goes there is said to be lost, now or when it dies again."""
+        limits = self._known(destination)
+        return limits.letters is limits.size is None and not self.why_uncovered(destination)[1]
+
     def why_uncovered(self, destination: Destination) -> tuple[str, str]:
         """Return what becomes of letters that die again there: `lost`, `unknown` or `kept`, and a sentence of
         what is lost. Each broker is asked once, for so long and no longer."""

@@ -55,8 +55,8 @@ class Place(NamedTuple):
 
 def lap_of(record: Record) -> int:
     """Return which trip a replay of `record` would be: 1, or one more than the trip it came back from."""
-    text = record.headers.get(REPLAY_LAP) or record.properties.get(REPLAY_LAP) or ""
-    return int(text) + 1 if text.isascii() and text.isdigit() and len(text) < 9 else 1
+    text = record.headers.get(REPLAY_LAP) or record.properties.get(REPLAY_LAP)
+    return int(text) + 1 if text and text.isascii() and text.isdigit() and len(text) < 9 else 1
 
 
 def transaction_of(record: Record) -> str | None:

@@ -53,7 +53,7 @@ class Tally:
 
     going: Counter[Destination] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
-    stripped: Counter[str] = field(default_factory=Counter)
+    stripped_together: Counter[tuple[str, ...]] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     told_by_letters: Counter[str] = field(default_factory=Counter)
     edited: set[str] = field(default_factory=set)
@@ -67,6 +67,14 @@ class Tally:
         found: Counter[str] = Counter()
         for (broker, _), letters in self.going.items():
             found[broker] += letters
+        return found
+
+    def stripped(self) -> Counter[str]:
+        """Return what is not sent again -> of how many."""
+        found: Counter[str] = Counter()
+        for names, letters in self.stripped_together.items():
+            for name in names:
+                found[name] += letters
         return found
 
     def warn(self, text: str) -> None:
@@ -131,6 +139,9 @@ class Picker:
         self._business_keys: set[str] = set()
         self._open: set[Destination] = set()
         """Those that nothing is said against."""
+        self._keeping: set[Destination] = set()
+        """Those that nothing is said of to any letter that goes there."""
+        self._needs_coverage = any(one.coverage == "required" for one in settings.sources.values())
 
     def take(self, candidate: Candidate, known: Known) -> bool:
         """Count a letter as one that goes, or as one that is left out; return whether it goes."""
@@ -149,14 +160,13 @@ class Picker:
             return reason
         return (
             advised_against(record.record_id, candidate.advice, self._wanted)
-            or self._replaced(record)
-            or self._sent_elsewhere(candidate, known)
-            or self._twin_sent(record, known)
+            or (self.superseded.why and self._replaced(record))
+            or (known.elsewhere and self._sent_elsewhere(candidate, known))
+            or (known.twins and self._twin_sent(record, known))
             or self._closed(candidate.destination)
             or self._twin(candidate)
             or self._risk(candidate)
-            or self._uncovered(candidate)
-            or self._no_room(candidate)
+            or self._losing(candidate)
         )
 
     def _why_done(self, candidate: Candidate, state: State, known: Known) -> str | None:
@@ -253,14 +263,14 @@ class Picker:
         memory = memory_in_body(record)
         if candidate.wrapped is not None:
             return f"{memory}; --unwrap leaves it: {candidate.wrapped} (--edit)"
-        unless_named: dict[Any, str] = {**preview.unless_named}
-        unless_named |= self._deadlines(candidate, record, preview)
-        if memory:
-            unless_named["letter"] = f"{memory} (--unwrap or --edit changes it)"
-        unnamed = self._wanted.why_unnamed(unless_named, record.record_id) if unless_named else None
-        if unnamed is not None:
-            return unnamed
-        tally.stripped.update(preview.stripped)
+        late = self._deadlines(candidate, record, preview)
+        if preview.unless_named or late or memory:
+            unless_named: dict[Any, str] = {**preview.unless_named, **late}
+            if memory:
+                unless_named["letter"] = f"{memory} (--unwrap or --edit changes it)"
+            if unnamed := self._wanted.why_unnamed(unless_named, record.record_id):
+                return unnamed
+        tally.stripped_together[tuple(preview.stripped)] += 1
         if preview.private:
             tally.private.add(planfile.printed(letter.target))
         return None
@@ -277,6 +287,16 @@ class Picker:
             if said:
                 self.tally.warn(said)
         return {}
+
+    def _losing(self, candidate: Candidate) -> str | None:
+        """Say that its target would lose it, at once or when it dies again."""
+        destination = candidate.destination
+        if destination in self._keeping:
+            return None
+        why = self._uncovered(candidate) or self._no_room(candidate)
+        if not (why or self._needs_coverage) and self.destinations.keeps_all(destination):
+            self._keeping.add(destination)
+        return why
 
     def _uncovered(self, candidate: Candidate) -> str | None:
         """Say that a letter that dies again would be lost; its source may want it left out then."""
@@ -308,10 +328,9 @@ class Picker:
             tally.owners_until = min(ends, tally.owners_until or ends)
         if candidate.advice == "fix_first" and not self._wanted.fixed:
             tally.warn(FIX_FIRST)
-        if record.record_id in self._wanted.edits.changed:
-            tally.edited.add(record.record_id)
-        elif record.record_id in self.changes.changed:
-            tally.unwrapped.add(record.record_id)
+        if record.record_id in self.lines:
+            is_edited = record.record_id in self._wanted.edits.lines
+            (tally.edited if is_edited else tally.unwrapped).add(record.record_id)
 
 
 def advised_against(record_id: str, advice: str | None, wanted: Wanted) -> str | None:

@@ -353,7 +353,7 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
         for number, line in enumerate(_lines_of(pieces)):
             try:
                 letter = _letter(number, line)
-                if len(line) > LONGEST_LINE or not can_hold(letter):
+                if len(line) > LONGEST_LINE or not (_KEY.fullmatch(letter.key) and can_hold(letter)):
                     raise ValueError("what no dlq writes")
                 yield letter
             except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -387,11 +387,10 @@ def keys(store: Store, plan: str) -> Iterator[str]:
 
 
 def can_hold(letter: Letter) -> bool:
-    """Return whether a plan can name it: another is not read back."""
+    """Return whether a plan can name it, if its key is one of ours: another is not read back."""
     return (
         0 <= letter.lap <= _MOST_LAPS
         and 0 <= letter.row < MOST_ROWS
-        and _KEY.fullmatch(letter.key) is not None
         and len(letter.record_id) <= _LONGEST_ID
         and letter.record_id.isprintable()
     )

@@ -145,31 +145,31 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
     return kept, [*owned, *taken]
 
 
-def preview(letter: Outgoing, typed: bool = False) -> SendPreview:
-    """See `Connector.preview`. `typed`: it goes back by OpenWire."""
+def preview(letter: Outgoing, typed: bool = False, always: Sequence[str] = ()) -> SendPreview:
+    """See `Connector.preview`. `typed`: it goes back by OpenWire; `always`: warnings of every letter."""
     _, record, target, provenance, keep_headers = letter
     own, stripped = _own(record, keep_headers)
     try:
         headers, body, measured = _content(record, own, target, provenance)
     except ValueError as error:
         return SendPreview(stripped, f"its body makes no message of AMQP 1.0: {error}")
-    if _is_amqp(record) and body != stored_body(record):
+    if body != record.body and _is_amqp(record) and body != stored_body(record):
         stripped.append(_EXPIRY_OF_AMQP)
-    if not typed:
+    if record.properties and not typed:
         stripped += (name for _, name in _prefixed(tuple(record.properties), PROPERTY))
     number = len(headers) + 1 + measured  # the transaction's, and the length's
     others = _fans_out(target) or _carried_away(record, target)
     return SendPreview(
         stripped,
         _problem(record, headers, number, body, typed),
-        [*([others] if others else []), *_warnings(record, headers, typed)],
+        [*([others] if others else []), *_warnings(record, headers, typed), *always],
         {"target": others} if others else {},
     )
 
 
-def preview_whole(letter: Outgoing, typed: bool) -> SendPreview:
+def preview_whole(letter: Outgoing, typed: bool, always: Sequence[str] = ()) -> SendPreview:
     """`preview`, and what of a message that came by AMQP 1.0 another protocol would lose or change."""
-    known = preview(letter, typed)
+    known = preview(letter, typed, always)
     if lost := amqp10.why_lost(letter.record):
         known = known._replace(problem=lost)
     if change := amqp10.what_would_change(letter.record):
@@ -220,17 +220,8 @@ def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
 
 
 def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -> str | None:
-    shadowing = _shadowing(tuple(record.properties))
-    if shadowing is not None:
-        return (
-            f"its property {shadowing!r} has the name of a header of STOMP, which cannot carry both; "
-            "set openwire_url"
-        )
-    message_class = record.properties.get("class")
-    if message_class in _BY_OPENWIRE_ALONE:
-        return f"a message of class {message_class}: STOMP cannot carry it; set openwire_url"
-    if PACKED in record.properties:
-        return "its content is compressed, and kept so: STOMP cannot carry it; set openwire_url"
+    if record.properties and (beyond := _beyond_stomp(record.properties)):
+        return f"{beyond}; set openwire_url"
     long = None
     if 8 * len("".join([*headers, *headers.values()])) >= _MAX_HEADER_BYTES:  # else none has that length
         lengths = ((name, _line_bytes(name, value)) for name, value in headers.items())
@@ -239,6 +230,18 @@ def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -
         return f"its header {long[:60]!r} has more than {_MAX_HEADER_BYTES} bytes: that closes the connection"
     if number > _MAX_HEADERS:
         return f"it has more than {_MAX_HEADERS} headers: the broker would close the connection"
+    return None
+
+
+def _beyond_stomp(properties: Mapping[str, str]) -> str | None:
+    """Return what a message with these properties has that STOMP cannot carry."""
+    shadowing = _shadowing(tuple(properties))
+    if shadowing is not None:
+        return f"its property {shadowing!r} has the name of a header of STOMP, which cannot carry both"
+    if properties.get("class") in _BY_OPENWIRE_ALONE:
+        return f"a message of class {properties['class']}: STOMP cannot carry it"
+    if PACKED in properties:
+        return "its content is compressed, and kept so: STOMP cannot carry it"
     return None
 
 
@@ -267,12 +270,13 @@ def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequen
     warnings: list[str] = []
     if _hold_properties(tuple(headers)):
         warnings += _type_warnings(record, typed)
-    if record.broker_kind == "activemq" and not record.properties:
-        warnings.append(_GROUP)
-    if _was_carried(record):
-        warnings.append(_CARRIED)
-    if record.broker_kind == "activemq" and _OF_VIRTUAL_TOPIC.fullmatch(record.origin or ""):
-        warnings.append(_WAS_TOPIC)
+    if record.broker_kind == "activemq":
+        if not record.properties:
+            warnings.append(_GROUP)
+        if _was_carried(record):
+            warnings.append(_CARRIED)
+        if _OF_VIRTUAL_TOPIC.fullmatch(record.origin or ""):
+            warnings.append(_WAS_TOPIC)
     if _TEMPORARY.match(headers.get("reply-to", "")):
         warnings.append(_ASKER_GONE)
     if not record.persistent and "originalDeliveryMode" not in record.headers:
@@ -288,7 +292,7 @@ def _hold_properties(names: tuple[str, ...]) -> bool:
 def _carried_away(record: Record, target: Target) -> str | None:
     """Return why the place that a letter names is not where it failed: somebody moved it out of a dead-letter
     queue, and Classic then names that."""
-    if _was_carried(record) and target.name == record.origin and is_dead_letter_name(target.name):
+    if target.name == record.origin and _was_carried(record) and is_dead_letter_name(target.name):
         return (
             f"{target.name} is the dead-letter queue out of which it was moved: where it failed is not known"
         )
@@ -304,8 +308,10 @@ def _was_carried(record: Record) -> bool:
 
 def _type_warnings(record: Record, typed: bool) -> Sequence[str]:
     """Precise where Jolokia has told the types."""
+    if not record.properties:
+        return [_UNKNOWN_TYPES if typed else _TYPES]
     if typed:
-        return [] if record.properties else [_UNKNOWN_TYPES]
+        return []
     known = [f"{name} ({kind})" for name, kind in types_of(record).items()]
     return [f"{_TYPES}: {', '.join(known)}" if known else _TYPES]
 

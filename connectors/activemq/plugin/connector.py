@@ -55,6 +55,7 @@ _COMMITTED = (
     "the broker has committed it; nothing that Classic answers reports a letter that it then drops for a "
     "composite's filter, a plugin, a topic without subscribers or an expiry at once"
 )
+_CONFIRMED = (f"confirmed means: {_COMMITTED}",)
 
 
 class ActiveMQConnector(base.Connector):
@@ -183,7 +184,7 @@ class ActiveMQConnector(base.Connector):
         """Preview a replay. With `openwire_url` properties keep their types; by STOMP all become strings."""
         known = self._preview(letter)
         if self._routing is None:
-            return known._replace(warnings=[*known.warnings, f"confirmed means: {_COMMITTED}"])
+            return known
         against = self._against(self._routing, letter.target, letter.record)
         unless_named = {**known.unless_named, "target": against} if against else known.unless_named
         untold = self._routing.diversions(letter.target) if self._routing.tells else [UNPROVEN]
@@ -193,7 +194,8 @@ class ActiveMQConnector(base.Connector):
 
     def _preview(self, letter: base.Outgoing) -> base.SendPreview:
         if not amqp10.is_of_amqp(letter.record):
-            return republish.preview_whole(letter, self._by_openwire)
+            always = () if self._routing else _CONFIRMED
+            return republish.preview_whole(letter, self._by_openwire, always)
         if self._amqp is None or not self._amqp.is_spoken:
             hint = self._amqp.trouble if self._amqp else "this is no Artemis"
             return base.SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
