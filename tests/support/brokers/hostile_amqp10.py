@@ -20,7 +20,9 @@ from dlq.connectors.amqp10.codec.values import (
     uint,
     ushort,
 )
+from dlq.connectors.amqp10.link.session import Login, Session
 from dlq.connectors.base import Outgoing, Target
+from dlq.core.errors import BrokerError
 
 DECLARE, COMMIT, LETTER = "declare", "commit", "letter"
 _MUCH = 2**31 - 1
@@ -126,3 +128,11 @@ def letter(number: int, body: bytes = b"x") -> Outgoing:
     block, body, _ = message.split(whole + described_value(message.DATA, binary(body)))
     columns = {"record_id": f"{number:032}", "raw_properties": block, "body": body, "body_size": len(body)}
     return Outgoing(number, record(**columns), Target("queue", "q"), {"dlq_replay_id": f"k{number}"})
+
+
+def session(address: str, patience: float, timeout: float | None = None) -> Session:
+    """A connection of ours to such a broker, at host:port."""
+    host, port = address.split(":")
+    login = Login("u", "p", "h", 60, {}, patience, timeout or patience / 5)
+    connected = socket.create_connection((host, int(port)), 5)
+    return Session(connected, login, lambda condition, said: BrokerError(f"{condition} {said}"))

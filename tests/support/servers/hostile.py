@@ -5,6 +5,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,8 @@ class Server:
         self.connections = 0
         self._behave, self._tls = behave, tls
         self._listener = socket.create_server((host, 0))
-        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self.place = self._listener.getsockname()
+        self.address = "{}:{}".format(*self.place)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -49,14 +51,18 @@ def answering(answer: bytes, after: bytes = b"\r\n\r\n") -> Behaviour:
     """Hear until `after` has come, say `answer`, then listen until the other side hangs up."""
 
     def behave(peer: socket.socket) -> None:
-        heard = b""
-        while after not in heard and (data := peer.recv(2**16)):
-            heard += data
+        _hear(peer, after)
         peer.sendall(answer)
         while peer.recv(2**16):
             pass
 
     return behave
+
+
+def _hear(peer: socket.socket, until: bytes) -> None:
+    heard = b""
+    while until not in heard and (data := peer.recv(2**16)):
+        heard += data
 
 
 def hearing(heard: bytearray) -> Behaviour:
@@ -69,13 +75,11 @@ def hearing(heard: bytearray) -> Behaviour:
     return behave
 
 
-def endless(beginning: bytes, piece: bytes, after: bytes = b"\r\n\r\n") -> Behaviour:
-    """The same, and then `piece` for ever."""
+def endless(beginning: bytes, piece: bytes) -> Behaviour:
+    """Hear a question, say the beginning, and then `piece` for ever."""
 
     def behave(peer: socket.socket) -> None:
-        heard = b""
-        while after not in heard and (data := peer.recv(2**16)):
-            heard += data
+        _hear(peer, b"\r\n\r\n")
         peer.sendall(beginning)
         while True:
             peer.sendall(piece)
@@ -85,12 +89,12 @@ def endless(beginning: bytes, piece: bytes, after: bytes = b"\r\n\r\n") -> Behav
 
 def dripping(beginning: bytes, seconds: float = 0.05) -> Behaviour:
     """The beginning, and then a byte now and then, for ever."""
-    pause = threading.Event()
 
     def behave(peer: socket.socket) -> None:
         peer.recv(2**16)
         peer.sendall(beginning)
-        while not pause.wait(seconds):
+        while True:
+            time.sleep(seconds)
             peer.sendall(b"x")
 
     return behave

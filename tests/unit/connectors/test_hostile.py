@@ -17,20 +17,18 @@ from support.brokers.hostile import (
     remoting_frame,
     stomp,
 )
-from support.brokers.hostile_amqp10 import amqp10
+from support.brokers.hostile_amqp10 import amqp10, session
 from support.hostile_contract import Behaviour, Harm, HostileContract, Meeting
 
 from dlq.connectors import open_connector
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.send import StompSender
 from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.amqp10.link.session import Login, Session
 from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
 from dlq.connectors.kafka.link.connection import Access, Link
 from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.core.errors import BrokerError, DlqError
 from dlq.core.settings import Broker, Source
 from dlq.core.units import seconds
 
@@ -79,25 +77,15 @@ def send_by_stomp(address: str, timeout: str) -> None:
         sender.request("SEND", {"destination": "/queue/q"}, b"x")
 
 
-def session(address: str, timeout: str) -> Session:
-    host, port = address.split(":")
-    login = Login("u", "p", "h", 60, {}, seconds(timeout), seconds(timeout) / 5)
-    return Session(socket.create_connection((host, int(port)), 5), login, refuse)
-
-
-def refuse(condition: str, words: str) -> DlqError:
-    return BrokerError(f"{condition} {words}")
-
-
 def read_amqp10(address: str, timeout: str) -> None:
-    reader = session(address, timeout)
+    reader = session(address, seconds(timeout))
     link = reader.attach(frames.RECEIVER, "q")
     reader.ask(link, 2)
     reader.wait_until(lambda: link.is_answered)
 
 
 def send_amqp10(address: str, timeout: str) -> None:
-    sender = session(address, timeout)
+    sender = session(address, seconds(timeout))
     sender.send(sender.attach(frames.SENDER, "q"), b"x")
     sender.wait_until(lambda: bool(sender.outcomes()))
 

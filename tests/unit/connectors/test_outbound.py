@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.brokers.hostile import openwire, openwire_command, stomp
-from support.brokers.hostile_amqp10 import amqp10
+from support.brokers.hostile_amqp10 import amqp10, session
 from support.servers.hostile import Server
 from support.waiting import PATIENCE, SOON
 
@@ -19,13 +19,12 @@ from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.link import Link as StompLink
 from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.amqp10.link.session import Login, Session
 from dlq.connectors.net import outbound
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rocketmq.link.connection import Access
 from dlq.connectors.rocketmq.link.connection import Link as RocketLink
 from dlq.connectors.wire import Peer, Wire
-from dlq.core.errors import BrokerError, DlqError
+from dlq.core.errors import BrokerError
 
 LETTER = bytes(40 * 2**20)
 """More than any socket keeps."""
@@ -56,14 +55,8 @@ def by_openwire(address: str) -> object:
 
 
 def by_amqp10(address: str) -> object:
-    host, port = address.split(":")
-    login = Login("u", "p", "h", 60, {}, 5.0, TIMEOUT / 6)
-
-    def refuse(condition: str, said: str) -> DlqError:
-        return BrokerError(f"{condition} {said}")
-
-    session = Session(socket.create_connection((host, int(port)), 5), login, refuse)
-    return session.send(session.attach(frames.SENDER, "q"), LETTER)
+    opened = session(address, 5.0, TIMEOUT / 6)
+    return opened.send(opened.attach(frames.SENDER, "q"), LETTER)
 
 
 WAYS: Mapping[str, tuple[Send, Any]] = {
@@ -93,13 +86,11 @@ def test_a_slow_line_has_a_second_for_each_16_kib() -> None:
         while peer.recv(2**14, socket.MSG_WAITALL):
             time.sleep(slow)
 
-    with Server(behave) as server:
-        host, port = server.address.split(":")
-        with socket.create_connection((host, int(port))) as sending:
-            sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**12)
-            began = time.monotonic()
-            outbound.send_all(sending, bytes(size), 1.0)
-            assert time.monotonic() - began < SOON
+    with Server(behave) as server, socket.create_connection(server.place) as sending:
+        sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**12)
+        began = time.monotonic()
+        outbound.send_all(sending, bytes(size), 1.0)
+        assert time.monotonic() - began < SOON
 
 
 SECONDS = 4.0

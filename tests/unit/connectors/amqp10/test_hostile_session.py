@@ -3,63 +3,41 @@
 import re
 import socket
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
-from support.brokers.hostile import flood, listen, once
+from support.brokers.hostile import Harm, flood, listen, once
 from support.brokers.hostile_amqp10 import LETTER as SENDING
-from support.brokers.hostile_amqp10 import Taking, amqp10, flow
+from support.brokers.hostile_amqp10 import Taking, amqp10, flow, session
 from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
-from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.amqp10.codec.values import (
-    NULL,
-    binary,
-    boolean,
-    described_value,
-    sequence,
-    string,
-    symbol,
-    ubyte,
-    uint,
-)
-from dlq.connectors.amqp10.link.session import Login, Outcome, Session
+from dlq.connectors.amqp10.codec import frames, values
+from dlq.connectors.amqp10.codec.values import NULL, boolean, sequence, string, ubyte, uint
+from dlq.connectors.amqp10.link.session import Outcome, Session
 from dlq.connectors.amqp10.link.transactions import Transactions
 from dlq.connectors.net.links import LinkLostError
-from dlq.core.errors import BrokerError, DlqError
+from dlq.core.errors import BrokerError
 
 WORDS = string("\x1b[2J../%n")
 TIMEOUT = 0.05
 ENDS = (LinkLostError, BrokerError)
 
 
-def refuse(condition: str, said: str) -> DlqError:
-    return BrokerError(f"{condition} {said}")
-
-
-def opened(server: Server, patience: float = TIMEOUT) -> Session:
-    host, port = server.address.split(":")
-    login = Login("u", "p", "h", 60, {}, patience, patience / 5)
-    return Session(socket.create_connection((host, int(port)), 5), login, refuse)
-
-
-def read(session: Session) -> None:
+def read(opened: Session) -> None:
     """What a pull does: letters are asked for, and settled in a transaction."""
-    source = session.attach(frames.RECEIVER, "q")
-    session.ask(source, 2)
-    session.wait_until(lambda: source.is_answered)
-    letters = session.take()
-    transactions = Transactions(session)
+    source = opened.attach(frames.RECEIVER, "q")
+    opened.ask(source, 2)
+    opened.wait_until(lambda: source.is_answered)
+    letters = opened.take()
+    transactions = Transactions(opened)
     transactions.outcome_of(transactions.end(transactions.begin()))
-    session.settle(letters[0].number, letters[-1].number, frames.ACCEPTED)
+    opened.settle(letters[0].number, letters[-1].number, frames.ACCEPTED)
 
 
-DRAINED = frames.frame(
-    frames.FLOW, [uint(0), uint(9), uint(0), uint(9), uint(0), uint(0), uint(0), NULL, boolean(True)]
-)
-LETTER = frames.transfer(0, 0, b"x", False, True)
+FLOW = [uint(0), uint(9), uint(0), uint(9), uint(0), uint(0), uint(5), NULL, boolean(True)]
+DRAINED = frames.frame(frames.FLOW, [*FLOW[:6], uint(0), *FLOW[7:]])
 PART, STRAY = frames.transfer(0, 0, b"", True, True), frames.transfer(9, 0, b"", False, True)
 OUTCOME = frames.disposition(0, 2**32 - 1, frames.state(frames.ACCEPTED), True)
 TINY = frames.frame(frames.OPEN, [NULL, NULL, uint(5)])
@@ -73,62 +51,40 @@ def attached(*fields: bytes) -> bytes:
     return frames.frame(frames.ATTACH, [*fields, *ATTACH[len(fields) :], NULL])
 
 
-def with_odd(code: int, usual: list[bytes]) -> "Mapping[str, bytes]":
+def with_odd(code: int, usual: list[bytes], odd: Sequence[bytes] = ODD) -> list[bytes]:
     """The frame with each field of each wrong type, and each that is missing."""
-    return {
-        f"{code:#x} {place} {number}": frames.frame(code, [*usual[:place], odd, *usual[place + 1 :]])
+    return [
+        frames.frame(code, [*usual[:place], wrong, *usual[place + 1 :]])
         for place in range(len(usual))
-        for number, odd in enumerate(ODD)
-    }
+        for wrong in odd
+    ]
 
 
+TRANSFER = [uint(0), uint(0), values.binary(b"t"), uint(0), boolean(False), boolean(False)]
+OUTCOMES = [boolean(True), uint(0), uint(2**32 - 1), boolean(True), frames.state(frames.ACCEPTED)]
+ERROR = values.described_value(0x1D, sequence([values.symbol("x"), WORDS]))
+LARGE = b"\x80" + (2**40).to_bytes(8, "big")
 FRAMES = {
     frames.OPEN: with_odd(frames.OPEN, [string("b"), NULL, uint(65_536), NULL, uint(1000)]),
     frames.BEGIN: with_odd(frames.BEGIN, [NULL, uint(0), uint(9), uint(9)]),
     frames.ATTACH: with_odd(frames.ATTACH, [*ATTACH, uint(9)]),
-    frames.FLOW: {
-        **with_odd(
-            frames.FLOW, [uint(0), uint(9), uint(0), uint(9), uint(0), uint(0), uint(5), NULL, boolean(True)]
-        ),
-        **{
-            f"letter {name}": each
-            for name, each in with_odd(
-                frames.TRANSFER, [uint(0), uint(0), binary(b"t"), uint(0), boolean(False), boolean(False)]
-            ).items()
-        },
-        **{
-            f"outcome {name}": each
-            for name, each in with_odd(
-                frames.DISPOSITION,
-                [boolean(True), uint(0), uint(2**32 - 1), boolean(True), frames.state(frames.ACCEPTED)],
-            ).items()
-        },
-        **{
-            f"end {name}": each
-            for name, each in with_odd(
-                frames.CLOSE, [described_value(0x1D, sequence([symbol("x"), WORDS]))]
-            ).items()
-        },
-    },
+    frames.FLOW: [
+        *with_odd(frames.FLOW, FLOW),
+        *with_odd(frames.TRANSFER, TRANSFER, [*ODD, LARGE]),
+        *with_odd(frames.DISPOSITION, OUTCOMES),
+        *with_odd(frames.CLOSE, [ERROR]),
+    ],
 }
-
-
-def tried(server: Server) -> None:
-    session = opened(server)
-    try:
-        read(session)
-    finally:
-        session.cut()
 
 
 @pytest.mark.parametrize("code", FRAMES, ids=hex)
 def test_a_field_of_another_type_ends_in_a_line(code: int) -> None:
-    for frame in FRAMES[code].values():
+    for frame in FRAMES[code]:
         with Server(amqp10(once(frame + DRAINED), code)) as server, pytest.raises(ENDS):
-            tried(server)
+            read(session(server.address, TIMEOUT))
 
 
-ENDLESS: Mapping[str, tuple[int, Callable[[socket.socket], None], str]] = {
+ENDLESS: Mapping[str, tuple[int, Harm, str]] = {
     "no word at all": (0, listen, "no answer within"),
     "no word to ATTACH": (frames.ATTACH, listen, "no answer within"),
     "flows": (frames.FLOW, flood(b"", frames.flow(0, 0) * 999), "no answer within"),
@@ -147,22 +103,22 @@ def test_what_never_ends_is_ended(harm: str) -> None:
     when, behaviour, words = ENDLESS[harm]
     patience = TIMEOUT if "no answer" in words else SOON
     with Server(amqp10(behaviour, when)) as server, pytest.raises(ENDS) as raised:
-        read(opened(server, patience))
+        read(session(server.address, patience))
     assert re.search(words, str(raised.value))
 
 
-CREDIT = frames.frame(frames.FLOW, [uint(0), uint(9), uint(0), uint(9), uint(0), uint(0), uint(9)])
+CREDIT = {frames.ATTACH: attached() + frames.frame(frames.FLOW, [*FLOW[:6], uint(9)])}
+ACCEPTED = frames.state(frames.ACCEPTED)
 ROWS = b"".join(
-    frames.disposition(1 + row * 2**16, (row + 1) * 2**16, frames.state(frames.ACCEPTED), True)
-    for row in range(2**12)
+    frames.disposition(1 + row * 2**16, (row + 1) * 2**16, ACCEPTED, True) for row in range(2**12)
 )
 
 
 def test_outcomes_of_what_was_never_sent_take_no_memory() -> None:
-    to_coordinator = {frames.ATTACH: attached() + CREDIT}
-    with Server(amqp10(flood(b"", ROWS), frames.TRANSFER, to_coordinator)) as server:
-        transactions = Transactions(session := opened(server, SOON))
-        session.patience = 1.0
+    with Server(amqp10(flood(b"", ROWS), frames.TRANSFER, CREDIT)) as server:
+        opened = session(server.address, SOON)
+        transactions = Transactions(opened)
+        opened.patience = 1.0
         tracemalloc.start()
         with pytest.raises(LinkLostError, match="no answer"):
             transactions.begin()
@@ -171,25 +127,15 @@ def test_outcomes_of_what_was_never_sent_take_no_memory() -> None:
 
 
 def test_outcomes_that_run_backwards_or_come_twice_answer_nothing_twice() -> None:
-    accepted = frames.state(frames.ACCEPTED)
-    told = frames.disposition(7, 6, accepted, True) + frames.disposition(0, 0, accepted, True) * 3
-    with Server(amqp10(once(told), frames.TRANSFER, {frames.ATTACH: attached() + CREDIT})) as server:
-        session = opened(server, SOON)
-        link = session.attach(frames.SENDER, "q")
-        session.wait_until(lambda: link.credit > 0)
-        sent, outcomes = session.send(link, b"x"), list[Outcome]()
-        session.wait_until(lambda: bool(outcomes.extend(session.outcomes()) or outcomes))
-        session.turn(TIMEOUT)
-        assert [one.number for one in [*outcomes, *session.outcomes()]] == [sent]
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_number_that_is_too_large_is_refused_before_it_is_said_again(place: int) -> None:
-    large = b"\x80" + (2**40).to_bytes(8, "big")
-    fields = [uint(0), uint(0), binary(b"t"), uint(0), boolean(False), boolean(False)]
-    letter = frames.frame(frames.TRANSFER, [*fields[:place], large, *fields[place + 1 :]], b"x")
-    with Server(amqp10(once(letter), frames.FLOW)) as server, pytest.raises(ENDS):
-        read(opened(server))
+    told = frames.disposition(7, 6, ACCEPTED, True) + frames.disposition(0, 0, ACCEPTED, True) * 3
+    with Server(amqp10(once(told), frames.TRANSFER, CREDIT)) as server:
+        opened = session(server.address, SOON)
+        link = opened.attach(frames.SENDER, "q")
+        opened.wait_until(lambda: link.credit > 0)
+        sent, outcomes = opened.send(link, b"x"), list[Outcome]()
+        opened.wait_until(lambda: bool(outcomes.extend(opened.outcomes()) or outcomes))
+        opened.turn(TIMEOUT)
+        assert [one.number for one in [*outcomes, *opened.outcomes()]] == [sent]
 
 
 LESS: Mapping[str, tuple[bytes, tuple[int, int]]] = {
@@ -200,7 +146,7 @@ LESS: Mapping[str, tuple[bytes, tuple[int, int]]] = {
 }
 
 
-@pytest.mark.parametrize("told", LESS)
+@each_row("told", LESS)
 def test_less_room_than_what_is_on_its_way_is_none(told: str) -> None:
     said, left = LESS[told]
     sent: list[frames.Frame] = []
@@ -210,10 +156,10 @@ def test_less_room_than_what_is_on_its_way_is_none(told: str) -> None:
         return said if len(sent) == 3 else b""
 
     with Server(Taking({SENDING: third})) as server:
-        session = opened(server, SOON)
-        link = session.attach(frames.SENDER, "q")
-        session.wait_until(lambda: link.credit > 0)
+        opened = session(server.address, SOON)
+        link = opened.attach(frames.SENDER, "q")
+        opened.wait_until(lambda: link.credit > 0)
         for _ in range(3):
-            session.send(link, b"x")
-        session.wait_until(lambda: (link.credit, session.window) == left)
-        session.cut()
+            opened.send(link, b"x")
+        opened.wait_until(lambda: (link.credit, opened.window) == left)
+        opened.cut()
