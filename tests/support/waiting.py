@@ -16,9 +16,9 @@ UNHURRIED = f"{PATIENCE:.0f}s"
 """The `timeout` of a client that something else than silence is to end."""
 
 
-def eventually(look: Callable[[], _T]) -> _T:
+def eventually(look: Callable[[], _T], seconds: float = PATIENCE) -> _T:
     """What `look` returns as soon as it is true; fails when patience ends."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.1)

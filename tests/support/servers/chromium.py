@@ -6,14 +6,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import websocket
-from support.waiting import PATIENCE, STARTUP
+from support.waiting import PATIENCE, STARTUP, eventually
 
 
 class Page:
@@ -43,9 +43,8 @@ class Page:
     def _note(self, message: dict[str, Any]) -> None:
         method, parameters = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.problems.append(
-                parameters["exceptionDetails"].get("exception", {}).get("description", "exception")
-            )
+            thrown = parameters["exceptionDetails"].get("exception", {})
+            self.problems.append(thrown.get("description", "exception"))
         elif method == "Runtime.consoleAPICalled":
             self.problems.append(f"console.{parameters['type']}: {parameters['args']}")
         elif method == "Log.entryAdded":
@@ -73,28 +72,15 @@ class Page:
         """Navigate, and wait until the page has loaded. `media` are features, e.g. prefers_color_scheme."""
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
         self.call("Page.navigate", url=url)
-        deadline = time.monotonic() + PATIENCE
-        while self.run("document.readyState === 'complete' && location.href") != url:
-            assert time.monotonic() < deadline, "the page did not load"
-            time.sleep(0.1)
+        eventually(lambda: self.run("document.readyState === 'complete' && location.href") == url)
 
     def run(self, expression: str) -> Any:
         """The value of a JavaScript expression; a promise is awaited."""
-        answer = self.call(
-            "Runtime.evaluate",
-            expression=expression,
-            returnByValue=True,
-            awaitPromise=True,
-            allowUnsafeEvalBlockedByCSP=False,
-        )
+        how = {"returnByValue": True, "awaitPromise": True, "allowUnsafeEvalBlockedByCSP": False}
+        answer = self.call("Runtime.evaluate", expression=expression, **how)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -147,15 +133,11 @@ def chromium() -> Iterator[Page]:
 
 
 def _page_url(profile: Path) -> str:
-    from urllib.request import urlopen
+    port_file = profile / "DevToolsActivePort"
+    port = eventually(lambda: port_file.exists() and port_file.read_text().split(), STARTUP)[0]
 
-    deadline = time.monotonic() + STARTUP
-    while time.monotonic() < deadline:
-        port_file = profile / "DevToolsActivePort"
-        if port_file.exists() and (words := port_file.read_text().split()):
-            with urlopen(f"http://127.0.0.1:{words[0]}/json/list", timeout=PATIENCE) as answer:
-                pages = [target for target in json.load(answer) if target["type"] == "page"]
-            if pages:
-                return str(pages[0]["webSocketDebuggerUrl"])
-        time.sleep(0.1)
-    raise AssertionError("Chromium did not start")
+    def pages() -> list[str]:
+        with urlopen(f"http://127.0.0.1:{port}/json/list", timeout=PATIENCE) as answer:
+            return [one["webSocketDebuggerUrl"] for one in json.load(answer) if one["type"] == "page"]
+
+    return eventually(pages)[0]

@@ -32,13 +32,16 @@ class Cutter:
                 far = socket.create_connection(self._server)
                 never = threading.Event()
                 for way in ((near, far, self.requests, never), (far, near, self.answers, self.loses_answers)):
-                    threading.Thread(target=_pass_on, args=way, daemon=True).start()
+                    threading.Thread(target=pass_on, args=way, daemon=True).start()
 
 
-def _pass_on(source: socket.socket, sink: socket.socket, room: int, over: threading.Event) -> None:
+def pass_on(
+    source: socket.socket, sink: socket.socket, room: int = 2**62, over: threading.Event | None = None
+) -> None:
+    """Pass on so many bytes, and none that comes when it is `over`; then end both ways."""
     with contextlib.suppress(OSError):
         while room > 0 and (data := source.recv(min(room, 65536))):
-            if over.is_set():
+            if over is not None and over.is_set():
                 break
             sink.sendall(data)
             room -= len(data)

@@ -63,7 +63,7 @@ _USUAL: Mapping[str, bytes] = {
 
 def postgresql(answers: Answers) -> Callable[[socket.socket], None]:
     """PostgreSQL, as far as its drivers ask by simple statements and by prepared ones."""
-    known = {**answers, **{like: said for like, said in _USUAL.items() if like not in answers}}
+    known = {**answers, **_USUAL, **answers}
 
     def behave(peer: socket.socket) -> None:
         stream = peer.makefile("rb")
@@ -99,14 +99,9 @@ def _postgresql_says(kind: bytes, said: Says) -> bytes:
     answer = said if isinstance(said, bytes) else b""
     end = 1 + int.from_bytes(answer[1:5], "big") if answer[:1] == b"T" else 0
     return {
-        b"Q": answer + _READY,
-        b"P": message(b"1", b""),
-        b"B": message(b"2", b""),
-        b"C": message(b"3", b""),
-        b"D": answer[:end] or message(b"n", b""),
-        b"E": answer[end:],
-        b"S": _READY,
-    }.get(kind, b"")
+        b"Q": answer + _READY, b"P": message(b"1", b""), b"B": message(b"2", b""), b"C": message(b"3", b""),
+        b"D": answer[:end] or message(b"n", b""), b"E": answer[end:], b"S": _READY,
+    }.get(kind, b"")  # fmt: skip
 
 
 _CAPABILITIES = 0x0008 | 0x0200 | 0x8000 | 0x80000
@@ -119,22 +114,10 @@ def packet(number: int, content: bytes) -> bytes:
 
 def mysql_rows(columns: Sequence[int], *cells: Sequence[bytes | None]) -> bytes:
     """A whole answer of MySQL; columns by MySQL's types."""
-    parts = [bytes([len(columns)])]
-    parts += [
-        b"\x03def"
-        + b"\0" * 3
-        + b"\x01c"
-        + b"\x01c"
-        + b"\x0c"
-        + struct.pack("<HIBHBH", 45, 999, kind, 0, 0, 0)
-        for kind in columns
-    ]
-    end = b"\xfe\0\0\x02\0"
-    parts += [
-        end,
-        *(b"".join(b"\xfb" if c is None else bytes([len(c)]) + c for c in one) for one in cells),
-        end,
-    ]
+    named, end = b"\x03def\0\0\0\x01c\x01c\x0c", b"\xfe\0\0\x02\0"
+    fields = [named + struct.pack("<HIBHBH", 45, 999, kind, 0, 0, 0) for kind in columns]
+    told = [b"".join(b"\xfb" if c is None else bytes([len(c)]) + c for c in one) for one in cells]
+    parts = [bytes([len(columns)]), *fields, end, *told, end]
     return b"".join(packet(n, part) for n, part in enumerate(parts, 1))
 
 
@@ -153,7 +136,7 @@ _MYSQL_USUAL: Mapping[str, bytes] = {
 
 def mysql(answers: Answers) -> Callable[[socket.socket], None]:
     """MySQL, which lets anybody in."""
-    known = {**answers, **{like: said for like, said in _MYSQL_USUAL.items() if like not in answers}}
+    known = {**answers, **_MYSQL_USUAL, **answers}
 
     def behave(peer: socket.socket) -> None:
         low, high = _CAPABILITIES & 0xFFFF, _CAPABILITIES >> 16

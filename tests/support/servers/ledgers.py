@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -64,16 +63,16 @@ class Server(ABC):
         self.process = subprocess.Popen(
             self.as_user(*self.command()), stdout=quiet, stderr=quiet, cwd="/", start_new_session=True
         )
-        deadline = time.monotonic() + STARTUP
-        while not self._answers():
-            assert self.process.poll() is None, f"{self.kind} ended"
-            assert time.monotonic() < deadline, f"{self.kind} did not start"
-            time.sleep(0.1)
+        eventually(self._has_started, STARTUP)
+
+    def _has_started(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"{self.kind} ended"
+        return self._answers()
 
     def _answers(self) -> bool:
-        engine = sa.create_engine(
-            self.url.replace("postgresql:", "postgresql+psycopg:").replace("mysql:", "mysql+pymysql:")
-        )
+        url = self.url.replace("postgresql:", "postgresql+psycopg:").replace("mysql:", "mysql+pymysql:")
+        engine = sa.create_engine(url)
         try:
             with engine.connect():
                 return True

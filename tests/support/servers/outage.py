@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from support.servers.cutter import pass_on
+
 T = TypeVar("T")
 _NEW_NETWORK = 0x40000000
 _LOSE_ALL = "tc qdisc replace dev lo root tbf rate 8bit burst 10 limit 10"
@@ -79,13 +81,4 @@ def _pass_on_all(listener: socket.socket, server: tuple[str, int]) -> None:
             near, _ = listener.accept()
             far = socket.create_connection(server)
             for way in ((near, far), (far, near)):
-                threading.Thread(target=_pass_on, args=way, daemon=True).start()
-
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    for end in (source, sink):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+                threading.Thread(target=pass_on, args=way, daemon=True).start()

@@ -10,14 +10,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.jvm import BROKERS
 from support.ports import free_ports
-from support.waiting import PATIENCE, STARTUP
+from support.waiting import PATIENCE, STARTUP, eventually
 
 PROGRAM = BROKERS / "versitygw" / "versitygw"
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw"
@@ -54,32 +53,24 @@ class S3Server:
         """What a user of this server has in the environment."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
-            "AWS_ACCESS_KEY_ID": "dlqtest",
-            "AWS_SECRET_ACCESS_KEY": "dlqtest-secret",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
+            "AWS_ACCESS_KEY_ID": "dlqtest", "AWS_SECRET_ACCESS_KEY": "dlqtest-secret",
+            "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1",
+        }  # fmt: skip
 
     def start(self) -> None:
-        keys = self.environment
-        given = {
-            **os.environ,
-            "ROOT_ACCESS_KEY": keys["AWS_ACCESS_KEY_ID"],
-            "ROOT_SECRET_KEY": keys["AWS_SECRET_ACCESS_KEY"],
-        }
+        user, secret = (self.environment[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
+        given = {**os.environ, "ROOT_ACCESS_KEY": user, "ROOT_SECRET_KEY": secret}
         place = ["--iam-dir", str(self.folder / "accounts"), "--port", f"127.0.0.1:{self.port}"]
         place += ["posix", str(self.folder / "data")]
         quiet = subprocess.DEVNULL
         self.process = subprocess.Popen([str(PROGRAM), *place], env=given, stdout=quiet, stderr=quiet)
-        deadline = time.monotonic() + STARTUP
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert self.process.poll() is None, "versitygw ended"
-                assert time.monotonic() < deadline, "versitygw did not start"
-                time.sleep(0.05)
+        eventually(self._answers, STARTUP)
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, "versitygw ended"
+        with socket.socket() as asking:
+            return asking.connect_ex(("127.0.0.1", self.port)) == 0
 
     def allow(self, *actions: str) -> dict[str, str]:
         """What the other user has in the environment, who may list the bucket and do this with objects."""
@@ -95,12 +86,10 @@ class S3Server:
         on_bucket = {"Effect": "Allow", "Principal": user, "Resource": f"arn:aws:s3:::{BUCKET}"}
         statements = [{**on_all, "Action": list(actions)}, {**on_bucket, "Action": ["s3:ListBucket"]}]
         client = get_session().create_client(
-            "s3",
-            endpoint_url=keys["AWS_ENDPOINT_URL"],
-            region_name=keys["AWS_REGION"],
+            "s3", endpoint_url=keys["AWS_ENDPOINT_URL"], region_name=keys["AWS_REGION"],
             aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
-        )
+        )  # fmt: skip
         policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
         client.put_bucket_policy(Bucket=BUCKET, Policy=policy)
         return {**keys, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret}

@@ -1,17 +1,18 @@
 """An address that speaks another protocol: which it is, who named it, and what it answered."""
 
-import contextlib
-import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
+from support.brokers.hostile import once
 from support.rows import each_row
+from support.servers.hostile import Server
 from support.waiting import UNHURRIED
 
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.link import Link
+from dlq.connectors.kafka.plugin.connector import KafkaConnector
+from dlq.connectors.kafka.plugin.description import KafkaBroker
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.link.cluster import Cluster
@@ -27,30 +28,6 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
 ALERT = b"\x15\x03\x03\0\x02\x02\x46"
 """A server of TLS, to bytes that are not."""
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    """A web server."""
-    with answering(HTTP) as found:
-        yield found
-
-
-@contextlib.contextmanager
-def answering(said: bytes) -> Iterator[str]:
-    """A server that answers so to the first bytes of each connection."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    peer, _ = listener.accept()
-                    with peer, contextlib.suppress(OSError):
-                        peer.recv(2**16)
-                        peer.sendall(said)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def by_stomp(address: str, scheme: str = "stomp") -> None:
@@ -71,45 +48,36 @@ def of_rabbitmq(address: str, scheme: str = "amqp") -> None:
 
 
 def of_kafka(address: str) -> None:
-    from dlq.connectors.kafka.plugin.connector import KafkaConnector
-    from dlq.connectors.kafka.plugin.description import KafkaBroker
-
     broker = KafkaBroker("shop", "kafka", url=f"kafka://{address}", timeout="5s")
     KafkaConnector(broker).inspect(Source("s", "shop", topic="orders"))
 
 
-@pytest.mark.parametrize(("connect", "named_by"), [
+@each_row(("connect", "named_by"), [
     (by_stomp, "brokers.shop.url"), (by_openwire, "brokers.shop.url"), (of_rocketmq, "brokers.shop.url"),
     (of_kafka, "named by url"), (of_rabbitmq, "named by its url"),
 ])  # fmt: skip
-def test_a_web_servers_port_is_named_with_who_named_it(
-    address: str, connect: Callable[[str], None], named_by: str
-) -> None:
-    with pytest.raises(DlqError) as raised:
-        connect(address)
-    said = str(raised.value)
-    assert address in said
-    assert "speaks HTTP" in said
-    assert named_by in said
+def test_a_web_servers_port_is_named_with_who_named_it(connect: Callable[[str], None], named_by: str) -> None:
+    with Server(once(HTTP)) as server, pytest.raises(DlqError, match="speaks HTTP") as raised:
+        connect(server.address)
+    assert server.address in str(raised.value)
+    assert named_by in str(raised.value)
 
 
 WITH_TLS = {by_stomp: "stomp+ssl", by_openwire: "ssl", of_rocketmq: "rocketmq+tls", of_rabbitmq: "amqps"}
 
 
-@pytest.mark.parametrize("connect", WITH_TLS)
+@each_row("connect", WITH_TLS)
 def test_tls_where_it_is_not_expected_and_the_reverse(connect: Callable[..., None]) -> None:
-    with answering(ALERT) as tls, pytest.raises(DlqError, match="speaks TLS and not"):
-        connect(tls)
-    with answering(HTTP) as plain, pytest.raises(DlqError, match=r"TLS failed: .*is it a TLS port"):
-        connect(plain, WITH_TLS[connect])
+    with Server(once(ALERT)) as tls, pytest.raises(DlqError, match="speaks TLS and not"):
+        connect(tls.address)
+    with Server(once(HTTP)) as plain, pytest.raises(DlqError, match=r"TLS failed: .*is it a TLS port"):
+        connect(plain.address, WITH_TLS[connect])
 
 
-def test_an_address_that_a_name_server_named_is_said_to_be_its_word(address: str) -> None:
-    link = RocketLink(address, Access(), named_by="a name server (ns1:9876)")
-    with pytest.raises(
-        DlqError, match=r"named by a name server \(ns1:9876\), speaks HTTP \('HTTP/1.1 400 Bad"
-    ):
-        link.call(105, {})
+def test_an_address_that_a_name_server_named_is_said_to_be_its_word() -> None:
+    words = r"named by a name server \(ns1:9876\), speaks HTTP \('HTTP/1.1 400 Bad"
+    with Server(once(HTTP)) as server, pytest.raises(DlqError, match=words):
+        RocketLink(server.address, Access(), named_by="a name server (ns1:9876)").call(105, {})
 
 
 @each_row(

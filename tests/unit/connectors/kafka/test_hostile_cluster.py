@@ -1,7 +1,6 @@
 """A cluster of Kafka that means harm: answers that cannot be true, settings that are none, a log that never
 ends."""
 
-import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -11,23 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.brokers import hostile_kafka
-from support.brokers.hostile_kafka import (
-    DESCRIBE_CONFIGS,
-    LIST_GROUPS,
-    LIST_OFFSETS,
-    METADATA,
-    OFFSET_FETCH,
-    Answer,
-    committed,
-    groups,
-    kafka,
-    many,
-    offsets,
-    settings,
-    text,
-    told,
-)
+from support.brokers import hostile_kafka as broker
+from support.brokers.hostile_kafka import Answer, kafka, many, settings, text
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import PATIENCE, UNHURRIED
 
@@ -49,7 +34,7 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:9])
+@each_row("odd", ODD)
 def test_a_setting_that_is_no_number_is_not_known(odd: str) -> None:
     known = dict.fromkeys(NAMES, odd)
     cluster: Any = SimpleNamespace(
@@ -61,19 +46,10 @@ def test_a_setting_that_is_no_number_is_not_known(odd: str) -> None:
     assert number_in({"a": "-1"}, "a") == -1
 
 
-def the_same_batch_for_ever(peer: socket.socket) -> None:
-    """Whatever is asked for, offset 0 is there, whole."""
-    batch = struct.pack(">qiibIhiqqqhii", 0, 49, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
-    head = struct.pack(">iih", 0, 1, 1) + b"t" + struct.pack(">iihqqi", 1, 0, 0, 9, 9, -1)
-    answer = head + struct.pack(">i", len(batch)) + batch
-    while asked := peer.recv(2**16):
-        peer.sendall(struct.pack(">i", 4 + len(answer)) + asked[8:12] + answer)
-
-
 def test_a_log_that_shows_its_beginning_for_ever_is_not_followed() -> None:
-    with Server(the_same_batch_for_ever) as server:
-        host, port = server.address.split(":")
-        cluster: Any = SimpleNamespace(leader=lambda _: (host, int(port)), access=Access(PATIENCE))
+    """Whatever is asked for, offset 0 is there, whole."""
+    with Server(kafka({broker.FETCH: broker.fetched(broker.batch(0, [], last=0, count=1))})) as server:
+        cluster: Any = SimpleNamespace(leader=lambda _: server.place, access=Access(PATIENCE))
         with pytest.raises(ValueError, match="nothing came from offset 1"):
             is_compacted_between(cluster, Place("t", 0), 0, 9)
 
@@ -97,27 +73,29 @@ NO_OFFSET = many(text("t") + many(struct.pack(">ihqqi", 7, 0, 0, 0, 0)))
 MOST = 2**63 - 1
 HOSTILE = "\x1b[2J" * 99
 LIES: Mapping[str, Mapping[int, Answer]] = {
-    "an end below zero": {LIST_OFFSETS: offsets(0, -1)},
-    "a beginning below zero": {LIST_OFFSETS: offsets(-5, 5)},
-    "a beginning behind the end": {LIST_OFFSETS: offsets(9, 5)},
-    "an end of 2^63": {LIST_OFFSETS: offsets(0, MOST)},
-    "times beyond the calendar": {LIST_OFFSETS: offsets(time=MOST)},
-    "times before the calendar": {LIST_OFFSETS: offsets(time=-MOST)},
-    "offsets of another partition": {LIST_OFFSETS: lambda *_: bytes(4) + NO_OFFSET},
-    "no offsets": {LIST_OFFSETS: lambda *_: bytes(4) + many()},
-    "2^31 offsets": {LIST_OFFSETS: lambda *_: bytes(4) + b"\x7f\xff\xff\xff"},
-    "nothing of the topic": {METADATA: told(topics=[])},
-    "another topic": {METADATA: told(topics=["u"])},
-    "a topic twice": {METADATA: told(topics=["t", "t"])},
-    "topics that steer": {METADATA: told(topics=["t", f"{HOSTILE}.dlq", "x" * 30_000])},
-    "settings that are null": {DESCRIBE_CONFIGS: settings(cleanup_policy=None, retention_ms=None)},
-    "settings that are none": {DESCRIBE_CONFIGS: settings(cleanup_policy=HOSTILE, retention_ms="9" * 5000)},
-    "no settings": {DESCRIBE_CONFIGS: lambda *_: bytes(4) + many()},
-    "groups that steer": {LIST_GROUPS: groups("", HOSTILE, "x" * 30_000)},
-    "a group a thousand times": {LIST_GROUPS: groups(*["g"] * 1000)},
-    "commits of 2^63": {OFFSET_FETCH: committed(MOST)},
-    "commits below zero": {OFFSET_FETCH: committed(-5)},
-    "no commits": {OFFSET_FETCH: lambda *_: bytes(4) + many() + b"\0\0"},
+    "an end below zero": {broker.LIST_OFFSETS: broker.offsets(0, -1)},
+    "a beginning below zero": {broker.LIST_OFFSETS: broker.offsets(-5, 5)},
+    "a beginning behind the end": {broker.LIST_OFFSETS: broker.offsets(9, 5)},
+    "an end of 2^63": {broker.LIST_OFFSETS: broker.offsets(0, MOST)},
+    "times beyond the calendar": {broker.LIST_OFFSETS: broker.offsets(time=MOST)},
+    "times before the calendar": {broker.LIST_OFFSETS: broker.offsets(time=-MOST)},
+    "offsets of another partition": {broker.LIST_OFFSETS: lambda *_: bytes(4) + NO_OFFSET},
+    "no offsets": {broker.LIST_OFFSETS: lambda *_: bytes(4) + many()},
+    "2^31 offsets": {broker.LIST_OFFSETS: lambda *_: bytes(4) + b"\x7f\xff\xff\xff"},
+    "nothing of the topic": {broker.METADATA: broker.told(topics=[])},
+    "another topic": {broker.METADATA: broker.told(topics=["u"])},
+    "a topic twice": {broker.METADATA: broker.told(topics=["t", "t"])},
+    "topics that steer": {broker.METADATA: broker.told(topics=["t", f"{HOSTILE}.dlq", "x" * 30_000])},
+    "settings that are null": {broker.DESCRIBE_CONFIGS: settings(cleanup_policy=None, retention_ms=None)},
+    "settings that are none": {
+        broker.DESCRIBE_CONFIGS: settings(cleanup_policy=HOSTILE, retention_ms="9" * 5000)
+    },
+    "no settings": {broker.DESCRIBE_CONFIGS: lambda *_: bytes(4) + many()},
+    "groups that steer": {broker.LIST_GROUPS: broker.groups("", HOSTILE, "x" * 30_000)},
+    "a group a thousand times": {broker.LIST_GROUPS: broker.groups(*["g"] * 1000)},
+    "commits of 2^63": {broker.OFFSET_FETCH: broker.committed(MOST)},
+    "commits below zero": {broker.OFFSET_FETCH: broker.committed(-5)},
+    "no commits": {broker.OFFSET_FETCH: lambda *_: bytes(4) + many() + b"\0\0"},
 }
 
 
@@ -148,7 +126,7 @@ def names(first: str, *others: str) -> Answer:
         host, _, port = (next(asked_for) or f"{address[0]}:{address[1]}").rpartition(":")
         if asked == bytes(5):  # a connection of our own, by version 4
             return bytes(4) + many(struct.pack(">i", 1) + text(host) + struct.pack(">ih", int(port), -1))
-        return told()((host, int(port)), asked)
+        return broker.told()((host, int(port)), asked)
 
     return answer
 
@@ -156,8 +134,8 @@ def names(first: str, *others: str) -> Answer:
 @pytest.fixture
 def by_password(monkeypatch: pytest.MonkeyPatch) -> Mapping[int, Answer]:
     """A peer that takes any password by SASL/PLAIN."""
-    monkeypatch.setitem(hostile_kafka.VERSIONS, 17, (0, 1))
-    monkeypatch.setitem(hostile_kafka.VERSIONS, 36, (0, 0))
+    monkeypatch.setitem(broker.VERSIONS, 17, (0, 1))
+    monkeypatch.setitem(broker.VERSIONS, 36, (0, 0))
     monkeypatch.setenv("SECRET", "s3cret")
     return {17: lambda *_: bytes(2) + many(text("PLAIN")), 36: lambda *_: struct.pack(">hhi", 0, -1, 0)}
 
@@ -174,7 +152,7 @@ def test_an_address_that_hosts_keeps_out_gets_no_byte_and_no_connection(
     by_password: Mapping[int, Answer], ask: str
 ) -> None:
     with Server(kafka(by_password), "127.0.0.2") as other:
-        answers = {**by_password, METADATA: names(other.address)}
+        answers = {**by_password, broker.METADATA: names(other.address)}
         with Server(kafka(answers)) as server:
             cluster = confined(server)
             for _ in range(3):
@@ -189,7 +167,7 @@ def test_of_an_address_that_is_named_later_nobody_says_that_it_got_nothing(
     by_password: Mapping[int, Answer], before: int
 ) -> None:
     with Server(kafka(by_password), "127.0.0.2") as other:
-        answers = {**by_password, METADATA: names(*[""] * before, other.address)}
+        answers = {**by_password, broker.METADATA: names(*[""] * before, other.address)}
         with Server(kafka(answers)) as server:
             cluster = confined(server).cluster
             with pytest.raises(AccessDenied, match=r"127\.0\.0\.2") as caught:
