@@ -1,15 +1,22 @@
-"""Whatever an edit wants of a header, it becomes one, or is refused in words."""
+"""Whatever an edit wants of a header, it becomes one, or is refused in words; and no text of any header ends
+a plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from typing import Any
 
 import pytest
+from support.analyzers.letters import record
 from support.rows import each_row
 
+from dlq.connectors.activemq import republish as activemq
 from dlq.connectors.amqp10.codec import typed as amqp10
 from dlq.connectors.amqp10.codec.values import NOTHING, Value
+from dlq.connectors.base import Outgoing, SendPreview, Target
+from dlq.connectors.kafka import republish as kafka
+from dlq.connectors.rabbitmq import republish as rabbitmq
 from dlq.connectors.rabbitmq.amqp091.codec import typed as amqp
+from dlq.connectors.rocketmq import republish as rocketmq
 
 DEEP: tuple[Any, ...] = tuple(
     reduce(lambda inner, _: hold(inner), range(depth), 1)
@@ -52,3 +59,28 @@ def test_what_is_nested_deeper_than_a_reader_looks_is_refused(encode: Callable[[
     for value in DEEP:
         with pytest.raises(ValueError, match="nested deeper than 32 levels"):
             encode(value)
+
+
+PREVIEWS: Mapping[str, tuple[Target, Callable[[Outgoing], SendPreview]]] = {
+    "activemq": (Target("queue", "q"), activemq.preview_unasked),
+    "activemq by AMQP": (Target("queue", "q"), activemq.preview_by_amqp),
+    "kafka": (Target("topic", "t"), kafka.preview_unasked),
+    "rabbitmq": (Target("queue", "q"), rabbitmq.preview),
+    "rocketmq": (Target("topic", "t"), rocketmq.preview),
+}
+NAMES = (
+    "flag", "priority", "expires", "expiration", "timestamp", "persistent", "type", "correlation-id",
+    "headers", "content-length", "AMQ_SCHEDULED_DELAY", "partition", "DELAY", "RECONSUME_TIME",
+    "x-death", "sysFlag",
+)  # fmt: skip
+TEXTS = ("abc", "", "9" * 5_000, "\uff12", "1e999", "\x02", "-")
+
+
+@each_row("way", PREVIEWS)
+@each_row("where", ["headers", "properties"])
+def test_no_text_of_a_header_ends_a_plan(way: str, where: str) -> None:
+    target, preview = PREVIEWS[way]
+    for name in NAMES:
+        for odd in TEXTS:
+            letter = record(broker_kind=way.partition(" ")[0], **{where: {name: odd}})
+            assert isinstance(preview(Outgoing(0, letter, target, {"dlq_replay_id": "0" * 32})), SendPreview)

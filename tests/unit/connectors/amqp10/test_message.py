@@ -10,40 +10,29 @@ from support.rows import each_row
 
 from dlq.connectors.amqp10.codec import message, values
 from dlq.connectors.amqp10.codec.message import Parts
-from dlq.connectors.amqp10.codec.values import Value, described_value, mapping, sequence, string, symbol, uint
-from dlq.connectors.rabbitmq.records.amqp10 import (
-    deaths,
-    headers_of,
-    is_carried_by_0_9_1,
-    properties_of,
-    readable,
-)
+from dlq.connectors.amqp10.codec.values import Value, mapping, sequence, string, symbol, uint
+from dlq.connectors.amqp10.codec.values import described_value as section
+from dlq.connectors.rabbitmq.records import amqp10
+from dlq.connectors.rabbitmq.records.amqp10 import headers_of, properties_of, readable
 
 UUID = uuid.UUID(int=7)
 _UUID = b"\x98" + UUID.bytes
-HEADER = described_value(
-    message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.FALSE, uint(3)])
-)
-HOP = described_value(message.DELIVERY, mapping([symbol("hop") + uint(1)]))
-ANNOTATIONS = described_value(
-    message.ANNOTATIONS,
-    mapping([
-        symbol("x-delivery-count") + values.long(3), symbol("x-opt-mine") + _UUID,
-        symbol("x-opt-deaths") + uint(1), symbol("x-exchange") + string("shop"),
-    ]),
-)  # fmt: skip
-PROPERTIES = described_value(
-    message.PROPERTIES, sequence([_UUID, values.binary(b"me"), values.NULL, string("subject"), string("r")])
-)
-APPLICATION = described_value(
-    message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + uint(5)])
-)
-FOOTER = described_value(message.FOOTER, mapping([symbol("crc") + uint(1)]))
+HEADER = section(message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.FALSE, uint(3)]))
+HOP = section(message.DELIVERY, mapping([symbol("hop") + uint(1)]))
+ANNOTATIONS = section(message.ANNOTATIONS, mapping([
+    symbol("x-delivery-count") + values.long(3), symbol("x-opt-mine") + _UUID,
+    symbol("x-opt-deaths") + uint(1), symbol("x-exchange") + string("shop"),
+]))  # fmt: skip
+NAMED = [values.NULL, string("subject"), string("r")]
+PROPERTIES = section(message.PROPERTIES, sequence([_UUID, values.binary(b"me"), *NAMED]))
+CHAR = string("a") + b"\x73\0\0\0c"
+APPLICATION = section(message.APPLICATION, mapping([CHAR, string("b") + uint(5)]))
+FOOTER = section(message.FOOTER, mapping([symbol("crc") + uint(1)]))
 BARE = PROPERTIES + APPLICATION
 
 
 def data(content: bytes) -> bytes:
-    return described_value(message.DATA, values.binary(content))
+    return section(message.DATA, values.binary(content))
 
 
 BODIES = {
@@ -51,8 +40,8 @@ BODIES = {
     "a large one": (data(b"x" * 300), b"x" * 300, False),
     "an empty one": (data(b""), b"", False),
     "two data sections": (data(b"one") + data(b"two"), data(b"one") + data(b"two"), True),
-    "a value": (described_value(message.VALUE, _UUID), described_value(message.VALUE, _UUID), True),
-    "sequences": (described_value(message.SEQUENCE, sequence([uint(1)])) * 2, None, True),
+    "a value": (section(message.VALUE, _UUID), section(message.VALUE, _UUID), True),
+    "sequences": (section(message.SEQUENCE, sequence([uint(1)])) * 2, None, True),
 }
 
 
@@ -72,7 +61,7 @@ def test_a_body_is_taken_out_and_put_back_byte_for_byte(name: str, footer: bytes
 def test_a_body_that_was_edited_has_its_own_size() -> None:
     block, _, _ = message.split(HEADER + BARE + data(b"hello") + FOOTER)
     assert message.split(message.join_message(block, b"y" * 1000))[1] == b"y" * 1000
-    block, _, _ = message.split(HEADER + BARE + described_value(message.VALUE, uint(1)))
+    block, _, _ = message.split(HEADER + BARE + section(message.VALUE, uint(1)))
     with pytest.raises(ValueError, match="encoded sections"):
         message.join_message(block, HEADER)
 
@@ -82,14 +71,10 @@ def test_a_replay_is_durable_and_leaves_out_what_the_hop_the_broker_and_the_user
     of_the_broker = ("x-opt-deaths", "x-exchange", "x-delivery-count")
     sent = message.to_send(block, of_the_broker.__contains__, {"b": "new"})
     assert message.join_message(sent, body) == (
-        described_value(message.HEADER, sequence([values.TRUE, values.ubyte(7)]))
-        + described_value(message.ANNOTATIONS, mapping([symbol("x-opt-mine") + _UUID]))
-        + described_value(
-            message.PROPERTIES, sequence([_UUID, values.NULL, values.NULL, string("subject"), string("r")])
-        )
-        + described_value(
-            message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + string("new")])
-        )
+        section(message.HEADER, sequence([values.TRUE, values.ubyte(7)]))
+        + section(message.ANNOTATIONS, mapping([symbol("x-opt-mine") + _UUID]))
+        + section(message.PROPERTIES, sequence([_UUID, values.NULL, *NAMED]))
+        + section(message.APPLICATION, mapping([CHAR, string("b") + string("new")]))
         + data(b"hello")
         + FOOTER
     )
@@ -107,7 +92,7 @@ def test_an_edit_changes_annotations_and_properties_where_they_stand() -> None:
 
 def test_an_identity_is_of_what_stays_the_same_at_each_delivery() -> None:
     other = ANNOTATIONS.replace(values.long(3), values.long(4))
-    again = described_value(message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.TRUE]))
+    again = section(message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.TRUE]))
     counts = "x-delivery-count".__eq__
     first = message.stable(message.split(HEADER + HOP + ANNOTATIONS + BARE + data(b"x"))[0], counts)
     assert first == message.stable(message.split(again + other + BARE + data(b"x"))[0], counts)
@@ -119,11 +104,11 @@ def test_an_identity_is_of_what_stays_the_same_at_each_delivery() -> None:
     ("837fffffffffffffff", 2**63 - 1),
     ("827ff8000000000000", "nan"),
     ("a002ff41", "\\xffA"),
-    ("73 0000d800".replace(" ", ""), "\\U0000d800"),
-    ("8422380000000000 05".replace(" ", ""), "0x2238000000000005"),
+    ("730000d800", "\\U0000d800"),
+    ("842238000000000005", "0x2238000000000005"),
     ("e0050350010203", [1, 2, 3]),
     ("45", []),
-    ("c10802a1016b 5254 4041".replace(" ", ""), None),
+    ("c10802a1016b52544041", None),
     ("005377a10178", {"119": "x"}),
 ])  # fmt: skip
 def test_odd_values_have_a_json_value_or_are_refused(encoded: str, shown: Any) -> None:
@@ -138,12 +123,8 @@ def test_odd_values_have_a_json_value_or_are_refused(encoded: str, shown: Any) -
 
 
 def test_hostile_values_take_neither_memory_nor_the_stack() -> None:
-    for octets in (
-        b"\xf0\0\0\0\x05\xff\xff\xff\xff\x40",
-        b"\xc0\x7f\x01" * 500,
-        b"\0" * 5000,
-        b"\xd0\xff\xff\xff\xff\0\0\0\x01",
-    ):
+    large, larger = b"\xf0\0\0\0\x05\xff\xff\xff\xff\x40", b"\xd0\xff\xff\xff\xff\0\0\0\x01"
+    for octets in (large, larger, b"\xc0\x7f\x01" * 500, b"\0" * 5000):
         with pytest.raises(ValueError, match="cannot be read"):
             values.read(octets)
 
@@ -163,11 +144,12 @@ def test_no_change_of_some_bytes_of_a_message_is_anything_but_a_value_error() ->
 
 def test_a_history_is_read_whatever_stands_in_it() -> None:
     entry = Value("map", [(Value("symbol", "reason"), Value("symbol", "rejected"))])
-    assert [death.reason for death in deaths(Value("array", [entry, Value("uint", 1)]))] == ["rejected"]
-    assert deaths(Value("uint", 5)) == ()
+    [death] = amqp10.deaths(Value("array", [entry, Value("uint", 1)]))
+    assert death.reason == "rejected"
+    assert amqp10.deaths(Value("uint", 5)) == ()
 
 
-@pytest.mark.parametrize(("value", "before", "since"), [
+@each_row(("value", "before", "since"), [
     (Value("double", 0.5), True, True),
     (Value("double", float("nan")), False, True),
     (Value("list", [Value("float", float("inf"))]), False, True),
@@ -179,11 +161,12 @@ def test_older_brokers_carry_no_approximate_number_over_0_9_1(
     value: Value, before: bool, since: bool
 ) -> None:
     parts = Parts([], [], {}, [(Value("string", "k"), value)])
-    assert [is_carried_by_0_9_1(parts, version) for version in ((4, 0, 5), (4, 3, 6))] == [before, since]
+    assert amqp10.is_carried_by_0_9_1(parts, (4, 0, 5)) == before
+    assert amqp10.is_carried_by_0_9_1(parts, (4, 3, 6)) == since
 
 
 def test_an_encoded_body_is_readable() -> None:
-    body = described_value(message.VALUE, mapping([string("id") + _UUID]))
+    body = section(message.VALUE, mapping([string("id") + _UUID]))
     assert readable(body, {"type": "amqp-1.0"}) == ({"id": str(UUID)}, "an encoded AMQP 1.0 section")
     assert readable(b"\xff", {"type": "amqp-1.0"}) == (None, "an encoded AMQP 1.0 section")
     assert readable(body, {}) is None

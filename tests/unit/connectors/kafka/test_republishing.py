@@ -59,14 +59,10 @@ def test_of_a_pointer_the_original_is_sent() -> None:
     assert message.headers == [*OWN, ("dlq_replay_id", b"new")]
 
 
-@pytest.mark.parametrize(
-    ("flags", "body", "value"),
-    [(VALUE_WAS_NULL, b"", None), (0, b"", b""), (VALUE_WAS_NULL, b"edited", b"edited")],
-)
-def test_a_tombstone_stays_one_unless_an_edit_gives_it_a_value(
-    flags: int, body: bytes, value: bytes | None
-) -> None:
-    assert sent(dead(flags=flags, body=body)).value == value
+def test_a_tombstone_stays_one_unless_an_edit_gives_it_a_value() -> None:
+    assert sent(dead(flags=VALUE_WAS_NULL, body=b"")).value is None
+    assert sent(dead(flags=VALUE_WAS_NULL, body=b"edited")).value == b"edited"
+    assert sent(dead(flags=0, body=b"")).value == b""
 
 
 DIED: Headers = [("kafka_dlt-original-topic", b"orders"), ("kafka_dlt-original-partition", b"\0\0\0\7")]
@@ -74,7 +70,7 @@ RETRY = Target("topic", "orders-retry-0")
 POINTED: Headers = [("__dlq.errors.topic", b"orders"), ("__dlq.errors.partition", b"8")]
 
 
-@pytest.mark.parametrize(("raw", "target", "partition"), [
+@each_row(("raw", "target", "partition"), [
     (RawRecord(b"k", DIED), ORDERS, 7),
     (RawRecord(b"k", DIED), RETRY, None),
     (RawRecord(b"k", [*OWN, DIED[0]]), ORDERS, None),
@@ -93,27 +89,20 @@ def test_without_its_block_it_is_made_of_what_is_known() -> None:
     assert (message.key, message.headers[:2]) == (b"k", [("a", b"1"), ("b", b"\xff")])
 
 
-TARGETS = [
-    ("origin", "orders", "topic:orders"),
-    ("origin", None, "None"),
-    ("topic:orders-retry-0", None, "topic:orders-retry-0"),
-]
-
-
-@pytest.mark.parametrize(("to", "origin", "target"), TARGETS)
-def test_a_target_is_a_topic(to: str, origin: str | None, target: str) -> None:
-    assert str(target_of(dead(origin=origin), to)) == target
-
-
-@pytest.mark.parametrize("to", ["group", "queue:orders", "topic:", "topic:__consumer_offsets"])
-def test_any_other_target_is_a_usage_error(to: str) -> None:
-    with pytest.raises(UsageError):
-        target_of(dead(), to)
+def test_a_target_is_a_topic() -> None:
+    assert target_of(dead(), "origin") == ORDERS
+    assert target_of(dead(origin=None), "origin") is None
+    assert target_of(dead(origin=None), "topic:orders-retry-0") == RETRY
+    for to in ("group", "queue:orders", "topic:", "topic:__consumer_offsets"):
+        with pytest.raises(UsageError):
+            target_of(dead(), to)
 
 
 NULL = RawRecord(b"k", [], is_null=True)
 GONE = {"pointer": "gone: x"}
-RISKS: list[tuple[Record, bool, str | None, set[str]]] = [
+
+
+@each_row(("record", "is_compacted", "problem", "to_name"), [
     (dead(), False, None, set()),
     (dead(), True, None, {"target"}),
     (dead(NULL, flags=VALUE_WAS_NULL, body=b""), False, None, {"letter"}),
@@ -123,10 +112,7 @@ RISKS: list[tuple[Record, bool, str | None, set[str]]] = [
     (dead(RawRecord(None, [])), True, "without a key", set()),
     (dead(flags=UNRESOLVED | VALUE_WAS_NULL, body=b"", properties=GONE), False, "gone: x", set()),
     (dead(raw_properties=b"\1\0"), False, "no block", set()),
-]
-
-
-@each_row(("record", "is_compacted", "problem", "to_name"), RISKS)
+])  # fmt: skip
 def test_what_would_harm_is_left_out_or_asked_for_by_name(
     record: Record, is_compacted: bool, problem: str | None, to_name: set[str]
 ) -> None:
@@ -146,7 +132,13 @@ DAY = 86_400_000
 WINDOW = {"message.timestamp.before.max.ms": str(10 * DAY), "message.timestamp.after.max.ms": str(DAY)}
 FOREVER = {**WINDOW, "retention.ms": "-1"}
 RETRIES = ["orders-retry-0", "orders-retry-1"]
-NARROW: list[tuple[str, str, list[str], bool]] = [
+OFFER = (
+    "every group of orders gets it again; --to topic:orders-retry-0 or topic:orders-retry-1 "
+    "reaches the failed one alone"
+)
+
+
+@each_row(("header", "text", "retries", "is_offered"), [
     ("kafka_original-topic", "orders", RETRIES, True),
     ("kafka_original-topic", "orders", [], False),
     # Nothing says that the group that failed has retry topics.
@@ -155,44 +147,37 @@ NARROW: list[tuple[str, str, list[str], bool]] = [
     ("traceparent", "00-1", RETRIES, False),
     # It is sent elsewhere than where it died.
     ("kafka_original-topic", "bills", RETRIES, False),
-]
-
-
-@pytest.mark.parametrize(("header", "text", "retries", "is_offered"), NARROW)
+])  # fmt: skip
 def test_a_letter_whose_group_has_retry_topics_is_offered_the_way_to_that_group_alone(
     header: str, text: str, retries: list[str], is_offered: bool
 ) -> None:
     yesterday = int((time.time() * 1000 - DAY) * 1000)
     letter = Outgoing(0, dead(headers={header: text}, published_at=yesterday), ORDERS, {}, False)
-    found = preview(letter, Told(FOREVER, retries))
-    offer = (
-        "every group of orders gets it again; --to topic:orders-retry-0 or topic:orders-retry-1 "
-        "reaches the failed one alone"
-    )
-    assert found.warnings == ([offer] if is_offered else [])
+    assert preview(letter, Told(FOREVER, retries)).warnings == ([OFFER] if is_offered else [])
 
 
-KEPT: list[tuple[dict[str, str], float | None, str]] = [
+FOUR = {**WINDOW, "retention.ms": str(4 * DAY)}
+OLD = {"retention.ms": "-1", "message.timestamp.difference.max.ms": str(DAY)}
+"""Of brokers before 4.0."""
+
+
+@each_row(("settings", "days", "why"), [
     (FOREVER, 9, ""),
     (FOREVER, 11, "message.timestamp.before.max.ms"),
     (FOREVER, -0.4, ""),
     (FOREVER, -0.6, "message.timestamp.after.max.ms"),
     (FOREVER, None, "is not known"),
     ({**FOREVER, "message.timestamp.type": "LogAppendTime"}, 1, "message.timestamp.type"),
-    ({**WINDOW, "retention.ms": str(4 * DAY)}, 1.9, ""),
-    ({**WINDOW, "retention.ms": str(4 * DAY)}, 2, "retention.ms"),
-    ({**WINDOW, "retention.ms": str(4 * DAY), "cleanup.policy": "compact"}, 9, ""),
-    ({**WINDOW, "retention.ms": str(4 * DAY), "cleanup.policy": "compact,delete"}, 9, "retention.ms"),
-    # Brokers before 4.0.
-    ({"retention.ms": "-1", "message.timestamp.difference.max.ms": str(DAY)}, 0.9, ""),
-    ({"retention.ms": "-1", "message.timestamp.difference.max.ms": str(DAY)}, 1, "before.max.ms"),
+    (FOUR, 1.9, ""),
+    (FOUR, 2, "retention.ms"),
+    ({**FOUR, "cleanup.policy": "compact"}, 9, ""),
+    ({**FOUR, "cleanup.policy": "compact,delete"}, 9, "retention.ms"),
+    (OLD, 0.9, ""),
+    (OLD, 1, "before.max.ms"),
     (WINDOW, 0, "DESCRIBE_CONFIGS"),
     ({"retention.ms": "-1"}, 0, "DESCRIBE_CONFIGS"),
     ({}, 0, "DESCRIBE_CONFIGS"),
-]
-
-
-@pytest.mark.parametrize(("settings", "days", "why"), KEPT)
+])  # fmt: skip
 def test_a_letter_keeps_its_time_where_the_topic_takes_it_and_keeps_it_for_as_long_again(
     settings: dict[str, str], days: float | None, why: str
 ) -> None:
@@ -203,12 +188,9 @@ def test_a_letter_keeps_its_time_where_the_topic_takes_it_and_keeps_it_for_as_lo
     assert why in (found or "")
 
 
-@pytest.mark.parametrize(("settings", "is_gone"), [
-    ({"retention.ms": "59999"}, True),
-    ({"retention.ms": "60000"}, False),
-    ({"retention.ms": "0"}, True),
-    ({"retention.ms": "1000", "cleanup.policy": "compact"}, False),
-    ({}, False),
+@each_row(("settings", "is_gone"), [
+    ({"retention.ms": "59999"}, True), ({"retention.ms": "60000"}, False), ({"retention.ms": "0"}, True),
+    ({"retention.ms": "1000", "cleanup.policy": "compact"}, False), ({}, False),
 ])  # fmt: skip
 def test_what_comes_to_a_topic_that_keeps_hardly_anything_is_gone(
     settings: dict[str, str], is_gone: bool
