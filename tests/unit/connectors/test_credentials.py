@@ -1,6 +1,5 @@
 """Each connection asks for the password: one process for those of a moment, none kept that was refused."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,58 +13,49 @@ from dlq.core.settings import Evidence
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Callable[[], int]:
-    """How often the command was run."""
-    return lambda: len((tmp_path / "calls").read_text()) if (tmp_path / "calls").exists() else 0
-
-
-@pytest.fixture
-def holder(tmp_path: Path) -> Evidence:
-    """Its command prints what lies in `token`."""
-    (tmp_path / "token").write_text("first")
+def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evidence:
+    """Its command prints what lies in `token`; what it has printed is fresh for long."""
+    monkeypatch.setattr(patience, "FRESH", PATIENCE)
+    monkeypatch.chdir(tmp_path)
+    Path("token").write_text("first")
+    Path("calls").touch()
     command = ("sh", "-c", f"printf x >> {tmp_path}/calls; cat {tmp_path}/token")
     return Evidence("pay", "redis", "redis://h", password_command=command)
+
+
+def asked() -> int:
+    """How often the command was run."""
+    return len(Path("calls").read_text())
 
 
 def password(holder: Evidence) -> str | None:
     return credentials.password_of("evidence.pay", holder)
 
 
-def test_connections_of_one_moment_are_one_process(
-    holder: Evidence, asked: Callable[[], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "FRESH", PATIENCE)
+def test_connections_of_one_moment_are_one_process(holder: Evidence) -> None:
     with ThreadPoolExecutor(16) as threads:
         assert {*threads.map(lambda _n: password(holder), range(50))} == {"first"}
     assert asked() == 1
 
 
-def test_a_later_connection_asks_again(
-    holder: Evidence, asked: Callable[[], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_connection_asks_again(holder: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "FRESH", 0.0)
     assert [password(holder), password(holder), asked()] == ["first", "first", 2]
 
 
-def test_what_was_kept_and_is_refused_is_asked_for_anew(
-    holder: Evidence, asked: Callable[[], int], tmp_path: Path
-) -> None:
+def test_what_was_kept_and_is_refused_is_asked_for_anew(holder: Evidence) -> None:
     def connect() -> str | None:
         if (secret := password(holder)) != "second":
             raise AccessDenied("run out")
         return secret
 
     assert password(holder) == "first"
-    (tmp_path / "token").write_text("second")
+    Path("token").write_text("second")
     assert credentials.log_in(holder, connect) == "second"
     assert asked() == 2
 
 
-def test_what_was_just_asked_for_and_is_refused_is_refused(
-    holder: Evidence, asked: Callable[[], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "FRESH", PATIENCE)
-
+def test_what_was_just_asked_for_and_is_refused_is_refused(holder: Evidence) -> None:
     def connect() -> None:
         password(holder)
         raise AccessDenied("wrong")

@@ -110,20 +110,19 @@ def read_rabbitmq_stream(request: ReadRequest, wire: Sequence[str]) -> Read:
     """The same with x-stream-offset among the headers."""
     reader = amqp.FrameReader()
     reader.feed(to_bytes(wire))
-    letters = reader.take(len(wire))
-    records = rabbitmq_record_maker(request, "4.3.6")(letters)
-    return Read(records, {str(request.source.queue): offset_of(letters[-1]) + 1})
+    offset = offset_of(reader.take(len(wire))[-1])
+    return Read(read_rabbitmq(request, wire).records, {str(request.source.queue): offset + 1})
 
 
 def read_rabbitmq_amqp10(request: ReadRequest, wire: Sequence[str], version: str = "4.3.6") -> Read:
     """Whole messages: what the transfers of one hold together. What 0-9-1 carries, too, is left to it."""
-    make = rabbitmq_amqp10.record_maker(request, version)
-    messages = [bytes.fromhex(one) for one in wire]
-    parts = [amqp10_message.parts(amqp10_message.split(message)[0]) for message in messages]
-    carried = [rabbitmq_amqp10.is_carried_by_0_9_1(one, version_of(version)) for one in parts]
-    return Read(
-        [make(message) for message, is_carried in zip(messages, carried, strict=True) if not is_carried]
-    )
+    make, messages = rabbitmq_amqp10.record_maker(request, version), map(bytes.fromhex, wire)
+
+    def is_carried(message: bytes) -> bool:
+        parts = amqp10_message.parts(amqp10_message.split(message)[0])
+        return rabbitmq_amqp10.is_carried_by_0_9_1(parts, version_of(version))
+
+    return Read([make(message) for message in messages if not is_carried(message)])
 
 
 def read_rabbitmq_stream_amqp10(request: ReadRequest, wire: Sequence[str]) -> Read:
@@ -217,24 +216,12 @@ def to_checkpoint(queue: MessageQueue, messages: Sequence[bytes]) -> Checkpoint:
     return checkpoint_of(of_queue.key, end, messages)
 
 
-def read_kafka(request: ReadRequest, wire: Sequence[Mapping[str, Any]]) -> Read:
-    """What the client library says of each; `fetched` is the answer to a fetch where headers need one."""
-    return read_kafka_letters(request, wire, lambda _letters: {})
-
-
-def read_kafka_pointers(request: ReadRequest, wire: Sequence[Mapping[str, Any]]) -> Read:
-    """The same of share groups' dead letters; `there` is what lies in the topics to which they point."""
-    cluster: Any = ClusterOfOriginals([to_message(one) for letter in wire for one in letter["there"]])
-    pointers = Pointers(cluster, NO_CHECKPOINT, NOW // 1000)
-    found = read_kafka_letters(request, wire, pointers.originals_of)
-    return found._replace(checkpoint={**found.checkpoint, **pointers.first_seen()})
-
-
-def read_kafka_letters(
+def read_kafka(
     request: ReadRequest,
     wire: Sequence[Mapping[str, Any]],
-    look_up: Callable[[Letters], Mapping[int, Original]],
+    look_up: Callable[[Letters], Mapping[int, Original]] = lambda _letters: {},
 ) -> Read:
+    """What the client library says of each; `fetched` is the answer to a fetch where headers need one."""
     letters = kafka_letters_of([*map(to_message, wire)], [*map(to_headers, wire)])
     ids = {name: topic.id for name, topic in TOPICS.items()}
     records = kafka_record_maker(request, CLUSTER, ids)(letters, look_up(letters))
@@ -242,6 +229,14 @@ def read_kafka_letters(
     logs = [Log(place, 0, end, end) for place, end in ends.items()]
     plan = kafka_plan_of(CLUSTER, TOPICS.values(), logs, NO_CHECKPOINT)
     return Read(records, {one.key: one.end for one in plan.ranges})
+
+
+def read_kafka_pointers(request: ReadRequest, wire: Sequence[Mapping[str, Any]]) -> Read:
+    """The same of share groups' dead letters; `there` is what lies in the topics to which they point."""
+    cluster: Any = ClusterOfOriginals([to_message(one) for letter in wire for one in letter["there"]])
+    pointers = Pointers(cluster, NO_CHECKPOINT, NOW // 1000)
+    found = read_kafka(request, wire, pointers.originals_of)
+    return found._replace(checkpoint={**found.checkpoint, **pointers.first_seen()})
 
 
 def to_message(letter: Mapping[str, Any]) -> Message:
@@ -315,12 +310,9 @@ class ClusterOfOriginals:
 
 CLUSTER = ClusterOfOriginals.id
 TOPICS = {
-    name: Topic(name, topic_id, 3)
-    for name, topic_id in {
-        "orders-dlt": "4nLoQreZSe6jKF9WXt9QFw",
-        "error.orders.pay": "Zk1vT2pXQkS2m5rYc0aB3g",
-        "orders": "h3Rr0mQzS0iVb2kK8eXw5A",
-    }.items()
+    "orders-dlt": Topic("orders-dlt", "4nLoQreZSe6jKF9WXt9QFw", 3),
+    "error.orders.pay": Topic("error.orders.pay", "Zk1vT2pXQkS2m5rYc0aB3g", 3),
+    "orders": Topic("orders", "h3Rr0mQzS0iVb2kK8eXw5A", 3),
 }
 CLASSIC = Place("ActiveMQ.DLQ", "activemq", "6.1.7", "localhost")
 ARTEMIS = Place("DLQ", "artemis", "2.56.0", "3e6ea720-e7fc-11f1-a23a-828394a878bd")

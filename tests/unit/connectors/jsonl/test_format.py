@@ -84,7 +84,7 @@ def test_what_a_line_says_of_its_body_is_not_believed() -> None:
     assert (lied.body_size, lied.body_sha256) == (known.body_size, known.body_sha256)
 
 
-@pytest.mark.parametrize("kind", [["x"], {"a": 1}, None, 5])
+@each_row("kind", [["x"], {"a": 1}, None, 5])
 def test_a_broker_kind_that_is_no_text_is_refused_in_words(kind: Any) -> None:
     with pytest.raises(UsageError, match="broker_kind must be one of"):
         parse_line(json.dumps({"broker_kind": kind}))
@@ -93,33 +93,20 @@ def test_a_broker_kind_that_is_no_text_is_refused_in_words(kind: Any) -> None:
 def test_lone_surrogates_are_escaped() -> None:
     odd, shown = "a\ud800b", r"a\ud800b"
     record = archived(
-        "rabbitmq",
-        queue=odd,
-        message_id=odd,
-        failure_text=odd,
+        "rabbitmq", queue=odd, message_id=odd, failure_text=odd, properties={"correlation_id": odd},
         headers={odd: odd, "x-death": [{"reason": odd, "queue": odd, "routing-keys": [odd]}]},
-        properties={"correlation_id": odd},
-    )
+    )  # fmt: skip
     assert (record.dead_letter_queue, record.message_id, record.failure_text) == (shown, shown, shown)
     assert (record.headers[shown], record.correlation_id) == (shown, shown)
     assert (record.deaths[0].reason, record.deaths[0].routing_keys) == (shown, (shown,))
 
 
-def test_a_death_count_below_zero_is_null_and_stays_in_the_header() -> None:
+def test_odd_numbers_and_texts_are_kept_as_far_as_they_mean_something() -> None:
     record = archived("rabbitmq", headers={"x-death": [{"reason": "expired", "queue": "q", "count": -2}]})
     assert record.deaths[0].count is None
     assert '"count": -2' in record.headers["x-death"]
-
-
-def test_flags_may_be_below_zero_for_they_are_bits() -> None:
-    assert archived("rocketmq", headers={"sysFlag": -1}).flags == -1
-
-
-def test_a_size_beyond_its_column_is_measured_instead() -> None:
-    assert archived("rabbitmq", body_text="{}", record={"body_size": 2**63}).body_size == 2
-
-
-def test_pairs_of_surrogates_stay_what_they_mean() -> None:
+    assert archived("rocketmq", headers={"sysFlag": -1}).flags == -1  # they are bits
+    assert archived("rabbitmq", body_text="{}", record={"body_size": 2**63}).body_size == 2  # measured
     assert archived("rabbitmq", message_id="\U0001f600").message_id == "\U0001f600"
 
 
