@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,16 +28,13 @@ def _letter(number: int) -> dict[str, str]:
 class TestMemory(ReadingContract):
     @pytest.fixture
     def place(self, request: pytest.FixtureRequest) -> Place:
-        url = f"memory:{request.node.nodeid}"
-        count = 0
+        url, numbers = f"memory:{request.node.nodeid}", count()
 
         def fill(letters: int) -> list[bytes]:
-            nonlocal count
-            numbers = range(count, count + letters)
-            count += letters
+            new = [*islice(numbers, letters)]
             broker_at(url).declare("orders.dlq")
-            broker_at(url).put("orders.dlq", *map(_letter, numbers))
-            return [f"letter {number}".encode() for number in numbers]
+            broker_at(url).put("orders.dlq", *map(_letter, new))
+            return [f"letter {number}".encode() for number in new]
 
         return Place(MemoryConnector(Broker("shop", "memory", url)), SOURCE, fill)
 
@@ -56,6 +54,12 @@ class TestFile(ReadingContract):
 
 
 class TestMemorySending(SendingContract):
+    CANNOT: ClassVar = {
+        "buffer": "each letter is answered before the next is taken",
+        "forget": "it leaves nothing beside the letters",
+        "outage": "there is no network",
+    }
+
     @pytest.fixture
     def place(self, request: pytest.FixtureRequest) -> SendingPlace:
         url = f"memory:{request.node.nodeid}"
@@ -70,17 +74,10 @@ class TestMemorySending(SendingContract):
         def cutting() -> Iterator[tuple[Any, Cut]]:
             yield connector, lambda given: setattr(broker.faults, "cut_publishing_after", given + 1)
 
+        def arrived() -> list[str]:
+            return [each["headers"]["dlq_replay_id"] for each in broker.letters("orders")]
+
         return SendingPlace(
-            connector,
-            Target("queue", "orders"),
-            letter,
-            lambda: [each["headers"]["dlq_replay_id"] for each in broker.letters("orders")],
-            nowhere=Target("queue", "nowhere"),
-            refused=refused,
-            cutting=cutting,
-            cannot={
-                "buffer": "each letter is answered before the next is taken",
-                "forget": "it leaves nothing beside the letters",
-                "outage": "there is no network",
-            },
-        )
+            connector, Target("queue", "orders"), letter, arrived, nowhere=Target("queue", "nowhere"),
+            refused=refused, cutting=cutting, cannot=self.CANNOT,
+        )  # fmt: skip

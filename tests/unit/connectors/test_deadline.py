@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -37,30 +38,19 @@ LETTER = Outgoing(0, record(broker_kind="rocketmq"), TARGETS[1], {"dlq_replay_id
 def rocketmq(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connector]:
     """A name server with very many masters, each of which answers everything, a little later."""
     monkeypatch.setattr(patience, "LOOK", 0.5)
-    address: list[str] = []
+    address, wait = list[str](), partial(time.sleep, SLOW)
     queues = [{"brokerName": one, "readQueueNums": 9, "writeQueueNums": 9, "perm": 6} for one in MASTERS]
 
     def masters(peer: socket.socket) -> None:
         """And that is all on this connection; the next question makes another."""
         table = {one: {"brokerAddrs": {"0": address[0]}} for one in MASTERS}
         peer.sendall(remoting_frame(1, {}, {"brokerAddrTable": table}))
-        remoting({105: {"queueDatas": queues}, 14: ({"offset": "0"}, b"")}, address)(_Slow(peer))  # type: ignore[arg-type]
+        slow: Any = SimpleNamespace(makefile=peer.makefile, sendall=lambda data: wait() or peer.sendall(data))
+        remoting({105: {"queueDatas": queues}, 14: ({"offset": "0"}, b"")}, address)(slow)
 
     with Server(remoting({106: masters}, address)) as server:
         address.append(server.address)
         yield open_connector(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}", timeout=UNHURRIED))
-
-
-class _Slow:
-    """A socket whose other side waits for each answer."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self._peer = peer
-        self.makefile = peer.makefile
-
-    def sendall(self, data: bytes) -> None:
-        time.sleep(SLOW)
-        self._peer.sendall(data)
 
 
 LOOKS: Mapping[str, Callable[[Connector], object]] = {
@@ -128,14 +118,10 @@ def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.
     ticks = count()
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
 
-    class Quick:
-        def preview(self) -> None:
-            deadline.check("b")
-
-    asked = deadline.with_shared_deadline(Quick.preview)
-    quick = Quick()
+    asked = deadline.with_shared_deadline(lambda _connector: deadline.check("b"))
+    connector: Any = SimpleNamespace()
     while next(ticks) / 100 < 2 * patience.LOOK:
-        asked(quick)
+        asked(connector)
 
 
 def test_a_look_within_another_has_what_is_left_and_nothing_else_is_one(

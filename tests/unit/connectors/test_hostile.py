@@ -3,20 +3,12 @@
 import socket
 import struct
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from support.analyzers.letters import record
-from support.brokers.hostile import (
-    OPENWIRE_CONNECT,
-    OPENWIRE_CONSUME,
-    amqp,
-    openwire,
-    openwire_command,
-    openwire_dispatch,
-    remoting,
-    remoting_frame,
-    stomp,
-)
+from support.brokers import hostile
+from support.brokers.hostile import amqp, openwire, remoting, remoting_frame, stomp
 from support.brokers.hostile_amqp10 import amqp10, session
 from support.hostile_contract import Behaviour, Harm, HostileContract, Meeting
 
@@ -29,23 +21,21 @@ from dlq.connectors.kafka.link.connection import Access, Link
 from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 from dlq.core.units import seconds
 
-Named = Callable[[str, str], Broker]
+Named = Callable[[str, str], Any]
 """A broker at host:port with a time-out."""
 
 
-def rabbitmq(address: str, timeout: str) -> Broker:
-    return RabbitBroker("b", "rabbitmq", f"amqp://u@{address}", password_env="HOSTILE", timeout=timeout)
+def named(broker: Callable[..., Any], kind: str, url: str, **more: str) -> Named:
+    return lambda address, timeout: broker("b", kind, url.format(address), timeout=timeout, **more)
 
 
-def activemq(scheme: str) -> Named:
-    return lambda address, timeout: ActiveMQBroker("b", "activemq", f"{scheme}://{address}", timeout=timeout)
-
-
-def rocketmq(address: str, timeout: str) -> Broker:
-    return RocketBroker("b", "rocketmq", f"rocketmq://{address}", timeout=timeout)
+RABBITMQ = named(RabbitBroker, "rabbitmq", "amqp://u@{}", password_env="HOSTILE")
+STOMP = named(ActiveMQBroker, "activemq", "stomp://{}")
+OPENWIRE = named(ActiveMQBroker, "activemq", "tcp://{}")
+ROCKETMQ = named(RocketBroker, "rocketmq", "rocketmq://{}")
 
 
 def reading(named: Named, **place: str) -> Callable[..., object]:
@@ -72,7 +62,7 @@ def sending(named: Named, kind: str, target: Target) -> Callable[..., object]:
 
 
 def send_by_stomp(address: str, timeout: str) -> None:
-    sender = StompSender(ActiveMQBroker("b", "activemq", f"stomp://{address}", timeout=timeout))
+    sender = StompSender(STOMP(address, timeout))
     while True:
         sender.request("SEND", {"destination": "/queue/q"}, b"x")
 
@@ -107,7 +97,7 @@ def when_asked(harm: Harm) -> Behaviour:
 
 BY_AMQP = {"endless": struct.pack(">BHI", 3, 1, 2**32 - 1)}
 LETTER = b"MESSAGE\nsubscription:TOKEN\nmessage-id:1\ndestination:/queue/q\ncontent-length:65536\n\n"
-BY_OPENWIRE = {"endless": b"\x7f\xff\xff\xff", "unasked": openwire_dispatch(b"x" * 2**16)}
+BY_OPENWIRE = {"endless": b"\x7f\xff\xff\xff", "unasked": hostile.openwire_dispatch(b"x" * 2**16)}
 BY_AMQP10 = {"endless": b"\xff\xff\xff\xff", "unasked": frames.transfer(0, 0, b"x" * 2**15, False, True)}
 BY_REMOTING = {"endless": b"\x7f\xff\xff\xff", "nothing": remoting_frame(2**30, {}, b"")}
 MIB = struct.pack(">i", 2**20)
@@ -129,21 +119,21 @@ def rocket(*codes: int) -> Callable[[Harm], Behaviour]:
 
 MEETINGS: Mapping[str, Meeting] = {
     "rabbitmq greets": Meeting(
-        lambda harm: amqp(harm, "Start"), reading(rabbitmq, queue="q"), nothing=HEARTBEAT,
+        lambda harm: amqp(harm, "Start"), reading(RABBITMQ, queue="q"), nothing=HEARTBEAT,
         begun=struct.pack(">BHI", 1, 0, 2**16), **BY_AMQP,
     ),
     "rabbitmq answers": Meeting(
-        lambda harm: amqp(harm, "Queue.Declare"), looking(rabbitmq, queue="q"), nothing=HEARTBEAT,
+        lambda harm: amqp(harm, "Queue.Declare"), looking(RABBITMQ, queue="q"), nothing=HEARTBEAT,
         begun=struct.pack(">BHI", 1, 0, 2**16), **BY_AMQP,
     ),
     "rabbitmq gives": Meeting(
-        lambda harm: amqp(harm, "Basic.Consume"), reading(rabbitmq, queue="q"), waits=False, **BY_AMQP
+        lambda harm: amqp(harm, "Basic.Consume"), reading(RABBITMQ, queue="q"), waits=False, **BY_AMQP
     ),
     "rabbitmq takes": Meeting(
-        lambda harm: amqp(harm, "Basic.Publish"), sending(rabbitmq, "rabbitmq", QUEUE), waits=False, **BY_AMQP
+        lambda harm: amqp(harm, "Basic.Publish"), sending(RABBITMQ, "rabbitmq", QUEUE), waits=False, **BY_AMQP
     ),
     "activemq greets by stomp": Meeting(
-        lambda harm: stomp(harm, "CONNECT"), reading(activemq("stomp"), queue="q"), nothing=b"\n",
+        lambda harm: stomp(harm, "CONNECT"), reading(STOMP, queue="q"), nothing=b"\n",
         endless=b"ERROR\nmessage:x\n\ny", begun=b"CONNECTED\nversion:",
     ),
     "activemq takes by stomp": Meeting(
@@ -151,11 +141,11 @@ MEETINGS: Mapping[str, Meeting] = {
         unasked=LETTER + b"x" * 2**16 + b"\0\n",
     ),
     "activemq greets by openwire": Meeting(
-        lambda harm: openwire(harm, OPENWIRE_CONNECT), reading(activemq("tcp"), queue="q"),
-        nothing=openwire_command(10, b""), begun=MIB, **BY_OPENWIRE,
+        lambda harm: openwire(harm, hostile.OPENWIRE_CONNECT), reading(OPENWIRE, queue="q"),
+        nothing=hostile.openwire_command(10, b""), begun=MIB, **BY_OPENWIRE,
     ),
     "activemq gives by openwire": Meeting(
-        lambda harm: openwire(harm, OPENWIRE_CONSUME), reading(activemq("tcp"), queue="q"),
+        lambda harm: openwire(harm, hostile.OPENWIRE_CONSUME), reading(OPENWIRE, queue="q"),
         endless=BY_OPENWIRE["endless"],
     ),
     "amqp 1.0 greets": Meeting(lambda harm: amqp10(harm, frames.OPEN), read_amqp10, **BY_AMQP10),
@@ -166,10 +156,10 @@ MEETINGS: Mapping[str, Meeting] = {
     "amqp 1.0 takes": Meeting(
         lambda harm: amqp10(harm, frames.TRANSFER), send_amqp10, nothing=frames.HEARTBEAT, **BY_AMQP10
     ),
-    "rocketmq names": Meeting(rocket(106), reading(rocketmq, group="g"), begun=MIB, **BY_REMOTING),
-    "rocketmq gives": Meeting(rocket(11), reading(rocketmq, group="g"), begun=MIB, **BY_REMOTING),
+    "rocketmq names": Meeting(rocket(106), reading(ROCKETMQ, group="g"), begun=MIB, **BY_REMOTING),
+    "rocketmq gives": Meeting(rocket(11), reading(ROCKETMQ, group="g"), begun=MIB, **BY_REMOTING),
     "rocketmq takes": Meeting(
-        rocket(310, 320), sending(rocketmq, "rocketmq", TOPIC), begun=MIB, **BY_REMOTING
+        rocket(310, 320), sending(ROCKETMQ, "rocketmq", TOPIC), begun=MIB, **BY_REMOTING
     ),
     "kafka answers": Meeting(when_asked, ask_kafka, begun=MIB, endless=b"\x7f\xff\xff\xff"),
 }  # fmt: skip

@@ -62,7 +62,7 @@ def test_frames_are_the_same_however_the_bytes_are_cut(protocol: str, size: int)
     assert came(protocol, *[sound[at : at + size] for at in range(0, len(sound), size)]) == whole
 
 
-@pytest.mark.parametrize("protocol", READERS)
+@each_row("protocol", READERS)
 def test_no_change_of_some_bytes_is_anything_but_an_error_of_ours(protocol: str) -> None:
     make, sound = READERS[protocol]
     chance = random.Random(protocol)

@@ -65,7 +65,7 @@ def test_an_authority_that_is_not_trusted_is_told_nothing(kind: str, tmp_path: P
     assert not heard
 
 
-@pytest.mark.parametrize(("name", "is_trusted", "why"), [
+@each_row(("name", "is_trusted", "why"), [
     ("DNS:elsewhere.example", True, "IP address mismatch"),
     ("IP:127.0.0.1", False, "self-signed certificate"),
 ])  # fmt: skip
@@ -88,9 +88,7 @@ def test_kafka_tells_a_certificate_from_a_lost_connection_whatever_the_library_c
     assert str(clients.denial).endswith("certificate verify failed; look at ca_file, and at verify_host")
 
 
-@pytest.mark.parametrize(
-    ("hosts", "is_asked"), [((), True), (("127.0.0.*",), True), (("shop.example",), False)]
-)
+@each_row(("hosts", "is_asked"), [((), True), (("127.0.0.*",), True), (("shop.example",), False)])
 def test_kafka_asks_no_host_for_its_certificate_that_the_configuration_does_not_name(
     tmp_path: Path, hosts: tuple[str, ...], is_asked: bool
 ) -> None:

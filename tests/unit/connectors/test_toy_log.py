@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,12 @@ class TestReading(ReadingContract):
     def place(self, tmp_path: Path) -> Place:
         topic = tmp_path / "orders.dlq.log"
         topic.touch()
-        count = 0
+        numbers = count()
 
         def fill(letters: int) -> list[bytes]:
-            nonlocal count
-            bodies = [f"letter {number}" for number in range(count, count + letters)]
+            bodies = [f"letter {number}" for number in islice(numbers, letters)]
             with topic.open("a") as sink:
                 sink.writelines(json.dumps({"body_text": body}) + "\n" for body in bodies)
-            count += letters
             return [body.encode() for body in bodies]
 
         return Place(connector(tmp_path), Source("orders", "shop", topic="orders.dlq"), fill, forgets=False)
