@@ -24,8 +24,6 @@ from dlq.core.protocols import foreign, name_protocol, of_length
 from dlq.core.settings import Source
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
-
-
 ALERT = b"\x15\x03\x03\0\x02\x02\x46"
 """A server of TLS, to bytes that are not."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
@@ -40,28 +41,25 @@ def listed(*parts: bytes) -> bytes:
 
 KEY = bulk(b"MSGDEDUP:a:t:k")
 ONE = listed(bulk(b"0"), listed(KEY))
+X, WRONG = listed(bulk(b"x")), "cannot be understood"
+MORE = listed(bulk(b"7"), listed(KEY))
+LONG = b":9223372036854775807\r\n"
 ODD: Mapping[str, tuple[Answers, str]] = {
     "steps without end": ({b"SCAN": listed(bulk(b"7"), listed())}, "a look takes more than"),
-    "keys without end": (
-        {b"SCAN": listed(bulk(b"7"), listed(KEY)), b"MGET": listed(bulk(b"x")), b"PTTL": b":1\r\n"},
-        "a look takes more than",
-    ),
-    "keys that are none": ({b"SCAN": listed(bulk(b"0"), listed(b":5\r\n"))}, "cannot be understood"),
-    "a step that is none": ({b"SCAN": b":5\r\n"}, "cannot be understood"),
-    "a cursor that is none": ({b"SCAN": listed(bulk(b"x"), listed(KEY))}, "cannot be understood"),
-    "a state that is none": ({b"SCAN": ONE, b"MGET": listed(b":5\r\n"), b"PTTL": b":1\r\n"}, "understood"),
-    "a life that is none": ({b"SCAN": ONE, b"MGET": listed(bulk(b"x")), b"PTTL": bulk(b"x")},
-     "cannot be understood"),
-    "a life without end": ({b"SCAN": ONE, b"MGET": listed(bulk(b"x")), b"PTTL": b":9223372036854775807\r\n"},
-     "cannot be understood"),
-    "fewer states than keys": ({b"SCAN": ONE, b"MGET": listed(), b"PTTL": b":1\r\n"}, "understood"),
-    "a state of a megabyte": ({b"SCAN": ONE, b"MGET": listed(bulk(b"x" * 2**20)), b"PTTL": b":1\r\n"},
-     "cannot be understood"),
+    "keys without end": ({b"SCAN": MORE, b"MGET": X, b"PTTL": b":1\r\n"}, "a look takes more than"),
+    "keys that are none": ({b"SCAN": listed(bulk(b"0"), listed(b":5\r\n"))}, WRONG),
+    "a step that is none": ({b"SCAN": b":5\r\n"}, WRONG),
+    "a cursor that is none": ({b"SCAN": listed(bulk(b"x"), listed(KEY))}, WRONG),
+    "a state that is none": ({b"SCAN": ONE, b"MGET": listed(b":5\r\n"), b"PTTL": b":1\r\n"}, WRONG),
+    "a life that is none": ({b"SCAN": ONE, b"MGET": X, b"PTTL": bulk(b"x")}, WRONG),
+    "a life without end": ({b"SCAN": ONE, b"MGET": X, b"PTTL": LONG}, WRONG),
+    "fewer states than keys": ({b"SCAN": ONE, b"MGET": listed(), b"PTTL": b":1\r\n"}, WRONG),
+    "a large state": ({b"SCAN": ONE, b"MGET": listed(bulk(b"x" * 2**20)), b"PTTL": b":1\r\n"}, WRONG),
     "no Redis": ({b"SCAN": b"HTTP/1.1 400 Bad Request\r\n"}, "Redis failed: Protocol error"),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("odd", ODD)
+@each_row("odd", ODD)
 def test_what_cannot_be_true_of_a_store_is_said_in_a_line(
     odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

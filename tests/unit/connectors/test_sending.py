@@ -207,14 +207,3 @@ def test_a_caller_that_gives_up_cuts_what_is_in_flight_and_one_that_has_all_ends
     idle = Simple()
     idle.close()
     assert idle.ended == ["end"]
-
-
-def test_one_publisher_takes_one_run_after_another() -> None:
-    class Prompt(Simple):
-        def poll(self, wait: float) -> None:
-            self.answers += [Sent(number, "confirmed") for number in self.in_flight]
-
-    publisher = Prompt()
-    for start in (0, 100):
-        sent = list(publisher.publish(map(letter, range(start, start + 30))))
-        assert [one.number for one in sent] == list(range(start, start + 30))

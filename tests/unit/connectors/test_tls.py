@@ -101,11 +101,16 @@ def test_kafka_asks_no_host_for_its_certificate_that_the_configuration_does_not_
 
 
 def test_rocketmq_without_the_check_of_names_still_wants_the_authority(tmp_path: Path) -> None:
-    trusted = certificate(tmp_path, "DNS:broker.example")
-    other = certificate(tmp_path, "DNS:other.example")
-    for shown, words in ((trusted, "no answer within|closed by"), (other, "is ca_file right")):
+    trusted, other, own = (
+        certificate(tmp_path, name) for name in ("DNS:broker.example", "DNS:other.example", "IP:127.0.0.1")
+    )
+    for shown, ca, verify_host, words in (
+        (trusted, trusted, False, "no answer within|closed by"),
+        (other, trusted, False, "is ca_file right"),
+        (own, own, True, "no answer within|closed by"),
+    ):
         with Server(lambda peer: None, tls=speaking_tls(shown)) as server:
-            broker = broker_of("rocketmq", server.address, ca_file=str(trusted), verify_host=False)
+            broker = broker_of("rocketmq", server.address, ca_file=str(ca), verify_host=verify_host)
             with pytest.raises(Unreachable, match=words):
                 Cluster(broker).masters()
 
@@ -118,15 +123,3 @@ def test_without_the_check_of_names_an_authority_must_be_named() -> None:
     shop = {"kind": "rabbitmq", "url": "amqps://h", "verify_host": False, "ca_file": "ca.pem"}
     with pytest.raises(ConfigError, match="verify_host is for rocketmq and kafka alone"):
         parse({"brokers": {"shop": shop}})
-
-
-def test_the_certificate_of_the_address_is_taken(tmp_path: Path) -> None:
-    pem = certificate(tmp_path, "IP:127.0.0.1")
-    seen: list[str | None] = []
-
-    def behave(peer: Any) -> None:
-        seen.append(peer.version())
-
-    with Server(behave, tls=speaking_tls(pem)) as server, pytest.raises(Unreachable, match="closed by"):
-        Cluster(broker_of("rocketmq", server.address, ca_file=str(pem))).masters()
-    assert seen == ["TLSv1.3"]

@@ -151,8 +151,6 @@ _KEYS = (
     "messages_unacknowledged", "policy", "definition", "destination_type",
 )  # fmt: skip
 TABLES = ["[{" + ",".join(f'"{key}":{value}' for key in _KEYS) + "}]" for value in INNER]
-
-
 DENIED = Mock(queue=Mock(side_effect=Refused(403, "no right")))
 """Whoever asks by AMQP has no right to."""
 

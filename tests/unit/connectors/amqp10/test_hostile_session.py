@@ -42,8 +42,6 @@ PART, STRAY = frames.transfer(0, 0, b"", True, True), frames.transfer(9, 0, b"",
 OUTCOME = frames.disposition(0, 2**32 - 1, frames.state(frames.ACCEPTED), True)
 TINY = frames.frame(frames.OPEN, [NULL, NULL, uint(5)])
 ODD = (WORDS, sequence([]), b"\x80" + b"\xff" * 8)
-
-
 ATTACH = [string("dlq-0"), uint(0), boolean(False), ubyte(0), ubyte(0), NULL, NULL, NULL, NULL, uint(0)]
 
 

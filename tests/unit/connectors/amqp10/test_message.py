@@ -90,15 +90,6 @@ def test_an_edit_changes_annotations_and_properties_where_they_stand() -> None:
     }  # fmt: skip
 
 
-def test_an_identity_is_of_what_stays_the_same_at_each_delivery() -> None:
-    other = ANNOTATIONS.replace(values.long(3), values.long(4))
-    again = section(message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.TRUE]))
-    counts = "x-delivery-count".__eq__
-    first = message.stable(message.split(HEADER + HOP + ANNOTATIONS + BARE + data(b"x"))[0], counts)
-    assert first == message.stable(message.split(again + other + BARE + data(b"x"))[0], counts)
-    assert first != message.stable(message.split(HEADER + ANNOTATIONS + PROPERTIES + data(b"x"))[0], counts)
-
-
 @each_row(("encoded", "shown"), [
     ("83000001a20d47bffa", "2026-11-24T11:19:25.050Z"),
     ("837fffffffffffffff", 2**63 - 1),

@@ -3,8 +3,8 @@ ends."""
 
 import struct
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
@@ -131,63 +131,56 @@ def names(first: str, *others: str) -> Answer:
     return answer
 
 
+CONFINED = {"hosts": ("*.example",), "user": "dlq", "password_env": "SECRET", "mechanism": "PLAIN"}
+Naming = Callable[..., AbstractContextManager[tuple[KafkaConnector, Server]]]
+
+
 @pytest.fixture
-def by_password(monkeypatch: pytest.MonkeyPatch) -> Mapping[int, Answer]:
-    """A peer that takes any password by SASL/PLAIN."""
+def naming(monkeypatch: pytest.MonkeyPatch) -> Naming:
+    """A cluster that names, behind others, an address that `hosts` keeps out; both take any password."""
     monkeypatch.setitem(broker.VERSIONS, 17, (0, 1))
     monkeypatch.setitem(broker.VERSIONS, 36, (0, 0))
     monkeypatch.setenv("SECRET", "s3cret")
-    return {17: lambda *_: bytes(2) + many(text("PLAIN")), 36: lambda *_: struct.pack(">hhi", 0, -1, 0)}
+    login = {17: lambda *_: bytes(2) + many(text("PLAIN")), 36: lambda *_: struct.pack(">hhi", 0, -1, 0)}
 
+    @contextmanager
+    def behind(*others: str) -> Iterator[tuple[KafkaConnector, Server]]:
+        with Server(kafka(login), "127.0.0.2") as kept_out:
+            answers = {**login, broker.METADATA: names(*others, kept_out.address)}
+            with Server(kafka(answers)) as server:
+                url = f"kafka://{server.address}"
+                yield KafkaConnector(KafkaBroker("b", "kafka", url, timeout=UNHURRIED, **CONFINED)), kept_out
 
-def confined(server: Server) -> KafkaConnector:
-    return KafkaConnector(KafkaBroker(
-        name="b", kind="kafka", url=f"kafka://{server.address}", timeout=UNHURRIED, hosts=("*.example",),
-        user="dlq", password_env="SECRET", mechanism="PLAIN",
-    ))  # fmt: skip
+    return behind
 
 
 @pytest.mark.parametrize("ask", ASK)
-def test_an_address_that_hosts_keeps_out_gets_no_byte_and_no_connection(
-    by_password: Mapping[int, Answer], ask: str
-) -> None:
-    with Server(kafka(by_password), "127.0.0.2") as other:
-        answers = {**by_password, broker.METADATA: names(other.address)}
-        with Server(kafka(answers)) as server:
-            cluster = confined(server)
-            for _ in range(3):
-                with pytest.raises(AccessDenied, match=r"names 127\.0\.0\.2:\d+, .*nothing was sent there"):
-                    ASK[ask](cluster)
-            time.sleep(0.5)  # in which the client library would have gone there
-        assert other.connections == 0
+def test_an_address_that_hosts_keeps_out_gets_no_byte_and_no_connection(naming: Naming, ask: str) -> None:
+    with naming() as (cluster, kept_out):
+        for _ in range(3):
+            with pytest.raises(AccessDenied, match=r"names 127\.0\.0\.2:\d+, .*nothing was sent there"):
+                ASK[ask](cluster)
+        time.sleep(0.5)  # in which the client library would have gone there
+        assert kept_out.connections == 0
 
 
-@pytest.mark.parametrize("before", [1, 2], ids=["to the library first", "to the library later"])
+@each_row("before", [1, 2], ids=["to the library first", "to the library later"])
 def test_of_an_address_that_is_named_later_nobody_says_that_it_got_nothing(
-    by_password: Mapping[int, Answer], before: int
+    naming: Naming, before: int
 ) -> None:
-    with Server(kafka(by_password), "127.0.0.2") as other:
-        answers = {**by_password, broker.METADATA: names(*[""] * before, other.address)}
-        with Server(kafka(answers)) as server:
-            cluster = confined(server).cluster
-            with pytest.raises(AccessDenied, match=r"127\.0\.0\.2") as caught:
-                [cluster.names() for _ in range(9)]
+    with naming(*[""] * before) as (connector, _):
+        with pytest.raises(AccessDenied, match=r"127\.0\.0\.2.*may be known there") as caught:
+            [connector.cluster.names() for _ in range(9)]
         assert "nothing was sent" not in str(caught.value)
-        assert "may be known there" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_known"),
-    [
-        ({}, True), ({"hosts": ()}, False), ({"url": "kafka+ssl://b1.example:9093"}, False),
-        ({"mechanism": "SCRAM-SHA-512"}, False), ({"user": None, "password_env": None}, False),
-    ],
-)  # fmt: skip
+@each_row(("changes", "is_known"), [
+    ({}, True), ({"hosts": ()}, False), ({"url": "kafka+ssl://b1.example:9093"}, False),
+    ({"mechanism": "SCRAM-SHA-512"}, False), ({"user": None, "password_env": None}, False),
+])  # fmt: skip
 def test_hosts_keeps_the_password_from_all_but_those_that_are_named_later_without_tls_to_a_plain_login(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], is_known: bool
 ) -> None:
     monkeypatch.setenv("SECRET", "s3cret")
-    settings = {"url": "kafka://b1.example:9092", "hosts": ("*.example",), "user": "dlq"}
-    settings |= {"password_env": "SECRET", "mechanism": "PLAIN", **changes}
-    broker = KafkaBroker("b", "kafka", **settings)
-    assert (KafkaConnector(broker).cluster.beyond_hosts is not None) == is_known
+    known = KafkaBroker("b", "kafka", **{"url": "kafka://b1.example:9092", **CONFINED, **changes})
+    assert (KafkaConnector(known).cluster.beyond_hosts is not None) == is_known
