@@ -180,7 +180,6 @@ EVERY = {
     "tests/unit/connectors/kafka/test_hostile_cluster.py": 7,
     "tests/unit/connectors/test_given.py::test_a_pipe_that_is_open_already_is_read": 0,
     "tests/unit/connectors/test_given.py": 7,
-    "tests/unit/connectors/test_hostile_bytes.py": 4,
     "tests/unit/connectors/test_deadline.py": 4,
     "tests/unit/connectors/test_web.py": 8,
     "tests/unit/core/test_odd_configuration.py": 2,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.archives import letter, write_segment
+from support.rows import each_row
 from support.waiting import PATIENCE
 
 from dlq.archive.store import LocalStore
@@ -49,10 +50,7 @@ COMMANDS: dict[str, list[str]] = {
     "a configuration that is to be written": ["-c", "{}", "discover", "--write"],
     "a password": ["-c", "passwords.toml", "doctor"],
 }
-KINDS = {
-    "pipe": "it is a pipe", "socket": "it is a socket", "folder": "it is a folder",
-    "device": "it is a device",
-}  # fmt: skip
+KINDS = ("pipe", "socket", "folder", "device")
 
 
 @pytest.fixture
@@ -84,8 +82,7 @@ def test_a_command_says_what_it_was_given_instead_of_a_file(
     Path("passwords.toml").write_text(PASSWORDS.format(kind))
     assert run([word.format(kind) for word in COMMANDS[what]]) == 2
     [line] = capfd.readouterr().err.splitlines()
-    assert KINDS[kind] in line
-    assert kind in line
+    assert f"it is a {kind}" in line
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may open /proc/kmsg")
@@ -108,8 +105,8 @@ def test_the_next_configuration_is_not_taken_in_place_of_a_pipe(
     assert "it is a pipe" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("setting", ["ca_file", "cert_file", "key_file", "password_file"])
-@pytest.mark.parametrize("kind", URLS)
+@each_row("setting", ["ca_file", "cert_file", "key_file", "password_file"])
+@each_row("kind", URLS)
 def test_no_broker_s_library_is_given_a_pipe(place: Path, kind: str, setting: str) -> None:
     broker = plugin_of(kind).settings(name="shop", kind=kind, url=URLS[kind], **{setting: "pipe"})
     with pytest.raises(ConfigError, match=rf"brokers\.shop\.{setting}: cannot read pipe: it is a pipe"):
@@ -123,7 +120,7 @@ STORES = [
 ]
 
 
-@pytest.mark.parametrize("url", STORES)
+@each_row("url", STORES)
 def test_no_database_s_driver_is_given_a_pipe(place: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="cannot read pipe: it is a pipe"):
         open_ledger(Ledger(url=url), LocalStore("other"))
@@ -150,7 +147,7 @@ def imported(path: str) -> object:
     return list(file.FileReading(path, ReadRequest(Source("s", "b"), "copy", "p"), None).batches())
 
 
-@pytest.mark.parametrize("read", [imported, edits.read])
+@each_row("read", [imported, edits.read])
 def test_a_line_that_is_too_long_for_any_letter_ends_the_command(
     read: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """What the management of RabbitMQ and Jolokia are asked with, against servers that mean harm."""
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +24,7 @@ from dlq.connectors.rabbitmq.look.topology import learn
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import BrokerError, ConfigError
 
-Ask = Callable[[str], object]
+Ask = Callable[..., object]
 
 
 def rabbit(url: str, **more: Any) -> RabbitBroker:
@@ -46,10 +45,14 @@ def ask_jolokia(url: str, **more: Any) -> object:
     return Jolokia(artemis(url, **more), artemis=False).queues()
 
 
-@pytest.fixture(params=[ask_management, ask_jolokia], ids=["management", "jolokia"], autouse=True)
-def ask(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
-    monkeypatch.setitem(os.environ, "WEB", "s3cret")
+@pytest.fixture(params=[ask_management, ask_jolokia], ids=["management", "jolokia"])
+def ask(request: pytest.FixtureRequest) -> Ask:
     return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEB", "s3cret")
 
 
 def http(body: bytes, head: str = "") -> bytes:
@@ -70,7 +73,7 @@ def test_a_redirect_takes_no_password_to_another_host(ask: Ask, code: int) -> No
         assert "s3cret" not in str(said.value)
 
 
-def test_a_redirect_takes_no_password_out_of_tls(ask: Callable[..., object], tmp_path: Path) -> None:
+def test_a_redirect_takes_no_password_out_of_tls(ask: Ask, tmp_path: Path) -> None:
     pem = certificate(tmp_path, "IP:127.0.0.1")
     with Server(answering(http(b"{}"))) as plain:
         lure = answering(redirect(f"http://{plain.address}/api", 302))
@@ -79,7 +82,7 @@ def test_a_redirect_takes_no_password_out_of_tls(ask: Callable[..., object], tmp
         assert plain.connections == 0
 
 
-def test_a_certificate_of_another_host_is_refused(ask: Callable[..., object], tmp_path: Path) -> None:
+def test_a_certificate_of_another_host_is_refused(ask: Ask, tmp_path: Path) -> None:
     pem, words = certificate(tmp_path, "DNS:elsewhere.example"), "TLS failed: IP address mismatch"
     lure = Server(answering(http(b"{}")), tls=speaking_tls(pem))
     with lure as server, pytest.raises(BrokerError, match=words):
@@ -126,7 +129,7 @@ HARM: Mapping[str, tuple[Behaviour, str]] = {
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_an_answer_that_means_harm_ends_soon_in_one_line(ask: Callable[..., object], harm: str) -> None:
+def test_an_answer_that_means_harm_ends_soon_in_one_line(ask: Ask, harm: str) -> None:
     behaviour, words = HARM[harm]
 
     def meet(address: str, timeout: str) -> None:
