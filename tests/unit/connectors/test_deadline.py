@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -19,8 +19,6 @@ from dlq.connectors import deadline, open_connector
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Connector, Outgoing, ReadRequest, Search, SendRequest, Target
-from dlq.connectors.kafka.plugin.description import KafkaBroker
-from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core import patience
 from dlq.core.brokers import plugin_of, resolve
@@ -53,47 +51,41 @@ def rocketmq(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connector]:
         yield open_connector(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}", timeout=UNHURRIED))
 
 
-LOOKS: Mapping[str, Callable[[Connector], object]] = {
-    "inspect": lambda connector: connector.inspect(SOURCE),
-    "gauge": lambda connector: connector.gauge(SOURCE),
-    "discover": lambda connector: connector.discover(),
-    "read": lambda connector: connector.read(ReadRequest(SOURCE, "copy", "p")),
-    "consumers": lambda connector: connector.consumers(TARGETS),
-    "missing_targets": lambda connector: connector.missing_targets(TARGETS),
-    "limits": lambda connector: connector.limits(TARGETS),
-    "consumption": lambda connector: connector.consumption(TARGETS),
-    "bounds": lambda connector: connector.bounds(TARGETS),
-    "find": lambda connector: connector.find(Search("p", [LETTER], 0, BEFORE)),
-    "publish": lambda connector: [*connector.publisher(SendRequest("p")).publish(iter([LETTER]))],
-}
+LOOKS: Mapping[str, tuple[Any, ...]] = {
+    "inspect": (SOURCE,), "gauge": (SOURCE,), "discover": (), "read": (ReadRequest(SOURCE, "copy", "p"),),
+    "find": (Search("p", [LETTER], 0, BEFORE),),
+    **dict.fromkeys(("consumers", "missing_targets", "limits", "consumption", "bounds"), (TARGETS,)),
+}  # fmt: skip
+"""What is asked, and of what."""
 
 
-@pytest.mark.parametrize("look", LOOKS)
+def ask(connector: Connector, look: str) -> object:
+    if look == "publish":
+        return [*connector.publisher(SendRequest("p")).publish(iter([LETTER]))]
+    return getattr(connector, look)(*LOOKS[look])
+
+
+@pytest.mark.parametrize("look", [*LOOKS, "publish"])
 def test_a_cluster_of_very_many_slow_brokers_is_left(look: str, rocketmq: Connector) -> None:
     began = time.monotonic()
     with pytest.raises(BrokerError, match="b: a look takes more than"):
-        LOOKS[look](rocketmq)
+        ask(rocketmq, look)
     assert time.monotonic() - began < SOON
 
 
-BROKERS: Mapping[str, tuple[Harm, Callable[[str], Any]]] = {
-    "kafka": (listen, lambda at: KafkaBroker("b", "kafka", f"kafka://{at}")),
-    "activemq": (
-        stomp(listen, "SEND"),
-        lambda at: ActiveMQBroker("b", "activemq", f"stomp://{at}", jolokia_url=f"http://{at}/j"),
-    ),
-    "rabbitmq": (
-        amqp(listen, "never"),
-        lambda at: RabbitBroker("b", "rabbitmq", f"amqp://{at}", management_url=f"http://{at}"),
-    ),
+BROKERS: Mapping[str, tuple[Harm, Mapping[str, str]]] = {
+    "kafka": (listen, {"url": "kafka://{}"}),
+    "activemq": (stomp(listen, "SEND"), {"url": "stomp://{}", "jolokia_url": "http://{}/j"}),
+    "rabbitmq": (amqp(listen, "never"), {"url": "amqp://{}", "management_url": "http://{}"}),
 }
 
 
 @pytest.mark.parametrize("kind", BROKERS)
 def test_every_broker_s_questions_are_within_a_look(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    behave, broker = BROKERS[kind]
+    behave, urls = BROKERS[kind]
     with Server(behave) as server:
-        connector = open_connector(broker(server.address))
+        at: Any = {name: url.format(server.address) for name, url in urls.items()}
+        connector = open_connector(plugin_of(kind).settings("b", kind, **at))
         monkeypatch.setattr(patience, "LOOK", -1.0)
         with pytest.raises(BrokerError, match="a look takes more than"):
             connector.discover()
@@ -117,7 +109,6 @@ def test_the_previews_of_very_many_letters_are_one_look(monkeypatch: pytest.Monk
 def test_quick_questions_cost_nothing_of_the_time_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = count()
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
-
     asked = deadline.with_shared_deadline(lambda _connector: deadline.check("b"))
     connector: Any = SimpleNamespace()
     while next(ticks) / 100 < 2 * patience.LOOK:
