@@ -96,71 +96,63 @@ def when_asked(harm: Harm) -> Behaviour:
 
 
 BY_AMQP = {"endless": struct.pack(">BHI", 3, 1, 2**32 - 1)}
+WAITING = {**BY_AMQP, "nothing": HEARTBEAT, "begun": struct.pack(">BHI", 1, 0, 2**16)}
 LETTER = b"MESSAGE\nsubscription:TOKEN\nmessage-id:1\ndestination:/queue/q\ncontent-length:65536\n\n"
 BY_OPENWIRE = {"endless": b"\x7f\xff\xff\xff", "unasked": hostile.openwire_dispatch(b"x" * 2**16)}
 BY_AMQP10 = {"endless": b"\xff\xff\xff\xff", "unasked": frames.transfer(0, 0, b"x" * 2**15, False, True)}
-BY_REMOTING = {"endless": b"\x7f\xff\xff\xff", "nothing": remoting_frame(2**30, {}, b"")}
 MIB = struct.pack(">i", 2**20)
+BY_REMOTING = {"endless": b"\x7f\xff\xff\xff", "nothing": remoting_frame(2**30, {}, b""), "begun": MIB}
 QUEUE, TOPIC = Target("queue", "q"), Target("topic", "t")
+
+
+def when(broker: Callable[..., Behaviour], moment: Any) -> Callable[[Harm], Behaviour]:
+    return lambda harm: broker(harm, moment)
 
 
 def rocket(*codes: int) -> Callable[[Harm], Behaviour]:
     """Harm in the place of an answer to these; the broker that it names is the server itself."""
 
     def at(harm: Harm) -> Behaviour:
-        def behave(peer: socket.socket) -> None:
-            host, port = peer.getsockname()
-            remoting(dict.fromkeys(codes, harm), [f"{host}:{port}"])(peer)
-
-        return behave
+        answers = dict.fromkeys(codes, harm)
+        return lambda peer: remoting(answers, ["{}:{}".format(*peer.getsockname())])(peer)
 
     return at
 
 
 MEETINGS: Mapping[str, Meeting] = {
-    "rabbitmq greets": Meeting(
-        lambda harm: amqp(harm, "Start"), reading(RABBITMQ, queue="q"), nothing=HEARTBEAT,
-        begun=struct.pack(">BHI", 1, 0, 2**16), **BY_AMQP,
-    ),
-    "rabbitmq answers": Meeting(
-        lambda harm: amqp(harm, "Queue.Declare"), looking(RABBITMQ, queue="q"), nothing=HEARTBEAT,
-        begun=struct.pack(">BHI", 1, 0, 2**16), **BY_AMQP,
-    ),
+    "rabbitmq greets": Meeting(when(amqp, "Start"), reading(RABBITMQ, queue="q"), **WAITING),
+    "rabbitmq answers": Meeting(when(amqp, "Queue.Declare"), looking(RABBITMQ, queue="q"), **WAITING),
     "rabbitmq gives": Meeting(
-        lambda harm: amqp(harm, "Basic.Consume"), reading(RABBITMQ, queue="q"), waits=False, **BY_AMQP
+        when(amqp, "Basic.Consume"), reading(RABBITMQ, queue="q"), waits=False, **BY_AMQP
     ),
     "rabbitmq takes": Meeting(
-        lambda harm: amqp(harm, "Basic.Publish"), sending(RABBITMQ, "rabbitmq", QUEUE), waits=False, **BY_AMQP
+        when(amqp, "Basic.Publish"), sending(RABBITMQ, "rabbitmq", QUEUE), waits=False, **BY_AMQP
     ),
     "activemq greets by stomp": Meeting(
-        lambda harm: stomp(harm, "CONNECT"), reading(STOMP, queue="q"), nothing=b"\n",
+        when(stomp, "CONNECT"), reading(STOMP, queue="q"), nothing=b"\n",
         endless=b"ERROR\nmessage:x\n\ny", begun=b"CONNECTED\nversion:",
     ),
     "activemq takes by stomp": Meeting(
-        lambda harm: stomp(harm, "SEND"), send_by_stomp, nothing=b"\n",
-        unasked=LETTER + b"x" * 2**16 + b"\0\n",
+        when(stomp, "SEND"), send_by_stomp, nothing=b"\n", unasked=LETTER + b"x" * 2**16 + b"\0\n"
     ),
     "activemq greets by openwire": Meeting(
-        lambda harm: openwire(harm, hostile.OPENWIRE_CONNECT), reading(OPENWIRE, queue="q"),
+        when(openwire, hostile.OPENWIRE_CONNECT), reading(OPENWIRE, queue="q"),
         nothing=hostile.openwire_command(10, b""), begun=MIB, **BY_OPENWIRE,
     ),
     "activemq gives by openwire": Meeting(
-        lambda harm: openwire(harm, hostile.OPENWIRE_CONSUME), reading(OPENWIRE, queue="q"),
-        endless=BY_OPENWIRE["endless"],
+        when(openwire, hostile.OPENWIRE_CONSUME), reading(OPENWIRE, queue="q"), endless=b"\x7f\xff\xff\xff"
     ),
-    "amqp 1.0 greets": Meeting(lambda harm: amqp10(harm, frames.OPEN), read_amqp10, **BY_AMQP10),
+    "amqp 1.0 greets": Meeting(when(amqp10, frames.OPEN), read_amqp10, **BY_AMQP10),
     "amqp 1.0 gives": Meeting(
-        lambda harm: amqp10(harm, frames.FLOW), read_amqp10, nothing=frames.HEARTBEAT,
-        begun=struct.pack(">I", 60_000), **BY_AMQP10,
+        when(amqp10, frames.FLOW), read_amqp10, nothing=frames.HEARTBEAT, begun=struct.pack(">I", 60_000),
+        **BY_AMQP10,
     ),
     "amqp 1.0 takes": Meeting(
-        lambda harm: amqp10(harm, frames.TRANSFER), send_amqp10, nothing=frames.HEARTBEAT, **BY_AMQP10
+        when(amqp10, frames.TRANSFER), send_amqp10, nothing=frames.HEARTBEAT, **BY_AMQP10
     ),
-    "rocketmq names": Meeting(rocket(106), reading(ROCKETMQ, group="g"), begun=MIB, **BY_REMOTING),
-    "rocketmq gives": Meeting(rocket(11), reading(ROCKETMQ, group="g"), begun=MIB, **BY_REMOTING),
-    "rocketmq takes": Meeting(
-        rocket(310, 320), sending(ROCKETMQ, "rocketmq", TOPIC), begun=MIB, **BY_REMOTING
-    ),
+    "rocketmq names": Meeting(rocket(106), reading(ROCKETMQ, group="g"), **BY_REMOTING),
+    "rocketmq gives": Meeting(rocket(11), reading(ROCKETMQ, group="g"), **BY_REMOTING),
+    "rocketmq takes": Meeting(rocket(310, 320), sending(ROCKETMQ, "rocketmq", TOPIC), **BY_REMOTING),
     "kafka answers": Meeting(when_asked, ask_kafka, begun=MIB, endless=b"\x7f\xff\xff\xff"),
 }  # fmt: skip
 
