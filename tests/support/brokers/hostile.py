@@ -9,11 +9,21 @@ from typing import Any
 
 from pika import spec
 
+from dlq.connectors import open_connector
 from dlq.connectors.activemq.openwire.codec.commands import Letter, Writer, destination, greeting, properties
 from dlq.connectors.activemq.openwire.codec.messages import TEXT
+from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq.amqp091.codec.frames import FrameReader, encode_method
+from dlq.core.settings import Broker, Source
 
 Harm = Callable[[socket.socket], None]
+
+
+def drain(broker: Broker, **place: str) -> None:
+    """Read to its end what lies at a place of the broker, and keep nothing."""
+    source = Source("s", broker.name, **place)
+    for _ in open_connector(broker).read(ReadRequest(source, "drain", "p")).batches():
+        pass
 
 
 def flood(beginning: bytes, piece: bytes) -> Harm:

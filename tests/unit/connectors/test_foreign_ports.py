@@ -3,18 +3,15 @@
 from collections.abc import Mapping
 
 import pytest
-from support.brokers.hostile import once
+from support.brokers.hostile import drain, once
 from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import UNHURRIED
 
-from dlq.connectors import open_connector
-from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.link.connection import Access, Link
 from dlq.core.brokers import plugin_of
 from dlq.core.errors import DlqError
 from dlq.core.protocols import foreign, name_protocol, of_length
-from dlq.core.settings import Source
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 ALERT = b"\x15\x03\x03\0\x02\x02\x46"
@@ -34,8 +31,7 @@ WAYS: Mapping[str, tuple[tuple[str, str], str, str]] = {
 def read(scheme: str, url: str) -> None:
     (kind, place), _, _ = WAYS[scheme]
     timeout = "5s" if kind == "kafka" else UNHURRIED
-    connector = open_connector(plugin_of(kind).settings("shop", kind, url, timeout=timeout))
-    [*connector.read(ReadRequest(Source("s", "shop", **{place: "orders"}), "drain", "p")).batches()]
+    drain(plugin_of(kind).settings("shop", kind, url, timeout=timeout), **{place: "orders"})
 
 
 @each_row("scheme", WAYS)

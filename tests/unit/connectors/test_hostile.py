@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.analyzers.letters import record
 from support.brokers import hostile
-from support.brokers.hostile import amqp, openwire, remoting, remoting_frame, stomp
+from support.brokers.hostile import amqp, drain, openwire, remoting, remoting_frame, stomp
 from support.brokers.hostile_amqp10 import amqp10, session
 from support.hostile_contract import Behaviour, Harm, HostileContract, Meeting
 
@@ -16,7 +16,7 @@ from dlq.connectors import open_connector
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.send import StompSender
 from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
+from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.kafka.link.connection import Access, Link
 from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
@@ -39,12 +39,7 @@ ROCKETMQ = named(RocketBroker, "rocketmq", "rocketmq://{}")
 
 
 def reading(named: Named, **place: str) -> Callable[..., object]:
-    def read(address: str, timeout: str) -> None:
-        connector = open_connector(named(address, timeout))
-        for _ in connector.read(ReadRequest(Source("s", "b", **place), "drain", "p")).batches():
-            pass
-
-    return read
+    return lambda address, timeout: drain(named(address, timeout), **place)
 
 
 def looking(named: Named, **place: str) -> Callable[..., object]:

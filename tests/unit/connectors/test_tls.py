@@ -1,33 +1,30 @@
 """Whose certificate a broker may show: that of its address, under an authority that is trusted."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from support.brokers.hostile import drain
 from support.rows import each_row
 from support.servers.hostile import Server, certificate, hearing, speaking_tls
 from support.waiting import UNHURRIED
 
-from dlq.connectors.activemq.openwire.send import OpenWireSender
-from dlq.connectors.activemq.stomp.link import Link as StompLink
 from dlq.connectors.kafka.link.clients import Clients
 from dlq.connectors.kafka.look.cluster import Cluster as KafkaCluster
 from dlq.connectors.kafka.plugin.description import KafkaBroker
-from dlq.connectors.rabbitmq.amqp091.link.questions import Questions
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.core.brokers import plugin_of
 from dlq.core.configuration import parse
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Broker
 
-KINDS: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
-    "rabbitmq": ({"url": "amqps://u@{}"}, Questions),
-    "activemq": ({"url": "stomp+tls://u@{}"}, StompLink),
-    "activemq by openwire": ({"url": "stomp://u@h", "openwire_url": "ssl://{}"}, OpenWireSender),
-    "rocketmq": ({"url": "rocketmq+tls://{}"}, lambda broker: Cluster(broker).masters()),
+KINDS: dict[str, tuple[str, dict[str, str]]] = {
+    "amqps://u@{}": ("rabbitmq", {"queue": "q"}),
+    "stomp+tls://u@{}": ("activemq", {"queue": "q"}),
+    "ssl://u@{}": ("activemq", {"queue": "q"}),
+    "rocketmq+tls://{}": ("rocketmq", {"group": "g"}),
 }
 KAFKA = "5s"
 """Its client asks again until that is over."""
@@ -38,30 +35,30 @@ def password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "TLS", "s3cret")
 
 
-def broker_of(kind: str, address: str, **more: object) -> Broker:
-    where: Any = {name: url.format(address) for name, url in KINDS[kind][0].items()}
-    kind = kind.partition(" ")[0]
-    return plugin_of(kind).settings("b", kind, password_env="TLS", timeout=UNHURRIED, **where, **more)
+def broker_of(url: str, address: str, **more: Any) -> Broker:
+    kind, _ = KINDS[url]
+    known = {"password_env": "TLS", "timeout": UNHURRIED, **more}
+    return plugin_of(kind).settings("b", kind, url.format(address), **known)
 
 
-@each_row("kind", KINDS)
-def test_a_certificate_of_another_host_is_told_nothing(kind: str, tmp_path: Path) -> None:
+@each_row("url", KINDS)
+def test_a_certificate_of_another_host_is_told_nothing(url: str, tmp_path: Path) -> None:
     pem, heard = certificate(tmp_path, "DNS:elsewhere.example"), bytearray()
     with Server(hearing(heard), tls=speaking_tls(pem)) as server:
         with pytest.raises(BrokerError, match=r"(?i)TLS failed: .*mismatch") as said:
-            KINDS[kind][1](broker_of(kind, server.address, ca_file=str(pem)))
+            drain(broker_of(url, server.address, ca_file=str(pem)), **KINDS[url][1])
         assert "s3cret" not in str(said.value)
         assert not heard
 
 
-@each_row("kind", KINDS)
-def test_an_authority_that_is_not_trusted_is_told_nothing(kind: str, tmp_path: Path) -> None:
+@each_row("url", KINDS)
+def test_an_authority_that_is_not_trusted_is_told_nothing(url: str, tmp_path: Path) -> None:
     pem, heard = certificate(tmp_path, "IP:127.0.0.1"), bytearray()
     with (
         Server(hearing(heard), tls=speaking_tls(pem)) as server,
         pytest.raises(BrokerError, match=r"(?i)TLS failed: self.signed.*is ca_file right"),
     ):
-        KINDS[kind][1](broker_of(kind, server.address))
+        drain(broker_of(url, server.address), **KINDS[url][1])
     assert not heard
 
 
@@ -110,7 +107,7 @@ def test_rocketmq_without_the_check_of_names_still_wants_the_authority(tmp_path:
         (own, own, True, "no answer within|closed by"),
     ):
         with Server(lambda peer: None, tls=speaking_tls(shown)) as server:
-            broker = broker_of("rocketmq", server.address, ca_file=str(ca), verify_host=verify_host)
+            broker = broker_of("rocketmq+tls://{}", server.address, ca_file=str(ca), verify_host=verify_host)
             with pytest.raises(Unreachable, match=words):
                 Cluster(broker).masters()
 
