@@ -13,6 +13,7 @@ from dlq.connectors.activemq.records.frames import Place, record_maker
 from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.activemq.stomp.read import Scan, Started
 from dlq.connectors.base import ReadRequest
+from dlq.connectors.queue import Unsettled
 from dlq.core import patience
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
@@ -195,3 +196,15 @@ class Draining(RuleBasedStateMachine):
 
 test_a_drain_acknowledges_what_is_durable_and_nothing_else = Draining.TestCase
 Draining.TestCase.settings = settings(stateful_step_count=30, deadline=None)
+
+
+def test_what_is_owed_is_given_out_once_and_in_order() -> None:
+    owed = Unsettled[str]()
+    for position, tag in ((1, "a"), (2, "b"), (2, "c"), (4, "d")):
+        owed.add(position, tag)
+    assert owed.take(0) == []
+    assert owed.take(3) == [(1, "a"), (2, "b"), (2, "c")]
+    assert owed.take(3) == []
+    assert list(owed) == ["d"]
+    assert owed.take(9) == [(4, "d")]
+    assert not owed
