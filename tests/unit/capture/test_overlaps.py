@@ -2,12 +2,11 @@
 
 import json
 import tomllib
-from pathlib import Path
 from typing import Any
 
-import pytest
+from support.rows import each_row
 
-from dlq.archive.store import open_store
+from dlq.archive.store import LocalStore
 from dlq.capture import source_aliases
 from dlq.core.configuration import parse
 
@@ -29,45 +28,40 @@ url = "rocketmq://host:9876"
 broker = "shop"
 queue = "orders.dlq"
 """
+PULLED = {"source": "old", "broker": "shop", "reads": {"queue": "orders.dlq"}}
+TWIN, OLD = "orders: twin reads the same place", "from source old, which is not configured any more"
 
 
-def warned(folder: Path, more: str, pulls: list[dict[str, Any]] | None = None, source: str = "orders") -> str:
-    settings = parse(tomllib.loads(CONFIG + more))
-    store = open_store(str(folder / "archive"))
-    for number, document in enumerate(pulls or []):
-        store.put(f"topology/{number}.json", json.dumps({"format": 1, **document}).encode())
-    return "\n".join(source_aliases.warnings(settings, store, [settings.sources[source]]))
-
-
-@pytest.mark.parametrize(("broker", "what", "is_said"), [
+@each_row("broker, what, is_said", [
     ("shop", 'queue = "orders.dlq"', True), ("same", 'queue = "orders.dlq"', True),
     ("shop", 'queue = "*.dlq"', True), ("shop", 'queue = "*.dead"', False),
     ("shop", 'queue = "orders.dead"', False), ("other", 'queue = "orders.dlq"', False),
     ("rocket", 'group = "orders.dlq"', False), ("rocket", "transactions = true", False),
 ])  # fmt: skip
-def test_two_sources_of_one_place_are_said(tmp_path: Path, broker: str, what: str, is_said: bool) -> None:
-    said = warned(tmp_path, f'[sources.twin]\nbroker = "{broker}"\n{what}\n')
-    assert bool(said) is is_said
-    assert "orders: twin reads the same place" in said or not is_said
+def test_two_sources_of_one_place_are_said(store: LocalStore, broker: str, what: str, is_said: bool) -> None:
+    said = warned(store, f'[sources.twin]\nbroker = "{broker}"\n{what}\n')
+    assert (bool(said), TWIN in said) == (is_said, is_said)
 
 
-def test_two_groups_of_one_broker_are_two_places(tmp_path: Path) -> None:
+def test_two_groups_of_one_broker_are_two_places(store: LocalStore) -> None:
     more = "".join(f'[sources.{name}]\nbroker = "rocket"\ngroup = "{name}"\n' for name in ("pay", "stock"))
-    assert warned(tmp_path, more, source="pay") == ""
+    assert warned(store, more, "pay") == ""
 
 
-PULLED = {"source": "old", "broker": "shop", "reads": {"queue": "orders.dlq"}}
+@each_row("pulls, is_said", [
+    ([], False), ([PULLED], True), ([PULLED, PULLED], True), ([{**PULLED, "source": "orders"}], False),
+    ([{**PULLED, "broker": "other"}], False), ([{**PULLED, "broker": "gone"}], False),
+    ([{**PULLED, "reads": {"queue": "stock.dlq"}}], False),
+    ([{"source": "old", "broker": "shop"}], False), ([{**PULLED, "format": 99}], False),
+])  # fmt: skip
+def test_a_renamed_source_is_said_once(store: LocalStore, pulls: list[dict[str, Any]], is_said: bool) -> None:
+    for name in store.list("topology/"):
+        store.delete(name)
+    for number, document in enumerate(pulls):
+        store.put(f"topology/{number}.json", json.dumps({"format": 1, **document}).encode())
+    assert warned(store, "").count(OLD) == int(is_said)
 
 
-@pytest.mark.parametrize(
-    ("pulls", "is_said"),
-    [
-        ([], False), ([PULLED], True), ([PULLED, PULLED], True), ([{**PULLED, "source": "orders"}], False),
-        ([{**PULLED, "broker": "other"}], False), ([{**PULLED, "broker": "gone"}], False),
-        ([{**PULLED, "reads": {"queue": "stock.dlq"}}], False),
-        ([{"source": "old", "broker": "shop"}], False), ([{**PULLED, "format": 99}], False),
-    ],
-)  # fmt: skip
-def test_a_renamed_source_is_said_once(tmp_path: Path, pulls: list[dict[str, Any]], is_said: bool) -> None:
-    said = warned(tmp_path, "", pulls)
-    assert said.count("from source old, which is not configured any more") == int(is_said)
+def warned(store: LocalStore, more: str, source: str = "orders") -> str:
+    settings = parse(tomllib.loads(CONFIG + more))
+    return "\n".join(source_aliases.warnings(settings, store, [settings.sources[source]]))
