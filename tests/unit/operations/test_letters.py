@@ -1,11 +1,11 @@
 """Letters page by page: each once, in the order of `dlq ls`, whatever comes or goes meanwhile."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
+from support.rows import each_row
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import Target
@@ -68,17 +68,7 @@ def test_a_letter_is_shown_with_the_replays_of_itself_and_the_state_of_its_copie
     assert [(one["record_id"], one["replay_state"]) for one in found["duplicates"]] == [(ids[1], "sending")]
 
 
-def test_letters_that_come_in_between_shift_no_page(books: Workspace) -> None:
-    columns = ("record_id", "source")
-    whole = [row for page in pages(books, 3, Selection()) for row in page]
-    first = list_letters(books, LettersWanted(columns=columns, limit=3))
-    assert list(first.rows) == whole[:3]
-    write_segment(books.store, "r-0", [letter(99), letter(98, dead_at=None, captured_at=99)])
-    rest = list_letters(books, LettersWanted(columns=columns, after=first.last))
-    assert [row for row in rest.rows if row[0] != letter(98).record_id] == whole[3:]
-
-
-@pytest.mark.parametrize("key", ["", "x", "~a~b", "now~1970-01-01T00:00:00Z~a~b", "~'; select 1~a~b"])
+@each_row("key", ["", "x", "~a~b", "now~1970-01-01T00:00:00Z~a~b", "~'; select 1~a~b"])
 def test_a_key_that_is_none_is_refused(books: Workspace, key: str) -> None:
     with pytest.raises(UsageError, match="no key of a page"):
         list_letters(books, LettersWanted(after=key, limit=1))
@@ -108,13 +98,3 @@ def test_a_source_that_nobody_knows_is_refused_with_the_one_meant(books: Workspa
     assert list(run_query(books, "select count(*) from letters").rows) == [(8,)]
     with pytest.raises(UsageError, match="exactly one SELECT"):
         run_query(books, "drop view letters")
-
-
-def test_one_letter_is_what_show_prints(dlq: Any, workspace: Workspace) -> None:
-    dlq("pull")
-    (first, *_) = [row[0] for row in list_letters(workspace, LettersWanted(limit=1)).rows]
-    shown = dlq("show", first[:10], "--explain")
-    mine = show_letter(workspace, first[:10], explained=True)
-    assert {"explain", "next", "replays"} <= mine.keys()
-    assert json.loads(json.dumps(mine["explain"])) == shown["explain"]
-    assert mine["record_id"] == shown["record_id"] == first

@@ -23,7 +23,7 @@ from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.rehearsing import Rehearsed, clean_rehearsal, rehearse_plan, take_passed
 from dlq.operations.rehearsing import Wanted as Sample
-from dlq.operations.workspace import Notes, Workspace, open_workspace
+from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay import ledger, rehearsal
 from dlq.replay.rehearsal import Tried, account, sample
 from dlq.replay.wanted import Wanted
@@ -32,16 +32,10 @@ ANY = PlanWanted(how=Wanted(any_advice=True, to="queue:orders"))
 
 
 def dead(failure: str, number: int) -> dict[str, Any]:
-    headers = {
-        **spring_headers(failure, "orders"),
-        "x-death": [{"reason": "rejected", "queue": "orders", "time": f"2026-11-02T03:00:{number:02}Z"}],
-    }
-    return {
-        "broker_kind": "rabbitmq",
-        "message_id": f"{failure}{number}",
-        "headers": headers,
-        "body_text": failure,
-    }
+    death = {"reason": "rejected", "queue": "orders", "time": f"2026-11-02T03:00:{number:02}Z"}
+    headers = {**spring_headers(failure, "orders"), "x-death": [death]}
+    told = {"message_id": f"{failure}{number}", "headers": headers, "body_text": failure}
+    return {"broker_kind": "rabbitmq", **told}
 
 
 @pytest.fixture(autouse=True)
@@ -61,15 +55,29 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBroker:
     return broker
 
 
-@pytest.fixture
-def workspace(broker: MemoryBroker) -> Workspace:
-    return open_workspace(Context().settings, Notes())
+class Stage:
+    """A workspace with a plan of all that lies in its broker."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker, self.workspace = broker, open_workspace(Context().settings, Notes())
+        pull_sources(self.workspace, PullWanted())
+        self.plan = make_plan(self.workspace, ANY).header.plan
+        self.place = f"dlq.rehearsal.{self.plan}"
+
+    def queues(self) -> set[str]:
+        return {name for (name,) in self.broker.sql("SELECT name FROM queues")}
+
+    def rehearse(self, consumer: "Consumer", **wanted: Any) -> Rehearsed:
+        consumer.thread.start()
+        try:
+            return rehearse_plan(self.workspace, self.plan, Sample(**{"seconds": PATIENCE, **wanted}))
+        finally:
+            consumer.thread.join()
 
 
 @pytest.fixture
-def plan(workspace: Workspace) -> str:
-    assert pull_sources(workspace, PullWanted()).code is ExitCode.DONE
-    return make_plan(workspace, ANY).header.plan
+def stage(broker: MemoryBroker) -> Stage:
+    return Stage(broker)
 
 
 Fate = Callable[[str, int], str]
@@ -79,8 +87,8 @@ Fate = Callable[[str, int], str]
 class Consumer:
     """Takes from the private queue of a plan; who waits for the end is told that there is one."""
 
-    def __init__(self, broker: MemoryBroker, place: str, fate: Fate) -> None:
-        self.broker, self.place, self.fate = broker, f"dlq.rehearsal.{place}", fate
+    def __init__(self, stage: Stage, fate: Fate, place: str = "") -> None:
+        self.broker, self.place, self.fate = stage.broker, f"{stage.place}{place}", fate
         self.copies: list[dict[str, Any]] = []
         self.thread = threading.Thread(target=self.work)
 
@@ -105,14 +113,6 @@ class Consumer:
             self.broker.put(f"{self.place}.dlq", copy)
         elif fate == "lose":
             self.broker.put(f"{self.place}.dlq", {**copy, "headers": {}})
-
-
-def rehearse(workspace: Workspace, consumer: Consumer, plan: str, **wanted: Any) -> Rehearsed:
-    consumer.thread.start()
-    try:
-        return rehearse_plan(workspace, plan, Sample(**{"seconds": PATIENCE, **wanted}))
-    finally:
-        consumer.thread.join()
 
 
 @each_row(
@@ -152,113 +152,90 @@ def test_a_copy_of_which_nobody_knows_counts_against_each_failure_that_it_may_be
     assert account({"a1": "a", "a2": "a", "b1": "b"}, died, left, untold) == [Tried(*one) for one in tried]
 
 
-def test_a_later_plan_takes_exactly_what_the_consumer_has_fixed(
-    workspace: Workspace, broker: MemoryBroker, plan: str
-) -> None:
+OURS = {"orders", "orders.dlq"}
+
+
+def test_a_later_plan_takes_exactly_what_the_consumer_has_fixed(stage: Stage) -> None:
     broken = {"stock": "die", "tax": "die"}
-    consumer = Consumer(broker, plan, lambda failure, nth: broken.get(failure, "pass"))
-    done = rehearse(workspace, consumer, plan, per_failure=3)
+    consumer = Consumer(stage, lambda failure, _nth: broken.get(failure, "pass"))
+    done = stage.rehearse(consumer, per_failure=3)
     assert fixed(done.document) == {"gateway", "address", "login"}
     assert counts(done.document, "gateway") == (3, 3, 0, 0)
     assert counts(done.document, "stock") == (3, 0, 3, 0)
     assert told_of(done.document, ["stock"]) == {"poison_ack"}
     assert (done.code, done.document["removed"]) == (ExitCode.PARTLY, True)
     assert done.document["target"] == {"name": "queue:orders", "before": 1, "after": 1}
-    made = make_plan(workspace, take_passed(workspace, plan, PlanWanted()))
+    made = make_plan(stage.workspace, take_passed(stage.workspace, stage.plan, PlanWanted()))
     assert (made.header.letters, made.header.to) == (3 * OF_EACH, "queue:orders")
     assert {copy["headers"]["dlq_rehearsal"] for copy in consumer.copies} == {done.document["rehearsal"]}
     assert not any("x-exception-message" in copy["headers"] for copy in consumer.copies)
+    assert (stage.queues(), stage.broker.depth("orders")) == (OURS, 1), "nothing of it stays"
+    with ledger.opened(stage.workspace.settings.ledger, stage.workspace.store) as book:
+        assert not any(book.counts(stage.plan).values()), "and no copy counts as sent"
 
 
-def test_no_copy_counts_as_sent_and_nothing_of_it_stays(
-    workspace: Workspace, broker: MemoryBroker, plan: str
-) -> None:
-    consumer = Consumer(broker, plan, lambda failure, nth: "pass")
-    assert rehearse(workspace, consumer, plan).code is ExitCode.DONE
-    with ledger.opened(workspace.settings.ledger, workspace.store) as book:
-        assert not any(book.counts(plan).values())
-    assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
-    assert broker.depth("orders") == 1
+def test_what_stays_or_comes_back_without_its_marks_has_not_passed(stage: Stage) -> None:
+    def second_tax(fate: str) -> Fate:
+        return lambda failure, nth: fate if (failure, nth) == ("tax", 2) else "pass"
 
-
-def test_what_stays_or_comes_back_without_its_marks_has_not_passed(
-    workspace: Workspace, broker: MemoryBroker, plan: str
-) -> None:
-    hangs = Consumer(broker, plan, lambda failure, nth: "stay" if (failure, nth) == ("tax", 2) else "pass")
-    with waiting_for(lambda _stage: broker.depth(hangs.place) == 1):
-        done = rehearse(workspace, hangs, plan, seconds=0.0)
+    hangs = Consumer(stage, second_tax("stay"))
+    with waiting_for(lambda _stage: stage.broker.depth(hangs.place) == 1):
+        done = stage.rehearse(hangs, seconds=0.0)
     assert fixed(done.document) == {*FAILURES} - {"tax"}
     assert counts(done.document, "tax") == (OF_EACH, OF_EACH - 1, 0, 1)
-    loses = Consumer(
-        broker, f"{plan}.2", lambda failure, nth: "lose" if (failure, nth) == ("tax", 2) else "pass"
-    )
-    done = rehearse(workspace, loses, plan)
+    done = stage.rehearse(Consumer(stage, second_tax("lose"), ".2"))
     assert (fixed(done.document), done.document["untold"]) == (set(), 1)
     with pytest.raises(UsageError, match="passed its rehearsal entirely"):
-        take_passed(workspace, plan, PlanWanted())
+        take_passed(stage.workspace, stage.plan, PlanWanted())
 
 
 @pytest.mark.parametrize("gone", ["", ".dlq"])
-def test_where_a_private_place_went_nothing_has_passed(
-    workspace: Workspace, broker: MemoryBroker, plan: str, gone: str
-) -> None:
-    place = f"dlq.rehearsal.{plan}"
-
-    def lose_a_place(failure: str, nth: int) -> str:
-        broker.sql("DELETE FROM queues WHERE name = ?", [f"{place}{gone}"])
+def test_where_a_private_place_went_nothing_has_passed(stage: Stage, gone: str) -> None:
+    def lose_a_place(_failure: str, _nth: int) -> str:
+        stage.broker.sql("DELETE FROM queues WHERE name = ?", [f"{stage.place}{gone}"])
         return "pass"
 
-    with waiting_for(lambda stage: not stage.is_whole()):
-        done = rehearse(workspace, Consumer(broker, plan, lose_a_place), plan, per_failure=2, seconds=0.0)
-    assert fixed(done.document) == set()
-    assert isinstance(workspace.listener, Notes)
-    assert any("a private place is gone" in problem for problem in workspace.listener.problems)
-    assert done.code is ExitCode.PARTLY
+    with waiting_for(lambda rehearsed: not rehearsed.is_whole()):
+        done = stage.rehearse(Consumer(stage, lose_a_place), per_failure=2, seconds=0.0)
+    assert (fixed(done.document), done.code) == (set(), ExitCode.PARTLY)
+    assert isinstance(stage.workspace.listener, Notes)
+    assert any("a private place is gone" in problem for problem in stage.workspace.listener.problems)
 
 
-def test_a_copy_that_a_pull_has_captured_goes_into_no_plan(
-    workspace: Workspace, broker: MemoryBroker, plan: str
-) -> None:
-    broker.put("orders.dlq", dead("gateway", 9) | {"headers": {"dlq_rehearsal": "x"}})
-    pull_sources(workspace, PullWanted())
-    assert make_plan(workspace, ANY).header.left_out == {"rehearsal": 1}
+def test_a_copy_that_a_pull_has_captured_goes_into_no_plan(stage: Stage) -> None:
+    stage.broker.put("orders.dlq", dead("gateway", 9) | {"headers": {"dlq_rehearsal": "x"}})
+    pull_sources(stage.workspace, PullWanted())
+    assert make_plan(stage.workspace, ANY).header.left_out == {"rehearsal": 1}
 
 
-def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(
-    workspace: Workspace, broker: MemoryBroker, plan: str
-) -> None:
-    place = f"dlq.rehearsal.{plan}"
-    killed = preloaded.start(["replay", "rehearse", plan], Path.cwd())
-    eventually(lambda: broker.sql("SELECT 1 FROM letters WHERE queue = ?", [place]))
+def test_what_a_killed_rehearsal_leaves_is_found_by_its_name_and_removed(stage: Stage) -> None:
+    killed = preloaded.start(["replay", "rehearse", stage.plan], Path.cwd())
+    eventually(lambda: stage.broker.sql("SELECT 1 FROM letters WHERE queue = ?", [stage.place]))
     killed.kill()
     killed.wait()
-    assert broker.depth(place) > 0
-    book = rehearsal.load(workspace.store, plan)
+    book = rehearsal.load(stage.workspace.store, stage.plan)
     assert book is not None
-    assert (book.place, book.removed) == (place, False)
+    assert (book.place, book.removed) == (stage.place, False)
     with pytest.raises(UsageError, match="no finished rehearsal"):
-        take_passed(workspace, plan, PlanWanted())
-    done = clean_rehearsal(workspace, plan)
-    assert done.document["rehearsal"] == book.rehearsal
-    assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
-    broker.put(f"{place}.dlq", dead("gateway", 1))  # of a killed run, and nobody has cleaned
-    consumer = Consumer(broker, f"{plan}.2", lambda failure, nth: "pass")
-    done = rehearse(workspace, consumer, plan)
-    assert (done.document["place"], done.document["untold"]) == (f"{place}.2", 0)
-    broker.put(place, dead("gateway", 1))  # a consumer that still runs has made it again
-    clean_rehearsal(workspace, plan)
-    assert {name for (name,) in broker.sql("SELECT name FROM queues")} == {"orders", "orders.dlq"}
+        take_passed(stage.workspace, stage.plan, PlanWanted())
+    assert clean_rehearsal(stage.workspace, stage.plan).document["rehearsal"] == book.rehearsal
+    assert stage.queues() == OURS
+    stage.broker.put(f"{stage.place}.dlq", dead("gateway", 1))  # of a killed run, and nobody has cleaned
+    done = stage.rehearse(Consumer(stage, lambda _failure, _nth: "pass", ".2"))
+    assert (done.document["place"], done.document["untold"]) == (f"{stage.place}.2", 0)
+    stage.broker.put(stage.place, dead("gateway", 1))  # a consumer that still runs has made it again
+    clean_rehearsal(stage.workspace, stage.plan)
+    assert stage.queues() == OURS
 
 
 def test_a_plan_for_several_consumers_is_not_rehearsed(
-    workspace: Workspace, broker: MemoryBroker, plan: str, capfd: pytest.CaptureFixture[str]
+    stage: Stage, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broker.declare("payments")
-    letter = dead("gateway", 9)
-    letter["headers"] = {"x-death": [{"reason": "rejected", "queue": "payments"}]}
-    broker.put("orders.dlq", letter)
-    pull_sources(workspace, PullWanted())
-    several = make_plan(workspace, ANY._replace(how=Wanted(any_advice=True))).header
+    stage.broker.declare("payments")
+    death = {"reason": "rejected", "queue": "payments"}
+    stage.broker.put("orders.dlq", dead("gateway", 9) | {"headers": {"x-death": [death]}})
+    pull_sources(stage.workspace, PullWanted())
+    several = make_plan(stage.workspace, PlanWanted(how=Wanted(any_advice=True))).header
     assert len(several.targets) == 2, several.targets
     assert run(["replay", "rehearse", several.plan]) == ExitCode.USAGE
     assert "make a plan for each" in capfd.readouterr().err
