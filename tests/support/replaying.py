@@ -102,6 +102,8 @@ class QueueFile:
         self.not_there: set[str] = set()
         self.known_limits: dict[Target, Limits] = {}
         self.known_fates: list[Any] = []
+        self.against_witness: list[str] | None = []
+        self.consumed: Mapping[Target, Sequence[Consumption]] = {}
         self.log: Callable[[NewerSearch], NewerProof | None] = lambda _search: None
 
     def arrived(self) -> list[str]:
@@ -143,7 +145,7 @@ class QueueFile:
         return self.known_fates
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        return {}
+        return self.consumed
 
     def publisher(self, request: SendRequest) -> "QueueFile":
         self.most = request.window
@@ -193,8 +195,8 @@ class QueueFile:
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         return {str(target): len(self.arrived()) for target in set(targets)}
 
-    def check_witness(self) -> list[str]:
-        return []
+    def check_witness(self) -> list[str] | None:
+        return self.against_witness
 
     def find(self, search: Search) -> Proof:
         self.before = search.before

@@ -121,6 +121,13 @@ def mysql_rows(columns: Sequence[int], *cells: Sequence[bytes | None]) -> bytes:
     return b"".join(packet(n, part) for n, part in enumerate(parts, 1))
 
 
+def greeting(plugin: bytes) -> bytes:
+    """How MySQL begins, with the plugin that asks for a password, and without TLS."""
+    low, high = _CAPABILITIES & 0xFFFF, _CAPABILITIES >> 16
+    fields = struct.pack("<I8sBHBHHB10s13s", 7, b"x" * 8, 0, low, 45, 2, high, 21, b"", b"y" * 12)
+    return packet(0, b"\x0a8.4.0\0" + fields + plugin + b"\0")
+
+
 MYSQL_OK = packet(1, b"\0\x01\0\x02\0\0\0")
 WORD, LARGE = 253, 8
 """Types of MySQL."""
@@ -139,9 +146,7 @@ def mysql(answers: Answers) -> Callable[[socket.socket], None]:
     known = {**answers, **_MYSQL_USUAL, **answers}
 
     def behave(peer: socket.socket) -> None:
-        low, high = _CAPABILITIES & 0xFFFF, _CAPABILITIES >> 16
-        fields = struct.pack("<I8sBHBHHB10s13s", 7, b"x" * 8, 0, low, 45, 2, high, 21, b"", b"y" * 12)
-        peer.sendall(packet(0, b"\x0a8.4.0\0" + fields + b"mysql_native_password\0"))
+        peer.sendall(greeting(b"mysql_native_password"))
         stream = peer.makefile("rb")
         _packet_of(stream)
         peer.sendall(packet(2, b"\0\0\0\x02\0\0\0"))

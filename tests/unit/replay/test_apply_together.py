@@ -1,38 +1,21 @@
-"""Applying beside others: killed processes, signals, two applies at once, two hosts with one ledger."""
+"""Applying beside others: signals, two applies at once, and an apply that was killed, of which only what was
+written and not answered is in doubt."""
 
+import errno
+import mmap
 import signal
-import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.replaying import QueueFile, Replaying, Strike, brokers, child, fill
+from support.replaying import PLACES, Replaying, Strike, child, fill
 from support.waiting import PATIENCE
 
-from dlq.archive.store import LocalStore
-from dlq.core.settings import Settings
-from dlq.replay.apply import Run, apply
-from dlq.replay.ledger import opened
+from dlq.replay import marks
 
 WINDOW = 40
-
-
-@pytest.mark.parametrize(
-    ("place", "letters"), [("marked", 1), ("taken", 35), ("written", 35), ("answered", 60)]
-)
-def test_kill_minus_nine_in_mid_apply(replay: Replaying, place: str, letters: int) -> None:
-    plan = replay.planned(200, witness=True)
-    running = child(replay, plan, Strike(place, letters))
-    assert running.wait() == -signal.SIGKILL, running.communicate()
-    running.communicate()
-    replay.queue.witnesses.append(plan)
-    replay.apply(plan)
-    assert 0 < replay.states(plan)["in_doubt"] <= WINDOW
-    resolved = replay.reconcile(plan)
-    assert resolved["unknown"] == 0
-    replay.apply(plan)
-    assert replay.states(plan) == {"confirmed": 200}
-    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -60,39 +43,97 @@ def test_two_applies_at_once_to_two_targets_send_each_letter_to_one(replay: Repl
     fill(replay.store, 200)
     plans = [replay.plan(), replay.plan(to="queue:second")]
     running = [child(replay, plan) for plan in plans]
-    errors = [process.communicate(timeout=PATIENCE)[1] for process in running]
-    assert errors == ["", ""]
+    assert [process.communicate(timeout=PATIENCE)[1] for process in running] == ["", ""]
     for plan in plans:
         replay.apply(plan)  # both may have left a letter to the other
     arrived = Counter(replay.queue.arrived())
-    assert [arrived[one] + arrived[other] for one, other in zip(*map(replay.keys, plans), strict=True)] == [
-        1
-    ] * 200
+    assert all(arrived[one] + arrived[two] == 1 for one, two in zip(*map(replay.keys, plans), strict=True))
 
 
-def test_two_hosts_with_one_ledger(replay: Replaying, config: Settings, tmp_path: Path) -> None:
-    """Two archives can't lock each other out: only the ledger stands between them."""
-    plan = replay.planned(100)
-    runs: list[Run] = []
+IN_THE_MIDDLE = Strike("written", 50)
 
-    def host() -> None:
-        with (
-            opened(config.ledger, replay.store) as book,
-            brokers(config, QueueFile(replay.queue.path)) as some,
-        ):
-            runs.append(apply(_Unlocked(replay.store.location), config, plan, some, book))
 
-    hosts = [threading.Thread(target=host) for _ in range(2)]
-    for one in hosts:
-        one.start()
-    for one in hosts:
-        one.join()
-    assert sum(run.sent for run in runs) == 100
+def killed(replay: Replaying, strike: Strike = IN_THE_MIDDLE, **wanted: Any) -> str:
+    """The plan of an apply that was killed there."""
+    plan = replay.planned(500, **wanted)
+    running = child(replay, plan, strike)
+    assert running.wait() == -signal.SIGKILL, running.communicate()
+    running.communicate()
+    return plan
+
+
+def in_state(replay: Replaying, plan: str, state: Any) -> set[str]:
+    return {entry.key for entry in replay.ledger.entries(plan, state)}
+
+
+@pytest.mark.parametrize(
+    ("place", "rate"), [*((place, None) for place in PLACES), ("marked", 500.0), ("written", 500.0)]
+)
+def test_what_was_never_sent_is_planned_again(replay: Replaying, place: str, rate: float | None) -> None:
+    """Of what is in doubt one letter may not have arrived: that which was marked, and not sent any more. What
+    the witness shows of it ends all doubt."""
+    plan = killed(replay, Strike(place, 50), rate=rate)
+    claimed = in_state(replay, plan, "sending")
+    resolved = replay.reconcile(plan)
+    arrived, doubtful = set(replay.queue.arrived()), in_state(replay, plan, "in_doubt")
+    assert len(doubtful - arrived) == (place == "marked")
+    assert doubtful & arrived
+    assert in_state(replay, plan, "planned") & arrived == set()
+    assert in_state(replay, plan, "confirmed") <= arrived
+    assert resolved == {
+        "sent": len(claimed & in_state(replay, plan, "confirmed")),
+        "not_sent": len(claimed - arrived - doubtful),
+        "unknown": len(doubtful),
+    }
+    assert resolved["not_sent"] > 0
+    replay.apply(plan)
+    assert set(replay.states(plan)) == {"confirmed", "in_doubt"}
+    replay.queue.witnesses.append(plan)
+    assert replay.reconcile(plan)["unknown"] == 0
+    replay.apply(plan)
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
 
 
-class _Unlocked(LocalStore):
-    """A store whose locks another host does not see."""
+@pytest.mark.parametrize(("numbers", "bytes_then"), [
+    ([], b"\0\0\2\0\0\0\0\0"), ([7], b"\0\0\2\0\0\0\0\1"), ([3, 4, 5], b"\0\0\2\1\1\1\0\0"),
+    ([5, 3, 4], b"\0\0\2\1\1\1\0\0"), ([3, 1, 0, 5], b"\1\1\2\1\0\1\0\0"),
+])  # fmt: skip
+def test_a_mark_leaves_others_alone(replay: Replaying, numbers: Sequence[int], bytes_then: bytes) -> None:
+    with marks.Mark(replay.store, "plan", "host/1", 8) as mark:
+        mark.confirm(2)
+        mark.note_writing(numbers)
+        (file,) = Path(replay.store.location, "locks").glob("*.mark")
+        assert file.read_bytes()[marks.OWNER_BYTES :] == bytes_then
 
-    def lock(self, name: str):  # type: ignore[no-untyped-def]
-        return super().lock(f"{threading.get_ident()}-{name}")
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"null", b"{}", b'{"owner": 1, "boot": 2}'])
+def test_a_damaged_mark_or_one_of_before_the_host_was_restarted_counts_for_nothing(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    plan = killed(replay)
+    (mark,) = Path(replay.store.location, "locks").glob("*.mark")
+    if content is None:
+        monkeypatch.setattr(marks, "boot_id", lambda: "another boot")
+    else:
+        mark.write_bytes(content)
+    claimed = in_state(replay, plan, "sending")
+    assert replay.reconcile(plan) == {"sent": 0, "not_sent": 0, "unknown": len(claimed)}
+
+
+def test_a_mark_that_cannot_be_written_goes(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replay.planned(10)
+    refused, locks = [], Path(replay.store.location, "locks")
+
+    def mapped(_file: int, length: int) -> None:
+        refused.append(length)
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as full:
+        full.setattr(mmap, "mmap", mapped)
+        replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 10}
+    assert refused == [marks.OWNER_BYTES + 10]
+    assert list(locks.glob("*.mark")) == []
+    fill(replay.store, 10, start=10)
+    assert replay.apply(replay.plan()).sent == 10
+    assert list(locks.glob("*.mark")) == [], "nor does an apply that ends leave one"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from support.rows import each_row
 
 from dlq.core.errors import UsageError
 from dlq.core.failures import Action, make_event
@@ -24,33 +25,28 @@ def test_the_consent_of_another_person_counts_for_its_time() -> None:
     check(PLAN, [given, approval(PLAN, "eve@desk", "", 9, WANTED)], WANTED, HOUR + 9)
 
 
-@pytest.mark.parametrize("who", ["ann@desk", "ann@laptop", "ANN", " ann @x"])
+@each_row("who", ["ann@desk", "ann@laptop", "ANN", " ann @x"])
 def test_who_made_a_plan_does_not_approve_it_from_any_host(who: str) -> None:
     with pytest.raises(UsageError, match="another person has to approve it"):
         approval(PLAN, who, "", 0, WANTED)
     with pytest.raises(UsageError, match="is not approved"):
         check(PLAN, [make_event(0, who, "p1", "approve", "d1")], WANTED, 0)
-
-
-@pytest.mark.parametrize(
-    "event", [("p2", "approve", "d1"), ("p1", "approve", "d2"), ("p1", "apply", "d1"), ("p1", "note", "d1")]
-)
-def test_the_consent_to_something_else_does_not_count(event: tuple[str, Action, str]) -> None:
-    with pytest.raises(UsageError, match="is not approved"):
-        check(PLAN, [make_event(0, "bob@desk", *event)], WANTED, 0)
-
-
-def test_a_plan_that_does_not_say_who_made_it_is_made_again() -> None:
     with pytest.raises(UsageError, match="make it again"):
         approval(replace(PLAN, actor=None), "bob@desk", "", 0, WANTED)
+
+
+@each_row("plan, action, digest", [
+    ("p2", "approve", "d1"), ("p1", "approve", "d2"), ("p1", "apply", "d1"), ("p1", "note", "d1"),
+])  # fmt: skip
+def test_the_consent_to_something_else_does_not_count(plan: str, action: Action, digest: str) -> None:
+    with pytest.raises(UsageError, match="is not approved"):
+        check(PLAN, [make_event(0, "bob@desk", plan, action, digest)], WANTED, 0)
 
 
 AGENTS = replace(PLAN, actor="agent x for ann@desk")
 
 
-@pytest.mark.parametrize(
-    ("who", "asked", "counts"), [("ann", False, True), ("ann", True, False), ("bob", True, True)]
-)
+@each_row("who, asked, counts", [("ann", False, True), ("ann", True, False), ("bob", True, True)])
 def test_a_plan_of_an_agent_waits_for_a_person_whatever_is_configured(
     who: str, asked: bool, counts: bool
 ) -> None:

@@ -8,8 +8,6 @@ from dlq.replay.destinations import Destination
 
 ORDERS: Destination = ("shop", Target("queue", "orders"))
 BILLS: Destination = ("shop", Target("queue", "bills"))
-
-
 LATE = 5.0
 """How old the broker's numbers may be."""
 
@@ -23,32 +21,24 @@ def shown(unacknowledged: int, acknowledged: int) -> Consumption:
     return told(0, acknowledged)._replace(age=LATE, unacknowledged=unacknowledged)
 
 
-TEN: dict[str, tuple[Consumption, Consumption, int, Consumed]] = {
-    "as many acknowledged as sent": (told(0, 5), told(0, 15), 0, "consumed"),
-    "one less": (told(0, 5), told(0, 14), 0, "held"),
-    "and that one came back": (told(0, 5), told(0, 14), 1, "consumed"),
-    "nobody there": (told(0, 5, 0), told(10, 5, 0), 0, "waiting"),
-    "nobody there, and nothing is counted": (told(0), told(10), 0, "waiting"),
-    "taken, and nothing is counted": (told(0), told(0), 0, "taken"),
-    "a backlog that stays": (told(1000), told(1000), 0, "waiting"),
-    "a backlog that is gone": (told(1000), told(9), 0, "taken"),
-    "a backlog that shrinks: ours lie behind it": (told(1000, 0), told(800, 210), 0, "waiting"),
-    "all before ours and ours, while others come": (told(1000, 0), told(30, 1010), 0, "consumed"),
-    "a counter that began anew": (told(0, 900), told(0, 10), 0, "consumed"),
-}
-
-
-@each_row(("before", "now", "came_back", "expected"), TEN.values(), ids=TEN)
-def test_ten_letters_are(before: Consumption, now: Consumption, came_back: int, expected: Consumed) -> None:
-    assert how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back) == expected
-
-
-EACH: dict[str, tuple[Consumption, Consumption, int, float, Consumed]] = {
+TEN: dict[str, tuple[Consumption, Consumption, int, float | None, Consumed]] = {
+    "as many acknowledged as sent": (told(0, 5), told(0, 15), 0, None, "consumed"),
+    "one less": (told(0, 5), told(0, 14), 0, None, "held"),
+    "one less, which came back": (told(0, 5), told(0, 14), 1, None, "consumed"),
+    "nobody there": (told(0, 5, 0), told(10, 5, 0), 0, None, "waiting"),
+    "nobody there, and nothing is counted": (told(0), told(10), 0, None, "waiting"),
+    "taken, and nothing is counted": (told(0), told(0), 0, None, "taken"),
+    "a backlog that stays": (told(1000), told(1000), 0, None, "waiting"),
+    "a backlog that is gone": (told(1000), told(9), 0, None, "taken"),
+    "a backlog that shrinks: ours lie behind it": (told(1000, 0), told(800, 210), 0, None, "waiting"),
+    "all before ours and ours, while others come": (told(1000, 0), told(30, 1010), 0, None, "consumed"),
+    "a counter that began anew": (told(0, 900), told(0, 10), 0, None, "consumed"),
+    # Where it is to be known of each of them.
     "all acknowledged, and nothing lies there": (told(0, 5), told(0, 15), 0, 0.0, "consumed"),
     "one is held": (told(0, 5), told(0, 14), 0, 0.0, "held"),
     "and that one came back": (told(0, 5), told(0, 14), 1, 0.0, "consumed"),
     "as many as were sent, but ours may lie there": (told(5, 0), told(1, 14), 0, 0.0, "waiting"),
-    "all before ours and ours, while others come": (told(5, 0), told(3, 15), 0, 0.0, "consumed"),
+    "each before ours and ours, while others come": (told(5, 0), told(3, 15), 0, 0.0, "consumed"),
     "what died counts once where it is acknowledged, too": (told(0, 0), told(4, 6), 4, 0.0, "waiting"),
     "nothing is counted": (told(0), told(0), 0, 0.0, "taken"),
     "numbers from before the letters": (shown(0, 0), shown(0, 10), 0, 4.9, "waiting"),
@@ -57,9 +47,9 @@ EACH: dict[str, tuple[Consumption, Consumption, int, float, Consumed]] = {
 }
 
 
-@each_row(("before", "now", "came_back", "since", "expected"), EACH.values(), ids=EACH)
-def test_of_each_of_ten_letters_it_is_known_that_they_are(
-    before: Consumption, now: Consumption, came_back: int, since: float, expected: Consumed
+@each_row(("before", "now", "came_back", "since", "expected"), TEN.values(), ids=TEN)
+def test_ten_letters_are(
+    before: Consumption, now: Consumption, came_back: int, since: float | None, expected: Consumed
 ) -> None:
     found = how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back, since)
     assert found == expected

@@ -1,25 +1,28 @@
-"""Ledgers' servers, and SQL stores of evidence, whose answers no database gives: one line each, soon."""
+"""Ledgers' servers, and SQL stores of evidence, whose answers no database gives: one line each, soon, and no
+password without TLS."""
 
 import itertools
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.replaying import Replaying, fill
-from support.servers.hostile import Behaviour, Server
+from support.replaying import Replaying
+from support.servers.hostile import Behaviour, Server, certificate, endless, hearing
 from support.servers.hostile_sql import (
     LARGE,
     LIST,
     NUMBER,
     TEXT,
     WORD,
-    Answers,
+    Says,
     described,
     done,
     failed,
+    greeting,
     message,
     mysql,
     mysql_rows,
@@ -34,20 +37,20 @@ from dlq.archive.store import LocalStore
 from dlq.connectors import deadline
 from dlq.connectors.external_stores import sql_patience, stores
 from dlq.core import patience
-from dlq.core.errors import ArchiveError, BrokerError, LedgerUnreachable
+from dlq.core.errors import ArchiveError, BrokerError, DlqError, LedgerUnreachable
 from dlq.core.settings import Evidence
 from dlq.core.settings import Ledger as Settings
 from dlq.replay import ledger, planfile, status
 from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.states import MAY_SEND_AGAIN, State
+from dlq.replay.states import MAY_SEND_AGAIN
 
-PATIENCE = 1.0
 STEERING = b"\x1b[2J" + b"x" * 2**20
 KNOWN, COUNTED, CLOCK, PAGED = r"key.*IN \(", "count", "clock_timestamp", "replays.*ORDER BY"
 TEXTS = [TEXT] * 4
 ENTRY = [TEXT, TEXT, NUMBER, *TEXTS, NUMBER, TEXT]
 ALL = [TEXT, TEXT, NUMBER, TEXT, TEXT, NUMBER, TEXT, TEXT, NUMBER, NUMBER, NUMBER, TEXT]
 SENT = [b"k", b"p", b"1", b"r", b"t", b"0", b"confirmed", b"o", b"1", b"1", b"1", None]
+SERVERS = {"postgresql": postgresql, "mysql": mysql}
 Use = Callable[[Any], object]
 
 
@@ -63,90 +66,85 @@ def pages(book: SqlLedger) -> object:
     return [*zip(range(9), book.all_rows(), strict=False)]
 
 
-def resolved(book: SqlLedger) -> object:
-    return book.resolve(["k"], "confirmed", "why")
+def entries(book: SqlLedger) -> object:
+    return book.entries("p", "in_doubt")
 
 
-def adopted(book: SqlLedger) -> object:
-    return book.adopt([("k", "p", 1, "r", "t", 0, "confirmed", "o", 1, 1, 1, None)])
+CHANGES: Mapping[str, Use] = {
+    "^UPDATE": lambda book: book.resolve(["k"], "confirmed", "why"),
+    "^INSERT": lambda book: book.adopt([("k", "p", 1, "r", "t", 0, "confirmed", "o", 1, 1, 1, None)]),
+    "^DELETE": lambda book: book.forget(["k"]),
+}
 
 
-def forgotten(book: SqlLedger) -> object:
-    return book.forget(["k"])
+def settled(*cells: bytes) -> bytes:
+    """What is known of a key: its state, plan and owner."""
+    return rows(TEXTS[: len(cells)], cells)
 
 
-def cut_off(peer: socket.socket) -> None:
-    """A row of a gigabyte that says that it has fewer cells than were described."""
-    peer.sendall(described(TEXT, NUMBER) + b"D" + bytes((64, 0, 0, 0)) + b"\0\1")
-    for _ in range(1024):
-        peer.sendall(bytes(2**20))
+def clock(kind: int, cell: bytes | None) -> bytes:
+    return rows([kind], [cell])
 
 
-NOT_UNDERSTOOD = "cannot be understood"
-POSTGRESQL: Mapping[str, tuple[Answers, Use, str]] = {
-    "a list for a key": ({KNOWN: rows([LIST, *TEXTS[1:]], [b"{a}", b"sending", b"p", b"o"])}, states,
-     NOT_UNDERSTOOD),
-    "a state that is none": ({KNOWN: rows(TEXTS, [b"k", b"\x1b[2J", b"p", b"o"])}, states, NOT_UNDERSTOOD),
-    "too few cells": ({KNOWN: rows([TEXT], [b"k"])}, states, NOT_UNDERSTOOD),
-    "no UTF-8": ({KNOWN: rows(TEXTS, [b"\xff", b"sending", b"p", b"o"])}, states, NOT_UNDERSTOOD),
-    "a cell of many megabytes": ({KNOWN: rows(TEXTS, [b"k" * 2**24, b"sending", b"p", b"o"])}, states,
-     NOT_UNDERSTOOD),
-    "a cell of a gigabyte": ({COUNTED: cut_off}, counts, "failed"),
-    "counts that are none": ({COUNTED: rows([TEXT, TEXT], [b"sending", b"many"])}, counts, NOT_UNDERSTOOD),
-    "counts below zero": ({COUNTED: rows([TEXT, NUMBER], [b"sending", b"-1"])}, counts, NOT_UNDERSTOOD),
-    "a clock that is none": ({CLOCK: rows([TEXT], [b"x"])}, SqlLedger.expire, NOT_UNDERSTOOD),
-    "no time": ({CLOCK: rows([NUMBER], [None])}, SqlLedger.expire, NOT_UNDERSTOOD),
-    "a time beyond the calendar": ({CLOCK: rows([NUMBER], [b"9" * 18])}, SqlLedger.expire, NOT_UNDERSTOOD),
-    "entries without cells": ({PAGED: rows(ENTRY, [b"k", *[None] * 8])},
-     lambda book: book.entries("p", "in_doubt"), NOT_UNDERSTOOD),
-    "an event that is a number": ({"events": rows([NUMBER], [b"5"])}, SqlLedger.events, NOT_UNDERSTOOD),
-    "the same page for ever": ({PAGED: rows(ALL, SENT)}, pages, "for ever"),
-    "a page of odd cells": ({PAGED: rows([TEXT] * 12, [b"k"] * 12)}, lambda book: next(book.rows()),
-     "understood"),
-    "an error that steers": ({COUNTED: failed(STEERING)}, counts, "failed"),
-    "an error without words": ({COUNTED: failed(b"")}, counts, "failed"),
-    "no version": ({r"pg_catalog\.version": rows([TEXT], [b"x"])}, counts, NOT_UNDERSTOOD),
-    "more rows than it was asked for": ({"^UPDATE": done(b"UPDATE 2")}, resolved, NOT_UNDERSTOOD),
-    "more new rows than there are": ({"^INSERT": done(b"INSERT 0 2")}, adopted, NOT_UNDERSTOOD),
-    "more rows gone than were named": ({"^DELETE": done(b"DELETE 2")}, forgotten, NOT_UNDERSTOOD),
-    "no count of rows": ({"^UPDATE": done(b"UPDATE")}, resolved, NOT_UNDERSTOOD),
-    "a copy instead of rows": ({COUNTED: message(b"H", b"\0\0\0")}, counts, "cannot be reached"),
-}  # fmt: skip
+ODD = "cannot be understood"
+CUT_OFF = described(TEXT, NUMBER) + b"D" + bytes((64, 0, 0, 0)) + b"\0\1"
+"""A row of a gigabyte that says that it has fewer cells than were described."""
 MANY = packet(1, b"\0\xfe" + b"\xff" * 8 + b"\0\x02\0\0\0")
 """2^64 - 1 rows."""
-MYSQL: Mapping[str, tuple[Answers, Use, str]] = {
-    "a file of ours": ({COUNTED: packet(1, b"\xfb/etc/passwd")}, counts, NOT_UNDERSTOOD),
-    "nothing": ({COUNTED: packet(1, b"")}, counts, NOT_UNDERSTOOD),
-    "half a column": ({COUNTED: packet(1, b"\x02") + packet(2, b"\x03d")}, counts, NOT_UNDERSTOOD),
-    "a number that is none": ({"unix_timestamp": mysql_rows([LARGE], [b"x"])}, SqlLedger.expire, "failed"),
-    "a state that is none": ({COUNTED: mysql_rows([WORD, LARGE], [b"\x1b[2J", b"1"])}, counts,
-     NOT_UNDERSTOOD),
-    "no version": ({"VERSION": mysql_rows([WORD], [b"x"])}, counts, NOT_UNDERSTOOD),
-    "an error that steers": ({COUNTED: packet(1, b"\xff\x01\x01#HY000" + STEERING)}, counts, "failed"),
-    "more rows than it was asked for": ({"^UPDATE": MANY}, resolved, NOT_UNDERSTOOD),
-    "more new rows than there are": ({"^INSERT": MANY}, adopted, NOT_UNDERSTOOD),
-    "more rows gone than were named": ({"^DELETE": MANY}, forgotten, NOT_UNDERSTOOD),
-    "half an error": ({COUNTED: packet(1, b"\xff")}, counts, NOT_UNDERSTOOD),
-}  # fmt: skip
-SERVERS = {"postgresql": postgresql, "mysql": mysql}
-LEDGERS = [("postgresql", odd) for odd in POSTGRESQL] + [("mysql", odd) for odd in MYSQL]
+Odd = tuple[str, str, Says, Use, str]
+LEDGERS: list[Odd] = [
+    ("postgresql", KNOWN, rows([LIST, *TEXTS[1:]], [b"{a}", b"sending", b"p", b"o"]), states, ODD),
+    ("postgresql", KNOWN, settled(b"k", b"\x1b[2J", b"p", b"o"), states, ODD),
+    ("postgresql", KNOWN, settled(b"k"), states, ODD),
+    ("postgresql", KNOWN, settled(b"\xff", b"sending", b"p", b"o"), states, ODD),
+    ("postgresql", KNOWN, settled(b"k" * 2**24, b"sending", b"p", b"o"), states, ODD),
+    ("postgresql", COUNTED, endless(CUT_OFF, bytes(2**20), b""), counts, "failed"),
+    ("postgresql", COUNTED, rows([TEXT, TEXT], [b"sending", b"many"]), counts, ODD),
+    ("postgresql", COUNTED, rows([TEXT, NUMBER], [b"sending", b"-1"]), counts, ODD),
+    ("postgresql", COUNTED, failed(STEERING), counts, "failed"),
+    ("postgresql", COUNTED, failed(b""), counts, "failed"),
+    ("postgresql", COUNTED, message(b"H", b"\0\0\0"), counts, "cannot be reached"),  # a copy
+    ("postgresql", CLOCK, clock(TEXT, b"x"), SqlLedger.expire, ODD),
+    ("postgresql", CLOCK, clock(NUMBER, None), SqlLedger.expire, ODD),
+    ("postgresql", CLOCK, clock(NUMBER, b"9" * 18), SqlLedger.expire, ODD),  # beyond the calendar
+    ("postgresql", PAGED, rows(ENTRY, [b"k", *[None] * 8]), entries, ODD),
+    ("postgresql", PAGED, rows(ALL, SENT), pages, "for ever"),  # the same page
+    ("postgresql", PAGED, rows([TEXT] * 12, [b"k"] * 12), lambda book: next(book.rows()), "understood"),
+    ("postgresql", "events", rows([NUMBER], [b"5"]), SqlLedger.events, ODD),
+    ("postgresql", r"pg_catalog\.version", rows([TEXT], [b"x"]), counts, ODD),
+    ("postgresql", "^UPDATE", done(b"UPDATE"), CHANGES["^UPDATE"], ODD),
+    *(
+        ("postgresql", sql, done(tag), CHANGES[sql], ODD)  # more rows than were named
+        for sql, tag in (("^UPDATE", b"UPDATE 2"), ("^INSERT", b"INSERT 0 2"), ("^DELETE", b"DELETE 2"))
+    ),
+    ("mysql", COUNTED, packet(1, b"\xfb/etc/passwd"), counts, ODD),  # a file of ours
+    ("mysql", COUNTED, packet(1, b""), counts, ODD),
+    ("mysql", COUNTED, packet(1, b"\x02") + packet(2, b"\x03d"), counts, ODD),  # half a column
+    ("mysql", COUNTED, packet(1, b"\xff"), counts, ODD),  # half an error
+    ("mysql", COUNTED, packet(1, b"\xff\x01\x01#HY000" + STEERING), counts, "failed"),
+    ("mysql", COUNTED, mysql_rows([WORD, LARGE], [b"\x1b[2J", b"1"]), counts, ODD),
+    ("mysql", "unix_timestamp", mysql_rows([LARGE], [b"x"]), SqlLedger.expire, "failed"),
+    ("mysql", "VERSION", mysql_rows([WORD], [b"x"]), counts, ODD),
+    *(("mysql", sql, MANY, use, ODD) for sql, use in CHANGES.items()),
+]
 
 
-@pytest.mark.parametrize(("kind", "odd"), LEDGERS)
+@pytest.mark.parametrize("odd", LEDGERS, ids=map(str, range(len(LEDGERS))))
 def test_what_no_ledger_holds_is_said_in_a_line(
-    kind: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    odd: Odd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(patience, "AWAY", PATIENCE)
-    answers, use, words = {"postgresql": POSTGRESQL, "mysql": MYSQL}[kind][odd]
-    with Server(SERVERS[kind](answers)) as server:
+    monkeypatch.setattr(patience, "AWAY", 1.0)
+    kind, sql, says, use, words = odd
+    with Server(SERVERS[kind]({sql: says})) as server:
         settings = Settings(url=f"{kind}://u@{server.address}/d")
-        with (
-            pytest.raises(ArchiveError) as refused,
-            ledger.opened(settings, LocalStore(str(tmp_path))) as book,
-        ):
+        with pytest.raises(ArchiveError) as refused, opened(settings, tmp_path) as book:
             use(book)
     check(str(refused.value), words)
     assert "Traceback" not in capfd.readouterr().err
+
+
+def opened(settings: Settings, folder: Path) -> AbstractContextManager[Any]:
+    return ledger.opened(settings, LocalStore(str(folder)))
 
 
 def check(said: str, words: str) -> None:
@@ -155,10 +153,7 @@ def check(said: str, words: str) -> None:
     assert len(said) < 1000
 
 
-def silent(peer: socket.socket) -> None:
-    """Whatever comes, it says nothing."""
-    while peer.recv(2**16):
-        pass
+silent = hearing(bytearray())
 
 
 def dripping(peer: socket.socket) -> None:
@@ -171,12 +166,6 @@ def dripping(peer: socket.socket) -> None:
 
 LONG = b"x" * 10_000
 """So that memory grows soon, also that of a process which has much of it free."""
-
-
-def endless(peer: socket.socket) -> None:
-    peer.sendall(described(TEXT, NUMBER))
-    while True:
-        peer.sendall(row(LONG, b"1") * 100)
 
 
 def endless_of_mysql(
@@ -196,35 +185,27 @@ def dripping_of_mysql(peer: socket.socket) -> None:
 
 SLOW = "no whole answer came within|timed out|cannot be reached"
 HUGE = "its answer takes more than"
-WITHOUT_END: Mapping[tuple[str, str], tuple[Behaviour, float, str]] = {
-    ("postgresql", "silent from the first"): (silent, 1.0, SLOW),
-    ("postgresql", "silent to a question"): (postgresql({COUNTED: silent}), 1.0, SLOW),
-    ("postgresql", "silent to a commit"): (postgresql({"COMMIT": silent}), 1.0, SLOW),
-    ("postgresql", "dripping"): (postgresql({COUNTED: dripping}), 1.0, SLOW),
-    ("postgresql", "rows without end"): (postgresql({COUNTED: endless}), 60.0, HUGE),
-    ("mysql", "silent from the first"): (silent, 1.0, SLOW),
-    ("mysql", "silent to a question"): (mysql({COUNTED: silent}), 1.0, SLOW),
-    ("mysql", "silent to a commit"): (mysql({"COMMIT": silent}), 1.0, SLOW),
-    ("mysql", "dripping"): (mysql({COUNTED: dripping_of_mysql}), 1.0, SLOW),
-    ("mysql", "rows without end"): (mysql({COUNTED: endless_of_mysql}), 60.0, HUGE),
-}
+WITHOUT_END: list[tuple[str, Behaviour, str]] = [
+    *((kind, silent, SLOW) for kind in SERVERS),
+    *((kind, says({sql: silent}), SLOW) for kind, says in SERVERS.items() for sql in (COUNTED, "COMMIT")),
+    ("postgresql", postgresql({COUNTED: dripping}), SLOW),
+    ("mysql", mysql({COUNTED: dripping_of_mysql}), SLOW),
+    ("postgresql", postgresql({COUNTED: endless(described(TEXT, NUMBER), row(LONG, b"1") * 100, b"")}), HUGE),
+    ("mysql", mysql({COUNTED: endless_of_mysql}), HUGE),
+]
 
 
-@pytest.mark.parametrize(("kind", "how"), WITHOUT_END)
+@pytest.mark.parametrize(("kind", "behave", "words"), WITHOUT_END, ids=map(str, range(len(WITHOUT_END))))
 def test_who_says_nothing_or_goes_on_for_ever_is_left(
-    kind: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, behave: Behaviour, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    behave, seconds, words = WITHOUT_END[kind, how]
     monkeypatch.setattr(patience, "AWAY", 0.0)
-    monkeypatch.setattr(patience, "ANSWER", seconds)
+    monkeypatch.setattr(patience, "ANSWER", 60.0 if words == HUGE else 1.0)
     monkeypatch.setattr(patience, "SHORTLY", 2)
     monkeypatch.setattr(sql_patience, "LARGEST_ANSWER", 32 << 20)
     with Server(behave) as server:
         settings = Settings(url=f"{kind}://u@{server.address}/d", lease="1s")
-        with (
-            pytest.raises(LedgerUnreachable, match=words) as refused,
-            ledger.opened(settings, LocalStore(str(tmp_path))) as book,
-        ):
+        with pytest.raises(LedgerUnreachable, match=words) as refused, opened(settings, tmp_path) as book:
             counts(book)
     check(str(refused.value), "")
 
@@ -243,48 +224,81 @@ def test_a_store_of_evidence_that_says_nothing_is_left(
             list(stores.read(evidence))
 
 
-EVIDENCE: Mapping[str, tuple[str, Answers, str]] = {
-    "words for times": ("postgresql", {"FETCH": rows([TEXT] * 6, [b"a"] * 6)}, NOT_UNDERSTOOD),
-    "rows without end": ("postgresql", {"FETCH": rows([TEXT] * 5 + [NUMBER], *[[b"a"] * 5 + [b"1"]] * 5000)},
-     "a look takes more than"),
-    "a cell of a megabyte": ("postgresql",
-     {"FETCH": rows([TEXT] * 5 + [NUMBER], [b"a" * 2**20] * 5 + [b"1"])}, NOT_UNDERSTOOD),
-    "a file of ours": ("mysql", {"dedup": packet(1, b"\xfb/etc/passwd")}, NOT_UNDERSTOOD),
-    "half a column": ("mysql", {"dedup": packet(1, b"\x02") + packet(2, b"\x03d")}, NOT_UNDERSTOOD),
-    "an error that steers": ("mysql", {"dedup": packet(1, b"\xff\x01\x01#HY000" + STEERING)}, "failed"),
-    "an error without words": ("postgresql", {"dedup": failed(b"")}, "failed"),
-}  # fmt: skip
+LOOKED = "a look takes more than"
+OF_TEXTS = [TEXT] * 5 + [NUMBER]
+EVIDENCE = [
+    ("postgresql", "FETCH", rows([TEXT] * 6, [b"a"] * 6), ODD),
+    ("postgresql", "FETCH", rows(OF_TEXTS, *[[b"a"] * 5 + [b"1"]] * 5000), LOOKED),
+    ("postgresql", "FETCH", rows(OF_TEXTS, [b"a" * 2**20] * 5 + [b"1"]), ODD),
+    ("postgresql", "dedup", failed(b""), "failed"),
+    ("mysql", "dedup", packet(1, b"\xfb/etc/passwd"), ODD),
+    ("mysql", "dedup", packet(1, b"\x02") + packet(2, b"\x03d"), ODD),
+    ("mysql", "dedup", packet(1, b"\xff\x01\x01#HY000" + STEERING), "failed"),
+]
 
 
-@pytest.mark.parametrize("odd", EVIDENCE)
-def test_what_no_store_of_evidence_holds_is_said_in_a_line(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, answers, words = EVIDENCE[odd]
-    monkeypatch.setattr(patience, "LOOK", 1.0 if "a look" in words else SOON)
-
-    def count() -> Any:
-        return sum(1 for _ in stores.read(evidence))
-
-    with Server(SERVERS[kind](answers)) as server:
+@pytest.mark.parametrize(("kind", "sql", "says", "words"), EVIDENCE, ids=map(str, range(len(EVIDENCE))))
+def test_what_no_store_of_evidence_holds_is_said_in_a_line(
+    kind: str, sql: str, says: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "LOOK", 1.0 if words == LOOKED else SOON)
+    with Server(SERVERS[kind]({sql: says})) as server:
         evidence = Evidence("e", "rocketmq-dedup", f"{kind}://u@{server.address}/d", ("*",))
         with pytest.raises(BrokerError) as refused:
-            deadline.with_deadline(count)()
+            deadline.with_deadline(lambda: [*stores.read(evidence)])()
     check(str(refused.value), words)
 
 
-@pytest.mark.parametrize("state", MAY_SEND_AGAIN)
-def test_counts_beyond_a_plan_s_letters_are_said_in_a_line(
-    replay: Replaying, state: State, monkeypatch: pytest.MonkeyPatch
+def test_counts_beyond_a_plan_s_letters_are_said_in_a_line_and_a_letter_may_change_meanwhile(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(replay.store, 3)
-    header = planfile.load(replay.store, replay.plan())
-    monkeypatch.setattr(replay.ledger, "counts", lambda _plan: {state: 10**18})
-    with pytest.raises(ArchiveError, match="more replays of plan"):
-        status.counts(replay.store, replay.ledger, header)
-
-
-def test_a_letter_that_changes_meanwhile(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(replay.store, 3)
-    header = planfile.load(replay.store, replay.plan())
+    header = planfile.load(replay.store, replay.planned(3))
+    for state in MAY_SEND_AGAIN:
+        monkeypatch.setattr(replay.ledger, "counts", lambda _plan, state=state: {state: 10**18})
+        with pytest.raises(ArchiveError, match="more replays of plan"):
+            status.counts(replay.store, replay.ledger, header)
     monkeypatch.setattr(replay.ledger, "counts", lambda _plan: {"refused": 1, "confirmed": 1})
     monkeypatch.setattr(replay.ledger, "states", lambda keys: dict.fromkeys(keys, "confirmed"))
     assert status.counts(replay.store, replay.ledger, header)["planned"] == 0
+
+
+PASSWORD = "s3cret-of-the-ledger"
+IN_CLEAR, CLEARLY = b"R\0\0\0\x08\0\0\0\x03", packet(2, b"\xfemysql_clear_password\0")
+SECURE, CA = "postgresql://u@{}/d?sslmode=verify-full&sslrootcert={}", "mysql://u@{}/d?ssl_ca={}"
+
+
+@pytest.mark.parametrize(("url", "length", "greets", "asks"), [
+    (CA, 0, greeting(b"mysql_clear_password"), CLEARLY), (CA, 0, greeting(b"mysql_native_password"), CLEARLY),
+    (CA.replace("mysql", "mariadb"), 0, greeting(b"caching_sha2_password"), CLEARLY),
+    (SECURE, 8, b"N", IN_CLEAR), (SECURE, 8, b"S", IN_CLEAR),
+    ("postgresql://u@{}/d?sslmode=require", 8, b"N", IN_CLEAR),
+])  # fmt: skip
+def test_a_server_without_tls_gets_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, length: int, greets: bytes, asks: bytes
+) -> None:
+    """PostgreSQL says what it is told to of a request for TLS, which has so many bytes."""
+    monkeypatch.setenv("LEDGER", PASSWORD)
+    heard = bytearray()
+
+    def behave(peer: socket.socket) -> None:
+        peer.recv(length)
+        for said in (greets, asks):
+            peer.sendall(said)
+            heard.extend(peer.recv(2**16))
+
+    with Server(behave) as server:
+        address = url.format(server.address, certificate(tmp_path, "DNS:db"))
+        settings = Settings(url=address, password_env="LEDGER")
+        with pytest.raises(DlqError) as refused, opened(settings, tmp_path / "archive"):
+            pass
+        assert server.connections > 0
+    assert PASSWORD.encode() not in heard
+    assert PASSWORD not in str(refused.value)
+
+
+def test_the_name_of_a_database_steers_no_terminal(tmp_path: Path) -> None:
+    with Server(lambda peer: None) as server:
+        settings = Settings(url=f"postgresql://u@{server.address}/d%1B[2J")
+        with pytest.raises(LedgerUnreachable, match="be reached") as refused, opened(settings, tmp_path):
+            pass
+    assert str(refused.value).isprintable()

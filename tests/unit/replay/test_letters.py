@@ -38,3 +38,4 @@ def test_what_is_not_the_same_has_two_keys() -> None:
     for other in (letter(2), letter(1, headers={"dlq_replay_lap": "1"})):
         assert key(other) != key(letter(1))
     assert key(letter(1), PUBLISH) != key(letter(1), RESUME)
+    assert key(letter(1)) != key(letter(1, broker="another"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.archives import letter
+from support.builders import memory_sources
 from support.replaying import Replaying, brokers, fill
 from support.waiting import SOON
 
@@ -114,12 +115,13 @@ def test_a_damaged_segment_is_named_where_what_came_back_is_looked_for(replay: R
     start = -8 - int.from_bytes(content[-8:-4], "little")
     replay.store.put(manifest.segment, b"PAR1" + b"\0" * (len(content) + start - 4) + content[start:])
     replays = ledgers.as_arrow(replay.config.ledger, replay.store)
-    with pytest.raises(ArchiveError, match="cannot read the archive"):
-        came_back.count(replay.store, replay.config, plan)
-    with pytest.raises(ArchiveError, match="cannot read the archive"):
-        came_back.newest(views.connect(replay.store, replays), plan, 1)
-    with pytest.raises(ArchiveError, match="cannot read the archive"):
-        came_back.find_among(replay.store, {"x"}, 0)
+    for look in (
+        lambda: came_back.count(replay.store, replay.config, plan),
+        lambda: came_back.newest(views.connect(replay.store, replays), plan, 1),
+        lambda: came_back.find_among(replay.store, {"x"}, 0),
+    ):
+        with pytest.raises(ArchiveError, match="cannot read the archive"):
+            look()
 
 
 @pytest.mark.parametrize("at", [1, 5, 50])
@@ -152,17 +154,13 @@ def test_a_consumer_that_dies_stops_the_ramp(replay: Replaying, takes: int, sent
     assert takes or (done.steps[0].evidence == "waiting" and "1 wait in orders (1 consumer)" in done.why)
 
 
-def test_a_ramp_waits_no_longer_than_its_letters_need(replay: Replaying) -> None:
+def test_a_ramp_waits_no_longer_than_its_letters_need_and_says_for_what_and_until_when(
+    replay: Replaying,
+) -> None:
     """Nothing but the time that a rejected letter may be on its way."""
-    plan = replay.planned(11)
-    started = time.monotonic()
-    assert climb(replay, plan, wait=60).stopped_by is None
+    plan, told, started = replay.planned(11), list[str](), time.monotonic()
+    assert climb(replay, plan, wait=60, told=told).stopped_by is None
     assert time.monotonic() - started < SOON
-
-
-def test_a_ramp_says_which_step_it_watches_and_until_when(replay: Replaying) -> None:
-    told: list[str] = []
-    climb(replay, replay.planned(11), told=told)
     assert told[0].startswith("step 1 of 2: 1 of 11 sent; waiting for ")
     awaited = r"waiting for letters that come back until \d\d:\d\d:\d\d; 0 came back; 0 wait in orders"
     assert re.search(f"step 2 of 2: 11 of 11 sent; {awaited}", told[-1])
@@ -170,10 +168,7 @@ def test_a_ramp_says_which_step_it_watches_and_until_when(replay: Replaying) -> 
 
 def test_a_source_that_may_not_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "dlq.toml"
-    broker = '[brokers.shop]\nkind = "memory"\nurl = "memory:ramp"\n'
-    config.write_text(
-        f'archive = "{tmp_path}/archive"\n{broker}[sources.orders]\nbroker = "shop"\nqueue = "q"\n'
-    )
+    config.write_text(f'archive = "{tmp_path}/archive"\n{memory_sources("memory:ramp", "orders")}')
     context = Context(str(config))
 
     def refuse(*_arguments: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.archives import letter
 from support.replaying import Replaying
+from support.rows import each_row
 
 from dlq.archive import segments
 from dlq.connectors.base import Search
@@ -32,6 +33,10 @@ def record_ids(replay: Replaying, plan: str) -> list[str]:
     return [entry.record_id for entry in replay.ledger.entries(plan, "in_doubt")]
 
 
+def keys_in_doubt(replay: Replaying, plan: str) -> list[str]:
+    return [entry.key for entry in replay.ledger.entries(plan, "in_doubt")]
+
+
 def test_without_evidence_or_word_all_stay_in_doubt(replay: Replaying, doubtful: str) -> None:
     assert replay.reconcile(doubtful) == {"sent": 0, "not_sent": 0, "unknown": 5}
     assert replay.notes == ["shop: no witness was left"]
@@ -46,24 +51,20 @@ def test_the_witness_proves_sent_and_not_sent(replay: Replaying, doubtful: str) 
     assert replay.states(doubtful) == {"confirmed": 3, "planned": 17}
 
 
-def test_a_letter_that_came_back_is_proven_sent(replay: Replaying, doubtful: str) -> None:
-    first, second = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt")[:2])
-    back = [
-        letter(100, headers={REPLAY_ID: first}, captured_at=now()),
-        letter(101, properties={REPLAY_ID: second}, captured_at=now()),
-        letter(102, headers={REPLAY_ID: "somebody else's"}, captured_at=now()),
-    ]
-    segments.commit(replay.store, "orders", "later", 0, "drain", back, {})
+def test_a_letter_that_came_back_is_proven_sent_but_not_by_a_file_or_an_older_capture(
+    replay: Replaying, doubtful: str
+) -> None:
+    first, second, third, fourth, _ = keys_in_doubt(replay, doubtful)
+    for mode, number, told in (
+        ("drain", 100, {"headers": {REPLAY_ID: first}}), ("drain", 101, {"properties": {REPLAY_ID: second}}),
+        ("drain", 102, {"headers": {REPLAY_ID: "somebody else's"}}),
+        ("drain", 103, {"headers": {REPLAY_ID: third}, "captured_at": now() - 3_600_000_000}),
+        ("import", 104, {"headers": {REPLAY_ID: fourth}}),
+    ):  # fmt: skip
+        back = letter(number, **{"captured_at": now(), "mode": mode, **told})
+        segments.commit(replay.store, "orders", f"later{number}", 0, mode, [back], {})
     assert replay.reconcile(doubtful) == {"sent": 2, "not_sent": 0, "unknown": 3}
     assert [entry.key for entry in replay.ledger.entries(doubtful, "confirmed")] == [first, second]
-
-
-@pytest.mark.parametrize(("mode", "age"), [("import", 0), ("drain", 3_600_000_000)])
-def test_a_file_or_an_older_capture(replay: Replaying, doubtful: str, mode: str, age: int) -> None:
-    [first, *_] = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt"))
-    told = letter(100, headers={REPLAY_ID: first}, captured_at=now() - age, mode=mode)
-    segments.commit(replay.store, "orders", "other", 0, mode, [told], {})
-    assert replay.reconcile(doubtful)["sent"] == 0
 
 
 def test_the_operators_word_counts_per_letter_and_is_kept(replay: Replaying, doubtful: str) -> None:
@@ -90,7 +91,7 @@ def test_one_word_for_all_the_rest(replay: Replaying, doubtful: str, state: str,
         assert replay.states(doubtful) == {"held": 4, "confirmed": 1, "planned": 15}
 
 
-@pytest.mark.parametrize("wrong", ["00000000", "0" * 31, "abc", "f" * 32])
+@each_row("wrong", ["00000000", "0" * 31, "abc", "f" * 32])
 def test_an_id_that_names_no_doubt_is_a_usage_error(replay: Replaying, doubtful: str, wrong: str) -> None:
     with pytest.raises(UsageError):
         replay.reconcile(doubtful, sent=(wrong,))

@@ -13,7 +13,7 @@ from support.rows import each_row
 from dlq.archive import segments
 from dlq.connectors.newer import Newer, NewerProof, NewerSearch
 from dlq.core.clock import now
-from dlq.core.errors import ConfigError, Unreachable
+from dlq.core.errors import Unreachable
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.settings import Settings
 from dlq.replay import planfile, superseded
@@ -77,8 +77,8 @@ def test_what_its_advice_leaves_out_is_not_looked_for(plan: Planning) -> None:
 
 def test_how_much_is_looked_at_is_said_before(plan: Planning) -> None:
     given(plan, {})
-    plan.queue.log = Log()
     said: list[str] = []
+    plan.queue.log = Log()
     with brokers(plan.config, plan.queue) as opened:
         make(plan.store, plan.config, CHECKED, opened, said.append)
     assert said == ["looks for newer messages: at up to 700 of shop, for at most 2m"]
@@ -103,30 +103,34 @@ def test_its_id_takes_it_in_and_any_advice_unless_its_source_says_never(
     assert any("it may overwrite something newer" in warning for warning in header.warnings) == bool(goes)
 
 
-def test_where_nobody_could_look_the_letter_goes_and_that_is_said(plan: Planning) -> None:
+@each_row("log, goes, why", [
+    (Log({2: LIVES}, {1: "retention took it"}), 2, {"retention took it": 1}),
+    (lambda _search: unreachable(), 3, {"shop does not answer": 3}),
+    (lambda _search: None, 3, {"shop keeps no log": 3}),
+])  # fmt: skip
+def test_where_nobody_could_look_the_letter_goes_and_that_is_said(
+    plan: Planning, log: Any, goes: int, why: dict[str, int]
+) -> None:
+    if not list(plan.store.list("segments/")):
+        given(plan, {}, {"key": "b"}, {"key": "c"})
+    plan.queue.log = log
+    header = plan(CHECKED)
+    assert (header.letters, header.not_looked_at) == (goes, why)
+
+
+def unreachable() -> NewerProof:
+    raise Unreachable("shop does not answer")
+
+
+def test_too_many_letters_and_none_are_not_looked_for(
+    plan: Planning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(superseded, "MOST", 1)
+    plan.queue.log = log = Log({0: LIVES})
+    assert (plan(CHECKED).letters, log.asked) == (0, None)
     given(plan, {}, {"key": "b"}, {"key": "c"})
-    plan.queue.log = Log({2: LIVES}, {1: "retention took it"})
     header = plan(CHECKED)
-    assert (header.letters, header.not_looked_at) == (2, {"retention took it": 1})
-
-
-def test_a_broker_that_cannot_be_asked_stops_no_plan(plan: Planning) -> None:
-    given(plan, {})
-
-    def fail(_search: NewerSearch) -> NewerProof:
-        raise Unreachable("shop does not answer")
-
-    plan.queue.log = fail
-    assert plan(CHECKED).not_looked_at == {"shop does not answer": 1}
-    plan.queue.log = lambda _search: None
-    header = plan(CHECKED)
-    assert (header.letters, header.not_looked_at) == (1, {"shop keeps no log": 1})
-
-
-def test_no_broker_is_asked_without_letters(plan: Planning) -> None:
-    plan.queue.log = log = Log()
-    assert plan(CHECKED).letters == 0
-    assert log.asked is None
+    assert (header.letters, header.not_looked_at) == (2, {"it is one of more than 1: choose fewer": 2})
 
 
 def test_it_looks_by_itself_only_where_a_source_names_a_key_and_its_broker_has_a_log(
@@ -144,8 +148,6 @@ def test_it_looks_by_itself_only_where_a_source_names_a_key_and_its_broker_has_a
 
 
 HOUR = 3_600_000_000
-
-
 PAIRS: list[tuple[dict[str, Any], bool]] = [
     ({"published_at": 2 * HOUR}, True),
     ({"published_at": HOUR}, False),
@@ -156,23 +158,15 @@ PAIRS: list[tuple[dict[str, Any], bool]] = [
 """A letter of the same key as one that was published after an hour -> whether it replaces that one."""
 
 
-def test_a_newer_letter_of_the_key_that_goes_along_replaces_an_older_one(plan: Planning) -> None:
+def test_a_newer_letter_of_the_key_that_goes_along_replaces_an_older_one_unless_they_go_in_order(
+    plan: Planning,
+) -> None:
     rows = [{"key": f"{n}", **other} for n, (other, _) in enumerate(PAIRS)]
     given(plan, *({"key": f"{n}", "published_at": HOUR} for n in range(len(PAIRS))), *rows)
     plan.queue.log = Log()
-    replaced = {letter(n).record_id for n, (_, replaces) in enumerate(PAIRS) if replaces}
-    header = plan(CHECKED)
-    assert header.superseded.keys() == replaced
-    assert (
-        header.superseded[OLD]
-        == f"letter {letter(5).record_id[:12]} of its key is newer, and is chosen for this plan, too"
-    )
-
-
-def test_in_order_a_newer_letter_of_the_same_plan_replaces_none(plan: Planning) -> None:
-    given(plan, {"published_at": HOUR}, {"published_at": 2 * HOUR})
-    plan.queue.log = Log()
-    assert ids(plan, plan(replace(CHECKED, in_order="sent"))) == [OLD, NEW]
+    why = f"letter {letter(5).record_id[:12]} of its key is newer, and is chosen for this plan, too"
+    assert plan(CHECKED).superseded == {OLD: why}
+    assert plan(replace(CHECKED, in_order="sent")).superseded == {}
 
 
 def test_in_one_log_its_order_tells_what_is_newer_whatever_the_clocks(plan: Planning) -> None:
@@ -199,16 +193,3 @@ def test_a_newer_letter_that_was_replayed_replaces_an_older_one_unless_it_came_b
     back = letter(7, headers={REPLAY_ID: replay_id}, captured_at=now())
     segments.commit(replay.store, "orders", "again", 0, "drain", [back], {}, settled=True)
     assert planfile.load(replay.store, replay.plan(**wanted)).superseded == {}
-
-
-def test_too_many_letters_are_not_looked_for(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(superseded, "MOST", 1)
-    given(plan, {}, {"key": "b"}, {"key": "c"})
-    plan.queue.log = Log({0: LIVES})
-    header = plan(CHECKED)
-    assert (header.letters, header.not_looked_at) == (2, {"it is one of more than 1: choose fewer": 2})
-
-
-def test_a_word_that_means_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"sources\.orders\.superseded = 'maybe' is unknown"):
-        settings(tmp_path, source={"superseded": "maybe"})

@@ -1,4 +1,4 @@
-"""The message that a body holds beside its failure: what is taken out, and what stays as it is."""
+"""What is recognised as an envelope of a failure; the message in it is taken out, or stays as it is."""
 
 import base64
 import json
@@ -14,6 +14,7 @@ from support.rows import each_row
 from dlq.connectors.rabbitmq.amqp091.codec import edits as amqp_edit
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.core.errors import UsageError
+from dlq.core.failure_headers import strip_failure
 from dlq.core.record import Record
 from dlq.operations.plans import LEFT_OUT
 from dlq.replay import edits, planfile
@@ -25,14 +26,8 @@ ORDER = '{"id": 7,  "price": 1.10}'
 FAILURE = {"originalTopic": "orders", "retryCount": 2, "error": {"type": "Declined", "message": "no"}}
 TASK = b'{"task": "pay", "id": "1", "args": [{"retries": 5}], "kwargs": {},  "retries" : 3, "eta": null}'
 PROPERTIES = {
-    "ContentType": "application/json",
-    "DeliveryMode": 2,
-    "Priority": 0,
-    "Type": "Shop.Order, Shop",
-    "AppId": "",
-    "UserId": "shop",
-    "CorrelationId": "stale",
-    "CorrelationIdPresent": False,
+    "ContentType": "application/json", "DeliveryMode": 2, "Priority": 0, "Type": "Shop.Order, Shop",
+    "AppId": "", "UserId": "shop", "CorrelationId": "stale", "CorrelationIdPresent": False,
     "Headers": {
         "$type": "Dictionary", "tenant": base64.b64encode(b"acme").decode(),
         "region": {"$type": "System.Byte[], mscorlib", "$value": base64.b64encode(b"eu").decode()},
@@ -46,6 +41,55 @@ ERROR = {
 
 
 OF_EASYNETQ = {"type": "EasyNetQ.SystemMessages.Error, EasyNetQ"}
+
+
+STAMPED = (
+    rb"O:36:\"Symfony\\Component\\Messenger\\Envelope\":2:{s:44:\"\0Symfony\\Component\\Messenger\\Envelope\0stamps\";"
+    rb"s:67:\"\0Symfony\\Component\\Messenger\\Stamp\\%b\";%b}"
+)
+FAILED = STAMPED % (rb"ErrorDetailsStamp\0exceptionClass", rb"s:15:\"DomainException\";")
+RETRIED = STAMPED % (rb"RedeliveryStamp\0retryCount", b"i:2;")
+BY_HAND = {
+    **FAILURE, "originalPartition": 0, "payload": "e30=", "headers": {"tenant": "7"},
+}  # fmt: skip
+RETRIES = {"task": "charge", "id": "1", "args": [], "kwargs": {}, "retries": 3}
+
+
+def remembered(body: bytes | Mapping[str, Any], headers: Mapping[str, str] | None = None) -> str | None:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return memory_in_body(Record("", "", "", "", "")._replace(body=data, headers=headers or {}))
+
+
+@each_row("body, what", [
+    (BY_HAND, "around the message"),
+    ({"original_queue": "q", "attempts": 3, "exception": "E", "original_message": {"a": 1}}, "around"),
+    (RETRIES, "3 retries"),
+    (RETRIED, "Symfony"),
+    (base64.b64encode(FAILED), "Symfony"),
+])  # fmt: skip
+def test_a_failure_that_a_body_remembers_is_told(body: Any, what: str) -> None:
+    assert what in (remembered(body) or "")
+
+
+@each_row(
+    "body",
+    [
+        b"", b"{", b"Tz!", b"O:8:\"stdClass\":0:{}",
+        STAMPED % (rb"BusNameStamp\0busName", rb's:3:\"bus\";'), {"error": "declined", "amount": 7},
+        {"payload": {"retries": 2}, "return": "x"}, {"orderId": 1, "message": "thanks", "originalPrice": 5},
+        {"message": "gift", "attempts": 1, "origin": "shop"}, {**RETRIES, "retries": 0},
+    ],
+)  # fmt: skip
+def test_an_order_is_no_envelope(body: Any) -> None:
+    assert remembered(body) is None
+
+
+def test_an_envelope_whose_names_are_escaped_is_one_and_a_task_is_mended_by_its_headers() -> None:
+    body = b'{"sourceTopic": "orders", "\\u0065rror": "no stock", "payload": "e30="}'
+    assert "around the message" in (remembered(body) or "")
+    assert remembered(RETRIES, {"task": "charge", "id": "1", "retries": "3"}) is None
+    headers = {"tenant": "7", "asyncRetry": '{"ttl":1795920029269,"top":"orders","att":2}'}
+    assert strip_failure(headers) == ({"tenant": "7"}, ["asyncRetry"]), "that of kafkajs does not go back"
 
 
 def enveloped(payload: Any = None, **more: Any) -> bytes:
@@ -96,50 +140,51 @@ def test_the_headers_are_those_of_the_envelope_where_it_has_some() -> None:
 
 
 DEEP = b"[" * 40 + b"]" * 40
-HOSTILE: list[tuple[bytes, str]] = [
-    (enveloped(7), "neither a text nor an object"),
-    (enveloped([1]), "neither a text nor an object"),
-    (enveloped(True), "neither a text nor an object"),
-    (enveloped({"type": "Buffer", "data": [123, 125]}), "Buffer of Node"),
-    (enveloped(""), "may be encoded"),
-    (enveloped("test"), "may be encoded"),
-    (enveloped("7b2022"), "may be encoded"),
-    (enveloped("eyJhIjoxfQ"), "may be encoded"),
-    (enveloped(base64.b64encode(b"\x08\x96\x01").decode()), "may be encoded"),
-    (enveloped(base64.b64encode(DEEP).decode()), "may be encoded"),
-    (enveloped("b'{\"a\": 1}'"), "may be encoded"),
-    (enveloped("[B@1b2c3d"), "may be encoded"),
-    (enveloped("caf\ufffd: 7"), "may be encoded"),
-    (enveloped("half \ud800"), "no well-formed JSON"),
-    (enveloped(headers={"h": "half \ud800"}), "no well-formed JSON"),
-    (enveloped(float("nan")), "no well-formed JSON"),
-    (enveloped().decode().encode("utf-16-le"), "no message in such a body"),
-    (enveloped()[:-1] + b', "payload": {}}', "stands there twice"),
-    (b'{"originalTopic": "o", "error": "no", "payload": {"a": 1, "a": 2}}', "stands there twice"),
-    (enveloped(body={}), "no key, or several"),
-    (json.dumps({**FAILURE, "order": {}}).encode(), "no key, or several"),
-    (enveloped(amount=7), "its key 'amount' is for"),
-    (enveloped(metadata={"headers": {"a": "b"}}), "its key 'metadata' is for"),
-    (enveloped(key="k"), "a key that is not the letter's own"),
-    (enveloped(headers=[{"Key": "a", "Value": "Yg=="}]), "headers are no object"),
-    (enveloped(headers={"a": "YWNtZQ=="}), "its header 'a' may be encoded"),
-    (enveloped(headers={"a": {"type": "Buffer", "data": [1]}}), "its header 'a' may be encoded"),
-    (enveloped(enveloped().decode()), "remembers a failure, too"),
-    (TASK[:-1] + b', "retries": 4}', "stands there twice"),
-    (json.dumps({**ERROR, "Message": {"a": 1}}).encode(), "Message is no text"),
-    (json.dumps({**ERROR, "BasicProperties": []}).encode(), "BasicProperties are no object"),
-    (json.dumps({**ERROR, "BasicProperties": {"Type": ["a"]}}).encode(), "no text and no number"),
-    (json.dumps({**ERROR, "BasicProperties": {"Headers": {"a": [1]}}}).encode(), "header 'a' is no text"),
-    (json.dumps({**ERROR, "BasicProperties": {"Headers": 7}}).encode(), "headers are no object"),
-    (b'O:36:"Symfony\\Component\\Messenger\\Envelope":0:{}', "no message in such a body"),
-    (b'{"originalTopic": "o", "error": "no", "payload": ' + DEEP + b"}", "no message in such a body"),
-    (b'{"originalTopic": "o", "error": "no", "payload": "' + b"x" * 2**20 + b'"}', "no message in such a"),
-    (b"{", "no message in such a body"),
-    (b"", "no message in such a body"),
-]
+HALF: tuple[Any, ...] = ("half \ud800", float("nan"))
 
 
-@each_row(("body", "why"), HOSTILE)
+def of_error(**more: Any) -> bytes:
+    return json.dumps({**ERROR, **more}).encode()
+
+
+def told(payload: bytes) -> bytes:
+    return b'{"originalTopic": "o", "error": "no", "payload": ' + payload + b"}"
+
+
+HOSTILE: dict[str, list[bytes]] = {
+    "neither a text nor an object": [*map(enveloped, (7, [1], True))],
+    "Buffer of Node": [enveloped({"type": "Buffer", "data": [123, 125]})],
+    "may be encoded": [
+        *map(enveloped, ("", "test", "7b2022", "eyJhIjoxfQ", "b'{\"a\": 1}'", "[B@1b2c3d", "caf\ufffd: 7")),
+        *(enveloped(base64.b64encode(packed).decode()) for packed in (b"\x08\x96\x01", DEEP)),
+    ],
+    "no well-formed JSON": [*map(enveloped, HALF), enveloped(headers={"h": "half \ud800"})],
+    "stands there twice": [
+        enveloped()[:-1] + b', "payload": {}}', told(b'{"a": 1, "a": 2}'), TASK[:-1] + b', "retries": 4}',
+    ],
+    "no key, or several": [enveloped(body={}), json.dumps({**FAILURE, "order": {}}).encode()],
+    "its key 'amount' is for": [enveloped(amount=7)],
+    "its key 'metadata' is for": [enveloped(metadata={"headers": {"a": "b"}})],
+    "a key that is not the letter's own": [enveloped(key="k")],
+    "headers are no object": [
+        enveloped(headers=[{"Key": "a", "Value": "Yg=="}]), of_error(BasicProperties={"Headers": 7}),
+    ],
+    "its header 'a' may be encoded": [
+        enveloped(headers={"a": told}) for told in ("YWNtZQ==", {"type": "Buffer", "data": [1]})
+    ],
+    "remembers a failure, too": [enveloped(enveloped().decode())],
+    "Message is no text": [of_error(Message={"a": 1})],
+    "BasicProperties are no object": [of_error(BasicProperties=[])],
+    "no text and no number": [of_error(BasicProperties={"Type": ["a"]})],
+    "header 'a' is no text": [of_error(BasicProperties={"Headers": {"a": [1]}})],
+    "no message in such a body": [
+        b'O:36:"Symfony\\Component\\Messenger\\Envelope":0:{}', told(DEEP), told(b'"%b"' % (b"x" * 2**20)),
+        b"{", b"", enveloped().decode().encode("utf-16-le"),
+    ],
+}  # fmt: skip
+
+
+@each_row("body, why", [(body, why) for why, bodies in HOSTILE.items() for body in bodies])
 def test_what_has_several_readings_stays_and_says_why(body: bytes, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         unwrap(of(body))
@@ -148,9 +193,7 @@ def test_what_has_several_readings_stays_and_says_why(body: bytes, why: str) -> 
 NUMBER = amqp_edit.edit(amqp_edit.EMPTY, set_headers={"h": 42})
 
 
-@pytest.mark.parametrize(
-    ("kind", "block", "headers"), [("rabbitmq", NUMBER, {"h": "paid"}), ("artemis", None, {"a": None})]
-)
+@each_row("kind, block, headers", [("rabbitmq", NUMBER, {"h": "paid"}), ("artemis", None, {"a": None})])
 def test_headers_that_cannot_be_sent(kind: str, block: bytes | None, headers: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError, match="header"):
         unwrap(of(enveloped(headers=headers), broker_kind=kind, raw_properties=block))
@@ -169,10 +212,8 @@ def test_a_plan_sends_the_message_counts_it_and_shows_it(plan: Planning) -> None
     assert (header.letters, header.unwrapped, header.left_out) == (2, 2, {})
     changes = edits.load(plan.store, header)
     assert changes.apply(first).body == b'{"id": 7}'
-    assert list(edits.differences(plan.store, header, changes))[:2] == [
-        first.record_id,
-        f"  body: {len(SMALL)} -> 9 bytes",
-    ]
+    shown = list(edits.differences(plan.store, header, changes))
+    assert shown[:2] == [first.record_id, f"  body: {len(SMALL)} -> 9 bytes"]
 
 
 def test_what_is_not_known_stays_risky_with_its_reason_whoever_names_it(plan: Planning) -> None:
@@ -195,10 +236,10 @@ def test_unwrapping_passes_no_advice_by(plan: Planning, advice: str) -> None:
 
 def test_an_edit_by_hand_goes_before(plan: Planning) -> None:
     [one, other] = fill(plan.store, 2, body=SMALL)
-    by_hand = json.dumps(
-        {"broker_kind": one.broker_kind, "record": {"record_id": one.record_id}, "body_text": "mine"}
-    )
-    header = plan(Wanted(where="true", edits=edits.parse([by_hand.encode()], "a test"), unwrap=True))
+    record = {"record_id": one.record_id}
+    by_hand = {"broker_kind": one.broker_kind, "record": record, "body_text": "mine"}
+    edit = edits.parse([json.dumps(by_hand).encode()], "a test")
+    header = plan(Wanted(where="true", edits=edit, unwrap=True))
     changes = edits.load(plan.store, header)
     assert (header.letters, header.unwrapped) == (2, 1)
     assert [changes.apply(x).body for x in (one, other)] == [b"mine", b'{"id": 7}']
@@ -206,14 +247,14 @@ def test_an_edit_by_hand_goes_before(plan: Planning) -> None:
 
 def test_an_apply_sends_what_was_unwrapped_and_refuses_what_was_changed_since(replay: Replaying) -> None:
     fill(replay.store, 2, body=SMALL)
-    again = Planning(replay.store, replay.config, replay.queue)
-    header = again(Wanted(unwrap=True))
-    kept = replay.store.get(planfile.edits_name(header.plan))
-    replay.store.put(planfile.edits_name(header.plan), kept.replace(b"7", b"8"))
+    plan = replay.plan(unwrap=True)
+    name = planfile.edits_name(plan)
+    kept = replay.store.get(name)
+    replay.store.put(name, kept.replace(b"7", b"8"))
     with pytest.raises(UsageError, match="edits of plan"):
-        replay.apply(header.plan)
-    replay.store.put(planfile.edits_name(header.plan), kept)
-    replay.apply(header.plan)
+        replay.apply(plan)
+    replay.store.put(name, kept)
+    replay.apply(plan)
     assert len(replay.queue.arrived()) == 2
 
 
