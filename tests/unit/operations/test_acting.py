@@ -23,7 +23,7 @@ from dlq.operations.failures import (
 from dlq.operations.jsonl import export_letters, import_file
 from dlq.operations.letters import LettersWanted, list_letters
 from dlq.operations.outcome import ExitCode
-from dlq.operations.plans import PlanWanted, approve_plan, make_plan, why_not_apply
+from dlq.operations.plans import PlanWanted, approve_plan, make_plan, read_replay_status, why_not_apply
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.ramping import ramp_plan
 from dlq.operations.selecting import EVERY, Selection
@@ -71,6 +71,7 @@ def test_a_server_s_thread_sends_what_another_consented_to_in_the_name_of_who_si
     [first] = done
     assert (first.code, first.document["sent"]) == (ExitCode.DONE, 5)
     assert (again["sent"], again["skipped"], again["states"]["confirmed"]) == (0, 5, 5)
+    assert read_replay_status(pulled, plan)["states"] == again["states"]
     told = {(one["actor"], one["action"]) for one in list_audit(pulled, subject=plan)}
     assert {("ann", "plan"), ("bob", "approve"), ("carl", "apply")} <= told
 

@@ -294,6 +294,7 @@ def test_the_command_line_tells_who_waits_and_how_they_go_on(
     shop.fails = lambda text: text == "a1"
     run(["-o", "json", "replay", "plan", "--any-advice", "--in-order"])
     plan = json.loads(capfd.readouterr().out)["plan"]
+    assert run(["replay", "status", plan]) == ExitCode.DONE
     assert run(["-o", "table", "replay", "apply", plan]) == ExitCode.PARTLY
     told = capfd.readouterr().out
     assert "died again, 1 wait: " in told

@@ -113,6 +113,16 @@ def test_a_masked_line_is_never_sent() -> None:
         read(masked_line(line_of(letter(1))))
 
 
+@each_row("kind", ["artemis", "activemq"])
+@each_row("value", [None, ["a"], {"a": 1}])
+def test_what_a_property_of_jms_cannot_be_is_refused_naming_letter_and_header(
+    kind: str, value: object
+) -> None:
+    record = letter(1, broker_kind=kind, headers={"amount": "7"}, raw_properties=b"amount:7")
+    with pytest.raises(UsageError, match=f"letter {record.record_id[:12]} .*header 'amount'"):
+        read({**line_of(record), "headers": {"amount": value}}).apply(record)
+
+
 def test_what_an_edit_changes_is_shown_as_far_as_it_may_be() -> None:
     masker = Masker(Mask(("json:$.n", "header:x-kind")))
     before = letter(1, headers={"x-customer": "Jane Doe", "x-kind": "a"}, body=b'{"name": "Jane"}')
