@@ -20,6 +20,11 @@ from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
 
 pytestmark = pytest.mark.activemq
+PORT = r"is this the (STOMP|OpenWire) port"
+UNSAID = f"{PORT}, or are as many connections open as it takes"
+by_either = pytest.mark.parametrize(
+    ("connect", "setting", "scheme"), [(Link, "url", "stomp"), (OpenWireSender, "openwire_url", "tcp")]
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,23 +70,17 @@ def test_nobody_at_any_address_is_unreachable(by_tls: Broker) -> None:
         Link(replace(by_tls, url=f"stomp://dlq@127.0.0.1:{dead}"))
 
 
-@pytest.mark.parametrize(
-    ("connect", "setting", "scheme", "port"),
-    [(Link, "url", "stomp", "STOMP"), (OpenWireSender, "openwire_url", "tcp", "OpenWire")],
-)
+@by_either
 def test_an_end_before_a_word_was_said_may_be_the_wrong_port(
-    by_tls: Broker, connect: Callable[[Broker], object], setting: str, scheme: str, port: str
+    by_tls: Broker, connect: Callable[[Broker], object], setting: str, scheme: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hangs_up = threading.Thread(target=lambda: listener.accept()[0].close())
         hangs_up.start()
         wrong: Any = {setting: f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"}
-        with pytest.raises(ConnectionLost, match=f"the connection ended: .*; is this the {port} port"):
+        with pytest.raises(ConnectionLost, match=rf"the connection ended: .*; {PORT}"):
             connect(replace(by_tls, **wrong))
         hangs_up.join()
-
-
-UNSAID = r"is this the (STOMP|OpenWire) port, or are as many connections open as it takes"
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +116,7 @@ def narrow() -> Iterator[ActiveMq]:
         yield broker
 
 
-@pytest.mark.parametrize(
-    ("connect", "setting", "scheme"), [(Link, "url", "stomp"), (OpenWireSender, "openwire_url", "tcp")]
-)
+@by_either
 def test_an_acceptor_of_artemis_that_allows_no_more_connections_is_named(
     narrow: ActiveMq, connect: Callable[[Broker], Any], setting: str, scheme: str
 ) -> None:
@@ -138,9 +135,7 @@ def linked(settings: Broker) -> Link | None:
     return None
 
 
-@pytest.mark.parametrize(
-    ("connect", "setting", "scheme"), [(Link, "url", "stomp"), (OpenWireSender, "openwire_url", "tcp")]
-)
+@by_either
 def test_a_user_of_artemis_who_may_have_no_more_sessions_is_told_the_setting(
     narrow: ActiveMq,
     connect: Callable[[Broker], Any],

@@ -1,6 +1,5 @@
 """Letters that real Classic brokers killed carry the evidence that the rules lean on."""
 
-import json
 import re
 import time
 
@@ -9,7 +8,6 @@ from support.brokers.activemq.fixtures import Place, on_classic
 from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import Facts, judge
-from dlq.connectors.activemq.stomp.codec import encode
 from dlq.connectors.activemq.stomp.read import ack_id
 from dlq.core.record import Record
 
@@ -20,9 +18,7 @@ DLQ = "ActiveMQ.DLQ"
 
 def refuse(place: Place, queue: str, times: int = 1) -> None:
     """NACK the next message of a queue, again when it comes back."""
-    link = place.link()
-    given = {"destination": f"/queue/{queue}", "id": link.token, "ack": "client-individual"}
-    link.request("SUBSCRIBE", given)
+    link = place.consumer(queue)
     deadline = time.monotonic() + PATIENCE
     while times and time.monotonic() < deadline:
         for frame in link.receive(0.2):
@@ -96,8 +92,7 @@ def test_each_death_that_needs_a_jms_client_leaves_its_text(stomp: Place) -> Non
 def test_what_a_virtual_topic_brought_is_alive(stomp: Place) -> None:
     topic = f"VirtualTopic.{stomp.queue}"
     queue = f"Consumer.A.{topic}"
-    link = stomp.link()
-    link.request("SUBSCRIBE", {"destination": f"/queue/{queue}", "id": link.token, "ack": "client"})
+    link = stomp.consumer(queue)
     link.request("SEND", {"destination": f"/topic/{topic}", "persistent": "true"}, b"alive")
     link.ping()
     link.close()
@@ -120,12 +115,7 @@ def test_what_was_moved_out_of_the_dead_letter_queue_did_not_die_there(stomp: Pl
 
 def test_a_stale_cause_stays_on_a_letter_that_died_again(stomp: Place) -> None:
     origin = f"ttl.{stomp.queue}"
-    frame = encode(
-        "SEND",
-        {**stomp.destination(origin), "persistent": "true", "dlqDeliveryFailureCause": "old: text"},
-        b"x",
-    )
-    stomp.send_frames([frame])
+    stomp.send(b"x", queue=origin, dlqDeliveryFailureCause="old: text")
     refuse(stomp, origin)
     [letter] = letters_of(stomp, origin)
-    assert json.dumps(letter.failure_text) == '"old: text"'
+    assert letter.failure_text == "old: text"

@@ -109,13 +109,6 @@ def test_the_broker_that_serves_is_killed_and_the_other_takes_over(
     assert run.lost, "the replay ends, and the next one sends the rest"
 
 
-def test_the_broker_that_waits_is_killed_and_nobody_notices(activemq_pair: Pair, tmp_path: Path) -> None:
-    waiting = activemq_pair.waiting
-    pulled, run = through(activemq_pair, "stomp", tmp_path, waiting.kill, lambda _over: waiting.begin())
-    assert (pulled.error, run.lost) == (None, [])
-    assert not [note for note in pulled.notes if "reconnected" in note]
-
-
 def test_both_are_restarted_one_after_the_other(activemq_pair: Pair, tmp_path: Path) -> None:
     serving, waiting = activemq_pair.serving, activemq_pair.waiting
 

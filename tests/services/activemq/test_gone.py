@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from proton import Message
 from support.brokers.activemq.amqp import connected
-from support.brokers.activemq.fixtures import WAYS, Place, on_all, on_artemis
+from support.brokers.activemq.fixtures import WAYS, Place, on_all, on_artemis, on_newest
 from support.wire_builders import drain_and_end
 
 from dlq.capture.pull import PullResult
@@ -53,8 +53,7 @@ def _drain_and(
 
 
 @on_all
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("end", [_purge, _delete])
+@pytest.mark.parametrize(("way", "end"), [("stomp", _purge), ("openwire", _delete)])
 def test_letters_that_are_purged_or_deleted_in_mid_drain_are_gone(
     stomp: Place, tmp_path: Path, way: str, end: Callable[[Place, str], None]
 ) -> None:
@@ -66,7 +65,7 @@ def test_letters_that_are_purged_or_deleted_in_mid_drain_are_gone(
     assert done.gone == NUMBER - done.captured - done.recaptured
 
 
-@on_all
+@on_newest
 @pytest.mark.parametrize("way", WAYS)
 def test_letters_of_a_queue_that_is_made_again_are_not_taken_for_those_before(
     stomp: Place, tmp_path: Path, way: str
@@ -79,7 +78,7 @@ def test_letters_of_a_queue_that_is_made_again_are_not_taken_for_those_before(
     assert said or done.error  # a pull that ended early concludes nothing
 
 
-@on_all
+@on_newest
 def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
     stomp: Place, tmp_path: Path
 ) -> None:

@@ -3,60 +3,49 @@
 import collections
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from support import preloaded
-from support.brokers.activemq.fixtures import Place, by_openwire, on_all
+from support.archives import letters_in
+from support.brokers.activemq.broker import ARTEMIS, CLASSIC
+from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, on_all
 from support.brokers.activemq.sending import outgoing
 from support.waiting import PATIENCE
 
-from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
-from dlq.connectors.base import Outgoing, Search, SendRequest, Sent, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Sent
 from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost
 
-pytestmark = [pytest.mark.activemq, on_all]
+pytestmark = pytest.mark.activemq
 
-WAYS: dict[str, Callable[[Place], Place]] = {"stomp": lambda place: place, "openwire": by_openwire}
-
-
-@pytest.fixture(params=WAYS)
-def here(request: pytest.FixtureRequest, stomp: Place) -> Place:
-    """The place by one protocol; on Artemis OpenWire means both."""
-    return WAYS[request.param](stomp)
-
-
-def bodies(store: LocalStore) -> list[bytes]:
-    """The bodies of all committed letters."""
-    tables = [
-        pq.read_table(store.url(m.segment), columns=["body"])
-        for m in manifests.list_committed(store)
-        if m.rows
-    ]
-    return [body for table in tables for body in table.column("body").to_pylist()]
+by_each_way = pytest.mark.parametrize(("stomp_broker", "way"), [
+    (ARTEMIS, "openwire"), (CLASSIC[0], "openwire"), (CLASSIC[-1], "stomp"), (ARTEMIS, "stomp"),
+], indirect=["stomp_broker"])  # fmt: skip
+"""On Artemis OpenWire means both."""
 
 
 def finish(here: Place, store: LocalStore, letters: int) -> None:
     """Pull until nothing comes: while Artemis gives back what a dead client held, it tells of less."""
     deadline, came = time.monotonic() + PATIENCE, True
-    while came or len(bodies(store)) < letters:
+    while came or len(letters_in(store)) < letters:
         assert time.monotonic() < deadline
         last = pull(store, ActiveMQConnector(here.settings), here.request().source, PullOptions("drain"))
         came = last.captured + last.recaptured > 0
-    assert sorted(bodies(store)) == sorted(b"%d" % n for n in range(letters))
+    assert sorted(one.body for one in letters_in(store)) == sorted(b"%d" % n for n in range(letters))
     assert here.drain() == []
 
 
+@by_each_way
 def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(
-    here: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stomp: Place, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    here = WAYS[way](stomp)
     monkeypatch.setattr(patience, "RESTART", 1.0)
     here.send(*[b"%d" % n for n in range(4000)])
     store = LocalStore(str(tmp_path / "archive"))
@@ -74,8 +63,9 @@ def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(
     finish(here, store, 4000)
 
 
-@pytest.mark.parametrize("here", ["openwire"], indirect=True)
-def test_a_pull_killed_in_mid_drain_loses_and_doubles_nothing(here: Place, tmp_path: Path) -> None:
+@on_all
+def test_a_pull_killed_in_mid_drain_loses_and_doubles_nothing(stomp: Place, tmp_path: Path) -> None:
+    here = by_openwire(stomp)
     here.send(*[b"%d" % n for n in range(6000)])
     named = ("kind", "url", "openwire_url", "password_env")
     told = {name: value for name in named if (value := getattr(here.settings, name))}
@@ -91,10 +81,11 @@ def test_a_pull_killed_in_mid_drain_loses_and_doubles_nothing(here: Place, tmp_p
     finish(here, LocalStore(str(tmp_path / "archive")), 6000)
 
 
-def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> None:
+@by_each_way
+def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(stomp: Place, way: str) -> None:
+    here, plan = WAYS[way](stomp), stomp.queue
     here.send(*[b"%d" % n for n in range(3000)])
-    plan, back = here.queue, f"{here.queue}.back"
-    letters = outgoing(here.drain(), Target("queue", back))
+    letters = outgoing(here.drain(), here.back)
     said: list[Sent] = []
 
     def given() -> Iterator[Outgoing]:
@@ -104,7 +95,7 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> No
             yield letter
 
     publisher = here.connector.publisher(SendRequest(plan, 1000))
-    before = {**publisher.anchor, **here.connector.bounds([Target("queue", back)])}
+    before = {**publisher.anchor, **here.connector.bounds([here.back])}
     with pytest.raises(ConnectionLost):
         collections.deque(map(said.append, publisher.publish(given())), maxlen=0)
     publisher.close()
@@ -112,11 +103,8 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> No
     numbers = {o: {s.number for s in said if s.outcome == o} for o in ("confirmed", "in_doubt")}
     assert len(numbers["confirmed"]) >= 1000
     assert numbers["in_doubt"]
-    found = (
-        ActiveMQConnector(here.settings)
-        .find(Search(plan, [letters[n] for n in numbers["in_doubt"]], 0, before))
-        .shown
-    )
+    search = Search(plan, [letters[n] for n in numbers["in_doubt"]], 0, before)
+    found = ActiveMQConnector(here.settings).find(search).shown
     known = numbers["confirmed"] | {n for n, presence in found.items() if presence == "sent"}
-    arrived = [record.headers["dlq_replay_id"] for record in here.drain(back)]
+    arrived = [record.headers["dlq_replay_id"] for record in here.drain(here.back.name)]
     assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)

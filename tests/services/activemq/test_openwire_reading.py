@@ -1,29 +1,18 @@
 """Reading Classic by OpenWire: every class of message makes the trip there and back, and has one id."""
 
-import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from support import connector_contract
+from support.archives import letters_in
 from support.brokers.activemq.broker import CLASSIC, OLDER
-from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
-from support.brokers.activemq.sending import outgoing, published
-from support.connector_contract import ReadingContract
-from support.servers.cutter import Cutter
+from support.brokers.activemq.fixtures import Place, by_openwire, on_classic, on_newest_classic
+from support.brokers.activemq.sending import sent_back
 
-from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
-from dlq.connectors.base import Outgoing, Target
 from dlq.core.clock import now
-from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
-from dlq.core.settings import Source
 
 pytestmark = pytest.mark.activemq
 
@@ -33,27 +22,9 @@ def shown(place: Place, queue: str) -> list[str]:
     return [bytes.fromhex(each).decode() for each in place.java("ActiveMqClasses.java", "show", queue)]
 
 
-@on_classic
-class TestContract(ReadingContract):
-    @pytest.fixture
-    def place(self, stomp: Place) -> connector_contract.Place:
-        here = by_openwire(stomp)
-        sent = iter(range(10**6))
-        stomp.send(b"")  # the queue exists before the first test looks
-        here.drain()
-
-        def fill(number: int) -> list[bytes]:
-            bodies = [f"letter {next(sent)}".encode() for _ in range(number)]
-            if bodies:
-                stomp.send(*bodies)
-            return bodies
-
-        return connector_contract.Place(here.connector, Source("letters", "legacy", queue=stomp.queue), fill)
-
-
 @pytest.mark.parametrize("stomp_broker", [OLDER, *CLASSIC], indirect=True)
 def test_every_class_of_message_comes_back_as_java_sent_it(stomp: Place) -> None:
-    here, back = by_openwire(stomp), f"{stomp.queue}.back"
+    here = by_openwire(stomp)
     stomp.java("ActiveMqClasses.java", "send", stomp.queue)
     before = shown(stomp, stomp.queue)
     assert len(before) == 22
@@ -63,11 +34,9 @@ def test_every_class_of_message_comes_back_as_java_sent_it(stomp: Place) -> None
     assert {r.properties["class"] for r in records} == {
         "map", "stream", "object", "bytes", "blob", "text", "plain",
     }  # fmt: skip
-    letters = outgoing(records, Target("queue", back))
-    problems = [here.connector.preview(o).problem for o in letters]
-    assert problems == [None] * 22
-    assert {sent.outcome for sent in published(here, stomp.queue, letters)} == {"confirmed"}
-    assert shown(stomp, back) == before
+    letters = sent_back(here, records, stomp.back)
+    assert [here.connector.preview(o).problem for o in letters] == [None] * 22
+    assert shown(stomp, stomp.back.name) == before
 
 
 @on_classic
@@ -87,42 +56,35 @@ def test_a_letter_has_one_id_whichever_way_it_was_read(stomp: Place) -> None:
 @pytest.mark.parametrize("stomp_broker", [OLDER, *CLASSIC], indirect=True)
 def test_a_text_with_nul_is_one_letter_whichever_way_it_was_read(stomp: Place, tmp_path: Path) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
-    store, here, back = LocalStore(str(tmp_path)), by_openwire(stomp), f"{stomp.queue}.back"
+    store, here, source = LocalStore(str(tmp_path)), by_openwire(stomp), stomp.request().source
     [looked] = [r for r in stomp.pull("copy")[0] if r.body.startswith(b"nul")]
-    copied = pull(store, stomp.connector, stomp.request().source, PullOptions("copy"))
-    drained_too = pull(store, here.connector, stomp.request().source, PullOptions("drain"))
+    copied = pull(store, stomp.connector, source, PullOptions("copy"))
+    drained_too = pull(store, here.connector, source, PullOptions("drain"))
     assert (copied.captured, drained_too.captured, drained_too.recaptured) == (7, 5, 7)
     assert here.drain() == []
-    [letter] = outgoing([looked], Target("queue", back))
-    assert here.connector.preview(Outgoing(0, looked, letter.target, {})).problem is None
-    assert [sent.outcome for sent in published(here, stomp.queue, [letter])] == ["confirmed"]
-    [again] = here.drain(back)
+    [letter] = sent_back(here, [looked], stomp.back)
+    assert here.connector.preview(letter).problem is None
+    [again] = here.drain(stomp.back.name)
     assert (again.body, again.properties["class"]) == (looked.body, "text")
 
 
-@on_classic
-@pytest.mark.parametrize("levels", [17, 45])
+@on_newest_classic
 def test_a_property_that_nests_deeper_than_is_shown_is_drained_and_sent_again_as_it_came(
-    stomp: Place, levels: int
+    stomp: Place,
 ) -> None:
-    here, back = by_openwire(stomp), f"{stomp.queue}.back"
+    here, levels = by_openwire(stomp), 45
     stomp.send(b"x", deep="later")
     [plain] = here.drain()
     value = (b"\x0c\0\0\0\2\1\1\x0b\0\0\0\1\0\1k" * levels + b"\5\0\0\0\7").hex()
-    nested = plain._replace(properties={**plain.properties, "value of deep": value})
-    [letter] = outgoing([nested], Target("queue", stomp.queue))
-    assert [sent.outcome for sent in published(here, "first", [letter])] == ["confirmed"]
-    [looked] = stomp.pull("copy")[0]
-    [taken] = here.drain()
-    assert here.drain() == []
+    sent_back(here, [plain._replace(properties={**plain.properties, "value of deep": value})], stomp.back)
+    [looked] = stomp.pull("copy", stomp.back.name)[0]
+    [taken] = here.drain(stomp.back.name)
     assert (taken.record_id, taken.headers["deep"]) == (looked.record_id, looked.headers["deep"])
     assert taken.headers["deep"] == "[true, {k=" * levels + "7" + "}]" * levels
     assert taken.properties["value of deep"] == value
-    [again] = outgoing([taken], Target("queue", back))
+    [again] = sent_back(here, [taken], stomp.back, plan="again")
     assert here.connector.preview(again).problem is None
-    assert [sent.outcome for sent in published(here, "second", [again])] == ["confirmed"]
-    [came] = here.drain(back)
-    assert came.properties["value of deep"] == value
+    assert here.drain(stomp.back.name)[0].properties["value of deep"] == value
 
 
 def differences(some: Sequence[Record], others: Sequence[Record]) -> list[object]:
@@ -147,70 +109,20 @@ def test_a_letter_says_when_it_died_and_one_that_was_only_sent_here_does_not(sto
     assert [r.dead_at for r in by_openwire(stomp).drain()] == [None]
 
 
-def drained(place: Place) -> tuple[list[bytes], int]:
-    """What came, and how many of them the broker has said to have let go, before the connection ended."""
-    reading = place.connector.read(place.request("drain"))
-    taken: list[bytes] = []
-    settled = 0
-    with contextlib.suppress(ConnectionLost):
-        for batch in reading.batches():
-            taken += [r.body for r in batch.records]
-            reading.acknowledge(batch.position)
-            settled = reading.settled_position()
-    reading.close()
-    return taken, settled
-
-
-@on_classic
-@pytest.mark.parametrize("answers", [0, 60, 300, 2_000, 60_000, 400_000])
-def test_a_connection_that_is_cut_loses_nothing(stomp: Place, answers: int) -> None:
-    bodies = [b"%d" % n for n in range(2000)]
-    stomp.send(*bodies)
-    with Cutter(f"127.0.0.1:{stomp.broker.openwire}") as cutter:
-        cutter.answers = answers
-        here = by_openwire(stomp)
-        cut = replace(
-            here, connector=ActiveMQConnector(replace(here.settings, openwire_url=f"tcp://{cutter.address}"))
-        )
-        try:
-            taken, settled = drained(cut)
-        except BrokerError:
-            taken, settled = [], 0
-    rest = [r.body for r in eventually_drained(here)]
-    assert {*taken, *rest} == set(bodies)
-    assert not {*taken[:settled]} & {*rest}
-
-
-def eventually_drained(place: Place) -> list[Record]:
-    """All letters, once the broker has noticed that the other consumer is gone."""
-    found: list[Record] = []
-    while not (more := place.pull("drain"))[2].complete or more[0]:
-        found += more[0]
-    return found
-
-
-@on_classic
+@on_newest_classic
 def test_what_openwire_tells_of_a_letter_replaces_what_a_copy_by_stomp_kept(
     stomp: Place, tmp_path: Path
 ) -> None:
-    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
-    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
-    store = LocalStore(str(tmp_path / "archive"))
-    source = stomp.request().source
+    for _ in range(2):
+        stomp.java("ActiveMqTyped.java", "send", stomp.queue)
+    store, source = LocalStore(str(tmp_path / "archive")), stomp.request().source
     assert pull(store, stomp.connector, source, PullOptions("copy")).captured == 4
     here = by_openwire(stomp).connector
     drained = pull(store, here, source, PullOptions("drain", limit=3))
     assert (drained.captured, drained.recaptured, drained.acknowledged) == (0, 3, 3)
-    letters = archived(store)
-    assert len({record["record_id"] for record in letters}) == 4
-    told = [dict(record["properties"]) for record in letters]
-    assert [properties.get("type of double") for properties in told].count("double") == 3
-    assert [properties.get("JMSXGroupID") for properties in told].count("g") == 3
+    letters = letters_in(store)
+    assert len({record.record_id for record in letters}) == 4
+    assert [record.properties.get("type of double") for record in letters].count("double") == 3
+    assert [record.properties.get("JMSXGroupID") for record in letters].count("g") == 3
     assert pull(store, here, source, PullOptions("drain")).recaptured == 1
-    assert all(dict(record["properties"])["type of int"] == "int" for record in archived(store))
-
-
-def archived(store: LocalStore) -> list[dict[str, Any]]:
-    """The rows of all segments that count."""
-    tables = [pq.read_table(store.url(m.segment)) for m in manifests.list_committed(store) if m.rows]
-    return [row for table in tables for row in table.to_pylist()]
+    assert all(record.properties["type of int"] == "int" for record in letters_in(store))

@@ -1,7 +1,6 @@
 """What a consumer's coming and going does to a queue of Artemis: refused or said before, and really so."""
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused
 
 pytestmark = [pytest.mark.activemq, on_artemis]
+BOTH: Sequence[Mode] = ("copy", "drain")
 
 
 def make(place: Place, settings: dict[str, object] | None = None, **traits: object) -> None:
@@ -42,63 +42,37 @@ def depth(place: Place) -> int | None:
     return place.connector.gauge(place.request().source).depth
 
 
-@pytest.mark.parametrize("mode", ["copy", "drain"])
-def test_a_queue_that_is_purged_when_its_consumers_go_is_left_alone(stomp: Place, mode: Mode) -> None:
+def test_a_queue_that_is_purged_when_its_consumers_go_is_left_alone(stomp: Place) -> None:
     """Artemis first takes a consumer from the queue, which deletes what lies there, and then what it held."""
     make(stomp, purge_on_no_consumers=True)
-    other = stomp.link()
-    how = {"ack": "client-individual", "subscription-type": "ANYCAST", "consumer-window-size": "1"}
-    other.request("SUBSCRIBE", {"destination": stomp.queue, "id": other.token, **how})
+    other = stomp.consumer(**{"consumer-window-size": "1"})
     stomp.send(*[bytes(1024)] * 20)
-    assert "deletes all that is in the queue (purge-on-no-consumers)" in refused(stomp, mode)
+    for mode in BOTH:
+        assert "deletes all that is in the queue (purge-on-no-consumers)" in refused(stomp, mode)
     assert depth(stomp) == 20
-    reading = stomp.connector.read(stomp.request(mode, force=True, limit=1, careful=True))
-    batches = reading.batches()
-    first_letters(batches)
+    reading = stomp.connector.read(stomp.request("drain", force=True, limit=1, careful=True))
+    first_letters(reading.batches())
     other.close()
     reading.close()
     held = 5
     eventually(lambda: depth(stomp) in range(held))
 
 
-def test_a_queue_that_goes_when_it_is_empty_is_not_drained(stomp: Place) -> None:
-    make(stomp, {"autoDeleteQueues": True}, auto_delete=True, auto_created=True)
-    assert "deletes the queue once it is empty (auto-delete)" in refused(stomp, "drain")
+@pytest.mark.parametrize(("settings", "traits", "modes", "said"), [
+    ({"autoDeleteQueues": True}, {"auto_delete": True, "auto_created": True}, BOTH[1:],
+     "deletes the queue once it is empty (auto-delete)"),
+    ({"autoDeleteQueuesMessageCount": -1}, {"auto_delete": True, "auto_delete_message_count": -1}, BOTH,
+     "deletes the queue with all that is in it"),
+    ({"maxDeliveryAttempts": 1}, {}, BOTH, "max-delivery-attempts is 1"),
+    ({}, {"ring_size": 3}, BOTH[:1], "it is a ring"),
+    ({"defaultNonDestructive": True}, {}, BOTH[1:], "removes nothing from it (non-destructive)"),
+])  # fmt: skip
+def test_a_queue_that_would_lose_or_keep_its_letters_is_left_alone(
+    stomp: Place, settings: dict[str, object], traits: dict[str, object], modes: Sequence[Mode], said: str
+) -> None:
+    make(stomp, settings, **traits)
+    assert all(said in refused(stomp, mode) for mode in modes)
     assert depth(stomp) == 3
-
-
-def test_a_queue_that_goes_with_its_letters_is_left_alone(stomp: Place) -> None:
-    make(stomp, {"autoDeleteQueuesMessageCount": -1}, auto_delete=True, auto_delete_message_count=-1)
-    for mode in ("copy", "drain"):
-        assert "deletes the queue with all that is in it" in refused(stomp, mode)
-    assert depth(stomp) == 3
-
-
-def test_where_one_delivery_is_the_last_nothing_is_taken(stomp: Place) -> None:
-    make(stomp, {"maxDeliveryAttempts": 1})
-    for mode in ("copy", "drain"):
-        assert "max-delivery-attempts is 1" in refused(stomp, mode)
-
-
-def test_what_is_given_back_to_a_ring_may_be_dropped(stomp: Place) -> None:
-    make(stomp, ring_size=3)
-    assert "it is a ring" in refused(stomp, "copy")
-    assert [record.body for record in stomp.drain()] == [b"a", b"b", b"c"]
-
-
-def test_a_queue_from_which_nothing_is_removed_is_not_drained(stomp: Place) -> None:
-    make(stomp, {"defaultNonDestructive": True})
-    assert "removes nothing from it (non-destructive)" in refused(stomp, "drain")
-    records, _, reading = stomp.pull("drain", force=True)
-    assert len(records) == 3
-    assert any("3 letters were acknowledged, and the broker counts 0" in note for note in reading.notes)
-    assert depth(stomp) == 3
-
-
-def without_management(place: Place) -> Place:
-    """As a user that may consume alone."""
-    os.environ["READS"] = "reads"
-    return place.by(url=place.settings.url.replace("admin@", "reader@"), password_env="READS")
 
 
 def send_by_amqp(place: Place) -> None:
@@ -112,7 +86,7 @@ WAYS: dict[str, Callable[[Place], Place]] = {
     "stomp": lambda place: place,
     "openwire": by_openwire,
     "amqp": lambda place: place.by(amqp_url=f"amqp://127.0.0.1:{place.broker.amqp}"),
-    "no management": without_management,
+    "no management": Place.as_reader,
 }
 
 

@@ -1,40 +1,49 @@
 """Reading ActiveMQ Classic and Artemis: nothing is lost, nothing that STOMP cannot carry is acknowledged."""
 
 import os
-from dataclasses import replace
 
 import pytest
 from support import connector_contract
-from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic
+from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic
 from support.connector_contract import ReadingContract
 from support.ports import free_ports
 
 from dlq.analyzers.rules import Facts, judge
 from dlq.connectors.activemq.look.queues import Queues
-from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.activemq.stomp.codec import encode
 from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused, NotFound
-from dlq.core.settings import Source
 
 pytestmark = pytest.mark.activemq
+
+
+def readable(stomp: Place, place: Place) -> connector_contract.Place:
+    """What is sent by STOMP is read by `place`."""
+    sent = iter(range(10**6))
+    stomp.send(b"")  # the queue exists before the first test looks
+    place.drain()
+
+    def fill(number: int) -> list[bytes]:
+        bodies = [f"letter {next(sent)}".encode() for _ in range(number)]
+        if bodies:
+            stomp.send(*bodies)
+        return bodies
+
+    return connector_contract.Place(place.connector, place.request().source, fill)
 
 
 @on_all
 class TestContract(ReadingContract):
     @pytest.fixture
     def place(self, stomp: Place) -> connector_contract.Place:
-        sent = iter(range(10**6))
-        stomp.send(b"")  # the queue exists before the first test looks
-        stomp.drain()
+        return readable(stomp, stomp)
 
-        def fill(number: int) -> list[bytes]:
-            bodies = [f"letter {next(sent)}".encode() for _ in range(number)]
-            if bodies:
-                stomp.send(*bodies)
-            return bodies
 
-        return connector_contract.Place(stomp.connector, Source("letters", "legacy", queue=stomp.queue), fill)
+@on_classic
+class TestByOpenWire(ReadingContract):
+    @pytest.fixture
+    def place(self, stomp: Place) -> connector_contract.Place:
+        return readable(stomp, by_openwire(stomp))
 
 
 @on_all
@@ -76,14 +85,6 @@ def test_a_pattern_reads_every_queue_it_means(stomp: Place) -> None:
 
 
 @on_classic
-def test_a_browse_changes_nothing_and_is_complete_only_by_count(stomp: Place) -> None:
-    stomp.send(*[b"%d" % n for n in range(40)])
-    records, _, reading = stomp.pull("copy")
-    assert (len(records), reading.snapshot, reading.complete) == (40, 40, True)
-    assert not any(record.redelivered for record in stomp.drain())
-
-
-@on_classic
 def test_a_browse_that_the_broker_caps_is_not_complete_and_force_takes_all(stomp: Place) -> None:
     capped = f"ttl.{stomp.queue}"  # a queue with a policy: a browse shows 400
     stomp.send(*[b"x"] * 500, queue=capped)
@@ -102,45 +103,35 @@ def test_a_memory_limit_stalls_no_drain(stomp: Place) -> None:
 
 
 @on_classic
-def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
-    stomp.send(b"a", b"b")
-    records, _, reading = stomp.by(jolokia_url=None).pull("drain")
-    assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
-    assert any("not proven" in note for note in reading.notes)
-
-
-@on_classic
 def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp: Place) -> None:
     stomp.send(b"a", b"b")
     [dead] = free_ports(1)
     place = stomp.by(jolokia_url=f"http://127.0.0.1:{dead}/jolokia/")
     why = f"not proven: brokers.legacy.jolokia_url (127.0.0.1:{dead}): Connection refused."
-    seen = place.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
+    seen = place.connector.inspect(place.request().source)
     assert (seen.depth, [why in warning for warning in seen.warnings].count(True)) == (None, 1)
     records, _, reading = place.pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
     assert [note for note in reading.notes if str(dead) in note]
 
 
-@on_artemis
-def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None:
+@on_all
+def test_who_proves_the_end_of_a_queue_where_there_is_no_jolokia(stomp: Place) -> None:
+    """The plugin of Classic; Artemis is asked by STOMP."""
     stomp.send(b"a", b"b")
-    place = stomp.by(jolokia_url="http://127.0.0.1:1/jolokia/")
-    records, _, reading = place.pull("drain")
-    place.connector.close()
-    assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
-    assert any("Jolokia was not asked" in note for note in reading.notes)
-
-
-@on_classic
-def test_the_statistics_plugin_proves_the_end_where_there_is_no_jolokia(stomp: Place) -> None:
-    stomp.send(b"a", b"b")
-    place = stomp.by(jolokia_url=None, statistics_plugin=True)
+    place = stomp.by(jolokia_url="http://127.0.0.1:1/jolokia/" if stomp.broker.artemis else None)
+    records, _, reading = place.pull("copy", force=True)
+    counted, said = (2, "Jolokia was not asked") if stomp.broker.artemis else (None, "not proven")
+    assert (len(records), reading.snapshot, reading.complete) == (2, counted, True)
+    assert any(said in note for note in reading.notes)
+    if not stomp.broker.artemis:
+        place = place.by(statistics_plugin=True)
+        elsewhere = place.connector.inspect(place.request(queue="not.there").source)
+        assert any("statisticsBrokerPlugin" in warning for warning in elsewhere.warnings)
     records, _, reading = place.pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
     assert not any("not proven" in note for note in reading.notes)
-    elsewhere = place.connector.inspect(Source("letters", "legacy", queue="not.there"))
-    assert any("statisticsBrokerPlugin" in warning for warning in elsewhere.warnings)
+    assert not any(record.redelivered for record in records)
 
 
 @on_artemis
@@ -211,7 +202,7 @@ def test_questions_to_artemis_leave_no_queue_behind(stomp: Place) -> None:
 @on_all
 def test_doctor_says_version_and_depth(stomp: Place) -> None:
     stomp.send(b"a", b"b")
-    seen = stomp.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
+    seen = stomp.connector.inspect(stomp.request().source)
     assert (seen.version.split()[1], seen.depth) == (stomp.broker.version, 2)
     assert set(seen.changes) == {"copy", "drain"}
     assert bool(seen.harm) == stomp.broker.artemis
@@ -221,8 +212,7 @@ def test_dead_letter_queues_are_discovered(stomp: Place) -> None:
     dead, alive = f"DLQ.{stomp.queue}", stomp.queue
     for queue in (dead, alive):
         stomp.send(b"letter", queue=queue)
-    connector = ActiveMQConnector(replace(stomp.settings, jolokia_url=stomp.broker.jolokia))
-    found = {place.name: place for place in connector.discover()}
-    connector.close()
+    by_jolokia = stomp.by(jolokia_url=stomp.broker.jolokia)
+    found = {place.name: place for place in by_jolokia.connector.discover()}
     assert (found[dead].depth, found[dead].source) == (1, {"queue": dead})
     assert alive not in found

@@ -1,6 +1,5 @@
 """The way back into ActiveMQ: everything sent is accounted for."""
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -10,9 +9,9 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
-from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic
-from support.brokers.activemq.sending import outgoing, place_on, published
-from support.waiting import PATIENCE
+from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, on_all, on_artemis, on_classic
+from support.brokers.activemq.sending import outgoing, place_on, published, sent_back
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
@@ -20,7 +19,6 @@ from dlq.connectors.activemq.records.bodies import readable
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.core.errors import AccessDenied
-from dlq.core.record import Record
 
 pytestmark = pytest.mark.activemq
 
@@ -29,9 +27,8 @@ pytestmark = pytest.mark.activemq
 def test_letters_go_back_once_without_what_would_shadow_the_next_death(stomp: Place) -> None:
     own = {"original-destination": "/queue/x", "dlqDeliveryFailureCause": "old", "_AMQ_ORIG_ADDRESS": "x"}
     stomp.send(*[b"\0%d" % n for n in range(250)], tenant="a:b\nc", priority="7", **own)
-    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
-    assert {sent.outcome for sent in published(stomp, stomp.queue, letters)} == {"confirmed"}
-    back = stomp.drain(f"{stomp.queue}.back")
+    letters = sent_back(stomp, stomp.drain(), stomp.back)
+    back = stomp.drain(stomp.back.name)
     assert [r.body for r in back] == [letter.record.body for letter in letters]
     assert [r.headers["dlq_replay_id"] for r in back] == [o.provenance["dlq_replay_id"] for o in letters]
     assert (back[0].headers["tenant"], back[0].priority, back[0].persistent) == ("a:b\nc", 7, True)
@@ -43,11 +40,11 @@ def test_texts_stay_texts_bytes_stay_bytes_and_groups_stay_groups(stomp: Place) 
     send = {**stomp.destination(), "persistent": "true", "JMSXGroupID": "g"}
     stomp = stomp.by(jolokia_details=True)
     stomp.send_frames([encode("SEND", send)[:-1] + "wört".encode() + b"\0", encode("SEND", send, b"bytes")])
-    target = Target("queue", f"{stomp.queue}.back")
-    published(stomp, stomp.queue, outgoing(stomp.drain(), target))
+    sent_back(stomp, stomp.drain(), stomp.back)
     jolokia = Jolokia(stomp.settings, artemis=False)
     shown = [
-        jolokia.message(target.name, r.message_id or "") or {} for r in stomp.pull("copy", target.name)[0]
+        jolokia.message(stomp.back.name, r.message_id or "") or {}
+        for r in stomp.pull("copy", stomp.back.name)[0]
     ]
     assert [("Text" in each, "BodyLength" in each) for each in shown] == [(True, False), (False, True)]
     assert shown[0]["Text"] == "wört"
@@ -59,10 +56,7 @@ def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stom
     origin, accepted = f"ttl.{stomp.queue}", "1"
     stomp.send(b"so that the queue is there", queue="ActiveMQ.DLQ")
     stomp.java("ActiveMqAmqp.java", origin, "late", ttl=100)
-    deadline = time.monotonic() + PATIENCE
-    letters: list[Record] = []
-    while not letters and time.monotonic() < deadline:
-        letters = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == origin]
+    letters = eventually(lambda: [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == origin])
     published(stomp, stomp.queue, outgoing(letters, Target("queue", origin)))
     stomp.java("ActiveMqReject.java", origin, accepted)
     assert stomp.drain(origin) == []
@@ -72,19 +66,19 @@ def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stom
 @on_artemis
 def test_artemis_takes_a_replay_id_only_once(stomp: Place) -> None:
     stomp.send(b"a", b"b", b"c")
-    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
+    letters = outgoing(stomp.drain(), stomp.back)
     assert [s.outcome for s in published(stomp, stomp.queue, letters[:2])] == ["confirmed"] * 2
     assert [s.outcome for s in published(stomp, stomp.queue, letters)] == ["confirmed"] * 3
-    assert sorted(r.body for r in stomp.drain(f"{stomp.queue}.back")) == [b"a", b"b", b"c"]
+    assert sorted(r.body for r in stomp.drain(stomp.back.name)) == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("version", CLASSIC)
-def test_without_the_right_to_write_markers_nothing_is_sent_and_the_right_is_named(version: str) -> None:
-    with ActiveMq(version, "users", "rights") as broker:
+def test_without_the_right_to_write_markers_nothing_is_sent_and_the_right_is_named() -> None:
+    with ActiveMq(CLASSIC[-1], "users", "rights") as broker:
         place = replace(place_on(broker), queue="letters.q")
         place.send(b"a")
-        with pytest.raises(AccessDenied, match=r'needs <authorizationEntry queue="dlq\.replay\.>" read='):
-            place.connector.publisher(SendRequest("plan", 1000))
+        for way in (place, by_openwire(place)):
+            with pytest.raises(AccessDenied, match=r'needs <authorizationEntry queue="dlq\.replay\.>" read='):
+                way.connector.publisher(SendRequest("plan", 1000))
         assert len(place.drain()) == 1
 
 
@@ -144,32 +138,31 @@ def narrow() -> Iterator[ActiveMq]:
         yield broker
 
 
-@pytest.mark.parametrize("large", [0, 120, 199])
-@pytest.mark.parametrize("way", ["stomp", "openwire"])
+@pytest.mark.parametrize(("way", "large", "told"), [
+    ("stomp", 0, "frame size"),
+    ("stomp", 120, "frame size"),
+    ("openwire", 199, "takes none above 100000 (wireFormat.maxFrameSize)"),
+])  # fmt: skip
 def test_a_letter_that_is_too_large_for_the_broker_is_refused_and_the_rest_goes(
-    narrow: ActiveMq, way: str, large: int
+    narrow: ActiveMq, way: str, large: int, told: str
 ) -> None:
-    place = replace(place_on(narrow), queue=f"narrow.{way}.{large}")
+    place = WAYS[way](replace(place_on(narrow), queue=f"narrow.{way}.{large}"))
     place.send(*[b"%d" % n for n in range(200)])
-    letters = outgoing(place.drain(), Target("queue", f"{place.queue}.back"))
+    letters = outgoing(place.drain(), place.back)
     grown = letters[large].record._replace(body=bytes(150_000), body_size=150_000)
     letters[large] = letters[large]._replace(record=grown)
-    sender = by_openwire(place) if way == "openwire" else place
-    said = {sent.number: sent for sent in published(sender, place.queue, letters)}
-    assert [said[n].outcome for n in range(200)] == [
-        "refused" if n == large else "confirmed" for n in range(200)
-    ]
-    told = {"stomp": "frame size", "openwire": "takes none above 100000 (wireFormat.maxFrameSize)"}[way]
-    assert told in (said[large].detail or "")
-    assert len(place.drain(f"{place.queue}.back")) == 199
+    said = {sent.number: sent for sent in published(place, place.queue, letters)}
+    assert {n for n in range(200) if said[n].outcome != "confirmed"} == {large}
+    assert (said[large].outcome, told in (said[large].detail or "")) == ("refused", True)
+    assert len(place.drain(place.back.name)) == 199
 
 
 @on_classic
-@pytest.mark.parametrize("protocol", ["stomp", "openwire"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_letter_of_an_amqp_producer_shows_its_message_and_goes_back_byte_for_byte(
-    stomp: Place, protocol: str
+    stomp: Place, way: str
 ) -> None:
-    place = stomp if protocol == "stomp" else by_openwire(stomp)
+    place = WAYS[way](stomp)
     sent = Message(
         body=b'{"order": {"id": 5}}', inferred=True, durable=True, content_type="application/json",
         content_encoding="identity", id=UUID(int=7), properties={"id": UUID(int=9)},
@@ -177,28 +170,15 @@ def test_a_letter_of_an_amqp_producer_shows_its_message_and_goes_back_byte_for_b
     map_of_it = Message(body={"k": [1, 2]}, durable=True)
     with closing(BlockingConnection(f"amqp://127.0.0.1:{stomp.broker.amqp}", timeout=PATIENCE)) as connection:
         sender = connection.create_sender(place.queue)
-        sender.send(sent)
-        sender.send(map_of_it)
-        request = place.request()
-        keyed = replace(request, source=replace(request.source, key="json:$.order.id"))
-        reading = place.connector.read(keyed)
-        records = []
-        for batch in reading.batches():
-            records += batch.records
-            reading.acknowledge(batch.position)
-        reading.settled_position()
-        reading.close()
-        assert [r.body for r in records[:1]] == [b'{"order": {"id": 5}}']
-        assert (records[0].body_size, records[0].content_type, records[0].content_encoding) == (
-            20, "application/json", "identity",
-        )  # fmt: skip
-        assert records[0].key == "5"
-        assert (readable(records[1].body, records[1].properties) or (0,))[0] == {"k": [1, 2]}
-        target = Target("queue", f"{place.queue}.back")
-        assert {s.outcome for s in published(place, place.queue, outgoing(records, target))} == {"confirmed"}
-        receiver = connection.create_receiver(target.name)
+        for message in (sent, map_of_it):
+            sender.send(message)
+        source = replace(place.request().source, key="json:$.order.id")
+        first, second = records = place.drain(source=source)
+        assert (first.body, first.body_size, first.key) == (sent.body, 20, "5")
+        assert (first.content_type, first.content_encoding) == ("application/json", "identity")
+        assert (readable(second.body, second.properties) or (0,))[0] == {"k": [1, 2]}
+        sent_back(place, records, place.back)
+        receiver = connection.create_receiver(place.back.name)
         back = [receiver.receive(timeout=PATIENCE) for _ in records]
-    assert [(bytes(back[0].body), back[0].id, back[0].properties["id"])] == [
-        (sent.body, sent.id, UUID(int=9))
-    ]
+    assert (bytes(back[0].body), back[0].id, back[0].properties["id"]) == (sent.body, sent.id, UUID(int=9))
     assert back[1].body == map_of_it.body

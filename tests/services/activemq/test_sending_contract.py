@@ -20,10 +20,10 @@ from dlq.core.record import Record
 
 pytestmark = pytest.mark.activemq
 ON_ARTEMIS = "a COMMIT is waited for before anything else is written"
-CANNOT = {
-    "nowhere": "the broker creates a queue that somebody sends to",
-    "refused": "here everybody may write everywhere; rights are tested on brokers that have some",
-}
+NOWHERE = "the broker creates a queue that somebody sends to"
+EVERYBODY = "here everybody may write everywhere; rights are tested on brokers that have some"
+TOO_LONG = {f"p{n}": "x" * 60_000 for n in range(12)}
+"""By OpenWire Artemis says so at the commit."""
 
 
 def plain_letter(stomp: Place, number: int) -> Record:
@@ -42,7 +42,7 @@ def sending(
     """A queue of the test's own to send to, by what a setting names."""
     back = f"{stomp.queue}.back"
     server = f"127.0.0.1:{stomp.broker.stomp if setting == 'url' else stomp.broker.openwire}"
-    settings = stomp.settings
+    settings, artemis = stomp.settings, stomp.broker.artemis
     if setting != "url":
         settings = replace(settings, **{setting: f"{scheme}://{server}"})
     there: list[str] = []
@@ -68,7 +68,12 @@ def sending(
         arrived,
         cutting=cutting,
         servers=[f"127.0.0.1:{port}" for port in (stomp.broker.openwire, stomp.broker.stomp)],
-        cannot=CANNOT | ({"outage": ON_ARTEMIS} if stomp.broker.artemis else {}),
+        cannot={"nowhere": NOWHERE, **({"outage": ON_ARTEMIS} if artemis else {"refused": EVERYBODY})},
+        refused=lambda: (
+            (letters(stomp, 2)._replace(headers=TOO_LONG), Target("queue", back))
+            if setting == "openwire_url"
+            else (letters(stomp, 2), Target("queue", f"forbidden.{back}"))
+        ),
     )
 
 

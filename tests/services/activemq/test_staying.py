@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.brokers.activemq.fixtures import Place, on_classic
+from support.brokers.activemq.fixtures import Place, on_classic, on_newest_classic
 
 from dlq.connectors.activemq.read import scan
 from dlq.connectors.activemq.stomp.codec import encode
@@ -67,7 +67,7 @@ def test_a_letter_that_must_stay_among_thousands_loses_and_doubles_no_other(stom
     assert place.pull("drain")[0] == []
 
 
-@on_classic
+@on_newest_classic
 @pytest.mark.parametrize("ids", ["DEFAULT", "UUID", "UUID_STRING"])
 def test_letters_of_amqp_producers_alone_are_drained(stomp: Place, ids: str) -> None:
     stomp.java("ActiveMqAmqp.java", stomp.queue, "a", "b", ids=ids)
@@ -76,7 +76,7 @@ def test_letters_of_amqp_producers_alone_are_drained(stomp: Place, ids: str) -> 
     assert (reading.complete, reading.settled_position(), stomp.drain()) == (True, 2, [])
 
 
-@on_classic
+@on_newest_classic
 @pytest.mark.parametrize("cumulative", [True, False])
 def test_more_letters_of_amqp_producers_than_a_window_holds_are_drained_and_no_newer_ones(
     stomp: Place, cumulative: bool, monkeypatch: pytest.MonkeyPatch

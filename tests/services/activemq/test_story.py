@@ -40,7 +40,7 @@ key = "header:n"
 """
 
 
-@pytest.fixture(params=CLASSIC)
+@pytest.fixture(scope="module", params=CLASSIC)
 def broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
     with broker_of(request.param) as started:
         yield started

@@ -33,7 +33,10 @@ PASSWORD_VARIABLE = "DLQ_TEST_ACTIVEMQ_PASSWORD"
 _numbers = count(1)
 
 on_classic = pytest.mark.parametrize("stomp_broker", CLASSIC, indirect=True)
+on_newest_classic = pytest.mark.parametrize("stomp_broker", CLASSIC[-1:], indirect=True)
+"""For what is ours, and no version's."""
 on_artemis = pytest.mark.parametrize("stomp_broker", [ARTEMIS], indirect=True)
+on_newest = pytest.mark.parametrize("stomp_broker", [CLASSIC[-1], ARTEMIS], indirect=True)
 on_all = pytest.mark.parametrize("stomp_broker", VERSIONS, indirect=True)
 
 
@@ -91,6 +94,27 @@ class Place:
         """A bare connection."""
         return Link(self.settings)
 
+    def consumer(self, queue: str | None = None, **headers: str) -> Link:
+        """A connection to which letters of a queue come; it acknowledges none by itself."""
+        link = self.link()
+        if self.broker.artemis:
+            headers = {"subscription-type": "ANYCAST", "consumer-window-size": "-1", **headers}
+        name = self.destination(queue)["destination"]
+        link.request(
+            "SUBSCRIBE", {"destination": name, "id": link.token, "ack": "client-individual", **headers}
+        )
+        return link
+
+    def as_reader(self) -> "Place":
+        """The same place of Artemis for a user that may consume alone."""
+        os.environ["READS"] = "reads"
+        return self.by(url=self.settings.url.replace("admin@", "reader@"), password_env="READS")
+
+    @property
+    def back(self) -> Target:
+        """A queue of this test's own for what is sent back."""
+        return Target("queue", f"{self.queue}.back")
+
     def destination(self, queue: str | None = None) -> Mapping[str, str]:
         """How a SEND names a queue of this broker."""
         name = queue or self.queue
@@ -116,7 +140,7 @@ class Place:
     def request(self, mode: Mode = "drain", queue: str | None = None, **changes: Any) -> ReadRequest:
         """What to read."""
         source = Source("letters", self.settings.name, queue=queue or self.queue)
-        return ReadRequest(source, mode, "pull-1", **changes)
+        return ReadRequest(**{"source": source, "mode": mode, "pull_id": "pull-1", **changes})
 
     def drain(self, queue: str | None = None, **changes: Any) -> list[Record]:
         """Take everything, acknowledge it."""
