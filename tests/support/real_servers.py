@@ -11,7 +11,7 @@ import pytest
 from support.brokers.activemq import fixtures as activemq_fixtures
 from support.brokers.activemq.fixtures import sender, stomp, stomp_broker
 from support.brokers.kafka import install as kafka_install
-from support.brokers.kafka.fixtures import kafka, kafka_node
+from support.brokers.kafka.fixtures import kafka, kafka_node, nothing_on_its_way
 from support.brokers.rabbitmq.fixtures import rabbit, rabbit_node, why_missing
 from support.brokers.rocketmq import fixtures as rocketmq_fixtures
 from support.brokers.rocketmq.fixtures import rocket, rocket_cluster, rocket_server
@@ -21,8 +21,8 @@ from support.servers.redis_server import redis_url
 from support.servers.s3_fixtures import s3_location, s3_server
 
 __all__ = [
-    "kafka", "kafka_node", "rabbit", "rabbit_node", "redis_url", "rocket", "rocket_cluster",
-    "rocket_server", "s3_location", "s3_server", "sender", "stomp",
+    "kafka", "kafka_node", "nothing_on_its_way", "rabbit", "rabbit_node", "redis_url", "rocket",
+    "rocket_cluster", "rocket_server", "s3_location", "s3_server", "sender", "stomp",
     "stomp_broker",
 ]  # fmt: skip
 

@@ -4,15 +4,15 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.fixtures import KafkaPlace, connector_of
-from support.brokers.kafka.letters import outgoing, sent
+from support.brokers.kafka.letters import is_in_doubt, outgoing, search_of, sent
 from support.sending_contract import new_plan, until_it_ends
 
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
 
@@ -61,32 +61,44 @@ def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
     absent = {"not_sent", "unknown"} if stopped is frozen else {"unknown"}  # it may have lost its end
     assert set(found.values()) <= {"sent", *absent}
     assert {found[answer.number] for answer in answers if answer.outcome == "confirmed"} == {"sent"}
-    rest = [
-        letter for letter in letters if found[letter.number] != "sent"
-    ]  # it is known here that it has not
+    rest = [letter for letter in letters if found[letter.number] != "sent"]  # known here
     assert set(sent(failing.connector, rest).values()) == {"confirmed"}
     stored = failing.driver.records(failing.topic)
     there = Counter(dict(message.headers() or ())["dlq_replay_id"] for message in stored)
     assert (len(there), set(there.values())) == (400, {1})
 
 
-def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(
-    failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, node, topic = failing.driver, failing.node, failing.dead
-    driver.create_topic(topic)
-    log = node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
-    for body in (b"0", b"1"):
-        driver.send(topic, body)
-    kept = log.stat().st_size
-    for body in (b"2", b"3"):
-        driver.send(topic, body)
-    first, plan, since = failing.read(), new_plan(), now()
-    before = failing.connector.bounds([Target("topic", topic)])
-    node.kill()
-    os.truncate(log, kept)
-    node.start()
-    driver.send(topic, b"new")
+def log_of(place: KafkaPlace, topic: str) -> Path:
+    """Where its records lie."""
+    return place.node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
+
+
+def lose(place: KafkaPlace, topic: str, kept: int, *new: bytes) -> None:
+    """The node dies, and so many bytes of a log are left; then records come."""
+    place.node.kill()
+    os.truncate(log_of(place, topic), kept)
+    place.node.start()
+    for body in new:
+        place.driver.send(topic, body)
+
+
+def filled(place: KafkaPlace, topic: str, kept: int, *bodies: bytes) -> int:
+    """A topic with these records; returns how long the first `kept` of them are."""
+    place.driver.create_topic(topic)
+    for body in bodies[:kept]:
+        place.driver.send(topic, body)
+    size = log_of(place, topic).stat().st_size
+    for body in bodies[kept:]:
+        place.driver.send(topic, body)
+    return size
+
+
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(failing: KafkaPlace) -> None:
+    topic = failing.dead
+    kept = filled(failing, topic, 2, b"0", b"1", b"2", b"3")
+    first, search = failing.read(), search_of(failing, topic)
+    lose(failing, topic, kept, b"new")
     seen = failing.read(first.checkpoint)
     assert [record.body for record in seen.records] == [b"0", b"1", b"new"]
     assert [record.record_id for record in seen.records[:2]] == [r.record_id for r in first.records[:2]]
@@ -95,98 +107,49 @@ def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(
     assert any("its end was cut off" in note for note in seen.notes)
     later = failing.read({**first.checkpoint, **seen.checkpoint})
     assert (later.records, later.gaps, later.complete) == ([], [], True)
-    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
-    found = failing.connector.find(Search(plan, [outgoing(0, topic, plan)], since, before))
-    assert found.shown == {0: "unknown"}
-    assert any("its end was cut off" in why for why in found.doubts)
+    assert is_in_doubt(failing, search, "its end was cut off")
 
 
-def test_a_log_that_lost_its_end_and_has_grown_as_far_again_is_read_anew(failing: KafkaPlace) -> None:
-    driver, node, topic = failing.driver, failing.node, failing.dead
-    driver.create_topic(topic)
-    driver.send(topic, b"0")
-    log = node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
-    kept = log.stat().st_size
-    for body in (b"1", b"2"):
-        driver.send(topic, body)
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_a_log_that_lost_its_end_and_has_grown_as_far_again_is_read_anew_and_proves_nothing(
+    failing: KafkaPlace,
+) -> None:
+    topic = failing.dead
+    kept = filled(failing, topic, 1, b"0", b"1", b"2")
     first = failing.read()
-    node.kill()
-    node.start()
+    failing.node.kill()
+    failing.node.start()
     whole = failing.read(first.checkpoint)
     assert (whole.records, whole.gaps, whole.complete) == ([], [], True)  # another leader's epoch alone
-    node.kill()
-    os.truncate(log, kept)
-    node.start()
-    for body in (b"a", b"b", b"c"):
-        driver.send(topic, body)
+    search = search_of(failing, topic)
+    assert failing.connector.find(search).shown == {0: "not_sent"}
+    lose(failing, topic, kept, b"a", b"b", b"c", b"d")
     reached = {**first.checkpoint, **whole.checkpoint}
     seen = failing.read(reached)
-    assert [record.body for record in seen.records] == [b"0", b"a", b"b", b"c"]
+    assert [record.body for record in seen.records] == [b"0", b"a", b"b", b"c", b"d"]
     assert [gap[:3] for gap in seen.gaps] == [(f"{topic}-0", 3, None)]
     assert not seen.complete
     assert any("its end was cut off before that" in note for note in seen.notes)
     later = failing.read({**reached, **seen.checkpoint})
     assert (later.records, later.gaps, later.complete) == ([], [], True)
+    assert is_in_doubt(failing, search, "was cut off at 1, before 3")
 
 
-def test_a_log_that_lost_its_end_and_has_grown_as_far_again_proves_nothing_of_a_replay(
-    failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
-    driver, node, topic, target = failing.driver, failing.node, failing.topic, failing.topic
-    driver.create_topic(topic)
-    driver.send(topic, b"kept")
-    log = node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
-    kept = log.stat().st_size
-    for body in (b"1", b"2"):
-        driver.send(topic, body)
-    plan, since = new_plan(), now()
-    before = failing.connector.bounds([Target("topic", target)])
-    search = Search(plan, [outgoing(0, topic, plan)], since, before)
-    assert failing.connector.find(search).shown == {0: "not_sent"}
-    node.kill()
-    os.truncate(log, kept)
-    node.start()
-    for body in (b"a", b"b", b"c", b"d"):
-        driver.send(topic, body)
-    found = failing.connector.find(search)
-    assert found.shown == {0: "unknown"}
-    assert any("was cut off at 1, before 3" in why for why in found.doubts)
-
-
-def test_a_log_that_lost_just_what_followed_its_bound_proves_nothing_of_a_replay(
-    failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_a_log_that_lost_just_what_followed_its_bound_proves_nothing_of_a_replay(failing: KafkaPlace) -> None:
     """Its end is where it was before, and nothing is left of a letter that may have been consumed."""
-    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
-    driver, node, topic = failing.driver, failing.node, failing.topic
-    driver.create_topic(topic)
-    driver.send(topic, b"kept")
-    log = node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
-    kept = log.stat().st_size
-    plan, since = new_plan(), now()
-    before = failing.connector.bounds([Target("topic", topic)])
-    letter = outgoing(0, topic, plan)
-    assert set(sent(failing.connector, [letter]).values()) == {"confirmed"}
-    search = Search(plan, [letter], since, before)
+    kept = filled(failing, failing.topic, 1, b"kept")
+    search = search_of(failing, failing.topic)
+    assert set(sent(failing.connector, [*search.letters]).values()) == {"confirmed"}
     assert failing.connector.find(search).shown == {0: "sent"}
-    node.kill()
-    os.truncate(log, kept)
-    node.start()
-    found = failing.connector.find(search)
-    assert found.shown == {0: "unknown"}
-    assert any("began anew since" in why for why in found.doubts)
+    lose(failing, failing.topic, kept)
+    assert is_in_doubt(failing, search, "began anew since")
 
 
-def test_bounds_of_another_cluster_of_the_same_name_prove_nothing_of_a_replay(
-    kafka: KafkaPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_bounds_of_another_cluster_of_the_same_name_prove_nothing_of_a_replay(kafka: KafkaPlace) -> None:
     """Although a second apply has noted where the topic of this one ended."""
-    monkeypatch.setattr(patience, "SETTLED", 0.0)  # nothing is on its way
     kafka.driver.create_topic(kafka.topic)
-    plan, since = new_plan(), now()
-    here = kafka.connector.bounds([Target("topic", kafka.topic)])
-    there = {key.replace("@", "@another-"): number for key, number in here.items()}
-    found = kafka.connector.find(Search(plan, [outgoing(0, kafka.topic, plan)], since, {**there, **here}))
-    assert found.shown == {0: "unknown"}
-    assert any("another cluster" in why for why in found.doubts)
+    search = search_of(kafka, kafka.topic)
+    there = {key.replace("@", "@another-"): number for key, number in search.before.items()}
+    assert is_in_doubt(kafka, search._replace(before={**there, **search.before}), "another cluster")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType
-from confluent_kafka.admin import ResourceType
 from support.brokers.kafka.driver import eventually
 from support.brokers.kafka.fixtures import KafkaPlace
 
@@ -22,17 +21,15 @@ SETTINGS: list[tuple[dict[str, Any], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "warned"), SETTINGS)
-def test_settings_that_lose_letters_are_named(
-    kafka: KafkaPlace, settings: dict[str, Any], warned: set[str]
-) -> None:
-    kafka.driver.create_topic(kafka.dead, **settings)
-    kafka.driver.send(kafka.dead, b"letter", key=b"k")
-    inspection = kafka.connector.inspect(kafka.request().source)
-    of_topic = [warning for warning in inspection.warnings if warning.startswith(kafka.dead)]
-    assert inspection.depth == 1
-    assert len(of_topic) == len(warned)
-    assert all(any(text in warning for warning in of_topic) for text in warned)
+def test_settings_that_lose_letters_are_named(kafka: KafkaPlace) -> None:
+    for n, (settings, warned) in enumerate(SETTINGS):
+        topic = f"{kafka.topic}-{n}-dlt"
+        kafka.driver.create_topic(topic, **settings)
+        kafka.driver.send(topic, b"letter", key=b"k")
+        inspection = kafka.connector.inspect(kafka.request(topic=topic).source)
+        of_topic = [warning for warning in inspection.warnings if warning.startswith(topic)]
+        assert (inspection.depth, len(of_topic)) == (1, len(warned)), settings
+        assert all(any(text in warning for warning in of_topic) for text in warned), settings
 
 
 def test_how_long_the_oldest_letter_stays_follows_from_its_own_time(kafka: KafkaPlace) -> None:
@@ -52,9 +49,7 @@ def test_a_share_group_whose_dead_letters_are_lost_is_named(kafka: KafkaPlace, w
     kafka.driver.create_topic(kafka.topic)
     if wrong == "takes no dead letters":
         kafka.driver.create_topic(topic)
-    kafka.driver.configure(
-        ResourceType.GROUP, group, share_auto_offset_reset="earliest", errors_deadletterqueue_topic_name=topic
-    )
+    kafka.driver.share_group(group, topic)
     kafka.driver.send(kafka.topic, b"x")
     kafka.driver.share(group, kafka.topic, lambda _: AcknowledgeType.ACCEPT, 1)
     source = kafka.request().source

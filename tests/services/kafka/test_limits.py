@@ -13,41 +13,17 @@ from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver, eventually
 from support.brokers.kafka.fixtures import PASSWORD, USERS, KafkaPlace, connector_of
 from support.brokers.kafka.letters import dead, outgoing, sent
+from support.sending_contract import until_it_ends
 from support.waiting import PATIENCE
 from support.wire_builders import configure
 from support.wire_builders import dlq_aloud as dlq
 
+from dlq.connectors.base import SendRequest
 from dlq.connectors.kafka.plugin.description import KafkaSource
 from dlq.core.errors import Unreachable
 
 pytestmark = pytest.mark.kafka
 LARGE = 600_000
-
-
-def archived(folder: Path, driver: Driver, topic: str, broker: str, large: int = LARGE) -> str:
-    """100 letters of a topic's own, of which one is large; returns the plan that brings them to `topic`."""
-    dead = f"{topic}-dlt"
-    driver.create_topic(dead, retention_ms=-1)
-    driver.create_topic(topic, retention_ms=-1)
-    bodies = [b"x" * large if n == 50 else b"letter %d" % n for n in range(100)]
-    driver.send_all(dead, [(body, b"k", ()) for body in bodies])
-    configure(folder, f'kind = "kafka"\n{broker}', f'topic = "{dead}"\nmode = "drain"')
-    dlq(folder, "pull", "s")
-    plan, _ = dlq(folder, "replay", "plan", "--any-advice", "--to", f"topic:{topic}")
-    assert plan["selected"] == 100
-    return str(plan["plan"])
-
-
-def test_a_letter_above_the_topics_limit_is_refused_and_the_others_go(
-    kafka: KafkaPlace, tmp_path: Path
-) -> None:
-    plan = archived(tmp_path, kafka.driver, kafka.topic, f'url = "{kafka.node.url}"')
-    kafka.driver.configure(ResourceType.TOPIC, kafka.topic, max_message_bytes=100_000)
-    found, said = dlq(tmp_path, "replay", "apply", plan, code=3)
-    assert found["states"]["confirmed"] == 99
-    assert found["states"]["refused"] == 1
-    assert f"{kafka.topic} takes none above 100000 (max.message.bytes); raise it there" in said
-    assert len(kafka.driver.records(kafka.topic, 99)) == 99
 
 
 @pytest.fixture(scope="module")
@@ -61,41 +37,49 @@ def narrow() -> Iterator[Kafka]:
         yield node
 
 
-def large_elsewhere(node: Kafka, folder: Path, broker: str, topic: str) -> str:
-    """The node would not take the letter into its own dead letters, so it grows by an edit."""
-    archived(folder, Driver(node.bootstrap), topic, broker, large=10)
-    dlq(folder, "export", "all.jsonl")
-    lines = [json.loads(line) for line in (folder / "all.jsonl").read_text().splitlines()]
-    grown = next(line for line in lines if line.get("body_text") == "x" * 10)
-    (folder / "one.jsonl").write_text(json.dumps({**grown, "body_text": "x" * LARGE}) + "\n")
-    edited = ("--edit", "one.jsonl", "--where", "true", "--to", f"topic:{topic}")
-    made, _ = dlq(folder, "replay", "plan", "--any-advice", *edited)
-    assert made["selected"] == 100
-    return str(made["plan"])
-
-
-def test_a_letter_above_the_limit_of_requests_is_refused_before_it_is_sent(
-    narrow: Kafka, tmp_path: Path
+def test_a_letter_above_a_limit_is_refused_before_it_is_sent_and_the_others_go(
+    kafka: KafkaPlace, narrow: Kafka
 ) -> None:
-    plan = large_elsewhere(narrow, tmp_path, f'url = "{narrow.url}"', "told")
-    found, said = dlq(tmp_path, "replay", "apply", plan, code=3)
-    assert (found["states"]["confirmed"], found["states"]["refused"]) == (99, 1)
-    assert "no request above 400000 (socket.request.max.bytes); raise it there" in said
+    kafka.driver.create_topic(kafka.topic, max_message_bytes=100_000)
+    Driver(narrow.bootstrap).create_topic("told")
+    large = dead(5)._replace(body=b"x" * LARGE, body_size=LARGE)
+    for connector, topic, said in (
+        (kafka.connector, kafka.topic, "takes none above 100000 (max.message.bytes); raise it there"),
+        (connector_of(narrow), "told", "no request above 400000 (socket.request.max.bytes); raise it there"),
+    ):
+        letters = [outgoing(n, topic, "p", large if n == 5 else dead(n)) for n in range(10)]
+        publisher = connector.publisher(SendRequest("plan", 1000))
+        answers, error = until_it_ends(publisher, iter(letters))
+        assert error is None
+        refused = {answer.number: answer for answer in answers if answer.outcome != "confirmed"}
+        assert (len(answers), [*refused], refused[5].outcome) == (10, [5], "refused")
+        assert said in str(refused[5].detail)
 
 
 def test_a_letter_with_which_the_connection_ends_twice_is_refused_and_the_others_go(
     narrow: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody tells bob of the limit."""
+    """Nobody tells bob of the limit. The node takes no such letter of the dead, so it grows by an edit."""
     monkeypatch.setenv("BOB", PASSWORD)
     broker = (
-        f'url = "kafka://{narrow.sasl_bootstrap}"\nuser = "bob"\nmechanism = "PLAIN"\n'
+        f'kind = "kafka"\nurl = "kafka://{narrow.sasl_bootstrap}"\nuser = "bob"\nmechanism = "PLAIN"\n'
         'password_env = "BOB"\ntimeout = "5s"'
     )
-    plan = large_elsewhere(narrow, tmp_path, broker, "untold")
+    configure(tmp_path, broker, 'topic = "untold-dlt"\nmode = "drain"')
+    driver = Driver(narrow.bootstrap)
+    for topic in ("untold", "untold-dlt"):
+        driver.create_topic(topic, retention_ms=-1)
+    driver.send_all("untold-dlt", [(b"letter %d" % n, b"k", ()) for n in range(20)])
+    dlq(tmp_path, "pull", "s")
+    dlq(tmp_path, "export", "all.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    [grown] = [{**line, "body_text": "x" * LARGE} for line in lines if line.get("body_text") == "letter 5"]
+    (tmp_path / "one.jsonl").write_text(json.dumps(grown) + "\n")
+    edited = ("--edit", "one.jsonl", "--where", "true", "--to", "topic:untold")
+    plan, _ = dlq(tmp_path, "replay", "plan", "--any-advice", *edited)
     began = time.monotonic()
-    found, said = dlq(tmp_path, "replay", "apply", plan, code=3)
-    assert (found["states"]["confirmed"], found["states"]["refused"]) == (99, 1)
+    found, said = dlq(tmp_path, "replay", "apply", plan["plan"], code=3)
+    assert (found["states"]["confirmed"], found["states"]["refused"]) == (19, 1)
     assert "the connection ended both times that it was sent" in said
     assert time.monotonic() - began < PATIENCE
 
@@ -114,11 +98,10 @@ def test_a_time_that_lies_ahead_is_kept_as_far_as_the_topic_takes_it(kafka: Kafk
 def test_a_quota_makes_a_replay_slow_and_leaves_nothing_in_doubt(kafka: KafkaPlace) -> None:
     """What is given to the library before it knows of the quota would wait for longer than it waits."""
     kafka.driver.create_topic(kafka.topic, partitions=2)
-    letters = [
-        outgoing(n, kafka.topic, "p", dead(n)._replace(body=b"x" * 1000, body_size=1000)) for n in range(600)
-    ]
-    connector = connector_of(kafka.node, timeout="20s")
-    with raw.quota(kafka.node.bootstrap, "producer_byte_rate", 20_000):
+    record = dead(0)._replace(body=b"x" * 1000, body_size=1000)
+    letters = [outgoing(n, kafka.topic, "p", record) for n in range(600)]
+    connector = connector_of(kafka.node, timeout="10s")
+    with raw.quota(kafka.node.bootstrap, "producer_byte_rate", 40_000):
         assert sent(connector, letters) == dict.fromkeys(range(600), "confirmed")
     assert connector.cluster.made_to_wait("")
 

@@ -9,12 +9,11 @@ from confluent_kafka import AcknowledgeType
 from confluent_kafka.admin import NewPartitions, ResourceType
 from support.brokers.kafka.driver import eventually
 from support.brokers.kafka.fixtures import KafkaPlace
-from support.brokers.kafka.letters import dead, outgoing, sent
+from support.brokers.kafka.letters import dead, is_in_doubt, outgoing, search_of, sent
 from support.sending_contract import new_plan
 from support.wire_builders import configure, dlq
 
 from dlq.connectors.base import Search, Target
-from dlq.core import patience
 from dlq.core.clock import now
 
 pytestmark = pytest.mark.kafka
@@ -26,12 +25,6 @@ def test_a_key_goes_where_javas_partitioner_puts_it(kafka: KafkaPlace) -> None:
     sent(kafka.connector, [outgoing(n, kafka.topic, "p", dead(n, key)) for n, key in enumerate(keys)])
     found = {m.key(): n for n in range(3) for m in kafka.driver.records(kafka.topic, partition=n)}
     assert [found[key] for key in keys] == [2, 0, 1, 1], "as Java's clients do, murmur2"
-
-
-@pytest.fixture
-def nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No request is under way that a broker may still store, so nobody need wait for that."""
-    monkeypatch.setattr(patience, "SETTLED", 0.0)
 
 
 @pytest.mark.usefixtures("nothing_on_its_way")
@@ -101,20 +94,15 @@ def led_by_whom_is_behind(kafka: KafkaPlace) -> str:
 )
 def test_what_may_have_been_there_stays_in_doubt_with_the_reason(kafka: KafkaPlace, happened: Any) -> None:
     kafka.driver.create_topic(kafka.topic)
-    plan, since = new_plan(), now()
-    before = kafka.connector.bounds([Target("topic", kafka.topic)])
-    why = happened(kafka)
-    found = kafka.connector.find(Search(plan, [outgoing(0, kafka.topic, plan)], since, before))
-    assert found.shown == {0: "unknown"}
-    assert any(why in doubt for doubt in found.doubts)
+    search = search_of(kafka, kafka.topic)
+    assert is_in_doubt(kafka, search, happened(kafka))
 
 
 @pytest.mark.usefixtures("nothing_on_its_way")
 def test_a_topic_that_was_compacted_in_between_proves_nothing(kafka: KafkaPlace) -> None:
     policy = {"cleanup_policy": "compact", "segment_ms": 100, "min_cleanable_dirty_ratio": 0.01}
     kafka.driver.create_topic(kafka.topic, **policy)
-    plan, since = new_plan(), now()
-    before = kafka.connector.bounds([Target("topic", kafka.topic)])
+    search = search_of(kafka, kafka.topic)
     kafka.driver.send(kafka.topic, b"old", key=b"k")
 
     def without_the_first() -> bool:
@@ -123,9 +111,7 @@ def test_a_topic_that_was_compacted_in_between_proves_nothing(kafka: KafkaPlace)
 
     eventually(without_the_first)
     kafka.driver.configure(ResourceType.TOPIC, kafka.topic, cleanup_policy="delete")
-    found = kafka.connector.find(Search(plan, [outgoing(0, kafka.topic, plan)], since, before))
-    assert found.shown == {0: "unknown"}
-    assert any("it was compacted meanwhile" in why for why in found.doubts)
+    assert is_in_doubt(kafka, search, "it was compacted meanwhile")
 
 
 def test_every_group_that_reads_the_target_is_named(kafka: KafkaPlace) -> None:
@@ -193,93 +179,48 @@ TIMES: list[tuple[dict[str, object], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "changed", "said"), TIMES)
-def test_a_plan_counts_the_letters_that_come_with_another_time(
-    kafka: KafkaPlace, tmp_path: Path, settings: dict[str, object], changed: int, said: str
-) -> None:
-    """One was published in 2020, one a second ago; what is said of them is what comes."""
-    kafka.driver.create_topic(kafka.topic, **settings)
-    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
+def test_a_letter_that_comes_with_another_time_says_so_before(kafka: KafkaPlace) -> None:
+    """One was published in 2020, one a second ago."""
     times = [1_600_000_000_000, int(time.time() * 1000) - 1000]
-    for at in times:
+    for n, (settings, changed, said) in enumerate(TIMES):
+        topic = f"{kafka.topic}-{n}"
+        kafka.driver.create_topic(topic, **settings)
+        records = [dead(i, b"%d" % i, published_at=at * 1000) for i, at in enumerate(times)]
+        letters = [outgoing(i, topic, "p", record) for i, record in enumerate(records)]
         told = [
-            ("kafka_original-topic", kafka.topic.encode()),
-            ("kafka_original-timestamp", at.to_bytes(8, "big")),
+            text for one in letters for text in kafka.connector.preview(one).warnings if "the time" in text
         ]
-        kafka.driver.send(kafka.dead, b"{}", b"%d" % at, told)
-    configured(tmp_path, kafka, kafka.dead)
-    dlq(tmp_path, "pull")
-    plan = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", f"topic:{kafka.topic}")
-    counts = {text: count for text, count in plan["warnings"].items() if "the time" in text}
-    assert (plan["selected"], sum(counts.values())) == (2, changed)
-    assert all(said in text for text in counts)
-    dlq(tmp_path, "replay", "apply", plan["plan"])
-    came = [message.timestamp()[1] for message in kafka.driver.records(kafka.topic, 2)]
-    assert sum(sent != at for sent, at in zip(came, times, strict=True)) == changed
+        assert (len(told), all(said in text for text in told)) == (changed, True), told
+        assert set(sent(kafka.connector, letters).values()) == {"confirmed"}
+        came = [message.timestamp()[1] for message in kafka.driver.records(topic, 2)]
+        assert sum(sent != at for sent, at in zip(came, times, strict=True)) == changed, settings
 
 
-def test_a_topic_that_is_being_emptied_takes_letters_only_where_it_is_named(
-    kafka: KafkaPlace, tmp_path: Path
-) -> None:
-    """By a retention of a second, which is how a topic of Kafka is emptied: a letter would go with the
-    rest."""
+def test_a_topic_that_is_being_emptied_takes_letters_only_where_it_is_named(kafka: KafkaPlace) -> None:
+    """By a retention of a second, which is how a topic of Kafka is emptied."""
     kafka.driver.create_topic(kafka.topic, retention_ms=1000)
-    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
-    kafka.driver.send(kafka.dead, b"{}", b"k", [("kafka_dlt-original-topic", kafka.topic.encode())])
-    configured(tmp_path, kafka, kafka.dead)
-    dlq(tmp_path, "pull")
-    plan = dlq(tmp_path, "replay", "plan", "--any-advice")
-    assert (plan["selected"], plan["left_out"]) == (0, {"risky": 1})
-    assert f"{kafka.topic} deletes records after 1s (retention.ms)" in " ".join(plan["warnings"])
-    named = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", f"topic:{kafka.topic}")
-    assert named["selected"] == 1
-
-
-def test_an_envelope_of_a_failure_is_no_order_and_goes_only_by_name(
-    kafka: KafkaPlace, tmp_path: Path
-) -> None:
-    """And the count of kafkajs-async-retry does not go back with what goes."""
-    kafka.driver.create_topic(kafka.topic, retention_ms=-1)
-    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
-    envelope = b'{"originalTopic": "o", "retryCount": 2, "error": {"type": "E"}, "payload": "e30="}'
-    counted = [("tenant", b"7"), ("asyncRetry", b'{"ttl":1,"top":"o","att":2}')]
-    kafka.driver.send_all(kafka.dead, [(envelope, b"k", ()), (b"{}", b"k", counted)])
-    configured(tmp_path, kafka, kafka.dead)
-    dlq(tmp_path, "pull")
-    to = ("--any-advice", "--to", f"topic:{kafka.topic}")
-    plan = dlq(tmp_path, "replay", "plan", *to)
-    assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
-    assert any("envelope that describes the failure" in warning for warning in plan["warnings"])
-    dlq(tmp_path, "replay", "apply", plan["plan"])
-    [message] = kafka.driver.records(kafka.topic)
-    names = [name for name, _ in message.headers() or ()]
-    assert (message.value(), "tenant" in names, "asyncRetry" in names) == (b"{}", True, False)
-    [named] = dlq(tmp_path, "ls", "--where", "body_size > 2")
-    assert dlq(tmp_path, "replay", "plan", named["record_id"], *to[1:])["selected"] == 1
+    why = kafka.connector.preview(outgoing(0, kafka.topic, "p")).unless_named["target"]
+    assert f"{kafka.topic} deletes records after 1s (retention.ms)" in why
 
 
 def test_letters_of_dead_letters_and_of_another_site_go_where_they_are_told_to_alone(
-    kafka: KafkaPlace, tmp_path: Path
+    kafka: KafkaPlace,
 ) -> None:
     """Their origin is a topic of dead letters, or a topic of the cluster that MirrorMaker mirrors here."""
     site = f"east{kafka.number}"
-    mirrored = f"{site}.{kafka.topic}.dlt"
-    twice = f"{kafka.dead}-dlt"
+    mirrored, twice = f"{site}.{kafka.topic}.dlt", f"{kafka.dead}-dlt"
     for topic in (kafka.topic, kafka.dead, twice, mirrored, f"{site}.heartbeats"):
         kafka.driver.create_topic(topic, retention_ms=-1)
-    from_dead = [("kafka_dlt-original-topic", kafka.dead.encode())]
-    from_afar = [("kafka_dlt-original-topic", kafka.topic.encode())]
-    for topic, headers in ((twice, from_dead), (mirrored, from_afar)):
-        kafka.driver.send_all(topic, [(b"{}", b"k", headers)])
-        configured(tmp_path, kafka, topic)
-        dlq(tmp_path, "pull")
-    plan = dlq(tmp_path, "replay", "plan", "--any-advice")
-    assert (plan["selected"], plan["left_out"]) == (0, {"risky": 2})
-    said = " ".join(plan["warnings"])
-    assert f"{kafka.dead}, in which it died, is itself named as a topic of dead letters" in said
-    assert f"{mirrored} is mirrored from the cluster {site}" in said
-    named = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", f"topic:{kafka.topic}")
-    assert named["selected"] == 2
+    for topic, origin, said in (
+        (twice, kafka.dead, f"{kafka.dead}, in which it died, is itself named as a topic of dead letters"),
+        (mirrored, kafka.topic, f"{mirrored} is mirrored from the cluster {site}"),
+    ):
+        kafka.driver.send(topic, b"{}", b"k", [("kafka_dlt-original-topic", origin.encode())])
+        [record] = kafka.read(topic=topic).records
+        assert kafka.connector.target_of(record, "origin") == Target("topic", origin)
+        assert said in kafka.connector.preview(outgoing(0, origin, "p", record)).unless_named["target"]
+        elsewhere = kafka.connector.preview(outgoing(0, f"{site}.heartbeats", "p", record))
+        assert elsewhere.unless_named == {}
 
 
 def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(
@@ -288,12 +229,7 @@ def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(
     dead_letters, group = f"dlq.{kafka.number}", f"share-{kafka.number}"
     kafka.driver.create_topic(kafka.topic, retention_ms=-1)
     kafka.driver.create_topic(dead_letters, errors_deadletterqueue_group_enable="true")
-    kafka.driver.configure(
-        ResourceType.GROUP,
-        group,
-        share_auto_offset_reset="earliest",
-        errors_deadletterqueue_topic_name=dead_letters,
-    )
+    kafka.driver.share_group(group, dead_letters)
     kafka.driver.send_all(kafka.topic, [(b"0", None, ()), (b"1", b"k", [("a", b"\xff")])])
     kafka.driver.share(group, kafka.topic, lambda _: AcknowledgeType.REJECT, 2)
     kafka.driver.records(dead_letters, 2)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType
-from confluent_kafka.admin import ResourceType
 from support.brokers.kafka import frameworks
 from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.fixtures import KafkaPlace
@@ -51,12 +50,7 @@ def let_a_share_group_refuse(driver: Driver, topic: str, dead: str, group: str) 
     """One record is rejected; the next is released until the group has had it as often as it may."""
     driver.create_topic(topic)
     driver.create_topic(dead, errors_deadletterqueue_group_enable="true")
-    settings = {
-        "share_auto_offset_reset": "earliest",
-        "share_delivery_count_limit": 2,
-        "errors_deadletterqueue_topic_name": dead,
-    }
-    driver.configure(ResourceType.GROUP, group, **settings)
+    driver.share_group(group, dead, share_delivery_count_limit=2)
     driver.send_all(topic, [(b"refused", None, []), (b"released", None, [])])
     verdicts = {b"refused": AcknowledgeType.REJECT, b"released": AcknowledgeType.RELEASE}
     driver.share(group, topic, lambda message: verdicts[message.value()], 3)

@@ -199,6 +199,11 @@ class Driver:
         for future in self.admin.incremental_alter_configs([resource]).values():
             future.result(PATIENCE)
 
+    def share_group(self, group: str, dead: str, **settings: object) -> None:
+        """A share group that reads from the beginning, and whose dead letters go to a topic (KIP-1191)."""
+        own = {"share_auto_offset_reset": "earliest", "errors_deadletterqueue_topic_name": dead}
+        self.configure(ResourceType.GROUP, group, **own, **settings)
+
     def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
         """What a consumer of the group leaves on the broker."""
         consumer = Consumer({**self.settings, "group.id": group, "enable.auto.commit": False})

@@ -14,6 +14,7 @@ from support.brokers.seen import Seen, read_all
 from dlq.connectors.base import Checkpoint, Mode, ReadRequest
 from dlq.connectors.kafka.plugin.connector import KafkaConnector
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
+from dlq.core import patience
 
 _numbers = count(1)
 PASSWORD = "s3cret-of-bob"
@@ -68,6 +69,12 @@ def kafka_node(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     makes topics on demand, as brokers do unless told otherwise: only there it shows that we make none."""
     with Kafka(request.param, users=USERS, acl=True, tls=True, auto_create_topics_enable="true") as node:
         yield node
+
+
+@pytest.fixture
+def nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is under way that a broker may still store, so nobody need wait for that."""
+    monkeypatch.setattr(patience, "SETTLED", 0.0)
 
 
 @pytest.fixture
