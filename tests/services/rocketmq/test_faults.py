@@ -4,7 +4,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -13,23 +13,23 @@ from typing import NamedTuple
 import pytest
 from support.brokers.rocketmq.broker import PORTS, RocketMQ
 from support.brokers.rocketmq.driver import Driver, unique_key
-from support.brokers.rocketmq.fixtures import connector_of, on_every_version
+from support.brokers.rocketmq.fixtures import connector_of, on_every_version, on_newest_version
 from support.brokers.rocketmq.namespace import namespace
+from support.brokers.rocketmq.sending import found, is_master, outgoing, published, sent_on, shown
 from support.brokers.seen import read_all
+from support.sending_contract import until_it_ends
 from support.waiting import eventually
 
-from dlq.connectors.base import Evidence, Outgoing, ReadRequest, Search, SendRequest, Target
+from dlq.connectors.base import Evidence, Outgoing, ReadRequest, SendRequest, Target
 from dlq.connectors.rocketmq.link.message import StoredMessage, encode, parse_properties
-from dlq.connectors.rocketmq.link.remoting import RequestCode
-from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.connectors.rocketmq.prove.evidence import Store
 from dlq.core import patience
 from dlq.core.clock import now
-from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
+from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.rocketmq_topics import HALF
 from dlq.core.settings import Source
 
-pytestmark = [pytest.mark.rocketmq, on_every_version]
+pytestmark = pytest.mark.rocketmq
 _numbers = itertools.count(1)
 
 
@@ -86,34 +86,36 @@ def two(two_brokers: RocketMQ) -> Iterator[Own]:
         yield own(two_brokers)
 
 
+@on_every_version
 def test_a_broker_killed_in_mid_pull_is_drained_to_the_end_after_its_restart(one: Own) -> None:
     cluster = one.cluster
     one.fill("broker-a", 8000)
     connector = connector_of(cluster)
-    found: list[int] = []
+    offsets: list[int] = []
     resume: dict[str, int] = {}
     reading = connector.read(one.request)
 
     def read_and_kill() -> None:
         for batch in reading.batches():
-            found.extend(int(record.offset or 0) for record in batch.records)
+            offsets.extend(int(record.offset or 0) for record in batch.records)
             resume.update(batch.checkpoint)
-            if found:
+            if offsets:
                 cluster.kill("broker-a")
 
     with pytest.raises(ConnectionLost):
         read_and_kill()
     reading.close()
-    assert 0 < len(found) < 8000
+    assert 0 < len(offsets) < 8000
     with pytest.raises(BrokerError):
         connector.read(one.request)
     cluster.start_node("broker-a")
-    rest = read_all(connector, ReadRequest(one.request.source, "drain", "p", resume=resume))
-    found += [int(record.offset or 0) for record in rest.records]
-    assert found == list(range(8000))
+    rest = read_all(connector, replace(one.request, resume=resume))
+    offsets += [int(record.offset or 0) for record in rest.records]
+    assert offsets == list(range(8000))
     connector.close()
 
 
+@on_every_version
 def test_a_store_that_was_replaced_and_has_grown_as_far_is_read_from_its_start(one: Own) -> None:
     cluster = one.cluster
     one.fill("broker-a", 20)
@@ -132,6 +134,7 @@ def test_a_store_that_was_replaced_and_has_grown_as_far_is_read_from_its_start(o
     connector.close()
 
 
+@on_every_version
 def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(two: Own) -> None:
     cluster = two.cluster
     for node in cluster.addresses:
@@ -145,12 +148,13 @@ def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(two: Own) ->
     assert seen.reached == {f"{two.dead}@broker-a:0": 300, f"{two.dead}@broker-b:0": 300}
     cluster.kill("broker-b")
     eventually(lambda: set(cluster.registered()) == {"broker-a"})
-    without = read_all(connector, ReadRequest(two.request.source, "drain", "p", resume=seen.checkpoint))
+    without = read_all(connector, replace(two.request, resume=seen.checkpoint))
     assert not without.complete
     assert any("broker-b was read by an earlier pull" in note for note in without.notes)
     connector.close()
 
 
+@on_newest_version
 def test_a_broker_whose_slave_alone_is_there_makes_the_reading_incomplete(rocket_version: str) -> None:
     cluster = RocketMQ(rocket_version, nodes=2)
     with (cluster.folder / "broker-b.conf").open("a") as configuration:
@@ -166,24 +170,18 @@ def test_a_broker_whose_slave_alone_is_there_makes_the_reading_incomplete(rocket
         connector.close()
 
 
+@on_every_version
 def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own) -> None:
-    cluster = one.cluster
+    cluster, target = one.cluster, Target("topic", one.topic)
     one.fill("broker-a", 1)
-    driver = Driver(cluster.addresses["broker-a"])
-    driver.create_topic(one.topic)
+    Driver(cluster.addresses["broker-a"]).create_topic(one.topic)
     connector = connector_of(cluster)
     (record,) = read_all(connector, one.request).records
-    letters = [
-        Outgoing(
-            i,
-            record._replace(properties={"n": str(i)}, raw_properties=None),
-            Target("topic", one.topic),
-            {"dlq_replay_id": f"{i:032x}", "dlq_replay_lap": "1", "dlq_replay_of": "0"},
-        )
-        for i in range(5000)
-    ]
-    eventually(lambda: connector.consumers([Target("topic", one.topic)]) == {})
-    before, since = connector.bounds([Target("topic", one.topic)]), now()
+    letters = outgoing(
+        (record._replace(properties={"n": str(i)}, raw_properties=None) for i in range(5000)), target
+    )
+    eventually(lambda: connector.consumers([target]) == {})
+    before, since = connector.bounds([target]), now()
 
     def given() -> Iterator[Outgoing]:
         for letter in letters:
@@ -192,36 +190,28 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own
             yield letter
 
     publisher = connector.publisher(SendRequest("plan", 256))
-    outcomes: dict[int, str] = {}
-
-    def publish() -> None:
-        for sent in publisher.publish(given()):
-            outcomes[sent.number] = sent.outcome
-
-    with pytest.raises(ConnectionLost):
-        publish()
-    publisher.close()
+    answers, error = until_it_ends(publisher, given())
+    assert isinstance(error, ConnectionLost)
+    outcomes = {answer.number: answer.outcome for answer in answers}
     assert set(outcomes.values()) == {"confirmed", "in_doubt"}
     doubtful = [letter for letter in letters if outcomes.get(letter.number) == "in_doubt"]
     assert 0 < len(doubtful) <= 257
     cluster.start_node("broker-a")
-    found = connector.find(Search("plan", doubtful, since, before)).shown
-    [(first, stored)] = [item for item in before.items() if item[0].startswith("broker-a#first")]
-    another = {**before, first: stored - 1}
-    elsewhere = connector.find(Search("plan", doubtful, since, another)).shown
-    assert "not_sent" not in elsewhere.values(), "a store that began with another message proves no absence"
-    driver = Driver(cluster.addresses["broker-a"])
-    messages = driver.messages(one.topic)
+    proof = found(connector, doubtful, before, since).shown
+    [(first, began)] = [item for item in before.items() if item[0].startswith("broker-a#first")]
+    elsewhere = shown(connector, doubtful, {**before, first: began - 1})
+    assert "not_sent" not in elsewhere, "a store that began with another message proves no absence"
+    messages = Driver(cluster.addresses["broker-a"]).messages(one.topic)
     whole = [m.properties for m in messages if b"\0" not in m.properties]
     stored = {int(parse_properties(properties)["n"]) for properties in whole}
     is_cut = len(whole) < len(messages)  # the kill fell into the writing of a message, and all have one body
-    absent = {"unknown"} if is_cut else {"not_sent"}
-    assert {number for number, presence in found.items() if presence == "sent"} == stored & set(found)
-    assert set(found.values()) <= {"sent", *absent}
+    assert {number for number, presence in proof.items() if presence == "sent"} == stored & set(proof)
+    assert set(proof.values()) <= {"sent", "unknown" if is_cut else "not_sent"}
     assert {number for number, outcome in outcomes.items() if outcome == "confirmed"} <= stored
     connector.close()
 
 
+@on_newest_version
 def test_without_an_index_replays_are_found_or_proven_absent_all_the_same(rocket_version: str) -> None:
     unhurried = {"transactionTimeOut": 600_000, "transactionCheckInterval": 600_000}
     with RocketMQ(rocket_version, messageIndexEnable="false", **unhurried) as cluster:
@@ -234,27 +224,23 @@ def test_without_an_index_replays_are_found_or_proven_absent_all_the_same(rocket
         eventually(lambda: driver.end(HALF) == 2)
         connector = connector_of(cluster)
         (record,) = read_all(connector, mine.request).records
-        halves = read_all(
-            connector, replace(mine.request, source=Source("s", "pay", transactions=True))
-        ).records
+        transactions = Source("s", "pay", transactions=True)
+        halves = read_all(connector, replace(mine.request, source=transactions)).records
         orders, resume = Target("topic", mine.topic), Target("resume", mine.topic)
         before = connector.bounds([orders, resume])
         letters = [
-            Outgoing(i, letter, target, {"dlq_replay_id": f"{i:032x}"})
-            for i, (letter, target) in enumerate(
-                [(record, orders), (record, orders), (halves[0], resume), (halves[1], resume)]
+            one._replace(target=target)
+            for one, target in zip(
+                outgoing([record, record, *halves], orders), [orders, orders, resume, resume], strict=True
             )
         ]
-        publisher = connector.publisher(SendRequest("plan", 1))
-        assert {sent.outcome for sent in publisher.publish(iter(letters[::2]))} == {"confirmed"}
-        publisher.close()
-        found = connector.find(Search("plan", letters, now(), before)).shown
-        assert found == {0: "sent", 1: "not_sent", 2: "sent", 3: "not_sent"}
+        assert {sent.outcome for sent in published(connector, letters[::2], window=1)} == {"confirmed"}
+        assert shown(connector, letters, before) == ["sent", "not_sent", "sent", "not_sent"]
         connector.close()
 
 
-@pytest.mark.parametrize("broker", ["pay", "renamed"])
-def test_not_sent_needs_the_word_of_every_broker_that_could_have_taken_it(two: Own, broker: str) -> None:
+@on_every_version
+def test_not_sent_needs_the_word_of_every_broker_that_could_have_taken_it(two: Own) -> None:
     """A broker that is gone is in no route any more, and a letter's own may be known under another name."""
     cluster = two.cluster
     for node in cluster.addresses:
@@ -267,25 +253,19 @@ def test_not_sent_needs_the_word_of_every_broker_that_could_have_taken_it(two: O
     kinds = [Target("topic", two.topic), Target("resume", two.topic), Target("topic", here)]
     letters = [
         Outgoing(i, record._replace(broker=broker), target, {"dlq_replay_id": f"{i:032x}"})
-        for i, (target, record) in enumerate(itertools.product(kinds, records))
+        for i, (target, record, broker) in enumerate(itertools.product(kinds, records, ("pay", "renamed")))
     ]
     before = connector.bounds(kinds)
-    found = connector.find(Search("plan", letters, now(), before))
-    assert found.shown == dict.fromkeys(range(6), "not_sent"), found.doubts
+    assert shown(connector, letters, before) == ["not_sent"] * 12
     cluster.kill("broker-b")
     eventually(lambda: set(cluster.registered()) == {"broker-a"})
-    found = connector.find(Search("plan", letters, now(), before))
-    assert found.shown == {**dict.fromkeys(range(4), "unknown"), **dict.fromkeys((4, 5), "not_sent")}
-    assert any("broker-b, which took messages" in why for why in found.doubts)
+    assert shown(connector, letters, before) == ["unknown"] * 8 + ["not_sent"] * 4
+    doubts = found(connector, letters, before).doubts
+    assert any("broker-b, which took messages" in why for why in doubts)
     connector.close()
 
 
-def replay_one(connector: RocketConnector, letters: list[Outgoing]) -> None:
-    publisher = connector.publisher(SendRequest("plan", 64))
-    assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
-    publisher.close()
-
-
+@on_newest_version
 def test_a_slave_that_was_promoted_says_nothing_of_what_its_master_took(rocket_version: str) -> None:
     """It has what its master had when it followed last, in the same place, and not what came later."""
     with RocketMQ(rocket_version) as cluster:
@@ -300,33 +280,31 @@ def test_a_slave_that_was_promoted_says_nothing_of_what_its_master_took(rocket_v
         cluster.kill("broker-s")
         connector = connector_of(cluster)
         record = read_all(connector, mine.request).records[0]
-        before, since = connector.bounds([target]), now()
-        letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(3)]
-        replay_one(connector, letters[:2])
+        before, letters = connector.bounds([target]), outgoing([record] * 3, target)
+        assert {sent.outcome for sent in published(connector, letters[:2])} == {"confirmed"}
         eventually(lambda: driver.end("orders") == 2)
-        found = connector.find(Search("plan", letters, since, before))
-        assert found.shown == {0: "sent", 1: "sent", 2: "not_sent"}, found.doubts
+        assert shown(connector, letters, before) == ["sent", "sent", "not_sent"]
         cluster.kill("broker-a")
         eventually(lambda: not cluster.registered())
         cluster.promote("broker-s")
         eventually(lambda: is_master(connector))
-        found = connector.find(Search("plan", letters, since, before))
-        assert found.shown == dict.fromkeys(range(3), "unknown")
+        proof = found(connector, letters, before)
+        assert proof.shown == dict.fromkeys(range(3), "unknown")
         was, now_is = (cluster.addresses[node] for node in ("broker-a", "broker-s"))
-        assert any(was in why and now_is in why for why in found.doubts), found.doubts
+        assert any(was in why and now_is in why for why in proof.doubts), proof.doubts
         publisher = connector.publisher(SendRequest("plan", 64))
         publisher.close()
         cluster.kill("broker-s")
         eventually(lambda: not cluster.registered())
         cluster.start_node("broker-a")
-        found = connector.find(Search("plan", letters, since, {**publisher.anchor, **before}))
-        assert found.shown == {0: "sent", 1: "sent", 2: "unknown"}, "the slave may have taken it meanwhile"
-        found = connector.find(Search("plan", letters, since, before))
-        assert found.shown == {0: "sent", 1: "sent", 2: "not_sent"}, found.doubts
+        taken_meanwhile = shown(connector, letters, {**publisher.anchor, **before})
+        assert taken_meanwhile == ["sent", "sent", "unknown"], "the slave may have taken it meanwhile"
+        assert shown(connector, letters, before) == ["sent", "sent", "not_sent"]
         connector.close()
 
 
-@pytest.mark.parametrize(("count", "lost"), [(1, "UNIQ_KEY"), (3, "dlq_replay_id"), (3, "KEYS")])
+@on_every_version
+@pytest.mark.parametrize(("count", "lost"), [(1, "UNIQ_KEY"), (3, "KEYS")])
 def test_a_half_written_message_is_neither_sent_nor_not_sent(one: Own, count: int, lost: str) -> None:
     """Its properties are zeros from somewhere on: a kill at the border of a page leaves that."""
     cluster = one.cluster
@@ -335,34 +313,34 @@ def test_a_half_written_message_is_neither_sent_nor_not_sent(one: Own, count: in
     driver.create_topic(one.topic)
     connector = connector_of(cluster)
     (record,) = read_all(connector, one.request).records
-    letters = [
-        Outgoing(
-            i,
-            record._replace(
-                body=b"%d" % i, raw_properties=None, properties={"UNIQ_KEY": unique_key(), "TAGS": "t"}
-            ),
-            target,
-            {"dlq_replay_id": f"{i:032x}", "KEYS": "k" * 20},
+    records = [
+        record._replace(
+            body=b"%d" % i, raw_properties=None, properties={"UNIQ_KEY": unique_key(), "TAGS": "t"}
         )
         for i in range(count + 1)
     ]
+    letters = [
+        letter._replace(provenance={"dlq_replay_id": f"{letter.number:032x}", "KEYS": "k" * 20})
+        for letter in outgoing(records, target)
+    ]
     before = connector.bounds([target])
-    replay_one(connector, letters[:count])
+    assert {sent.outcome for sent in published(connector, letters[:count])} == {"confirmed"}
     torn = driver.newest(one.topic, count=count)[-1]
     cluster.kill("broker-a")
     tear(cluster.folder / "broker-a" / "commitlog", torn, lost.encode())
     cluster.start_node("broker-a")
     assert b"\0" in Driver(cluster.addresses["broker-a"]).newest(one.topic, count=count)[-1].properties
-    found = connector.find(Search("plan", letters, now(), before))
+    proof = found(connector, letters, before)
     last = int(torn.body)
-    assert found.shown == {
+    assert proof.shown == {
         n: "unknown" if n == last else "not_sent" if n == count else "sent" for n in range(count + 1)
     }
-    (why,) = found.doubts
+    (why,) = proof.doubts
     assert f"offset {torn.queue_offset} is cut" in why
     connector.close()
 
 
+@on_newest_version
 def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_replay(
     rocket_version: str,
 ) -> None:
@@ -374,23 +352,13 @@ def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_repl
         driver.set("syncFlushTimeout", 0)
         connector = connector_of(cluster)
         (record,) = read_all(connector, mine.request).records
-        before = connector.bounds([target])
-        letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(1000)]
-        publisher, found = connector.publisher(SendRequest("plan", 64)), dict[int, str]()
-
-        def publish() -> None:
-            for sent in publisher.publish(iter(letters)):
-                found[sent.number] = sent.outcome
-
-        with pytest.raises(ConnectionLost, match="disk was not flushed in time; nothing more is sent"):
-            publish()
-        publisher.close()
+        before, letters = connector.bounds([target]), outgoing([record] * 1000, target)
+        answers, error = until_it_ends(connector.publisher(SendRequest("plan", 64)), iter(letters))
+        assert "disk was not flushed in time; nothing more is sent" in str(error)
         # A disk that is quick enough may flush the first ones at once.
-        assert {"in_doubt"} <= set(found.values()) <= {"in_doubt", "confirmed"}
-        assert 0 < len(found) < 1000
-        doubtful = letters[: len(found)]
-        shown = connector.find(Search("plan", doubtful, now(), before)).shown
-        assert shown == dict.fromkeys(found, "sent")
+        assert {"in_doubt"} <= {answer.outcome for answer in answers} <= {"in_doubt", "confirmed"}
+        assert 0 < len(answers) < 1000
+        assert set(shown(connector, letters[: len(answers)], before)) == {"sent"}
         connector.close()
 
 
@@ -399,6 +367,7 @@ def ends_after(bounds: Evidence, moment: int) -> Evidence | None:
     return bounds if store and store.clock > moment else None
 
 
+@on_newest_version
 def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newer(
     rocket_version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,36 +386,19 @@ def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newe
         stored = (record.dead_at or 0) // 1000
         # The broker tells its clock in whole seconds, and a message of this second proves nothing of before.
         before = eventually(lambda: ends_after(connector.bounds([target]), stored))
-        letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(2)]
-        replay_one(connector, letters[:1])
+        letters = outgoing([record] * 2, target)
+        assert published(connector, letters[:1])[0].outcome == "confirmed"
         with monkeypatch.context() as patch:
             patch.setattr(patience, "CAUGHT_UP", 1)
-            found = connector.find(Search("plan", letters, now(), before))
-            assert found.shown == {0: "sent", 1: "unknown"}
-            assert any("keeps its log with others" in why for why in found.doubts)
+            proof = found(connector, letters, before)
+            assert proof.shown == {0: "sent", 1: "unknown"}
+            assert any("keeps its log with others" in why for why in proof.doubts)
         cluster.kill("broker-a")
         cluster.start_node("broker-a")
         eventually(lambda: sent_on(cluster, "others") and is_master(connector))
         with going_on(cluster, "others"):
-            found = connector.find(Search("plan", letters, now(), before))
-            assert found.shown == {0: "sent", 1: "not_sent"}, found.doubts
+            assert shown(connector, letters, before) == ["sent", "not_sent"]
         connector.close()
-
-
-def is_master(connector: RocketConnector) -> bool:
-    """Whether its leader is known."""
-    with suppress(Unreachable):
-        return bool(connector.cluster.masters(refresh=True))
-    return False
-
-
-def sent_on(cluster: RocketMQ, topic: str) -> bool:
-    """Whether a broker takes one more message of somebody else's."""
-    driver = Driver(cluster.addresses["broker-a"])
-    fields = driver.send_fields(topic, {"UNIQ_KEY": unique_key()})
-    is_sent = driver.link.call(RequestCode.SEND_V2, fields, b"other").code == 0
-    driver.close()
-    return is_sent
 
 
 @contextmanager
@@ -478,26 +430,18 @@ def tear(log: Path, message: StoredMessage, lost: bytes) -> None:
         stored.write(bytes(len(data) - first))
 
 
+@on_every_version
 def test_letters_go_back_to_the_broker_that_they_came_from(two: Own) -> None:
-    cluster = two.cluster
-    drivers = {node: Driver(address) for node, address in cluster.addresses.items()}
+    drivers = {node: Driver(address) for node, address in two.cluster.addresses.items()}
     for node, driver in drivers.items():
         two.fill(node, 20)
         driver.create_topic(two.topic, queues=2)
-    connector = connector_of(cluster)
-    records = read_all(connector, two.request).records
-    provenance = {"dlq_replay_lap": "1", "dlq_replay_of": "0"}
-    publisher = connector.publisher(SendRequest("plan", 8))
-    outgoing = (
-        Outgoing(i, record, Target("topic", two.topic), {"dlq_replay_id": f"{i:032x}", **provenance})
-        for i, record in enumerate(records)
-    )
-    assert {sent.outcome for sent in publisher.publish(outgoing)} == {"confirmed"}
-    publisher.close()
+    connector = connector_of(two.cluster)
+    letters = outgoing(read_all(connector, two.request).records, Target("topic", two.topic))
+    assert {sent.outcome for sent in published(connector, letters, window=8)} == {"confirmed"}
     for node, driver in drivers.items():
         eventually(lambda it=driver: it.end(two.topic, 0) + it.end(two.topic, 1) == 20)
-        arrived = [
-            parse_properties(m.properties)["n"] for queue in (0, 1) for m in driver.messages(two.topic, queue)
-        ]
-        assert sorted(arrived) == sorted(f"{node}-{i}" for i in range(20))
+        messages = [m for queue in (0, 1) for m in driver.messages(two.topic, queue)]
+        arrived = sorted(parse_properties(m.properties)["n"] for m in messages)
+        assert arrived == sorted(f"{node}-{i}" for i in range(20))
     connector.close()

@@ -21,6 +21,7 @@ from dlq.core.settings import Source
 _numbers = count(1)
 on_every_version = pytest.mark.parametrize("rocket_version", VERSIONS, scope="module")
 """For tests that start brokers of their own."""
+on_newest_version = pytest.mark.parametrize("rocket_version", VERSIONS[:1], scope="module")
 
 
 @cache
