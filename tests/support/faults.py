@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,22 @@ class Fault:
         self.over.set()
         self._mending.join(LIMIT)
         assert not self._mending.is_alive()
+
+
+def through(
+    archive: "Archive", plan: str, letters: int, before: int, breaks: Callable[[], Any], mends: Mends
+) -> tuple[PullResult, Run]:
+    """The source `new` is pulled and a plan applied, both at once, and something breaks when so many letters
+    of the plan were sent; returns what became of that. Afterwards the next pulls end with all letters."""
+    fault = Fault(2, breaks, mends)
+    with ThreadPoolExecutor() as threads:
+        pulled = threads.submit(archive.pull, "new", fault.after(1))
+        run = threads.submit(archive.apply, plan, fault.after(before))
+    fault.wait_for_the_end()
+    archive.pull_to_the_end("new", letters)
+    states, lost = archive.states(plan), run.result().lost
+    assert bool(lost) == (states["confirmed"] < letters), (states, lost)
+    return pulled.result(), run.result()
 
 
 class Archive:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from support.brokers.activemq.broker import ActiveMq
 from support.brokers.activemq.fixtures import Place
-from support.faults import Archive, Fault, Mends
+from support.faults import Archive, Mends, through
 from support.waiting import eventually
 
 from dlq.capture.pull import PullResult
@@ -66,7 +65,7 @@ def activemq_pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield pair
 
 
-def through(
+def outlived(
     pair: Pair, scheme: str, folder: Path, breaks: Callable[[], Any], mends: Mends
 ) -> tuple[PullResult, Run]:
     """New letters are pulled and old ones go back, both at once, while the pair fails; returns what became of
@@ -83,28 +82,21 @@ def through(
         place.send(*letters, queue=f"{age}.{name}")
     archive.pull_to_the_end("old", NUMBER)
     plan = archive.plan(to=f"queue:work.{name}")
-    fault = Fault(2, breaks, mends)
-    with ThreadPoolExecutor() as threads:
-        pulled = threads.submit(archive.pull, "new", fault.after(1))
-        run = threads.submit(archive.apply, plan, fault.after(NUMBER // 2))
-    fault.wait_for_the_end()
-    archive.pull_to_the_end("new", NUMBER)
+    became = through(archive, plan, NUMBER, NUMBER // 2, breaks, mends)
     assert archive.bodies("new") == Counter(bodies["new"])
-    states = archive.states(plan)
-    assert bool(run.result().lost) == (states["confirmed"] < NUMBER), (states, run.result().lost)
     assert archive.reconcile(plan).unknown == 0, "a marker proves each transaction"
     archive.apply(plan)
     assert archive.states(plan) == {"confirmed": NUMBER}
     arrived = Counter(record.headers["dlq_replay_id"] for record in place.drain(f"work.{name}"))
     assert arrived == archive.replay_ids(plan)
-    return pulled.result(), run.result()
+    return became
 
 
 def test_the_broker_that_serves_is_killed_and_the_other_takes_over(
     activemq_pair: Pair, tmp_path: Path
 ) -> None:
     serving = activemq_pair.serving
-    pulled, run = through(activemq_pair, "stomp", tmp_path, serving.kill, lambda _over: serving.begin())
+    pulled, run = outlived(activemq_pair, "stomp", tmp_path, serving.kill, lambda _over: serving.begin())
     assert (pulled.error, pulled.captured) == (None, NUMBER), "the pull waits for the other, and goes on"
     assert run.lost, "the replay ends, and the next one sends the rest"
 
@@ -118,6 +110,6 @@ def test_both_are_restarted_one_after_the_other(activemq_pair: Pair, tmp_path: P
         waiting.stop()
         waiting.begin()
 
-    pulled, run = through(activemq_pair, "tcp", tmp_path, serving.stop, restart_the_other)
+    pulled, run = outlived(activemq_pair, "tcp", tmp_path, serving.stop, restart_the_other)
     assert pulled.captured > 0
     assert run.lost

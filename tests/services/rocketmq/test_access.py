@@ -10,18 +10,17 @@ from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver
 from support.brokers.rocketmq.fixtures import connector_of
 from support.brokers.rocketmq.namespace import namespace
+from support.brokers.rocketmq.sending import found, outgoing, published
 from support.brokers.seen import read_all
 from support.jvm import QUICK
 from support.servers.hostile import certificate
 from support.waiting import PATIENCE, eventually
 
-from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
+from dlq.connectors.base import ReadRequest, Target
 from dlq.connectors.rocketmq.link.connection import Access
 from dlq.connectors.rocketmq.link.remoting import Credential
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
-from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
-from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -84,15 +83,11 @@ def grant_reader(admin: Driver) -> None:
     admin.ok(3006, {"subject": "User:reader1"}, json.dumps(acl).encode())
 
 
-def sent_back(connector: RocketConnector, record: Record, *topics: str) -> list[str]:
+def outcomes(connector: RocketConnector, record: Record, *topics: str) -> list[str]:
     """What becomes of letters that go out together, one to each topic."""
-    provenance = {"dlq_replay_id": "0" * 32, "dlq_replay_lap": "1"}
-    publisher = connector.publisher(SendRequest("plan", 100))
-    letters = [Outgoing(n, record, Target("topic", topic), provenance) for n, topic in enumerate(topics)]
-    try:
-        return [sent.outcome for sent in sorted(publisher.publish(iter(letters)))]
-    finally:
-        publisher.close()
+    letters = outgoing([record] * len(topics), Target("topic", ""))
+    to = [one._replace(target=Target("topic", topic)) for one, topic in zip(letters, topics, strict=True)]
+    return [sent.outcome for sent in published(connector, to, window=100)]
 
 
 @pytest.mark.parametrize("rocket_version", ["5.5.0", "4.9.7"])
@@ -117,16 +112,17 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
         assert [note for note in both.notes if note.startswith("not read: %DLQ%stock")]
         unseen = [w for w in reader.inspect(REQUEST.source).warnings if "the user may not ask" in w]
         assert [w.partition(" ask ")[2].partition(":")[0] for w in unseen] == UNSEEN[rocket_version[0]]
-        lost = Outgoing(0, record, Target("topic", "orders"), {REPLAY_ID: "0" * 32})
-        before = reader.bounds([lost.target])
-        proof = reader.find(Search("plan", [lost], now(), before))
-        shown, doubts = proof.shown, proof.doubts
+        lost = outgoing([record], Target("topic", "orders"))
+        proof = found(reader, lost, reader.bounds([lost[0].target]))
         if rocket_version.startswith("5"):
-            assert (shown, doubts) == ({0: "unknown"}, ["the user may not read orders@broker-a:0"])
+            assert (proof.shown, proof.doubts) == (
+                {0: "unknown"},
+                ["the user may not read orders@broker-a:0"],
+            )
         else:
-            assert (shown, doubts) == ({0: "not_sent"}, [])  # whoever signs may read by position
+            assert (proof.shown, proof.doubts) == ({0: "not_sent"}, [])  # whoever signs may read by position
         together = ["confirmed", "refused", "confirmed"] * 10
-        assert sent_back(reader, record, *["orders", "bills", "orders"] * 10) == together
+        assert outcomes(reader, record, *["orders", "bills", "orders"] * 10) == together
         assert (admin.end("orders"), admin.end("bills")) == (22, 0)
         with pytest.raises(AccessDenied):
             read_all(reader, ReadRequest(Source("s", "pay", group="stock"), "drain", "p"))
@@ -219,7 +215,7 @@ def test_a_cluster_is_read_by_tls_where_its_certificate_is_of_its_address_or_nam
     assert record.body == bytes(100_000)
     strict = connector_of(cluster, url=url, ca_file=authority)
     if is_its_own:
-        assert [found.body for found in read_all(strict, REQUEST).records] == [bytes(100_000)]
+        assert [one.body for one in read_all(strict, REQUEST).records] == [bytes(100_000)]
     else:
         with pytest.raises(Unreachable, match=r"address mismatch.*verify_host = false"):
             read_all(strict, REQUEST)
@@ -231,9 +227,9 @@ def test_nothing_goes_to_an_address_that_the_configuration_keeps_out(rocket_clus
     """The name server is asked by the configuration's word, and names the broker's address then."""
     host, _, port = rocket_cluster.url.removeprefix("rocketmq://").rpartition(":")
     url = f"rocketmq://{int(ip_address(host)):#x}:{port}"  # the same address, written as a name server may be
-    found = connector_of(rocket_cluster, url=url, hosts=("b*.example",))
+    kept_out = connector_of(rocket_cluster, url=url, hosts=("b*.example",))
     refused = r"pay names [0-9.]+:\d+, and brokers\.pay\.hosts allows b\*\.example alone"
-    for ask in (lambda: found.inspect(REQUEST.source), found.discover):
+    for ask in (lambda: kept_out.inspect(REQUEST.source), kept_out.discover):
         with pytest.raises(AccessDenied, match=refused):
             ask()
     allowed = connector_of(rocket_cluster, url=url, hosts=("1*",))

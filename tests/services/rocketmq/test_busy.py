@@ -13,13 +13,14 @@ import pytest
 from support.archives import letter
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver
-from support.brokers.rocketmq.fixtures import connector_of, on_every_version
+from support.brokers.rocketmq.fixtures import connector_of, on_newest_version
+from support.brokers.rocketmq.sending import outgoing
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, SendRequest, Target
+from dlq.connectors.base import SendRequest, Target
 from dlq.connectors.rocketmq.link.message import parse_properties
 
-pytestmark = [pytest.mark.rocketmq, on_every_version]
+pytestmark = [pytest.mark.rocketmq, on_newest_version]
 
 
 @contextmanager
@@ -50,15 +51,10 @@ def test_a_broker_that_is_too_busy_again_and_again_gets_every_letter_once(rocket
         connector = connector_of(cluster)
         body = os.urandom(70_000)  # too large to go with others
         count = 1000
-        letters = (
-            Outgoing(
-                i,
-                letter(i, broker_kind="rocketmq", properties={"n": str(i)}, body=body),
-                Target("topic", "orders"),
-                {"dlq_replay_id": f"{i:032x}", "dlq_replay_lap": "1", "dlq_replay_of": "0"},
-            )
-            for i in range(count)
-        )
+        records = [
+            letter(i, broker_kind="rocketmq", properties={"n": str(i)}, body=body) for i in range(count)
+        ]
+        letters = iter(outgoing(records, Target("topic", "orders")))
         eventually(lambda: connector.consumers([Target("topic", "orders")]) == {})
         publisher = connector.publisher(SendRequest("plan", 2000))
         to_see_it_busy = patch.object(publisher, "_send_again", wraps=publisher._send_again)

@@ -12,6 +12,7 @@ from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
 from support.brokers.rocketmq.driver import Driver, unique_key
 from support.brokers.rocketmq.fixtures import Rocket, connector_of
 from support.brokers.rocketmq.install import VERSIONS, has_proxy
+from support.brokers.rocketmq.sending import outgoing, published, sent_back
 from support.brokers.seen import read_all
 from support.jvm import compiled
 from support.waiting import PATIENCE, eventually
@@ -19,7 +20,7 @@ from support.waiting import PATIENCE, eventually
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
+from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.core.record import Record
@@ -55,18 +56,6 @@ def dead(rocket: Rocket, way: str, count: int = 1) -> Record:
     group = f"{rocket.group}-{way}"
     eventually(lambda: len(rocket.driver.messages(f"%DLQ%{group}")) >= count)
     return rocket.read(source=Source("dead", "pay", group=group)).records[-1]
-
-
-def replayed(rocket: Rocket, record: Record) -> str:
-    """The id under which a letter went back to its group."""
-    target = rocket.connector.target_of(record, "group")
-    assert target is not None
-    provenance = {"dlq_replay_id": unique_key(), "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
-    publisher = rocket.connector.publisher(SendRequest("plan", 1))
-    (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
-    publisher.close()
-    assert sent.outcome == "confirmed", sent.detail
-    return provenance["dlq_replay_id"]
 
 
 def committed(rocket: Rocket, way: str) -> int:
@@ -106,7 +95,8 @@ def test_a_replay_to_the_group_alone_reaches_its_consumer_and_waits_for_one_that
     rocket.driver.send(rocket.topic, b"x", told, h=7, g=1_600_000_000_000)
     with running(rocket.cluster, "RocketFailing", rocket.topic, rocket.group):
         for way in ("send_back", "fallback"):
-            replay_id = replayed(rocket, dead(rocket, way))
+            letter = sent_back(rocket.connector, dead(rocket, way), "group")
+            replay_id = letter.provenance["dlq_replay_id"]
             assert dead(rocket, way, count=2).properties["dlq_replay_id"] == replay_id
         problem = rocket.connector.preview(
             Outgoing(0, dead(rocket, "orderly"), Target("group", "g"), {})
@@ -120,7 +110,7 @@ def test_a_replay_to_the_group_alone_reaches_its_consumer_and_waits_for_one_that
     ours = {name for name in again if name.startswith("dlq_replay_")}
     assert again - ours - first == {"RETRY_TOPIC"} < retry
     assert first <= again
-    assert replayed(rocket, dead(rocket, "send_back"))
+    assert sent_back(rocket.connector, dead(rocket, "send_back"), "group")
 
 
 def test_a_check_that_reached_its_producer_is_told(rocket: Rocket, tmp_path: Path) -> None:
@@ -160,26 +150,16 @@ def letter_without_a_trace(cluster: RocketMQ, connector: RocketConnector) -> Rec
     return read_all(connector, ReadRequest(SOURCE, "copy", "p")).records[-1]
 
 
-def replay_to_group(connector: RocketConnector, record: Record) -> str:
-    target = connector.target_of(record, "group")
-    assert target is not None
-    assert connector.preview(Outgoing(0, record, target, {})).problem is None
-    publisher = connector.publisher(SendRequest("plan", 1))
-    provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
-    (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
-    publisher.close()
-    assert "POP or gRPC" in str(sent.detail)
-    return sent.outcome
-
-
 @pytest.mark.parametrize("version", list(filter(has_proxy, VERSIONS)))
 def test_a_grpc_consumers_letter_is_known_by_its_retry_topic(version: str, tmp_path: Path) -> None:
     key, store = unique_key(), LocalStore(str(tmp_path / "archive"))
     with RocketMQ(version, timerWheelEnable="true") as cluster:  # without it there is no POP
         let_die(cluster, key)
         connector = connector_of(cluster)
-        died_at_once = letter_without_a_trace(cluster, connector)
-        assert replay_to_group(connector, died_at_once) == "refused"
+        [letter] = outgoing([letter_without_a_trace(cluster, connector)], Target("group", GROUP))
+        assert connector.preview(letter).problem is None
+        [sent] = published(connector, [letter])
+        assert (sent.outcome, "POP or gRPC" in str(sent.detail)) == ("refused", True)
         pull(store, connector, SOURCE, PullOptions("drain"))
         connector.close()
     preloaded.analyze(store.location)

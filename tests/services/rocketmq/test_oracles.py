@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.brokers.rocketmq.sending import outgoing, published
 from support.jvm import compiled
 from support.waiting import PATIENCE, eventually
 
-from dlq.connectors.base import Outgoing, SendRequest
+from dlq.connectors.base import Target
 
 pytestmark = pytest.mark.rocketmq
 
@@ -66,28 +66,6 @@ def test_what_the_java_producer_wrote_is_read_byte_by_byte(rocket: Rocket) -> No
     assert (first.keys, second.flags) == (["k1", "k2"], large.sys_flag)
     assert large.sys_flag & 1
     assert second.body == large.body
-
-
-def test_mqadmin_finds_what_we_sent_back_and_shows_its_body(rocket: Rocket) -> None:
-    key = unique_key()
-    rocket.driver.dead_letter(rocket.topic, rocket.group, b"seen by mqadmin", {"UNIQ_KEY": key, "KEYS": "mq"})
-    (record,) = rocket.read().records
-    target = rocket.connector.target_of(record, "origin")
-    assert target is not None
-    provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
-    publisher = rocket.connector.publisher(SendRequest("plan", 1))
-    (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
-    publisher.close()
-    assert sent.outcome == "confirmed"
-    eventually(lambda: rocket.driver.end(rocket.topic) == 2)
-    arguments = (
-        "printMsgByQueue", "-t", rocket.topic, "-a", "broker-a", "-i", "0", "-p", "true", "-d", "true",
-    )  # fmt: skip
-    printed = eventually(
-        lambda: (text := rocket.cluster.admin(*arguments)).count("seen by mqadmin") == 2 and text
-    )
-    assert "a" * 32 in printed
-    assert key in printed
 
 
 def test_mqadmin_counts_the_dead_letters_that_we_count(rocket: Rocket) -> None:
@@ -159,14 +137,8 @@ def test_the_native_client_and_we_read_what_the_other_wrote(rocket: Rocket, tmp_
     assert {(*record.keys, record.properties["TAGS"], record.properties["user"]) for record in records} == {
         ("k1", "k2", "tag", "日本")
     }
-    publisher = rocket.connector.publisher(SendRequest("plan", 1))
-    target = rocket.connector.target_of(records[0], "origin")
-    assert target is not None
-    outgoing = [
-        Outgoing(n, record, target, {"dlq_replay_id": f"{n:032x}"}) for n, record in enumerate(records)
-    ]
-    assert [answer.outcome for answer in publisher.publish(iter(outgoing))] == ["confirmed"] * 2
-    publisher.close()
+    letters = outgoing(records, Target("topic", rocket.topic))
+    assert [answer.outcome for answer in published(rocket.connector, letters)] == ["confirmed"] * 2
     eventually(lambda: rocket.driver.end(rocket.topic) == 4)
     seen = sorted(run_native(rocket, tmp_path, "pull"), key=lambda row: int(row["offset"]))
     assert [row["dlq_replay_id"] for row in seen] == ["", "", f"{0:032x}", f"{1:032x}"]

@@ -55,7 +55,7 @@ def fill(rocket: Rocket, count: int, size: int = 100) -> None:
     eventually(lambda: rocket.driver.end(rocket.dead) == count)
 
 
-@pytest.mark.parametrize("again", [0, 30, 9000], ids="made again with {}".format)
+@pytest.mark.parametrize("again", [0, 9000], ids="made again with {}".format)
 def test_a_topic_that_is_deleted_in_mid_pull_has_nothing_left_and_is_read_anew(
     rocket: Rocket, tmp_path: Path, again: int
 ) -> None:
@@ -170,10 +170,3 @@ def test_a_group_that_only_retries_has_no_dead_letters_yet(rocket: Rocket) -> No
     seen = eventually(lambda: rocket.read())
     assert (seen.records, seen.snapshot) == ([], 0)
     assert "a broker that is down is not asked" in seen.notes[0]
-
-
-def test_a_broker_that_was_read_before_and_is_gone_makes_the_reading_incomplete(rocket: Rocket) -> None:
-    fill(rocket, 5)
-    seen = rocket.read(resume={f"{rocket.dead}@broker-z:0": 3})
-    assert not seen.complete
-    assert any("broker-z" in note for note in seen.notes)

@@ -1,14 +1,14 @@
 """Sending letters back into real RocketMQ brokers, and knowing whether they arrived."""
 
 import zlib
-from collections.abc import Iterator
 
 import pytest
 from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.brokers.rocketmq.sending import found, outgoing, published, shown
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, Search, SendRequest, Sent, Target
+from dlq.connectors.base import SendRequest, Sent, Target
 from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.clock import now
 from dlq.core.record import Record
@@ -17,23 +17,13 @@ from dlq.core.rocketmq_topics import DISCARDED, HALF
 pytestmark = pytest.mark.rocketmq
 
 
-def provenance(number: int) -> dict[str, str]:
-    return {"dlq_replay_id": f"{number:032x}", "dlq_replay_lap": "1", "dlq_replay_of": "0" * 32}
-
-
 def replay(rocket: Rocket, records: list[Record], to: str, window: int = 64) -> list[Sent]:
-    publisher = rocket.connector.publisher(SendRequest("plan", window))
-    targets = [rocket.connector.target_of(record, to) for record in records]
-    try:
-        return list(publisher.publish(letters(records, targets)))
-    finally:
-        publisher.close()
-
-
-def letters(records: list[Record], targets: list[Target | None]) -> Iterator[Outgoing]:
-    for i, (record, target) in enumerate(zip(records, targets, strict=True)):
-        assert target is not None
-        yield Outgoing(i, record, target, provenance(i + 1000 * now()))
+    """Each goes where `to` says; its name is of no other run."""
+    letters = [
+        one._replace(target=rocket.connector.target_of(one.record, to) or one.target)
+        for one in outgoing(records, Target("topic", "nowhere"), now())
+    ]
+    return published(rocket.connector, letters, window)
 
 
 def dead(rocket: Rocket, body: bytes = b"x", **properties: str) -> Record:
@@ -48,9 +38,7 @@ def test_a_letter_goes_back_to_its_topic_without_the_brokers_own_properties(rock
     original, again = rocket.driver.newest(rocket.topic, count=2)
     was, has = parse_properties(original.properties), parse_properties(again.properties)
     assert again.body == b"a\0\xff"
-    assert {has[name] == was[name] for name in ("UNIQ_KEY", "KEYS", "TAGS", "user", "__SHARDINGKEY")} == {
-        True
-    }
+    assert all(has[name] == was[name] for name in ("UNIQ_KEY", "KEYS", "TAGS", "user", "__SHARDINGKEY"))
     assert has["dlq_replay_lap"] == "1"
     assert not {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DELAY"} & set(has)
 
@@ -132,14 +120,17 @@ def test_letters_that_go_together_keep_what_is_their_own(rocket: Rocket) -> None
 
 
 def test_a_broker_whose_limit_is_smaller_than_a_batch_gets_letters_alone(rocket: Rocket) -> None:
-    """5.x refuses the batch; 4.9 counts each message of it."""
+    """5.x refuses the batch; 4.9 counts each message of it. One of them is too large by itself."""
     record = dead(rocket)._replace(body=b"x" * 10_000)
     rocket.driver.set("maxMessageSize", 30_000)
     try:
-        sent = replay(rocket, [record] * 40, "origin")
+        sent = replay(rocket, [record._replace(body=b"x" * 600_000), *[record] * 40], "origin")
     finally:
         rocket.driver.set("maxMessageSize", 4 * 2**20)
-    assert [one.outcome for one in sent] == ["confirmed"] * 40
+    assert [one.outcome for one in sent] == ["refused"] + ["confirmed"] * 40
+    assert "its body of 600000 bytes is more than maxMessageSize = 30000 there; raise it" in str(
+        sent[0].detail
+    )
     assert len(rocket.driver.messages(rocket.topic)) == 41
 
 
@@ -181,9 +172,9 @@ def test_letters_with_one_sharding_key_keep_their_order(rocket: Rocket) -> None:
 
 def test_absence_is_not_proven_for_what_was_sent_before_the_bounds(rocket: Rocket) -> None:
     target = Target("topic", rocket.topic)
-    absent = Outgoing(0, dead(rocket), target, provenance(3 * now()))
-    sent_at, before = now(), rocket.connector.bounds([target])
-    assert rocket.connector.find(Search("plan", [absent], sent_at, before)).shown == {0: "unknown"}
+    absent, since = outgoing([dead(rocket)], target), now()
+    before = rocket.connector.bounds([target])
+    assert found(rocket.connector, absent, before, since).shown == {0: "unknown"}
 
 
 def discarded(rocket: Rocket, body: bytes = b"money", **properties: str) -> Record:
@@ -213,16 +204,15 @@ def test_a_check_is_resumed_and_the_resumption_is_found(rocket: Rocket) -> None:
     ends, target = rocket.driver.end(HALF), rocket.connector.target_of(record, "resume")
     assert target == Target("resume", rocket.topic)
     before = rocket.connector.bounds([target])
-    letter = Outgoing(0, record, target, provenance(11 * now()))
-    assert rocket.connector.find(Search("plan", [letter], now(), before)).shown == {0: "not_sent"}
+    letters = outgoing([record], target, now())
+    assert shown(rocket.connector, letters, before) == ["not_sent"]
     publisher, told = rocket.connector.publisher(SendRequest("plan", 1)), list[int]()
-    (sent,) = publisher.publish(iter([letter]), told.extend)
+    (sent,) = publisher.publish(iter(letters), told.extend)
     publisher.close()
     assert (sent.outcome, told) == ("confirmed", [0])
     eventually(lambda: rocket.driver.end(HALF) > ends)
-    assert rocket.connector.find(Search("plan", [letter], now(), before)).shown == {0: "sent"}
-    later = rocket.connector.bounds([target])
-    assert rocket.connector.find(Search("plan", [letter], now(), later)).shown == {0: "not_sent"}
+    assert shown(rocket.connector, letters, before) == ["sent"]
+    assert shown(rocket.connector, letters, rocket.connector.bounds([target])) == ["not_sent"]
 
 
 def test_a_compressed_half_message_is_not_resumed_where_that_damages_it(rocket: Rocket) -> None:

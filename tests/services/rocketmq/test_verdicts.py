@@ -11,12 +11,12 @@ import pytest
 from support import preloaded
 from support.brokers.rocketmq.driver import Driver, Half, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.brokers.rocketmq.sending import sent_back
 from support.waiting import eventually
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import Outgoing, SendRequest
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
 from dlq.core.rocketmq_topics import DISCARDED, HALF
 from dlq.core.settings import Source
@@ -117,19 +117,10 @@ def commit_twice(rocket: Rocket) -> None:
 def replay_and_die_again(rocket: Rocket) -> str:
     """The record id of a letter that was replayed and is dead again."""
     rocket.driver.send_back(sent(rocket, "replay"), rocket.group)
-    is_replay = lambda record: record.keys == ["replay"]  # noqa: E731
-    record = eventually(
-        lambda: [
-            r for r in rocket.read(source=Source("dead", "pay", group=rocket.group)).records if is_replay(r)
-        ]
-    )[0]
-    target = rocket.connector.target_of(record, "origin")
-    assert target is not None
-    provenance = {"dlq_replay_id": "1" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
+    source = Source("dead", "pay", group=rocket.group)
+    [record] = eventually(lambda: [r for r in rocket.read(source=source).records if r.keys == ["replay"]])
     before = rocket.driver.end(rocket.topic)
-    publisher = rocket.connector.publisher(SendRequest("plan", 1))
-    list(publisher.publish(iter([Outgoing(0, record, target, provenance)])))
-    publisher.close()
+    sent_back(rocket.connector, record, "origin")
     eventually(lambda: rocket.driver.end(rocket.topic) > before)
     rocket.driver.send_back(rocket.driver.messages(rocket.topic, start=before)[0], rocket.group)
     return record.record_id
