@@ -22,7 +22,7 @@ from proton import (
 from support.brokers.activemq.amqp import connected, died, encoded, received
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published, sent_back
-from support.waiting import PATIENCE, eventually
+from support.waiting import eventually
 
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.amqp10.codec import message
@@ -126,39 +126,10 @@ def test_a_letter_is_called_as_its_sender_called_it_whichever_protocol_shows_it(
     assert [r.physical_id for r in shown] == [r.physical_id for r in taken]
 
 
-def test_a_letter_dies_again_with_what_its_replay_left_on_it(place: Place) -> None:
-    died(place, place.queue, Message(body="x", durable=True, ttl=3600))
-    [record] = of(place, place.drain("DLQ"))
-    sent_back(place, [record], Target("queue", place.queue))
-    died(place, place.queue)
-    with connected(place) as connection:
-        receiver = connection.create_receiver(place.queue)
-        assert receiver.receive(timeout=PATIENCE).expiry_time == 0
-        receiver.reject()
-    [again] = of(place, place.drain("DLQ"))
-    assert again.headers["dlq_replay_of"] == record.record_id
-    assert again.headers["_AMQ_ORIG_QUEUE"] == place.queue
-
-
 def test_a_limit_counts_both_kinds(place: Place) -> None:
     died(place, place.queue, *[Message(body=b"x", durable=True) for _ in range(3)])
     place.send(*[b"y"] * 3, queue="DLQ")
     assert [len(place.drain("DLQ", limit=4)), len(place.drain("DLQ"))] == [4, 2]
-
-
-def test_a_subscription_gets_back_what_died_in_it(place: Place) -> None:
-    news, sub = f"{place.queue}.news", f"{place.queue}.sub"
-    place.make_queue(sub, news, "MULTICAST")
-    with connected(place) as connection:
-        connection.create_sender(news).send(Message(body=b"x", durable=True))
-        receiver = connection.create_receiver(f"{news}::{sub}")
-        receiver.receive(timeout=PATIENCE)
-        receiver.reject()
-    [record] = [r for r in place.drain("DLQ") if r.headers.get("_AMQ_ORIG_QUEUE") == sub]
-    target = place.connector.target_of(record, "origin")
-    assert target == Target("queue", f"{news}::{sub}")
-    sent_back(place, [record], target, news)
-    assert [bytes(one.body) for one in received(place, f"{news}::{sub}", 1)] == [b"x"]
 
 
 def test_without_amqp_what_was_read_by_it_stays_and_says_why(place: Place, stomp: Place) -> None:
@@ -186,25 +157,6 @@ def test_by_stomp_alone_what_it_cannot_show_is_named_and_harms_no_other(place: P
     queues = Management(stomp.settings).queues() or []
     assert not [name for name in queues if "probe" in name]
     assert [r.body for r in of(place, place.drain("DLQ"))] == [b"0", b"2"]
-
-
-def test_by_stomp_alone_all_is_taken_of_a_queue_of_which_management_lists_a_part(
-    place: Place, stomp: Place
-) -> None:
-    """It lists what lies among the first 200, here none of AMQP 1.0, and then not all of it."""
-    stomp.send(*[b"by stomp %d" % number for number in range(210)], queue="DLQ")
-    odd = {"value": SEVEN}
-    bodies = [b"by amqp %d" % number for number in range(210)]
-    messages = [Message(body=one, inferred=True, durable=True) for one in bodies]
-    died(place, place.queue, *messages, Message(body=b"odd", durable=True, properties=odd))
-    copied, left, reading = stomp.pull("copy", "DLQ", force=True)
-    assert (len({r.body for r in copied} & {*bodies}), reading.complete) == (200 - len(left), False)
-    assert any("a drain takes all" in note for note in reading.notes)
-    records, left, reading = stomp.pull("drain", "DLQ")
-    assert sorted(r.body for r in records) == sorted([*bodies, *(b"by stomp %d" % n for n in range(210))])
-    assert (len(left), reading.complete, reading.snapshot) == (1, False, 421)
-    assert stomp.drain("DLQ") == []
-    assert len(place.drain("DLQ")) == 1
 
 
 def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: Place, stomp: Place) -> None:

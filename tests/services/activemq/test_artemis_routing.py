@@ -18,16 +18,8 @@ pytestmark = pytest.mark.activemq
 def dead(address: str = "", queue: str = "", routing: str = "") -> Callable[[int], Record]:
     """Letters that died there; `routing` is what they tell of its type."""
     told = {"_AMQ_ORIG_ADDRESS": address, "_AMQ_ORIG_QUEUE": queue, "_AMQ_ORIG_ROUTING_TYPE": routing}
-    headers = {name: value for name, value in told.items() if value}
-    return lambda n: letter(
-        n,
-        broker_kind="artemis",
-        body=b"%d" % n,
-        body_size=1,
-        headers=headers,
-        origin=queue,
-        origin_kind="queue",
-    )
+    where = {"headers": {n: v for n, v in told.items() if v}, "origin": queue, "origin_kind": "queue"}
+    return lambda n: letter(n, broker_kind="artemis", body=b"%d" % n, body_size=1, **where)
 
 
 def to(target: Target, make: Callable[[int], Record] | None = None, letters: int = 3) -> list[Outgoing]:
@@ -35,43 +27,30 @@ def to(target: Target, make: Callable[[int], Record] | None = None, letters: int
 
 
 @on_artemis
-@pytest.mark.parametrize("routing", ["", "0"])
-def test_a_letter_of_a_subscription_reaches_its_queue_alone(sender: Place, routing: str) -> None:
-    news, own, other = sender.queue, f"{sender.queue}.own", f"{sender.queue}.other"
-    for queue in (own, other):
-        sender.make_queue(queue, news, "MULTICAST")
-    make = dead(news, own, routing)
-    target = sender.connector.target_of(make(0), "origin")
-    assert target == Target("queue", f"{news}::{own}")
-    assert sender.connector.missing_targets([target]) == {}
-    assert {s.outcome for s in published(sender, news, to(target, make))} == {"confirmed"}
-    assert ([r.body for r in sender.drain(own)], sender.drain(other)) == ([b"0", b"1", b"2"], [])
+def test_a_letter_of_a_subscription_reaches_its_queue_alone(sender: Place) -> None:
+    """The queue may have the name of its address."""
+    for n, (name, routing) in enumerate((("{q}.own", ""), ("{q}.own", "0"), ("{q}", "0"))):
+        news = f"{sender.queue}.{n}"
+        own, other = name.format(q=news), f"{news}.other"
+        for queue in (own, other):
+            sender.make_queue(queue, news, "MULTICAST")
+        make = dead(news, own, routing)
+        target = sender.connector.target_of(make(0), "origin")
+        assert target == Target("queue", f"{news}::{own}")
+        assert sender.connector.missing_targets([target]) == {}
+        assert {s.outcome for s in published(sender, news, to(target, make))} == {"confirmed"}
+        assert ([r.body for r in sender.drain(own)], sender.drain(other)) == ([b"0", b"1", b"2"], [])
 
 
 @on_artemis
-def test_a_subscription_with_its_address_own_name_is_reached_alone(sender: Place) -> None:
-    news, other = sender.queue, f"{sender.queue}.other"
-    for queue in (news, other):
-        sender.make_queue(queue, news, "MULTICAST")
-    make = dead(news, news, "0")
-    target = sender.connector.target_of(make(0), "origin")
-    assert target is not None
-    assert {s.outcome for s in published(sender, news, to(target, make))} == {"confirmed"}
-    assert (len(sender.drain(news)), len(sender.drain(other))) == (3, 0)
-
-
-@on_artemis
-@pytest.mark.parametrize("routing", ["ANYCAST", "MULTICAST"])
-@pytest.mark.parametrize("name", ["{queue}", "{address}::{queue}"])
-def test_a_queue_is_reached_by_its_name_whatever_its_address_and_type(
-    sender: Place, routing: str, name: str
-) -> None:
-    address, queue = f"{sender.queue}.address", f"{sender.queue}.q"
-    sender.make_queue(queue, address, routing)
-    target = Target("queue", name.format(queue=queue, address=address))
-    assert {s.outcome for s in published(sender, queue, to(target))} == {"confirmed"}
-    assert len(sender.drain(queue)) == 3
-    assert queue not in (Management(sender.settings).attribute("broker", "addressNames") or [])
+def test_a_queue_is_reached_by_its_name_whatever_its_address_and_type(sender: Place) -> None:
+    for routing in ("ANYCAST", "MULTICAST"):
+        address, queue = f"{sender.queue}.{routing}", f"{sender.queue}.{routing}.q"
+        sender.make_queue(queue, address, routing)
+        for name in (queue, f"{address}::{queue}"):
+            said = published(sender, name, to(Target("queue", name)))
+            assert ({s.outcome for s in said}, len(sender.drain(queue))) == ({"confirmed"}, 3), name
+        assert queue not in (Management(sender.settings).attribute("broker", "addressNames") or [])
 
 
 @on_artemis

@@ -6,7 +6,6 @@ import pytest
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import sent_back
 
-from dlq.connectors.activemq.read import browse
 from dlq.connectors.base import SendRequest
 from dlq.core.errors import AccessDenied, Unreachable
 
@@ -44,28 +43,6 @@ def test_a_letter_has_one_id_with_openwire_and_without(stomp: Place) -> None:
     assert all((r.physical_id or "").isdecimal() for r in taken)
     [grouped] = [r for r in taken if "amount" in r.headers]
     assert (grouped.headers["amount"], grouped.properties["type of amount"]) == ("7", "int")
-
-
-@on_artemis
-def test_what_is_more_than_can_be_held_stays_for_the_next_pull(
-    stomp: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stomp.java("ActiveMqBodies.java", stomp.queue)
-    monkeypatch.setattr(browse, "MOST_KEPT", 50)
-    records, left, _ = by_openwire(stomp).pull("drain")
-    assert len(records) + len(left) == 12
-    assert left
-    assert all("than is held at once; pull again" in reason for reason in left)
-    monkeypatch.undo()
-    assert len(by_openwire(stomp).drain()) == len(left)
-
-
-@on_artemis
-def test_a_letter_of_a_subscription_is_shown_whole_too(stomp: Place) -> None:
-    topic, queue = f"{stomp.queue}.news", stomp.queue.replace(".", "-")
-    stomp.java("ArtemisSubscription.java", topic, queue)
-    [record] = by_openwire(stomp).drain(queue)
-    assert (record.properties["class"], record.properties["type of amount"]) == ("map", "int")
 
 
 @on_artemis

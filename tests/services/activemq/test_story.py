@@ -5,13 +5,11 @@ messages that it had processed and messages that it had never seen, with the sam
 in the listener knows the truth, which the letters do not.
 """
 
-import contextlib
 import json
-import socket
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import pytest
 from support import preloaded
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import settings_of
+from support.servers.cutter import Cutter
 from support.waiting import eventually, settled
 from support.wire_builders import dlq
 
@@ -40,76 +39,32 @@ key = "header:n"
 """
 
 
-@pytest.fixture(scope="module", params=CLASSIC)
+@pytest.fixture(params=CLASSIC)
 def broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
     with broker_of(request.param) as started:
         yield started
-
-
-class Proxy:
-    """A way to the broker whose connections can all be cut at once."""
-
-    def __init__(self, port: int) -> None:
-        self._port, self._open = port, list[socket.socket]()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._port))
-                self._open += [near, far]
-                for ends in ((near, far), (far, near)):
-                    threading.Thread(target=_pass_on, args=ends, daemon=True).start()
-
-    def cut(self) -> None:
-        """End all connections; new ones are let through."""
-        for end in self._open:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
-
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
 
 
 def depths(broker: ActiveMq) -> dict[str, int]:
     return {name: facts.depth for name, facts in Jolokia(settings_of(broker), artemis=False).queues().items()}
 
 
-def wait_until_quiet(broker: ActiveMq, consumer: "Consumer") -> None:
-    """Everything is taken, some of it by the dead-letter queue."""
-    eventually(lambda: depths(broker).get("orders") == 0 and depths(broker).get(DLQ, 0) > 0)
-    settled(lambda: (depths(broker), consumer.effects()))
-
-
-class Consumer:
-    """The Java consumer, its log, what it has done, and its connection to be cut, once or twice."""
-
-    def __init__(self, broker: ActiveMq, folder: Path, mode: str = "individual", cuts: int = 1) -> None:
-        self.log, self._effects, cut = folder / "client.log", folder / "effects", folder / "cut"
-        proxy = Proxy(broker.openwire)
-        how = {"cut": str(cut), "effects": str(self._effects), "mode": mode, "cuts": cuts}
-        with self.log.open("wb") as log:
-            self.process = broker.java("ActiveMqFailover.java", "orders", log=log, px=proxy.port, **how)
-        for number in range(1, cuts + 1):
-            eventually((folder / f"cut.{number}").exists)
+@contextmanager
+def consuming(broker: ActiveMq, folder: Path) -> Iterator[tuple[Path, Callable[[], Counter[int]]]]:
+    """The Java consumer, whose connection is cut while it works: its log, and what it has done by now
+    (message number -> how often)."""
+    log, effects, cut = folder / "client.log", folder / "effects", folder / "cut"
+    with Cutter(f"127.0.0.1:{broker.openwire}") as cutter, log.open("wb") as out:
+        files, port = {"cut": str(cut), "effects": str(effects)}, cutter.address.rpartition(":")[2]
+        process = broker.java("ActiveMqFailover.java", "orders", log=out, px=port, **files)
+        try:
+            eventually(cut.exists)
             time.sleep(0.3)
-            proxy.cut()
-
-    def stop(self) -> None:
-        """End it."""
-        self.process.kill()
-        self.process.wait()
-
-    def effects(self) -> Counter[int]:
-        """Message number -> how often it was processed until now."""
-        return Counter(int(line) for line in self._effects.read_text().split())
+            cutter.cut()
+            yield log, lambda: Counter(int(line) for line in effects.read_text().split())
+        finally:
+            process.kill()
+            process.wait()
 
 
 def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
@@ -121,17 +76,18 @@ def test_a_burst_is_explained_and_only_what_was_never_processed_goes_back(
     broker: ActiveMq, tmp_path: Path
 ) -> None:
     (tmp_path / "dlq.toml").write_text(CONFIGURATION.format(url=broker.url, jolokia=broker.jolokia))
-    consumer = Consumer(broker, tmp_path)
-    try:
-        explain_and_replay(broker, consumer, tmp_path)
-    finally:
-        consumer.stop()
+    with consuming(broker, tmp_path) as (log, effects):
+        # Everything is taken, some of it by the dead-letter queue.
+        eventually(lambda: depths(broker).get("orders") == 0 and depths(broker).get(DLQ, 0) > 0)
+        settled(lambda: (depths(broker), effects()))
+        explain_and_replay(broker, log, effects, tmp_path)
 
 
-def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
-    wait_until_quiet(broker, consumer)
+def explain_and_replay(
+    broker: ActiveMq, log: Path, effects: Callable[[], Counter[int]], tmp_path: Path
+) -> None:
     [pulled] = dlq(tmp_path, "pull", "dead", "--mode", "drain")["sources"]
-    said = dlq(tmp_path, "analyze", "--client-log", str(consumer.log))
+    said = dlq(tmp_path, "analyze", "--client-log", str(log))
     assert said["causes"] == {"suppressed_duplicate": pulled["captured"]}
     assert said["client_log"] == {
         "explained": pulled["captured"],
@@ -154,7 +110,7 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
 
     # What the operator looks up in the business data: here, the effects of the consumer.
     seen = {int(row["key"]) for row in letters}
-    never = seen - set(consumer.effects())
+    never = seen - set(effects())
     assert never, "letters that the consumer had never seen"
     assert seen - never, "and letters that it had processed, which a retry of all would do again"
     names = ", ".join(f"'{row['record_id']}'" for row in letters if int(row["key"]) in never)
@@ -165,38 +121,9 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     assert f"dlq.replay.{plan['plan']}" not in depths(broker), "its markers go with the plan"
     eventually(lambda: depths(broker).get("orders") == 0)
 
-    effects = settled(consumer.effects)
-    assert sorted(effects) == list(range(150)), "nothing is lost: the living connection took the replays"
-    assert set(effects.values()) == {1}, "and nothing was done twice"
-
-
-@pytest.mark.parametrize("mode", ["individual", "transacted"])
-def test_after_two_cuts_a_retry_of_all_loses_nothing_and_doubles_just_what_was_done(
-    broker: ActiveMq, tmp_path: Path, mode: str
-) -> None:
-    (tmp_path / "dlq.toml").write_text(CONFIGURATION.format(url=broker.url, jolokia=broker.jolokia))
-    consumer = Consumer(broker, tmp_path, mode, cuts=2)
-    try:
-        retry_all(broker, consumer, tmp_path)
-    finally:
-        consumer.stop()
-
-
-def retry_all(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
-    wait_until_quiet(broker, consumer)
-    before = consumer.effects()
-    dlq(tmp_path, "pull", "dead", "--mode", "drain")
-    seen = {int(row["key"]) for row in rows(tmp_path, "SELECT key FROM letters")}
-    assert seen | set(before) == set(range(150)), "every message was done or is a letter"
-    assert seen - set(before), "a purge of all would lose these"
-
-    plan = dlq(tmp_path, "replay", "plan", "--where", "true", "--any-advice")
-    assert dlq(tmp_path, "replay", "apply", plan["plan"])["states"]["confirmed"] == len(seen)
-    eventually(lambda: depths(broker).get("orders") == 0)
-
-    after = settled(consumer.effects)
-    assert set(after) == set(range(150)), "nothing is lost"
-    assert after - before == Counter(seen), "and each letter was done once more, done before or not"
+    done = settled(effects)
+    assert sorted(done) == list(range(150)), "nothing is lost: the living connection took the replays"
+    assert set(done.values()) == {1}, "and nothing was done twice"
 
 
 def length(letters: str) -> int:

@@ -1,10 +1,7 @@
 """Each kind of target on ActiveMQ Classic, by each protocol that letters go out by, is proven by who
 receives."""
 
-import socket
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,27 +75,6 @@ def test_what_came_by_a_virtual_topic_is_of_the_queue_for_a_selector_when_it_com
     said = " ".join(sender.connector.preview(again).warnings)
     assert "asks for JMSDestination found the topic" in said
     assert "its JMSReplyTo is a temporary destination" in said
-
-
-def durable(place: Place, seconds: float) -> bytes:
-    """What a durable subscription is given, while its client is there."""
-    with socket.create_connection(("127.0.0.1", place.broker.stomp), 20) as link:
-        link.sendall(encode("CONNECT", {"accept-version": "1.2", "host": "x", "client-id": place.queue}))
-        assert link.recv(4096).startswith(b"CONNECTED")
-        own = {"id": "1", "destination": f"/topic/{place.queue}", "activemq.subscriptionName": place.queue}
-        link.sendall(encode("SUBSCRIBE", {**own, "ack": "auto", "receipt": "subscribed"}))
-        found, deadline = b"", time.monotonic() + seconds
-        while b"subscribed" not in found or (b"MESSAGE" not in found and time.monotonic() < deadline):
-            link.settimeout(max(0.1, deadline - time.monotonic()))
-            with suppress(TimeoutError):
-                found += link.recv(65536)
-        return found
-
-
-def test_a_durable_subscription_gets_what_goes_to_its_topic_while_it_is_away(sender: Place) -> None:
-    assert b"MESSAGE" not in durable(sender, 0)
-    sent_back(sender, [letter(1, **OF_CLASSIC)], Target("topic", sender.queue))
-    assert OF_CLASSIC["body"] in durable(sender, 20)
 
 
 DLQ = "ActiveMQ.DLQ"

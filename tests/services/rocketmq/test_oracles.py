@@ -10,62 +10,11 @@ from typing import Any
 import pytest
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.sending import outgoing, published
-from support.jvm import compiled
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Target
 
 pytestmark = pytest.mark.rocketmq
-
-PRODUCER = """
-import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.common.message.Message;
-
-public class Letters {
-    public static void main(String[] arguments) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("java");
-        producer.setNamesrvAddr(arguments[0]);
-        producer.setSendMsgTimeout(100000);
-        producer.setCompressMsgBodyOverHowmuch(1000);
-        producer.start();
-        byte[] large = new byte[20000];
-        for (int i = 0; i < large.length; i++) large[i] = (byte) (i / 100);
-        try {
-            for (byte[] body : new byte[][] {{0, 1, (byte) 255, 0}, large}) {
-                Message message = new Message(arguments[1], "tag", "k1 k2", body);
-                message.putUserProperty("user", "\\u65e5\\u672c");
-                message.setFlag(7);
-                System.out.println("sent " + producer.send(message).getMsgId());
-            }
-        } finally {
-            producer.shutdown();
-        }
-    }
-}
-"""
-
-
-def run_java(rocket: Rocket, source: str, name: str, *arguments: str) -> str:
-    """The output of a class that uses the official Java client."""
-    cluster = rocket.cluster
-    classes = compiled({name: source}, f"{cluster.jars}/*")
-    command = cluster.java(name, cluster.name_server, *arguments, classes=str(classes))
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
-
-
-def test_what_the_java_producer_wrote_is_read_byte_by_byte(rocket: Rocket) -> None:
-    said = run_java(rocket, PRODUCER, "Letters", rocket.topic)
-    ids = [line.split()[1] for line in said.splitlines() if line.startswith("sent ")]
-    small, large = rocket.driver.newest(rocket.topic, count=2)
-    for message in (small, large):
-        rocket.driver.send_back(message, rocket.group)
-    rocket.driver.newest(rocket.dead, count=2)
-    first, second = sorted(rocket.read(source=rocket.request().source).records, key=lambda r: r.body_size)
-    assert (first.body, first.headers["flag"], first.properties["user"]) == (b"\0\1\xff\0", "7", "日本")
-    assert {first.message_id, second.message_id} == set(ids)
-    assert (first.keys, second.flags) == (["k1", "k2"], large.sys_flag)
-    assert large.sys_flag & 1
-    assert second.body == large.body
 
 
 def test_mqadmin_counts_the_dead_letters_that_we_count(rocket: Rocket) -> None:

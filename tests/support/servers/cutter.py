@@ -16,6 +16,7 @@ class Cutter:
         self.requests = self.answers = 2**62
         self.loses_answers = threading.Event()
         """Set: the next answer is lost, and its connection ends."""
+        self._open: list[socket.socket] = []
 
     def __enter__(self) -> "Cutter":
         threading.Thread(target=self._serve, daemon=True).start()
@@ -25,11 +26,19 @@ class Cutter:
         self._listener.shutdown(socket.SHUT_RDWR)  # or whoever waits for a connection keeps the port
         self._listener.close()
 
+    def cut(self) -> None:
+        """End all connections; new ones are let through."""
+        for end in self._open:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self._open.clear()
+
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
                 far = socket.create_connection(self._server)
+                self._open += [near, far]
                 never = threading.Event()
                 for way in ((near, far, self.requests, never), (far, near, self.answers, self.loses_answers)):
                     threading.Thread(target=pass_on, args=way, daemon=True).start()

@@ -1,7 +1,5 @@
 import java.io.File;
 import java.io.FileWriter;
-import java.util.ArrayList;
-import java.util.List;
 import javax.jms.*;
 import org.apache.activemq.ActiveMQConnectionFactory;
 import org.apache.activemq.ActiveMQSession;
@@ -9,13 +7,12 @@ import org.apache.activemq.command.ActiveMQQueue;
 
 /**
  * A consumer with failover whose connection is cut while it works, with messages prefetched before its listener
- * is set: java -Dow=PORT -Dpx=PROXY -Dcut=FILE -Deffects=FILE -Dmode=individual|transacted -Dcuts=1
- * ActiveMqFailover.java QUEUE. Before each cut it acknowledges nothing for a while; FILE.1 says that it is time to
- * cut, FILE.2 that it is time for the second one. It consumes until its standard input ends. What is done is a line of
- * the effects: when the listener has the message, in a transacted session when it is committed.
+ * is set: java -Dow=PORT -Dpx=PROXY -Dcut=FILE -Deffects=FILE ActiveMqFailover.java QUEUE. The file says that it is
+ * time to cut; of what came before it acknowledges nothing. It consumes until its standard input ends. What its
+ * listener has had is a line of the effects.
  */
 public class ActiveMqFailover {
-    static final int MESSAGES = 150, FIRST = 40, SECOND = 80, HELD = 20;
+    static final int MESSAGES = 150, FIRST = 40;
 
     static void send(Queue queue) throws Exception {
         Connection producing = new ActiveMQConnectionFactory("tcp://127.0.0.1:" + System.getProperty("ow")).createConnection();
@@ -32,53 +29,25 @@ public class ActiveMqFailover {
 
     static class Worker implements MessageListener {
         final FileWriter effects = new FileWriter(System.getProperty("effects"));
-        final String mode = System.getProperty("mode", "individual");
-        final int cuts = Integer.getInteger("cuts", 1);
-        final List<String> open = new ArrayList<>();
         final Session session;
         int calls;
 
         Worker(Connection connection) throws Exception {
-            boolean transacted = mode.equals("transacted");
-            int acks = transacted ? Session.SESSION_TRANSACTED : ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE;
-            session = connection.createSession(transacted, acks);
+            session = connection.createSession(false, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE);
         }
 
         public void onMessage(Message message) {
             try {
-                open.add(message.getIntProperty("n") + "\n");
+                effects.write(message.getIntProperty("n") + "\n");
+                effects.flush();
                 calls++;
-                if (!mode.equals("transacted")) done();
-                if (calls == FIRST) cut(1);
-                else if (calls == SECOND && cuts > 1) cut(2);
-                else if (calls > FIRST && (cuts == 1 || calls <= SECOND - HELD || calls > SECOND)) acknowledge(message);
+                if (calls == FIRST) {
+                    new File(System.getProperty("cut")).createNewFile();
+                    Thread.sleep(2000);
+                } else if (calls > FIRST) message.acknowledge();
             } catch (Exception e) {
                 throw new RuntimeException(e);
             }
-        }
-
-        void cut(int number) throws Exception {
-            new File(System.getProperty("cut") + "." + number).createNewFile();
-            Thread.sleep(2000);
-        }
-
-        void acknowledge(Message message) throws Exception {
-            if (!mode.equals("transacted")) {
-                message.acknowledge();
-                return;
-            }
-            try {
-                session.commit();
-                done();
-            } catch (JMSException undone) {         // the connection was cut since it began
-                open.clear();
-            }
-        }
-
-        void done() throws Exception {
-            effects.write(String.join("", open));
-            effects.flush();
-            open.clear();
         }
     }
 

@@ -5,6 +5,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from support.brokers.hostile_kafka import record, text
+
+__all__ = ["RawHeaders", "batch", "produce", "quota", "record"]
+
 RawHeaders = Sequence[tuple[bytes, bytes | None]]
 _PRODUCE, _ALTER_QUOTAS = 0, 49
 _OK = 0
@@ -30,25 +34,6 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def _varint(value: int) -> bytes:
-    rest, found = (value << 1) ^ (value >> 63), bytearray()
-    while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*found, rest])
-
-
-def _sized(value: bytes | None) -> bytes:
-    return _varint(-1) if value is None else _varint(len(value)) + value
-
-
-def record(number: int, value: bytes | None, key: bytes | None = None, headers: RawHeaders = ()) -> bytes:
-    """One record of a batch."""
-    named = b"".join(_varint(len(name)) + name + _sized(content) for name, content in headers)
-    body = b"\0" + _varint(0) + _varint(number) + _sized(key) + _sized(value) + _varint(len(headers)) + named
-    return _varint(len(body)) + body
-
-
 def batch(
     records: Sequence[bytes], timestamp: int, attributes: int = 0, packed: bytes | None = None
 ) -> bytes:
@@ -60,15 +45,11 @@ def batch(
     return struct.pack(">qi", 0, len(head) + len(rest)) + head + rest
 
 
-def _text(text: str) -> bytes:
-    return struct.pack(">h", len(text.encode())) + text.encode()
-
-
 def call(bootstrap: str, api: int, version: int, body: bytes) -> bytes:
     """One request; returns the answer behind its correlation id."""
     host, _, port = bootstrap.rpartition(":")
     with socket.create_connection((host, int(port)), 30) as link, link.makefile("rb") as answers:
-        request = struct.pack(">hhi", api, version, 7) + _text("raw") + body
+        request = struct.pack(">hhi", api, version, 7) + text("raw") + body
         link.sendall(struct.pack(">i", len(request)) + request)
         (size,) = struct.unpack(">i", answers.read(4))
         return answers.read(size)[4:]
@@ -76,7 +57,7 @@ def call(bootstrap: str, api: int, version: int, body: bytes) -> bytes:
 
 def produce(bootstrap: str, topic: str, batch: bytes, partition: int = 0) -> int:
     """Append a batch; returns its first offset."""
-    body = struct.pack(">hhi", -1, -1, 30_000) + struct.pack(">i", 1) + _text(topic)
+    body = struct.pack(">hhi", -1, -1, 30_000) + struct.pack(">i", 1) + text(topic)
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
     answer = call(bootstrap, _PRODUCE, 8, body)
     error, offset = struct.unpack_from(">hq", answer, 4 + 2 + len(topic.encode()) + 4 + 4)
@@ -95,8 +76,8 @@ def quota(bootstrap: str, name: str, value: float, client: str = "dlq") -> Itera
 
 
 def _alter(bootstrap: str, name: str, value: float, client: str, remove: bool) -> None:
-    entity = struct.pack(">i", 1) + _text("client-id") + _text(client)
-    change = struct.pack(">i", 1) + _text(name) + struct.pack(">d?", value, remove)
+    entity = struct.pack(">i", 1) + text("client-id") + text(client)
+    change = struct.pack(">i", 1) + text(name) + struct.pack(">d?", value, remove)
     answer = call(bootstrap, _ALTER_QUOTAS, 0, struct.pack(">i", 1) + entity + change + b"\0")
     (error,) = struct.unpack_from(">h", answer, 8)
     assert error == _OK, f"quotas answered {error}"
