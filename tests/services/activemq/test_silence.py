@@ -65,7 +65,7 @@ def test_a_broker_without_queues_is_believed_and_the_agent_of_another_is_not(ver
             Jolokia(settings_of(fresh), artemis=True).queues()
 
 
-@pytest.mark.parametrize("version", [*CLASSIC, ARTEMIS])
+@pytest.mark.parametrize("version", [CLASSIC[-1], ARTEMIS])
 def test_letters_that_a_prepared_transaction_holds_are_said_to_be_there(version: str) -> None:
     with broker_of(version) as broker:
         place = place_on(broker)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver
-from support.brokers.rocketmq.fixtures import connector_of
-from support.brokers.rocketmq.namespace import namespace
+from support.brokers.rocketmq.fixtures import connector_of, on_every_version, on_newest_version
 from support.brokers.rocketmq.sending import found, outgoing, published
 from support.brokers.seen import read_all
 from support.jvm import QUICK
@@ -64,23 +63,31 @@ UNSEEN = {
 """What a reader with the least rights may not ask, by ACL 1.0 and 2.0."""
 
 
-def guarded(version: str) -> RocketMQ:
-    if version.startswith("5"):
-        return RocketMQ(version, **ACL_2)
-    cluster = RocketMQ(version, aclEnable="true")
-    (cluster.folder / "conf/plain_acl.yml").write_text(ACL_1)
-    return cluster
+@pytest.fixture(scope="module")
+def guarded(rocket_version: str) -> Iterator[tuple[RocketMQ, Driver]]:
+    """A cluster that asks who somebody is, with a letter of each of two groups, and its administrator."""
+    is_newest = rocket_version.startswith("5")
+    cluster = RocketMQ(rocket_version, **(ACL_2 if is_newest else {"aclEnable": "true"}))
+    if not is_newest:
+        (cluster.folder / "conf/plain_acl.yml").write_text(ACL_1)
+    with cluster:
+        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=PATIENCE))
+        admin.create_topic("orders")
+        admin.create_topic("bills")
+        admin.dead_letter("orders", "pay", b"guarded")
+        admin.dead_letter("orders", "stock", b"not for you")
+        yield cluster, admin
 
 
-def grant_reader(admin: Driver) -> None:
+def grant(admin: Driver, name: str) -> None:
     """ACL 2.0: a user who may read the dead letters of one group, by the group that our pulls name, and send
     them back to where they died."""
-    user = {"username": "reader1", "password": "87654321", "userType": "Normal"}
-    admin.ok(3001, {"username": "reader1"}, json.dumps(user).encode())
+    user = {"username": name, "password": "87654321", "userType": "Normal"}
+    admin.ok(3001, {"username": name}, json.dumps(user).encode())
     rights = {"Topic:%DLQ%pay": "SUB", "Group:TOOLS_CONSUMER": "SUB", "Topic:orders": "PUB"}
     entries = [{"resource": name, "actions": [may], "decision": "ALLOW"} for name, may in rights.items()]
-    acl = {"subject": "User:reader1", "policies": [{"policyType": "CUSTOM", "entries": entries}]}
-    admin.ok(3006, {"subject": "User:reader1"}, json.dumps(acl).encode())
+    acl = {"subject": f"User:{name}", "policies": [{"policyType": "CUSTOM", "entries": entries}]}
+    admin.ok(3006, {"subject": f"User:{name}"}, json.dumps(acl).encode())
 
 
 def outcomes(connector: RocketConnector, record: Record, *topics: str) -> list[str]:
@@ -90,67 +97,62 @@ def outcomes(connector: RocketConnector, record: Record, *topics: str) -> list[s
     return [sent.outcome for sent in published(connector, to, window=100)]
 
 
-@pytest.mark.parametrize("rocket_version", ["5.5.0", "4.9.7"])
+@on_every_version
 def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
-    rocket_version: str, monkeypatch: pytest.MonkeyPatch
+    guarded: tuple[RocketMQ, Driver], rocket_version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RIGHT", "87654321")
     monkeypatch.setenv("WRONG", "no such secret")
-    with guarded(rocket_version) as cluster:
-        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=PATIENCE))
-        admin.create_topic("orders")
-        admin.create_topic("bills")
-        admin.dead_letter("orders", "pay", b"guarded")
-        admin.dead_letter("orders", "stock", b"not for you")
-        if rocket_version.startswith("5"):
-            grant_reader(admin)
-        reader = connector_of(cluster, access_key="reader1", secret_key_env="RIGHT")
-        (record,) = eventually(lambda: read_all(reader, REQUEST).records)
-        assert record.body == b"guarded"
-        both = read_all(reader, ReadRequest(Source("s", "pay", group="*"), "drain", "p"))
-        assert ([one.body for one in both.records], both.complete) == ([b"guarded"], False)
-        assert [note for note in both.notes if note.startswith("not read: %DLQ%stock")]
-        unseen = [w for w in reader.inspect(REQUEST.source).warnings if "the user may not ask" in w]
-        assert [w.partition(" ask ")[2].partition(":")[0] for w in unseen] == UNSEEN[rocket_version[0]]
-        lost = outgoing([record], Target("topic", "orders"))
-        proof = found(reader, lost, reader.bounds([lost[0].target]))
-        if rocket_version.startswith("5"):
-            assert (proof.shown, proof.doubts) == (
-                {0: "unknown"},
-                ["the user may not read orders@broker-a:0"],
-            )
-        else:
-            assert (proof.shown, proof.doubts) == ({0: "not_sent"}, [])  # whoever signs may read by position
-        together = ["confirmed", "refused", "confirmed"] * 10
-        assert outcomes(reader, record, *["orders", "bills", "orders"] * 10) == together
-        assert (admin.end("orders"), admin.end("bills")) == (22, 0)
-        with pytest.raises(AccessDenied):
-            read_all(reader, ReadRequest(Source("s", "pay", group="stock"), "drain", "p"))
-        for wrong in ({}, {"access_key": "reader1", "secret_key_env": "WRONG"}):
-            with pytest.raises(AccessDenied, match="check access_key"):
-                read_all(connector_of(cluster, **wrong), REQUEST)
-        with pytest.raises(AccessDenied):
-            read_all(reader, ReadRequest(Source("s", "pay", transactions=True), "drain", "p"))
-        with pytest.raises(AccessDenied, match=r"a rehearsal makes and deletes dlq_rehearsal_\*"):
-            reader.private("dlq.rehearsal.plan").make()
+    cluster, admin = guarded
+    if rocket_version.startswith("5"):
+        grant(admin, "reader1")
+    reader = connector_of(cluster, access_key="reader1", secret_key_env="RIGHT")
+    (record,) = eventually(lambda: read_all(reader, REQUEST).records)
+    assert record.body == b"guarded"
+    both = read_all(reader, ReadRequest(Source("s", "pay", group="*"), "drain", "p"))
+    assert ([one.body for one in both.records], both.complete) == ([b"guarded"], False)
+    assert [note for note in both.notes if note.startswith("not read: %DLQ%stock")]
+    unseen = [w for w in reader.inspect(REQUEST.source).warnings if "the user may not ask" in w]
+    assert [w.partition(" ask ")[2].partition(":")[0] for w in unseen] == UNSEEN[rocket_version[0]]
+    lost = outgoing([record], Target("topic", "orders"))
+    proof = found(reader, lost, reader.bounds([lost[0].target]))
+    if rocket_version.startswith("5"):
+        assert (proof.shown, proof.doubts) == (
+            {0: "unknown"},
+            ["the user may not read orders@broker-a:0"],
+        )
+    else:
+        assert (proof.shown, proof.doubts) == ({0: "not_sent"}, [])  # whoever signs may read by position
+    together = ["confirmed", "refused", "confirmed"] * 10
+    assert outcomes(reader, record, *["orders", "bills", "orders"] * 10) == together
+    assert (admin.end("orders"), admin.end("bills")) == (22, 0)
+    with pytest.raises(AccessDenied):
+        read_all(reader, ReadRequest(Source("s", "pay", group="stock"), "drain", "p"))
+    for wrong in ({}, {"access_key": "reader1", "secret_key_env": "WRONG"}):
+        with pytest.raises(AccessDenied, match="check access_key"):
+            read_all(connector_of(cluster, **wrong), REQUEST)
+    with pytest.raises(AccessDenied):
+        read_all(reader, ReadRequest(Source("s", "pay", transactions=True), "drain", "p"))
+    with pytest.raises(AccessDenied, match=r"a rehearsal makes and deletes dlq_rehearsal_\*"):
+        reader.private("dlq.rehearsal.plan").make()
 
 
-def test_a_secret_key_that_was_changed_is_read_again(tmp_path: Path) -> None:
+@on_newest_version
+def test_a_secret_key_that_was_changed_is_read_again(
+    guarded: tuple[RocketMQ, Driver], tmp_path: Path
+) -> None:
     """By each connection, and by one whose signature is refused."""
-    secret = tmp_path / "secret"
-    with guarded("5.5.0") as cluster:
-        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=PATIENCE))
-        admin.dead_letter("orders", "pay", b"guarded")
-        grant_reader(admin)
-        secret.write_text("87654321")
-        reader = connector_of(cluster, access_key="reader1", secret_key_file=str(secret))
-        assert len(eventually(lambda: read_all(reader, REQUEST).records)) == 1
-        user = {"username": "reader1", "password": "changed1", "userType": "Normal"}
-        admin.ok(3002, {"username": "reader1"}, json.dumps(user).encode())
-        old = connector_of(cluster, access_key="reader1", secret_key_file=str(secret))
-        eventually(lambda: is_denied(old))
-        secret.write_text("changed1")
-        assert [record.body for record in read_all(reader, REQUEST).records] == [b"guarded"]
+    (cluster, admin), secret = guarded, tmp_path / "secret"
+    grant(admin, "reader2")
+    secret.write_text("87654321")
+    reader = connector_of(cluster, access_key="reader2", secret_key_file=str(secret))
+    assert len(eventually(lambda: read_all(reader, REQUEST).records)) == 1
+    user = {"username": "reader2", "password": "changed1", "userType": "Normal"}
+    admin.ok(3002, {"username": "reader2"}, json.dumps(user).encode())
+    old = connector_of(cluster, access_key="reader2", secret_key_file=str(secret))
+    eventually(lambda: is_denied(old))
+    secret.write_text("changed1")
+    assert [record.body for record in read_all(reader, REQUEST).records] == [b"guarded"]
 
 
 def is_denied(reader: RocketConnector) -> bool:
@@ -190,37 +192,19 @@ def by_tls(folder: Path, *names: str) -> tuple[str, ...]:
     return f"-Dtls.config.file={folder}/tls.properties", "-Dtls.server.mode=permissive"
 
 
-@pytest.fixture(
-    scope="module", params=["DNS:rocketmq", f"IP:{namespace().address}"], ids=["another name", "its address"]
-)
-def guarded_by_tls(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RocketMQ, str, bool]]:
-    """A cluster with a letter, the authority of its certificate, and whether that is of its address."""
-    folder = tmp_path_factory.mktemp("tls")
-    with RocketMQ("5.5.0", jvm=(*QUICK, *by_tls(folder, request.param))) as cluster:
+def test_a_cluster_is_read_by_tls_of_another_name_where_names_are_not_asked_for(tmp_path: Path) -> None:
+    with RocketMQ("5.5.0", jvm=(*QUICK, *by_tls(tmp_path, "DNS:rocketmq"))) as cluster:
         driver = Driver(cluster.addresses["broker-a"])
         driver.create_topic("orders")
         driver.dead_letter("orders", "pay", bytes(100_000))
-        yield cluster, str(folder / "ca.pem"), request.param.startswith("IP")
-
-
-def test_a_cluster_is_read_by_tls_where_its_certificate_is_of_its_address_or_names_are_not_asked_for(
-    guarded_by_tls: tuple[RocketMQ, str, bool],
-) -> None:
-    cluster, authority, is_its_own = guarded_by_tls
-    url = cluster.url.replace("rocketmq:", "rocketmq+tls:")
-    loose = connector_of(cluster, url=url, ca_file=authority, verify_host=False)
-    (record,) = eventually(lambda: read_all(loose, REQUEST).records)
-    assert record.body == bytes(100_000)
-    strict = connector_of(cluster, url=url, ca_file=authority)
-    if is_its_own:
-        assert [one.body for one in read_all(strict, REQUEST).records] == [bytes(100_000)]
-    else:
+        url, authority = cluster.url.replace("rocketmq:", "rocketmq+tls:"), str(tmp_path / "ca.pem")
+        loose = connector_of(cluster, url=url, ca_file=authority, verify_host=False)
+        (record,) = eventually(lambda: read_all(loose, REQUEST).records)
+        assert record.body == bytes(100_000)
         with pytest.raises(Unreachable, match=r"address mismatch.*verify_host = false"):
-            read_all(strict, REQUEST)
-    with pytest.raises(Unreachable, match=r"self-signed certificate.*is ca_file right"):
-        read_all(connector_of(cluster, url=url), REQUEST)
+            read_all(connector_of(cluster, url=url, ca_file=authority), REQUEST)
+        with pytest.raises(Unreachable, match=r"self-signed certificate.*is ca_file right"):
+            read_all(connector_of(cluster, url=url), REQUEST)
 
 
 def test_nothing_goes_to_an_address_that_the_configuration_keeps_out(rocket_cluster: RocketMQ) -> None:

@@ -1,16 +1,13 @@
 """What a broker does not take is refused by name, with the limit and the remedy, and the rest goes."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import wire_builders
 from support.brokers.rocketmq.broker import RocketMQ
-from support.brokers.rocketmq.driver import Driver, unique_key
+from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
-from support.jvm import QUICK
 from support.waiting import eventually
 from support.wire_builders import dlq_aloud as dlq
 
@@ -19,7 +16,6 @@ from dlq.core.clock import now
 from dlq.core.provenance import REPLAY_ID
 
 pytestmark = pytest.mark.rocketmq
-LARGE = 600_000
 
 
 def configure(folder: Path, cluster: RocketMQ, group: str) -> None:
@@ -55,37 +51,6 @@ def test_old_values_go_to_a_compacted_topic_only_if_it_is_named(rocket: Rocket, 
     found = rocket.connector.find(Search("plan", [lost], now(), before))
     assert found.shown == {0: "unknown" if is_there else "not_sent"}
     assert any("compacted, which may have removed it" in why for why in found.doubts) == is_there
-
-
-@pytest.fixture(scope="module")
-def narrow() -> Iterator[RocketMQ]:
-    """A broker that ends a connection over which a large frame comes, and tells nobody of that."""
-    with RocketMQ("5.5.0", jvm=[*QUICK, "-Dcom.rocketmq.remoting.frameMaxLength=400000"]) as cluster:
-        yield cluster
-
-
-def test_a_letter_with_which_the_connection_ends_twice_is_refused_and_the_others_go(
-    narrow: RocketMQ, tmp_path: Path
-) -> None:
-    """The broker takes no such letter of the dead, so it grows by an edit."""
-    driver = Driver(narrow.addresses["broker-a"])
-    for topic in ("orders", "%DLQ%narrow"):
-        driver.create_topic(topic)
-    driver.send_many("%DLQ%narrow", 20, lambda n: (b"letter %d" % n, {"UNIQ_KEY": unique_key()}))
-    eventually(lambda: driver.end("%DLQ%narrow") == 20)
-    configure(tmp_path, narrow, "narrow")
-    dlq(tmp_path, "pull")
-    dlq(tmp_path, "export", "all.jsonl")
-    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    [grown] = [{**line, "body_text": "x" * LARGE} for line in lines if line.get("body_text") == "letter 5"]
-    (tmp_path / "one.jsonl").write_text(json.dumps(grown) + "\n")
-    edited = ("--edit", "one.jsonl", "--where", "true", "--to", "topic:orders")
-    plan, _ = dlq(tmp_path, "replay", "plan", "--any-advice", *edited)
-    found, said = dlq(tmp_path, "replay", "apply", plan["plan"], code=3)
-    assert (found["states"]["confirmed"], found["states"]["refused"]) == (19, 1)
-    assert "the connection ended both times that it was sent" in said
-    eventually(lambda: driver.end("orders") == 19)
-    driver.close()
 
 
 def planned_to(folder: Path, rocket: Rocket, group: str, to: str) -> Any:

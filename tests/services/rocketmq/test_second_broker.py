@@ -21,6 +21,7 @@ from support.waiting import eventually
 
 from dlq.connectors.base import ReadRequest, Target
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
+from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq
@@ -165,3 +166,26 @@ def test_both_are_restarted_one_after_the_other(rocket_pair: RocketMQ, tmp_path:
         rocket_pair.start_node("broker-b")
 
     outlived(rocket_pair, tmp_path, lambda: rocket_pair.kill("broker-a", signal.SIGTERM), restart_the_other)
+
+
+def test_a_broker_that_does_not_answer_is_named_and_the_others_are_pulled(rocket_pair: RocketMQ) -> None:
+    source = Source("s", "pay", group="frozen")
+    on_each(rocket_pair, lambda it: [it.create_topic("%DLQ%frozen"), it.send("%DLQ%frozen", b"x")])
+    connector = connector_of(rocket_pair, timeout="3s")
+    all_of_it = lambda: len(read_all(connector, ReadRequest(source, "copy", "p")).records) == 2  # noqa: E731
+    eventually(all_of_it)
+    os.kill(rocket_pair.pid("broker-b"), signal.SIGSTOP)
+    try:
+        seen = read_all(connector, ReadRequest(source, "drain", "p"))
+        assert ([record.broker_node for record in seen.records], seen.complete) == (["broker-a"], False)
+        assert any(note.startswith("not read: broker-b: ") for note in seen.notes)
+        assert "broker-b: " in connector.inspect(source).leaves_out["drain"]
+        gauge = connector.gauge(source)
+        assert (gauge.depth, "not read: broker-b: " in gauge.note) == (1, True)
+        os.kill(rocket_pair.pid("broker-a"), signal.SIGSTOP)
+        with pytest.raises(ConnectionLost):
+            connector.gauge(source)
+    finally:
+        for node in rocket_pair.addresses:
+            os.kill(rocket_pair.pid(node), signal.SIGCONT)
+    eventually(all_of_it)
