@@ -133,3 +133,14 @@ def test_markers_that_crossed_a_bridge_prove_nothing_of_what_they_may_have_left_
     crossing.close()
     eventually(lambda: far.connector.gauge(Source("m", "legacy", queue="dlq.replay.plan")).depth == 4)
     assert set(far.connector.find(Search("plan", letters, 0, before)).shown.values()) == {"unknown"}
+
+
+def test_a_drain_of_a_broker_with_bridges_is_said_to_take_the_others_letters(
+    bridged: tuple[Place, Place],
+) -> None:
+    for place, name in zip(bridged, ("NC", "NC_test_outbound"), strict=True):
+        place.send(b"a")
+        warnings = place.connector.inspect(place.request().source).warnings
+        assert any(f"has bridges to others ({name})" in warning for warning in warnings)
+        _, _, reading = place.pull("drain")
+        assert any("has bridges to others" in note for note in reading.notes)

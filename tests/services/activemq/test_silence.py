@@ -1,7 +1,6 @@
 """A queue that has letters and gives none says why; and a drain may take other brokers' letters."""
 
 import pytest
-from services.activemq.test_cluster import bridged  # noqa: F401
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, broker_of
 from support.brokers.activemq.fixtures import Place, by_openwire, on_newest, on_newest_classic, settings_of
 from support.brokers.activemq.sending import place_on
@@ -44,17 +43,6 @@ def test_letters_in_flight_at_another_consumer_are_said_to_be_there(stomp: Place
     more = "" if is_shared else "; an exclusive consumer gets all of them"
     assert (records, said + more in reading.notes) == ([], True)
     other.close()
-
-
-def test_a_drain_of_a_broker_with_bridges_is_said_to_take_the_others_letters(
-    bridged: tuple[Place, Place],  # noqa: F811
-) -> None:
-    for place, name in zip(bridged, ("NC", "NC_test_outbound"), strict=True):
-        place.send(b"a")
-        warnings = place.connector.inspect(place.request().source).warnings
-        assert any(f"has bridges to others ({name})" in warning for warning in warnings)
-        _, _, reading = place.pull("drain")
-        assert any("has bridges to others" in note for note in reading.notes)
 
 
 @pytest.mark.parametrize("version", CLASSIC[-1:])

@@ -1,8 +1,8 @@
 """A plan on a real Kafka leaves out what a newer message of its key has replaced, and only that."""
 
+import itertools
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dlq.connectors.newer import Bound, NewerProof, NewerSearch, Sought
 from dlq.core.keys import key_reader
 
 pytestmark = pytest.mark.kafka
-ENTITIES, VERSIONS, PARTITIONS = 60, 8, 2
+ENTITIES, VERSIONS, PARTITIONS = 40, 6, 2
 
 
 def told(kafka: KafkaPlace, partition: int, offset: int) -> Headers:
@@ -32,49 +32,35 @@ def told(kafka: KafkaPlace, partition: int, offset: int) -> Headers:
     ]
 
 
-class LastWriteWins:
-    """A consumer of versions of entities. The first time it lets one of ten die."""
-
-    def __init__(self, kafka: KafkaPlace) -> None:
-        self._kafka, self._chance = kafka, random.Random(7)
-        self._reached = [0] * PARTITIONS
-        self.state: dict[bytes, int] = {}
-        self.died: list[tuple[bytes, int]] = []
-
-    def consume(self, share_that_dies: float = 0.0) -> None:
-        """All that is new, and commit."""
-        dead: list[tuple[bytes | None, bytes | None, Headers]] = []
-        for partition in range(PARTITIONS):
-            for message in self._kafka.driver.records(self._kafka.topic, partition=partition):
-                if (offset := message.offset() or 0) < self._reached[partition]:
-                    continue
-                key, value = message.key() or b"", message.value() or b""
-                version = json.loads(value)["version"]
-                if self._chance.random() < share_that_dies:
-                    self.died.append((key, version))
-                    dead.append((value, key, told(self._kafka, partition, offset)))
-                else:
-                    self.state[key] = version
-            self._reached[partition] = end = self._kafka.driver.end(self._kafka.topic, partition)
-            self._kafka.driver.commit(self._kafka.group, self._kafka.topic, end, partition)
-        self._kafka.driver.send_all(self._kafka.dead, dead)
-
-
-def entities(kafka: KafkaPlace) -> Iterator[tuple[bytes, bytes, Headers]]:
-    for version in range(VERSIONS):
-        for number in range(ENTITIES):
-            yield json.dumps({"version": version}).encode(), b"entity-%d" % number, ()
+def died_of(kafka: KafkaPlace, chance: random.Random) -> tuple[dict[bytes, int], list[tuple[bytes, int]]]:
+    """A consumer of versions of entities lets one of ten die, and commits; the versions that it holds of each
+    then, and what died."""
+    state: dict[bytes, int] = {}
+    died: list[tuple[bytes, int]] = []
+    for partition in range(PARTITIONS):
+        for message in kafka.driver.records(kafka.topic, partition=partition):
+            key, value, offset = message.key() or b"", message.value() or b"", message.offset() or 0
+            version = json.loads(value)["version"]
+            if chance.random() < 0.1:
+                died.append((key, version))
+                kafka.driver.send(kafka.dead, value, key, told(kafka, partition, offset))
+            else:
+                state[key] = version
+        kafka.driver.commit(kafka.group, kafka.topic, kafka.driver.end(kafka.topic, partition), partition)
+    return state, died
 
 
 def test_after_a_replay_no_entity_is_older_than_its_newest_message(kafka: KafkaPlace, tmp_path: Path) -> None:
     """One in ten dies, the last version or an earlier one; whose consumer says that twice is safe."""
     kafka.driver.create_topic(kafka.topic, PARTITIONS, retention_ms=-1)
     kafka.driver.create_topic(kafka.dead, retention_ms=-1)
-    kafka.driver.send_all(kafka.topic, [*entities(kafka)])
-    consumer = LastWriteWins(kafka)
-    consumer.consume(share_that_dies=0.1)
-    stale = {key for key, version in consumer.state.items() if version < VERSIONS - 1}
-    assert stale, "some of the newest have died"
+    versions = itertools.product(range(VERSIONS), range(ENTITIES))
+    kafka.driver.send_all(
+        kafka.topic,
+        [(b'{"version": %d}' % version, b"entity-%d" % number, ()) for version, number in versions],
+    )
+    state, died = died_of(kafka, random.Random(7))
+    assert {key for key, version in state.items() if version < VERSIONS - 1}, "some of the newest have died"
 
     broker = f'kind = "kafka"\nurl = "{kafka.node.url}"\ntimeout = "30s"'
     source = f'topic = "{kafka.dead}"\nkey = "property:key"\nmode = "drain"'
@@ -82,16 +68,23 @@ def test_after_a_replay_no_entity_is_older_than_its_newest_message(kafka: KafkaP
     dlq(tmp_path, "pull")
     plan, said = dlq_aloud(tmp_path, "replay", "plan", "--fixed")
     assert "looks for newer messages: at up to" in said
+    last = {key: max(version for dead, version in died if dead == key) for key, _ in died}
+    wanted = {(key, version) for key, version in last.items() if state.get(key, -1) < version}
     assert plan["not_looked_at"] == {}
-    last = {key: max(version for dead, version in consumer.died if dead == key) for key, _ in consumer.died}
-    wanted = {(key, version) for key, version in last.items() if consumer.state.get(key, -1) < version}
-    assert (plan["selected"], plan["superseded"]) == (len(wanted), len(consumer.died) - len(wanted))
+    assert (plan["selected"], plan["superseded"]) == (len(wanted), len(died) - len(wanted))
     proofs = [why for why in plan["superseded_by"].values() if kafka.topic in why]
     assert proofs
     assert all(f"{kafka.group} has consumed it" in why for why in proofs)
+    before = [kafka.driver.end(kafka.topic, partition) for partition in range(PARTITIONS)]
     dlq(tmp_path, "replay", "apply", plan["plan"])
-    consumer.consume()
-    assert set(consumer.state.values()) == {VERSIONS - 1}
+    came = [
+        message
+        for partition, end in enumerate(before)
+        for message in kafka.driver.records(kafka.topic, partition=partition)
+        if (message.offset() or 0) >= end
+    ]
+    state |= {m.key() or b"": json.loads(m.value() or b"")["version"] for m in came}
+    assert set(state.values()) == {VERSIONS - 1}
 
 
 def ask(kafka: KafkaPlace, letters: list[dict[str, Any]], connector: Any = None, **search: Any) -> NewerProof:

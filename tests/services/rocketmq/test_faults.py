@@ -3,14 +3,19 @@
 import itertools
 import os
 import shutil
+import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
+from support.archives import letter
 from support.brokers.rocketmq.broker import PORTS, RocketMQ
 from support.brokers.rocketmq.driver import Driver, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version, on_newest_version
@@ -184,17 +189,17 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own
     before, since = connector.bounds([target]), now()
 
     def given() -> Iterator[Outgoing]:
-        for letter in letters:
-            if letter.number == 3000:
+        for one_more in letters:
+            if one_more.number == 3000:
                 cluster.kill("broker-a")
-            yield letter
+            yield one_more
 
     publisher = connector.publisher(SendRequest("plan", 256))
     answers, error = until_it_ends(publisher, given())
     assert isinstance(error, ConnectionLost)
     outcomes = {answer.number: answer.outcome for answer in answers}
     assert set(outcomes.values()) == {"confirmed", "in_doubt"}
-    doubtful = [letter for letter in letters if outcomes.get(letter.number) == "in_doubt"]
+    doubtful = [each for each in letters if outcomes.get(each.number) == "in_doubt"]
     assert 0 < len(doubtful) <= 257
     cluster.start_node("broker-a")
     proof = found(connector, doubtful, before, since).shown
@@ -320,8 +325,8 @@ def test_a_half_written_message_is_neither_sent_nor_not_sent(one: Own, count: in
         for i in range(count + 1)
     ]
     letters = [
-        letter._replace(provenance={"dlq_replay_id": f"{letter.number:032x}", "KEYS": "k" * 20})
-        for letter in outgoing(records, target)
+        each._replace(provenance={"dlq_replay_id": f"{each.number:032x}", "KEYS": "k" * 20})
+        for each in outgoing(records, target)
     ]
     before = connector.bounds([target])
     assert {sent.outcome for sent in published(connector, letters[:count])} == {"confirmed"}
@@ -445,3 +450,49 @@ def test_letters_go_back_to_the_broker_that_they_came_from(two: Own) -> None:
         arrived = sorted(parse_properties(m.properties)["n"] for m in messages)
         assert arrived == sorted(f"{node}-{i}" for i in range(20))
     connector.close()
+
+
+@contextmanager
+def stuttering(pid: int) -> Iterator[None]:
+    """Stand still again and again, so that requests have waited for long when the process looks at them."""
+    over = Event()
+
+    def stop_and_go() -> None:
+        while not over.wait(0.02):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.03)
+            os.kill(pid, signal.SIGCONT)
+
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(stop_and_go)
+        try:
+            yield
+        finally:
+            over.set()
+            stopping.result()
+
+
+@on_newest_version
+def test_a_broker_that_is_too_busy_again_and_again_gets_every_letter_once(rocket_version: str) -> None:
+    slow = {"sendMessageThreadPoolNums": 1, "waitTimeMillsInSendQueue": 1}
+    with RocketMQ(rocket_version, **slow) as cluster:
+        driver = Driver(cluster.addresses["broker-a"])
+        driver.create_topic("orders")
+        connector = connector_of(cluster)
+        body = os.urandom(70_000)  # too large to go with others
+        count = 1000
+        records = [
+            letter(i, broker_kind="rocketmq", properties={"n": str(i)}, body=body) for i in range(count)
+        ]
+        letters = outgoing(records, Target("topic", "orders"))
+        eventually(lambda: connector.consumers([Target("topic", "orders")]) == {})
+        publisher = connector.publisher(SendRequest("plan", 2000))
+        to_see_it_busy = patch.object(publisher, "_send_again", wraps=publisher._send_again)
+        with to_see_it_busy as again, stuttering(cluster.pid("broker-a")):
+            outcomes = {sent.number: sent.outcome for sent in publisher.publish(iter(letters))}
+        publisher.close()
+        assert again.called
+        assert outcomes == dict.fromkeys(range(count), "confirmed")
+        stored = [int(parse_properties(m.properties)["n"]) for m in driver.messages("orders")]
+        assert sorted(stored) == list(range(count))
+        connector.close()
