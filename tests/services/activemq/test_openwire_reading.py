@@ -68,25 +68,6 @@ def test_a_text_with_nul_is_one_letter_whichever_way_it_was_read(stomp: Place, t
     assert (again.body, again.properties["class"]) == (looked.body, "text")
 
 
-@on_newest_classic
-def test_a_property_that_nests_deeper_than_is_shown_is_drained_and_sent_again_as_it_came(
-    stomp: Place,
-) -> None:
-    here, levels = by_openwire(stomp), 45
-    stomp.send(b"x", deep="later")
-    [plain] = here.drain()
-    value = (b"\x0c\0\0\0\2\1\1\x0b\0\0\0\1\0\1k" * levels + b"\5\0\0\0\7").hex()
-    sent_back(here, [plain._replace(properties={**plain.properties, "value of deep": value})], stomp.back)
-    [looked] = stomp.pull("copy", stomp.back.name)[0]
-    [taken] = here.drain(stomp.back.name)
-    assert (taken.record_id, taken.headers["deep"]) == (looked.record_id, looked.headers["deep"])
-    assert taken.headers["deep"] == "[true, {k=" * levels + "7" + "}]" * levels
-    assert taken.properties["value of deep"] == value
-    [again] = sent_back(here, [taken], stomp.back, plan="again")
-    assert here.connector.preview(again).problem is None
-    assert here.drain(stomp.back.name)[0].properties["value of deep"] == value
-
-
 def differences(some: Sequence[Record], others: Sequence[Record]) -> list[object]:
     """Headers and bodies that are not the same, but for those of each delivery."""
     of_delivery = {"ack", "subscription", "redelivered"}

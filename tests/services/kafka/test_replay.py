@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import AcknowledgeType
 from confluent_kafka.admin import NewPartitions, ResourceType
 from support.brokers.kafka.driver import eventually
 from support.brokers.kafka.fixtures import KafkaPlace
@@ -221,23 +220,3 @@ def test_letters_of_dead_letters_and_of_another_site_go_where_they_are_told_to_a
         assert said in kafka.connector.preview(outgoing(0, origin, "p", record)).unless_named["target"]
         elsewhere = kafka.connector.preview(outgoing(0, f"{site}.heartbeats", "p", record))
         assert elsewhere.unless_named == {}
-
-
-def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(
-    kafka: KafkaPlace, tmp_path: Path
-) -> None:
-    dead_letters, group = f"dlq.{kafka.number}", f"share-{kafka.number}"
-    kafka.driver.create_topic(kafka.topic, retention_ms=-1)
-    kafka.driver.create_topic(dead_letters, errors_deadletterqueue_group_enable="true")
-    kafka.driver.share_group(group, dead_letters)
-    kafka.driver.send_all(kafka.topic, [(b"0", None, ()), (b"1", b"k", [("a", b"\xff")])])
-    kafka.driver.share(group, kafka.topic, lambda _: AcknowledgeType.REJECT, 2)
-    kafka.driver.records(dead_letters, 2)
-    kafka.driver.delete_records(kafka.topic, before=1)
-    configured(tmp_path, kafka, dead_letters)
-    dlq(tmp_path, "pull")
-    plan = dlq(tmp_path, "replay", "plan", "--any-advice")
-    assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
-    dlq(tmp_path, "replay", "apply", plan["plan"])
-    back = kafka.driver.records(kafka.topic, 2)[-1]
-    assert (back.key(), back.value(), (back.headers() or [])[0]) == (b"k", b"1", ("a", b"\xff"))

@@ -17,17 +17,6 @@ from dlq.connectors.base import Target
 pytestmark = pytest.mark.rocketmq
 
 
-def test_mqadmin_counts_the_dead_letters_that_we_count(rocket: Rocket) -> None:
-    for i in range(3):
-        rocket.driver.dead_letter(rocket.topic, rocket.group, b"%d" % i)
-    status = eventually(
-        lambda: (text := rocket.cluster.admin("topicStatus", "-t", rocket.dead)).count("broker-a") and text
-    )
-    (row,) = [line.split() for line in status.splitlines() if line.startswith("broker-a")]
-    seen = rocket.read()
-    assert [int(row[2]), int(row[3])] == [0, seen.snapshot]
-
-
 NATIVE = """
 import json, sys
 from rocketmq.client import Message, Producer, PullConsumer

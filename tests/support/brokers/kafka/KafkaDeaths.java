@@ -1,33 +1,10 @@
-// Lets records die in real frameworks: java KafkaDeaths BOOTSTRAP PREFIX FOLDER. The topics PREFIX-spring,
-// -typed, -retried, -streams and -connect, and those of their dead letters, must be there; it runs until it is killed.
-import java.util.Collection;
-import java.util.HashMap;
-import java.util.List;
+// Lets records die in Spring for Apache Kafka: java KafkaDeaths BOOTSTRAP PREFIX. The topics PREFIX-spring, -typed
+// and -retried, and those of their dead letters, must be there; it runs until it is killed.
 import java.util.Map;
-import java.util.Properties;
 import java.util.UUID;
-import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.IntegerDeserializer;
 import org.apache.kafka.common.serialization.IntegerSerializer;
-import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.connect.connector.Task;
-import org.apache.kafka.connect.connector.policy.AllConnectorClientConfigOverridePolicy;
-import org.apache.kafka.connect.errors.DataException;
-import org.apache.kafka.connect.runtime.Worker;
-import org.apache.kafka.connect.runtime.isolation.Plugins;
-import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
-import org.apache.kafka.connect.runtime.standalone.StandaloneHerder;
-import org.apache.kafka.connect.sink.SinkConnector;
-import org.apache.kafka.connect.sink.SinkRecord;
-import org.apache.kafka.connect.sink.SinkTask;
-import org.apache.kafka.connect.storage.FileOffsetBackingStore;
-import org.apache.kafka.streams.KafkaStreams;
-import org.apache.kafka.streams.StreamsBuilder;
-import org.apache.kafka.streams.errors.LogAndContinueExceptionHandler;
-import org.apache.kafka.streams.errors.LogAndContinueProcessingExceptionHandler;
-import org.apache.kafka.streams.kstream.Consumed;
 import org.springframework.context.annotation.AnnotationConfigApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -49,14 +26,10 @@ import org.springframework.util.backoff.FixedBackOff;
 
 public class KafkaDeaths {
     static String bootstrap;
-    static String folder;
 
     public static void main(String[] arguments) throws Exception {
         bootstrap = arguments[0];
         System.setProperty("prefix", arguments[1]);
-        folder = arguments[2];
-        streams(arguments[1]);
-        connect(arguments[1]);
         new AnnotationConfigApplicationContext(Spring.class);
         Thread.currentThread().join();
     }
@@ -119,77 +92,6 @@ public class KafkaDeaths {
         @KafkaListener(topics = "${prefix}-retried", groupId = "${prefix}-retrying")
         public void retry(Integer value) {
             die(value);
-        }
-    }
-
-    static void streams(String prefix) {
-        Properties settings = new Properties();
-        settings.putAll(Map.of(
-            "application.id", prefix + "-streams-app",
-            "bootstrap.servers", bootstrap,
-            "state.dir", folder,
-            "auto.offset.reset", "earliest",
-            "errors.dead.letter.queue.topic.name", prefix + "-streams-dead",
-            "processing.exception.handler", LogAndContinueProcessingExceptionHandler.class.getName(),
-            "deserialization.exception.handler", LogAndContinueExceptionHandler.class.getName()));
-        StreamsBuilder builder = new StreamsBuilder();
-        builder.stream(prefix + "-streams", Consumed.with(Serdes.ByteArray(), Serdes.Integer()))
-            .foreach((key, value) -> die(value));
-        new KafkaStreams(builder.build(), settings).start();
-    }
-
-    static void connect(String prefix) {
-        Map<String, String> settings = Map.of(
-            "bootstrap.servers", bootstrap,
-            "plugin.discovery", "service_load",
-            "key.converter", "org.apache.kafka.connect.converters.ByteArrayConverter",
-            "value.converter", "org.apache.kafka.connect.json.JsonConverter",
-            "value.converter.schemas.enable", "false",
-            "offset.storage.file.filename", folder + "/offsets",
-            "consumer.auto.offset.reset", "earliest");
-        Plugins plugins = new Plugins(settings);
-        plugins.compareAndSwapWithDelegatingLoader();
-        StandaloneConfig config = new StandaloneConfig(settings);
-        var policy = new AllConnectorClientConfigOverridePolicy();
-        var offsets = new FileOffsetBackingStore(plugins.newInternalConverter(true, "org.apache.kafka.connect.json.JsonConverter", Map.of("schemas.enable", "false")));
-        offsets.configure(config);
-        StandaloneHerder herder = new StandaloneHerder(new Worker("tests", Time.SYSTEM, plugins, config, offsets, policy), "tests", policy);
-        herder.start();
-        Map<String, String> sink = new HashMap<>(Map.of(
-            "name", "refusing-sink",
-            "connector.class", Refusing.class.getName(),
-            "tasks.max", "1",
-            "topics", prefix + "-connect",
-            "errors.tolerance", "all",
-            "errors.deadletterqueue.topic.name", prefix + "-connect-dead",
-            "errors.deadletterqueue.topic.replication.factor", "1",
-            "errors.deadletterqueue.context.headers.enable", "true"));
-        herder.putConnectorConfig("refusing-sink", sink, false, (error, created) -> {
-            if (error != null) throw new IllegalStateException(error);
-        });
-    }
-
-    public static class Refusing extends SinkConnector {
-        private Map<String, String> settings;
-
-        @Override public void start(Map<String, String> settings) { this.settings = settings; }
-        @Override public void stop() { }
-        @Override public String version() { return "1"; }
-        @Override public Class<? extends Task> taskClass() { return RefusingTask.class; }
-        @Override public List<Map<String, String>> taskConfigs(int most) { return List.of(settings); }
-        @Override public ConfigDef config() { return new ConfigDef(); }
-    }
-
-    public static class RefusingTask extends SinkTask {
-        @Override public void start(Map<String, String> settings) { }
-        @Override public void stop() { }
-        @Override public String version() { return "1"; }
-
-        @Override
-        public void put(Collection<SinkRecord> records) {
-            for (SinkRecord record : records) {
-                context.errantRecordReporter().report(record, new DataException("no such account: " + record.value()));
-            }
         }
     }
 }

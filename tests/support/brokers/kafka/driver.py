@@ -12,7 +12,6 @@ from confluent_kafka import (
     Message,
     Producer,
     ShareConsumer,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -79,11 +78,6 @@ class Driver:
         for future in self.admin.delete_topics([topic]).values():
             future.result(PATIENCE)
         eventually(lambda: topic not in self.admin.list_topics(timeout=PATIENCE).topics)
-
-    def topic_id(self, topic: str) -> str:
-        """What tells a topic from one of the same name."""
-        found = self.admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE)
-        return str(found.topic_id)
 
     def send(
         self,
@@ -162,14 +156,11 @@ class Driver:
             future.result(PATIENCE)
         eventually(lambda: self.start(topic, partition) == before)
 
-    def records(
-        self, topic: str, count: int | None = None, partition: int = 0, committed: bool = True
-    ) -> list[Message]:
+    def records(self, topic: str, count: int | None = None, partition: int = 0) -> list[Message]:
         """What lies in a partition from its log start; waits until there are `count`."""
-        level = "read_committed" if committed else "read_uncommitted"
         consumer = Consumer({
             **self.settings, "group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error",
-            "isolation.level": level, "enable.partition.eof": True,
+            "isolation.level": "read_committed", "enable.partition.eof": True,
         })  # fmt: skip
         consumer.assign([TopicPartition(topic, partition, self.start(topic, partition))])
         found: list[Message] = []

@@ -24,7 +24,7 @@ def install(version: str) -> Path:
 
 
 def install_frameworks() -> Path:
-    """The same for those of Spring, Streams and Connect."""
+    """The same for those of Spring."""
     return _fetched(_FRAMEWORKS, "kafka-frameworks")
 
 
