@@ -19,6 +19,7 @@ from support.wire_builders import configure
 from support.wire_builders import dlq_aloud as dlq
 
 from dlq.connectors.base import SendRequest
+from dlq.connectors.kafka.plugin.connector import KafkaConnector
 from dlq.connectors.kafka.plugin.description import KafkaSource
 from dlq.core.errors import Unreachable
 
@@ -37,23 +38,26 @@ def narrow() -> Iterator[Kafka]:
         yield node
 
 
-def test_a_letter_above_a_limit_is_refused_before_it_is_sent_and_the_others_go(
-    kafka: KafkaPlace, narrow: Kafka
-) -> None:
-    kafka.driver.create_topic(kafka.topic, max_message_bytes=100_000)
-    Driver(narrow.bootstrap).create_topic("told")
+def why_refused(connector: KafkaConnector, topic: str) -> str:
+    """Of ten letters one is large and is refused; the others go."""
     large = dead(5)._replace(body=b"x" * LARGE, body_size=LARGE)
-    for connector, topic, said in (
-        (kafka.connector, kafka.topic, "takes none above 100000 (max.message.bytes); raise it there"),
-        (connector_of(narrow), "told", "no request above 400000 (socket.request.max.bytes); raise it there"),
-    ):
-        letters = [outgoing(n, topic, "p", large if n == 5 else dead(n)) for n in range(10)]
-        publisher = connector.publisher(SendRequest("plan", 1000))
-        answers, error = until_it_ends(publisher, iter(letters))
-        assert error is None
-        refused = {answer.number: answer for answer in answers if answer.outcome != "confirmed"}
-        assert (len(answers), [*refused], refused[5].outcome) == (10, [5], "refused")
-        assert said in str(refused[5].detail)
+    letters = [outgoing(n, topic, "p", large if n == 5 else dead(n)) for n in range(10)]
+    answers, error = until_it_ends(connector.publisher(SendRequest("plan", 1000)), iter(letters))
+    refused = {answer.number: answer for answer in answers if answer.outcome != "confirmed"}
+    assert (error, len(answers), [*refused], refused[5].outcome) == (None, 10, [5], "refused")
+    return str(refused[5].detail)
+
+
+def test_a_letter_above_the_topics_limit_is_refused_and_the_others_go(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic, max_message_bytes=100_000)
+    said = why_refused(kafka.connector, kafka.topic)
+    assert "takes none above 100000 (max.message.bytes); raise it there" in said
+
+
+def test_a_letter_above_the_limit_of_requests_is_refused_before_it_is_sent(narrow: Kafka) -> None:
+    Driver(narrow.bootstrap).create_topic("told")
+    said = why_refused(connector_of(narrow), "told")
+    assert "no request above 400000 (socket.request.max.bytes); raise it there" in said
 
 
 def test_a_letter_with_which_the_connection_ends_twice_is_refused_and_the_others_go(

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import AcknowledgeType
 from support.brokers.kafka import raw as by_hand
 from support.brokers.kafka.driver import Driver, eventually
-from support.brokers.kafka.fixtures import KafkaPlace
+from support.brokers.kafka.fixtures import KafkaPlace, connector_of
 from support.brokers.kafka.letters import headers_by_our_own_connection
 
 from dlq.archive import losses
@@ -129,7 +129,9 @@ def test_letters_of_a_topic_that_is_deleted_in_mid_drain_are_gone_and_its_namesa
 ) -> None:
     kafka.driver.create_topic(kafka.dead)
     kafka.driver.send_all(kafka.dead, [(b"%d" % number, None, ()) for number in range(2_000)])
-    store, source, begin = LocalStore(str(tmp_path)), kafka.request().source, kafka.connector.read
+    store, source = LocalStore(str(tmp_path)), kafka.request().source
+    connector = connector_of(kafka.node, timeout="10s")  # for so long it asks for what is gone
+    begin = connector.read
 
     def begin_and_delete(asked: ReadRequest) -> Any:
         reading = begin(asked)
@@ -140,13 +142,14 @@ def test_letters_of_a_topic_that_is_deleted_in_mid_drain_are_gone_and_its_namesa
         return reading
 
     with monkeypatch.context() as patch:
-        patch.setattr(kafka.connector, "read", begin_and_delete)
-        done = pull(store, kafka.connector, source, PullOptions("drain"))
+        patch.setattr(connector, "read", begin_and_delete)
+        done = pull(store, connector, source, PullOptions("drain"))
     assert (done.partial, done.error) == (True, None)
     assert (done.left, done.captured + done.recaptured + done.gone) == (0, 2_000)
     if again:
-        later = pull(store, kafka.connector, source, PullOptions("drain"))
+        later = pull(store, connector, source, PullOptions("drain"))
         assert later.captured + later.recaptured == again
+    connector.close()
 
 
 def test_no_group_is_left_behind(kafka: KafkaPlace) -> None:
