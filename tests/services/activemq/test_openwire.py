@@ -27,19 +27,14 @@ from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 pytestmark = pytest.mark.activemq
 
 
-def shown(place: Place, queue: str) -> list[str]:
-    """What a Java consumer gets there."""
-    return [bytes.fromhex(each).decode() for each in place.java("ActiveMqTyped.java", "show", queue)]
-
-
 @on_classic
 def test_java_gets_back_what_java_sent_types_and_all(stomp: Place) -> None:
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
-    before = shown(stomp, stomp.queue)
+    before = stomp.shown("ActiveMqTyped.java", "show", stomp.queue)
     assert len(before) == 2
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
     sent_back(by_openwire(stomp), stomp.by(jolokia_details=True).drain(), stomp.back)
-    assert shown(stomp, stomp.back.name) == before
+    assert stomp.shown("ActiveMqTyped.java", "show", stomp.back.name) == before
 
 
 @on_artemis

@@ -132,7 +132,7 @@ def stomp(harm: Harm, when: str, server: str = "ActiveMQ/5.18.6") -> Callable[[s
                 if command == when:
                     token = re.search(rb"\nid:([^\n]+)", frame)
                     peer.sendall(_receipt(frame))
-                    return harm(_Tokened(peer, token[1] if token else b""))  # type: ignore[arg-type]
+                    return harm(_Filled(peer, b"TOKEN", token[1] if token else b""))  # type: ignore[arg-type]
                 if command == "CONNECT":
                     peer.sendall(f"CONNECTED\nversion:1.2\nserver:{server}\n\n\0\n".encode())
                 peer.sendall(_receipt(frame))
@@ -146,14 +146,14 @@ def _receipt(frame: bytes) -> bytes:
     return b"RECEIPT\nreceipt-id:%b\n\n\0\n" % asked[1] if asked else b""
 
 
-class _Tokened:
-    """A socket that writes the reader's token where TOKEN stands."""
+class _Filled:
+    """A socket that writes what was heard where a mark stands."""
 
-    def __init__(self, peer: socket.socket, token: bytes) -> None:
-        self._peer, self._token = peer, token
+    def __init__(self, peer: socket.socket, mark: bytes, heard: bytes) -> None:
+        self._peer, self._mark, self._heard = peer, mark, heard
 
     def sendall(self, data: bytes) -> None:
-        self._peer.sendall(data.replace(b"TOKEN", self._token))
+        self._peer.sendall(data.replace(self._mark, self._heard))
 
     def recv(self, size: int) -> bytes:
         return self._peer.recv(size)
@@ -232,7 +232,7 @@ def openwire(harm: Harm, when: int) -> Callable[[socket.socket], None]:
             command = stream.read(int.from_bytes(size, "big"))
             kind, number, is_asked = struct.unpack_from(">Bi?", command)
             if kind == when:
-                return harm(_Numbered(peer, number))  # type: ignore[arg-type]
+                return harm(_Filled(peer, b"NUMB", number.to_bytes(4, "big")))  # type: ignore[arg-type]
             if kind != 1 and is_asked:
                 peer.sendall(openwire_command(30, b"", number))
         return None
@@ -244,16 +244,3 @@ def answers_to_nothing(peer: socket.socket) -> None:
     """Answers to commands that nobody has sent, for ever."""
     for number in range(10**6, 10**9):
         peer.sendall(openwire_command(30, b"", number))
-
-
-class _Numbered:
-    """A socket that writes the number of the command that was heard where NUMB stands."""
-
-    def __init__(self, peer: socket.socket, number: int) -> None:
-        self._peer, self._number = peer, number.to_bytes(4, "big")
-
-    def sendall(self, data: bytes) -> None:
-        self._peer.sendall(data.replace(b"NUMB", self._number))
-
-    def recv(self, size: int) -> bytes:
-        return self._peer.recv(size)

@@ -171,6 +171,10 @@ class Place:
         assert process.returncode == 0, err[-3000:]
         return json.loads(out.strip().splitlines()[-1]) if out.strip() else None
 
+    def shown(self, program: str, *arguments: str) -> list[str]:
+        """What a client program tells of messages, each in hexadecimal digits."""
+        return [bytes.fromhex(each).decode() for each in self.java(program, *arguments)]
+
 
 def settings_of(broker: ActiveMq, jolokia: bool = True) -> ActiveMQBroker:
     """The broker as a configuration names it."""
