@@ -20,8 +20,10 @@ from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
 
 pytestmark = pytest.mark.activemq
-PORT = r"is this the (STOMP|OpenWire) port"
-UNSAID = f"{PORT}, or are as many connections open as it takes"
+UNSAID = (
+    r"is this the (STOMP|OpenWire) port, or are as many connections open as it takes "
+    r"\(maximumConnections of Classic.*connectionsAllowed of Artemis' acceptor"
+)
 by_either = pytest.mark.parametrize(
     ("connect", "setting", "scheme"), [(Link, "url", "stomp"), (OpenWireSender, "openwire_url", "tcp")]
 )
@@ -71,61 +73,28 @@ def test_nobody_at_any_address_is_unreachable(by_tls: Broker) -> None:
 
 
 @by_either
-def test_an_end_before_a_word_was_said_may_be_the_wrong_port(
+def test_an_end_before_a_word_was_said_may_be_the_wrong_port_or_one_connection_too_many(
     by_tls: Broker, connect: Callable[[Broker], object], setting: str, scheme: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hangs_up = threading.Thread(target=lambda: listener.accept()[0].close())
         hangs_up.start()
         wrong: Any = {setting: f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"}
-        with pytest.raises(ConnectionLost, match=rf"the connection ended: .*; {PORT}"):
+        with pytest.raises(ConnectionLost, match=rf"the connection ended: .*; {UNSAID}"):
             connect(replace(by_tls, **wrong))
         hangs_up.join()
 
 
 @pytest.fixture(scope="module")
-def crowded() -> Iterator[ActiveMq]:
-    """Classic with a port that takes one connection."""
-    with_one = ActiveMq(CLASSIC[-1])
-    with_one.options += (f"one={with_one.tls}",)
-    with with_one as broker:
-        yield broker
-
-
-def test_a_connector_of_classic_that_takes_no_more_connections_is_named(crowded: ActiveMq) -> None:
-    one = replace(settings_of(crowded), url=f"stomp://127.0.0.1:{crowded.tls}")
-    first = Link(one)
-    with pytest.raises(ConnectionLost, match=rf"{UNSAID} \(maximumConnections of Classic"):
-        Link(one)
-    first.close()
-
-
-@pytest.fixture(scope="module")
 def narrow() -> Iterator[ActiveMq]:
-    """Artemis with an acceptor that allows one connection, and one session for its user."""
+    """Artemis that allows one of its users one session."""
     broker = broker_of(ARTEMIS)
-    broker.tls, file = free_ports(1)[0], broker.folder / "instance" / "etc" / "broker.xml"
-    one = f'<acceptors><acceptor name="one">tcp://127.0.0.1:{broker.tls}?connectionsAllowed=1</acceptor>'
-    limit = (
-        '<resource-limit-setting match="reader"><max-connections>1</max-connections></resource-limit-setting>'
-    )
-    text = file.read_text().replace("<acceptors>", one, 1)
-    limits = f"<resource-limit-settings>{limit}</resource-limit-settings><security-settings>"
-    file.write_text(text.replace("<security-settings>", limits, 1))
+    file = broker.folder / "instance" / "etc" / "broker.xml"
+    limit = "<max-connections>1</max-connections></resource-limit-setting></resource-limit-settings>"
+    limits = f'<resource-limit-settings><resource-limit-setting match="reader">{limit}<security-settings>'
+    file.write_text(file.read_text().replace("<security-settings>", limits, 1))
     with broker:
         yield broker
-
-
-@by_either
-def test_an_acceptor_of_artemis_that_allows_no_more_connections_is_named(
-    narrow: ActiveMq, connect: Callable[[Broker], Any], setting: str, scheme: str
-) -> None:
-    user = "admin@" if setting == "url" else ""
-    wanted: Any = {setting: f"{scheme}://{user}127.0.0.1:{narrow.tls}"}
-    first = Link(replace(settings_of(narrow), url=f"stomp://admin@127.0.0.1:{narrow.tls}"))
-    with pytest.raises(ConnectionLost, match=rf"{UNSAID}.*connectionsAllowed of Artemis' acceptor"):
-        connect(replace(settings_of(narrow), **wanted))
-    first.close()
 
 
 def linked(settings: Broker) -> Link | None:

@@ -1,16 +1,15 @@
 """What a cluster does not take is refused by name, with the limit and the remedy, and the rest goes."""
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka.admin import AclOperation
 from support.brokers.kafka import raw
 from support.brokers.kafka.broker import Kafka
-from support.brokers.kafka.driver import Driver, eventually
+from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.fixtures import PASSWORD, USERS, KafkaPlace, connector_of
 from support.brokers.kafka.letters import dead, outgoing, sent
 from support.sending_contract import until_it_ends
@@ -20,8 +19,6 @@ from support.wire_builders import dlq_aloud as dlq
 
 from dlq.connectors.base import SendRequest
 from dlq.connectors.kafka.plugin.connector import KafkaConnector
-from dlq.connectors.kafka.plugin.description import KafkaSource
-from dlq.core.errors import Unreachable
 
 pytestmark = pytest.mark.kafka
 LARGE = 600_000
@@ -108,23 +105,3 @@ def test_a_quota_makes_a_replay_slow_and_leaves_nothing_in_doubt(kafka: KafkaPla
     with raw.quota(kafka.node.bootstrap, "producer_byte_rate", 40_000):
         assert sent(connector, letters) == dict.fromkeys(range(600), "confirmed")
     assert connector.cluster.made_to_wait("")
-
-
-def is_ended(node: Kafka) -> bool:
-    """Whether the node ends a connection before anything was asked."""
-    host, _, port = node.bootstrap.partition(":")
-    with socket.create_connection((host, int(port)), timeout=0.5) as opened:
-        try:
-            return opened.recv(1) == b""
-        except TimeoutError:
-            return False
-
-
-def test_a_node_without_room_for_more_connections_is_told_with_the_settings_that_make_room() -> None:
-    with Kafka() as node:
-        driver = Driver(node.bootstrap)
-        driver.create_topic("crowded-dlt")
-        driver.configure(ResourceType.BROKER, "1", max_connections_per_ip=1)
-        eventually(lambda: is_ended(node))
-        with pytest.raises(Unreachable, match=r"max\.connections\.per\.ip"):
-            connector_of(node, timeout="3s").gauge(KafkaSource("s", "shop", topic="crowded-dlt"))
