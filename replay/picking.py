@@ -160,9 +160,9 @@ class Picker:
             return reason
         return (
             advised_against(record.record_id, candidate.advice, self._wanted)
-            or (self.superseded.why and self._replaced(record))
-            or (known.elsewhere and self._sent_elsewhere(candidate, known))
-            or (known.twins and self._twin_sent(record, known))
+            or (self._replaced(record) if self.superseded.why else None)
+            or (self._sent_elsewhere(candidate, known) if known.elsewhere else None)
+            or (self._twin_sent(record, known) if known.twins else None)
             or self._closed(candidate.destination)
             or self._twin(candidate)
             or self._risk(candidate)

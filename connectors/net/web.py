@@ -8,7 +8,6 @@ environment are not used: they would see the password.
 import contextlib
 import json
 import re
-import ssl
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from dlq.connectors import deadline
 from dlq.connectors.net.tls import client_context
+from dlq.connectors.wire import why_unreachable
 from dlq.core import patience, units
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
@@ -90,7 +90,7 @@ class Site:
         except (OSError, HTTPException, ValueError) as error:
             self.close()
             late = f"no whole answer within {patience.WHOLE_ANSWER * self._timeout:g} s"
-            raise NoAnswerError(late if time.monotonic() >= until else _reason(error)) from error
+            raise NoAnswerError(late if time.monotonic() >= until else why_unreachable(error)) from error
         return page
 
     def _asked(
@@ -164,11 +164,3 @@ def _whole(digits: str) -> int:
 def _cut(connected: socket) -> None:
     with contextlib.suppress(OSError):
         connected.shutdown(SHUT_RDWR)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return for_terminal(f"TLS failed: {getattr(error, 'verify_message', '') or error.reason or error}")
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return for_terminal(str(error)) or type(error).__name__
