@@ -107,14 +107,20 @@ _BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 
 def target_of(record: Record, to: str) -> Target | None:
     """Return where a letter goes; see `Connector.target_of`."""
-    kind, colon, name = to.partition(":")
-    if colon and kind in _KINDS and name:
-        return Target(kind, name)
+    named = _named(to)
+    if named is not None:
+        return named
     if to != "origin":
         raise UsageError(f"--to {to}: ActiveMQ has origin, queue:NAME and topic:NAME; choose one")
     if not record.origin or record.origin_kind not in _KINDS:
         return None
     return _failed_queue(record) or Target(record.origin_kind, record.origin)
+
+
+@lru_cache(256)
+def _named(to: str) -> Target | None:
+    kind, _, name = to.partition(":")
+    return Target(kind, name) if kind in _KINDS and name else None
 
 
 def _failed_queue(record: Record) -> Target | None:

@@ -185,11 +185,12 @@ class ActiveMQConnector(base.Connector):
         known = self._preview(letter)
         if self._routing is None:
             return known
-        against = self._against(self._routing, letter.target, letter.record)
-        unless_named = {**known.unless_named, "target": against} if against else known.unless_named
-        untold = self._routing.diversions(letter.target) if self._routing.tells else [UNPROVEN]
+        against, untold = self._routing.prospects(letter.target)
+        if self._routing.is_unknown(letter.target, letter.record):
+            against = UNKNOWN_TYPE.format(letter.target.name)
         if not against and not untold:
             return known
+        unless_named = {**known.unless_named, "target": against} if against else known.unless_named
         return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
 
     def _preview(self, letter: base.Outgoing) -> base.SendPreview:
@@ -200,13 +201,6 @@ class ActiveMQConnector(base.Connector):
             hint = self._amqp.trouble if self._amqp else "this is no Artemis"
             return base.SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
         return republish.preview_by_amqp(letter)
-
-    @staticmethod
-    def _against(routing: Routing, target: base.Target, record: Record) -> str | None:
-        """Return why Artemis might not keep what is sent there."""
-        if routing.is_unknown(target, record):
-            return UNKNOWN_TYPE.format(target.name)
-        return routing.risk(target)
 
     @with_deadline
     def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:

@@ -168,7 +168,12 @@ class Routing:
         return frozenset(map(str, told)) if isinstance(told, list) else frozenset()
 
     @_remember
-    def diversions(self, target: Target) -> list[str]:
+    def prospects(self, target: Target) -> tuple[str | None, list[str]]:
+        """Return what the target does to what comes, beside keeping it (None: nothing); and where else it
+        goes, or that nobody tells."""
+        return self.risk(target), self._diverted(target) if self.tells else [UNPROVEN]
+
+    def _diverted(self, target: Target) -> list[str]:
         """Return where diverts take what comes to a target's address, in words; of the first diverts
         alone."""
         return self._diversions.get(self._address(target), []) if self._diversions else []
@@ -211,7 +216,6 @@ class Routing:
         found = [str(name) for name in names] if isinstance(names, list) else []
         return [name for name in found if self._kind_of(name) == target.kind]
 
-    @_remember
     def risk(self, target: Target) -> str | None:
         """Return what the target does to what comes, beside keeping it; None where it keeps it."""
         found = self.traits(target)
