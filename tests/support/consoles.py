@@ -1,6 +1,8 @@
 """A browser without a network: follows forms of the pages as people do."""
 
+import html
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +14,10 @@ from dlq.web.console import Console
 
 Fields = Mapping[str, str | Sequence[str]]
 ORIGIN = "http://127.0.0.1:8080"
+IDS = [f"{number:x}" * 32 for number in range(1, 5)]
+TIMEOUT, NULL = "aa" * 16, "bb" * 16
+"""The letters of the archive behind the pages, and the fingerprints of their failures."""
+FAILURE, LETTER = f"/failures/{TIMEOUT}", f"/letters/{IDS[0]}"
 
 
 @dataclass
@@ -37,11 +43,7 @@ class Browser:
         return found[1]
 
     def post(
-        self,
-        path: str,
-        fields: Mapping[str, str | Sequence[str]] | None = None,
-        page: str = "/failures",
-        **headers: str,
+        self, path: str, fields: Fields | None = None, page: str = "/failures", **headers: str
     ) -> Response:
         """Send a form of `page`."""
         known = {k: v for k, v in headers.items() if k.startswith("x-")}
@@ -49,13 +51,20 @@ class Browser:
         if person not in self._tokens:  # all pages show a person the same
             self._tokens[person] = self.token(page, **known)
         sent: dict[str, Any] = {"form_token": self._tokens[person], **(fields or {})}
-        return self.client.post(
-            path,
-            data=sent,
-            headers={"origin": ORIGIN, "sec-fetch-site": "same-origin", **headers},
-            follow_redirects=False,
-        )
+        headers = {"origin": ORIGIN, "sec-fetch-site": "same-origin", **headers}
+        return self.client.post(path, data=sent, headers=headers, follow_redirects=False)
 
 
 Serve = Callable[..., Browser]
 """Starts one, as the fixture `serve` says."""
+
+
+def name_person(name: str) -> dict[str, str]:
+    """The header by which a proxy says who asks."""
+    return {"x-forwarded-user": name}
+
+
+def commands_on(page: str, kind: str = "") -> list[list[str]]:
+    """The commands that a page offers to be copied."""
+    found = re.findall(rf'<div class="command{kind}"><code tabindex="0">(.*?)</code>', page, re.DOTALL)
+    return [shlex.split(html.unescape(one))[1:] for one in found]

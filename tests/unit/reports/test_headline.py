@@ -83,10 +83,7 @@ def test_the_other_incidents_are_counted(more: int, ongoing: int, said: str) -> 
 
 @pytest.mark.parametrize(
     ("state", "said"),
-    [
-        ("in_doubt", "in doubt: reconcile their plans first."),
-        ("sending", "on the way, if an apply goes on."),
-    ],
+    [("in_doubt", "in doubt: reconcile their plans first."), ("sending", "on the way, if an apply goes on.")],
 )
 def test_what_is_on_the_way_is_not_called_in_doubt(state: str, said: str) -> None:
     known = document()

@@ -1,19 +1,22 @@
-"""A console over a small archive, asked without a network."""
+"""A console over a small archive, asked without a network, and a shell beside it."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 from support.archives import letter, write_analysis, write_segment
-from support.consoles import Browser, Serve
+from support.builders import Dlq, in_file
+from support.consoles import IDS, NULL, TIMEOUT, Browser, Serve
 
 from dlq.archive.store import LocalStore
+from dlq.connectors.memory import broker_at
 from dlq.core.configuration import parse
 from dlq.web.app import make_app
 from dlq.web.server import make_console
 
-IDS = [f"{number:x}" * 32 for number in range(1, 5)]
-TIMEOUT, NULL = "aa" * 16, "bb" * 16
 EVERYTHING = {right: ["*"] for right in ("triage", "plan", "approve", "apply", "reconcile", "unmask")}
 
 
@@ -25,13 +28,10 @@ def store(store: LocalStore) -> LocalStore:
     known = {"body": body, "headers": headers, "body_size": len(body), "captured_at": 10**15}
     known["origin_kind"] = "queue"
     write_segment(store, "p-0", [letter(n, record_id=one, **known) for n, one in enumerate(IDS)])
-    said = {"cause": "application_error", "advice": "replay", "exception_class": "java.lang.Boom"}
-    said |= {
-        "rule": "framework",
-        "mechanism": "framework",
-        "origin": "orders",
-        "origin_kind": "queue",
-    }
+    said = {
+        "cause": "application_error", "advice": "replay", "exception_class": "java.lang.Boom",
+        "rule": "framework", "mechanism": "framework", "origin": "orders", "origin_kind": "queue",
+    }  # fmt: skip
     texts = {TIMEOUT: "no answer for jane.doe@example.com", NULL: "no stock of 'SKU-1'"}
     named = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
     verdicts = [
@@ -51,11 +51,32 @@ def serve(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def start(client: str = "127.0.0.1", enter: bool = True, **tables: object) -> Browser:
         known = {"serve": {"roles": EVERYTHING}, **tables}
         console = make_console(parse({"archive": store.location, **known}), None, 8080)
-        browser = Browser(
-            console, TestClient(make_app(console, log=False), "http://127.0.0.1:8080", client=(client, 50000))
-        )
+        pages = make_app(console, log=False)
+        browser = Browser(console, TestClient(pages, "http://127.0.0.1:8080", client=(client, 50000)))
         if enter:
             browser.enter()
         return browser
 
     return start
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> dict[str, Any]:
+    """Of the configuration: the source of the letters, on an embedded broker with their queue."""
+    url = in_file(tmp_path)
+    for queue in ("orders", "orders.dlq"):
+        broker_at(url).declare(queue)
+    orders = {"broker": "shop", "queue": "orders.dlq"}
+    return {"brokers": {"shop": {"kind": "memory", "url": url}}, "sources": {"orders": orders}}
+
+
+@pytest.fixture
+def dlq(store: LocalStore, dlq: Dlq) -> Callable[..., Any]:
+    """A command, and the JSON that it prints."""
+
+    def call(*words: str) -> Any:
+        code, out, err = dlq(*words, "-o", "json")
+        assert code in (0, 3, 6), (words, err)
+        return json.loads(out) if out.strip() else None
+
+    return call
