@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.consoles import Browser, Serve
+from support.consoles import TIMEOUT, Browser, Serve, name_person
+from support.rows import each_row
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ConfigError
@@ -14,7 +15,6 @@ from dlq.replay import ledger
 from dlq.replay.actor import system_user
 from dlq.web.agents import PROPOSING, READING
 
-FAILURE = "aa" * 16
 TRIAGING = {"propose_dismissal", "propose_resolution", "propose_note"}
 PROXY = {"serve": {"proxies": ["10.0.0.1"], "roles": {"read": ["*"], "triage": ["ann"]}}}
 
@@ -34,10 +34,23 @@ def names(browser: Browser, **headers: str) -> set[str]:
     return {tool["name"] for tool in ask(browser, "tools/list", **headers).json()["result"]["tools"]}
 
 
+def propose_note(browser: Browser, headers: dict[str, str]) -> Any:
+    """What the tool answers."""
+    told = {"name": "propose_note", "arguments": {"fingerprint": TIMEOUT, "text": "look"}}
+    return ask(browser, "tools/call", told, **headers).json()["result"]
+
+
+def who_proposed(browser: Browser) -> str:
+    """The one who has proposed something."""
+    settings = browser.console.settings
+    [event] = ledger.events(settings.ledger, LocalStore(settings.archive))
+    return event.actor
+
+
 def test_the_bearer_of_this_start_opens_all_that_its_owner_may(serve: Serve) -> None:
     browser = serve(enter=False)
     assert names(browser, **bearer(browser)) == {tool.__name__ for tool in (*READING, *PROPOSING)}
-    told = {"name": "letters", "arguments": {"failure": FAILURE}}
+    told = {"name": "letters", "arguments": {"failure": TIMEOUT}}
     answer = ask(browser, "tools/call", told, **bearer(browser)).json()["result"]
     assert not answer["isError"]
     assert "jane.doe@example.com" not in json.dumps(answer)
@@ -46,19 +59,15 @@ def test_the_bearer_of_this_start_opens_all_that_its_owner_may(serve: Serve) -> 
 def test_a_page_that_may_only_be_read_lets_agents_propose_nothing(serve: Serve) -> None:
     browser = serve(enter=False, serve={"roles": {"read": ["*"]}})
     assert names(browser, **bearer(browser)) == {tool.__name__ for tool in READING}
-    told = {"name": "propose_note", "arguments": {"fingerprint": FAILURE, "text": "x"}}
-    assert ask(browser, "tools/call", told, **bearer(browser)).json()["result"]["isError"]
+    assert propose_note(browser, bearer(browser))["isError"]
 
 
 def test_a_proxy_says_for_whom_an_agent_proposes(serve: Serve) -> None:
     browser = serve(client="10.0.0.1", enter=False, **PROXY)
-    ann, bob = {"x-forwarded-user": "ann"}, {"x-forwarded-user": "bob"}
+    ann, bob = name_person("ann"), name_person("bob")
     assert names(browser, **ann) - names(browser, **bob) == TRIAGING
-    told = {"name": "propose_note", "arguments": {"fingerprint": FAILURE, "text": "look"}}
-    assert not ask(browser, "tools/call", told, **ann).json()["result"]["isError"]
-    settings = browser.console.settings
-    [event] = ledger.events(settings.ledger, LocalStore(settings.archive))
-    assert event.actor == "agent testclient for ann", "which its program's User-Agent says"
+    assert not propose_note(browser, ann)["isError"]
+    assert who_proposed(browser) == "agent testclient for ann", "which its program's User-Agent says"
 
 
 def test_what_lets_an_agent_in_opens_no_page_and_the_token_of_pages_lets_no_agent_in(serve: Serve) -> None:
@@ -71,37 +80,25 @@ def test_what_lets_an_agent_in_opens_no_page_and_the_token_of_pages_lets_no_agen
 
 def test_an_agent_that_is_configured_goes_by_its_name(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "claude").write_text("c" * 40 + "\n")
-    browser = serve(
-        enter=False, serve={"roles": {"triage": ["*"]}, "agents": {"claude": str(tmp_path / "claude")}}
-    )
-    told = {"name": "propose_note", "arguments": {"fingerprint": FAILURE, "text": "look"}}
-    known = {"authorization": f"Bearer {'c' * 40}"}
-    assert not ask(browser, "tools/call", told, **known).json()["result"]["isError"]
-    settings = browser.console.settings
-    [event] = ledger.events(settings.ledger, LocalStore(settings.archive))
-    assert event.actor == f"agent claude for {system_user()}"
+    known = {"roles": {"triage": ["*"]}, "agents": {"claude": str(tmp_path / "claude")}}
+    browser = serve(enter=False, serve=known)
+    assert not propose_note(browser, {"authorization": f"Bearer {'c' * 40}"})["isError"]
+    assert who_proposed(browser) == f"agent claude for {system_user()}"
     assert "" not in browser.console.sessions.agents
 
 
-@pytest.mark.parametrize("content", ["", "short", "c" * 31, "two words of thirty-two characters"])
-def test_what_is_no_bearer_is_refused_at_the_start(serve: Serve, tmp_path: Path, content: str) -> None:
-    (tmp_path / "claude").write_text(content)
-    with pytest.raises(ConfigError, match=r"serve\.agents\.claude"):
-        serve(enter=False, serve={"agents": {"claude": str(tmp_path / "claude")}})
+def test_what_is_no_bearer_is_refused_at_the_start(serve: Serve, tmp_path: Path) -> None:
+    for content in ("", "short", "c" * 31, "two words of thirty-two characters"):
+        (tmp_path / "claude").write_text(content)
+        with pytest.raises(ConfigError, match=r"serve\.agents\.claude"):
+            serve(enter=False, serve={"agents": {"claude": str(tmp_path / "claude")}})
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 401),
-        ({"authorization": "Bearer wrong"}, 401),
-        ({"authorization": "Basic dTpw"}, 401),
-        ({"x-forwarded-user": "ann"}, 401),
-        ({"origin": "https://evil.example"}, 403),
-        ({"sec-fetch-site": "cross-site"}, 403),
-        ({"host": "evil.example"}, 421),
-    ],
-)
+@each_row(("headers", "status"), [
+    ({}, 401), ({"authorization": "Bearer wrong"}, 401), ({"authorization": "Basic dTpw"}, 401),
+    (name_person("ann"), 401), ({"origin": "https://evil.example"}, 403),
+    ({"sec-fetch-site": "cross-site"}, 403), ({"host": "evil.example"}, 421),
+])  # fmt: skip
 def test_nobody_else_gets_in(serve: Serve, headers: dict[str, str], status: int) -> None:
     browser = serve()  # its cookie, which any site makes a browser send, opens nothing here
     assert ask(browser, "tools/list", **headers).status_code == status

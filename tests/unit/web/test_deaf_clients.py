@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvicorn
 from support.consoles import Serve
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 
 from dlq.core import patience
 from dlq.web import server
@@ -23,11 +23,8 @@ def served(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Se
     """The pages as `dlq serve` serves them, with little patience."""
     for row in ("SHORTLY", "ENDED"):
         monkeypatch.setattr(patience, row, SOON)
-    console = serve().console
-    config = uvicorn.Config(
-        make_app(console, log=False), http=server.Patient, lifespan="off", log_config=None
-    )
-    running = uvicorn.Server(config)
+    pages = make_app(serve().console, log=False)
+    running = uvicorn.Server(uvicorn.Config(pages, http=server.Patient, lifespan="off", log_config=None))
     listening = socket.create_server(("127.0.0.1", 0))
     running.servers = []
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
@@ -44,12 +41,8 @@ def test_who_takes_no_answer_is_let_go(served: uvicorn.Server, asked: int) -> No
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         deaf.connect(served.address)  # type: ignore[attr-defined]
         deaf.sendall(b"GET /static/htmx.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * asked)
-        connections = served.server_state.connections
-        until = time.monotonic() + PATIENCE
         time.sleep(SOON / 4)
-        while connections and time.monotonic() < until:
-            time.sleep(SOON / 4)
-        assert not connections
+        eventually(lambda: not served.server_state.connections)
 
 
 def ask(address: tuple[str, int], token: str) -> bytes:

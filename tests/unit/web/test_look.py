@@ -16,7 +16,7 @@ from httpx2 import ASGITransport, AsyncClient
 from starlette.responses import Response
 from starlette.types import ASGIApp
 from support.archives import letter, write_segment
-from support.consoles import Browser, Serve
+from support.consoles import FAILURE, LETTER, NULL, Serve
 from support.waiting import PATIENCE, eventually
 
 from dlq.archive.store import LocalStore
@@ -33,6 +33,9 @@ from dlq.web.look import AT_ONCE, Kept, Look
 from dlq.web.pages import books, now
 
 OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
+BALANCED = {"balanced": True, "sources": []}
+FOR_EVER = "SELECT count(*) FROM range(1000000000000) a, range(1000000)"
+PROXY = {"proxies": ["127.0.0.1"]}
 
 
 class Slow:
@@ -70,9 +73,9 @@ def look(serve: Serve) -> Look:
 
 
 def test_pages_come_while_the_books_are_proven(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Slow({"balanced": True, "sources": []})
+    slow = Slow(BALANCED)
     monkeypatch.setattr(books, "verify_books", slow)
-    browser: Browser = serve()
+    browser = serve()
     with meanwhile(slow, lambda: browser.post("/books").status_code) as answers:
         assert [browser.get(path).status_code for path in OTHERS] == [200] * len(OTHERS)
         assert answers == []
@@ -98,26 +101,16 @@ def test_as_many_look_at_once_as_there_are_places(look: Look) -> None:
     assert sorted(answers) == list(range(AT_ONCE - 1))
 
 
-def test_what_was_made_of_an_archive_that_has_changed_is_not_kept(look: Look, store: LocalStore) -> None:
+def test_what_was_made_is_kept_until_somebody_changes_something(look: Look, store: LocalStore) -> None:
     slow = Slow("before")
     with meanwhile(slow, lambda: look.keep("name", slow)) as answers:
         write_segment(store, "p-9", [letter(9)])
         look.forget()
         assert look.keep("other", lambda _workspace: 1) == 1
     assert answers == ["before"]
-    assert look.keep("name", lambda _workspace: "after") == "after"
-
-
-def test_what_was_made_is_kept_until_somebody_changes_something(look: Look) -> None:
-    made: list[int] = []
-
-    def make(_workspace: Workspace) -> int:
-        made.append(1)
-        return len(made)
-
-    assert [look.keep("n", make), look.keep("n", make)] == [1, 1]
+    assert [look.keep("name", lambda _workspace, n=n: n) for n in (1, 2)] == [1, 1], "made of the archive now"
     look.forget()
-    assert look.keep("n", make) == 2
+    assert look.keep("name", lambda _workspace: 2) == 2
 
 
 def test_a_store_far_away_holds_up_only_who_looks_at_it(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +173,9 @@ def test_what_the_ledger_says_by_now_is_seen_without_opening_the_archive_anew(
 def test_who_asks_again_and_again_for_what_takes_long_keeps_nobody_from_a_page(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Slow({"balanced": True, "sources": []})
+    slow = Slow(BALANCED)
     monkeypatch.setattr(books, "count_books", slow)
-    pages = make_app(serve(enter=False, serve={"proxies": ["127.0.0.1"]}).console, log=False)
+    pages = make_app(serve(enter=False, serve=PROXY).console, log=False)
 
     async def ask_all() -> list[int]:
         asking = AsyncClient(transport=ASGITransport(pages), base_url="http://127.0.0.1:8080")
@@ -207,10 +200,10 @@ def test_a_page_whose_reading_takes_too_long_says_so_and_shows_nothing_as_empty(
 ) -> None:
     def ask_slowly(kept: Kept, name: str) -> Any:
         if name in ("execute", "sql"):
-            kept.connection.execute("SELECT count(*) FROM range(1000000000000) a, range(1000000)")
+            kept.connection.execute(FOR_EVER)
         return getattr(kept.connection, name)
 
-    browser: Browser = serve()
+    browser = serve()
     monkeypatch.setattr(patience, "QUESTION", 0.2)
     monkeypatch.setattr(Kept, "__getattr__", ask_slowly)
     answer = browser.get(path)
@@ -227,7 +220,7 @@ def test_a_question_that_begins_when_the_time_is_over_is_ended_too(
     with look.open() as workspace:
         time.sleep(0.2)
         with pytest.raises(duckdb.InterruptException):
-            workspace.views.execute("SELECT count(*) FROM range(1000000000000) a, range(1000000)")  # type: ignore[union-attr]
+            workspace.views.execute(FOR_EVER)  # type: ignore[union-attr]
 
 
 @dataclass
@@ -262,7 +255,7 @@ class Gate:
 
 @pytest.fixture
 def gate(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Gate:
-    found = Gate(make_app(serve(enter=False, serve={"proxies": ["127.0.0.1"]}).console, log=False))
+    found = Gate(make_app(serve(enter=False, serve=PROXY).console, log=False))
     monkeypatch.setattr(app, "run_in_threadpool", found.make)
     return found
 
@@ -300,7 +293,7 @@ def test_who_may_only_look_has_the_books_proven_once_while_much_changes(
     def prove(_workspace: Workspace) -> dict[str, Any]:
         proven.append(time.monotonic())
         time.sleep(1)
-        return {"balanced": True, "sources": []}
+        return BALANCED
 
     monkeypatch.setattr(books, "verify_books", prove)
     monkeypatch.setattr(patience, "FRESH", 0.0)
@@ -318,9 +311,7 @@ def test_a_server_that_starts_makes_the_first_page_before_anybody_asks(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Workspace] = []
-    monkeypatch.setattr(
-        now, "describe_now", lambda workspace: made.append(workspace) or describe_now(workspace)
-    )
+    monkeypatch.setattr(now, "describe_now", lambda space: made.append(space) or describe_now(space))
     reader = serve()
     with looking(reader.console):
         eventually(lambda: made)
@@ -329,15 +320,11 @@ def test_a_server_that_starts_makes_the_first_page_before_anybody_asks(
 
 
 def test_who_may_only_look_asks_brokers_once_and_makes_nothing_anew(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, shop: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Workspace] = []
-    monkeypatch.setattr(
-        "dlq.web.console.inspect_sources", lambda workspace, _sources: asked.append(workspace) or []
-    )
-    brokers = {"shop": {"kind": "rabbitmq", "url": "amqp://127.0.0.1:1/"}}
-    sources = {"orders": {"broker": "shop", "queue": "orders.dlq"}}
-    reader = serve(serve={"roles": {}}, brokers=brokers, sources=sources)
+    monkeypatch.setattr("dlq.web.console.inspect_sources", lambda space, _sources: asked.append(space) or [])
+    reader = serve(serve={"roles": {}}, **shop)
     assert reader.console.look.keep("made", lambda _workspace: 1) == 1
     assert [reader.post("/depths").status_code for _ in range(3)] == [303] * 3
     assert len(asked) == 1
@@ -346,9 +333,9 @@ def test_who_may_only_look_asks_brokers_once_and_makes_nothing_anew(
 
 
 def test_a_note_makes_nothing_anew_but_its_failure(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser, failure = serve(), f"/failures/{'aa' * 16}"
-    assert browser.post(f"{failure}/note", {"text": "seen"}).status_code == 303
-    paths = (*OTHERS, failure, f"/letters/{'1' * 32}")
+    browser = serve()
+    assert browser.post(f"{FAILURE}/note", {"text": "seen"}).status_code == 303
+    paths = (*OTHERS, FAILURE, LETTER)
     assert [browser.get(path).status_code for path in paths] == [200] * len(paths)
     for made in (
         "archive.views.connect", "operations.failures.find_all", "web.pages.now.describe_now",
@@ -357,16 +344,16 @@ def test_a_note_makes_nothing_anew_but_its_failure(serve: Serve, monkeypatch: py
     ):  # fmt: skip
         monkeypatch.setattr(f"dlq.{made}", lambda *_given, **_named: pytest.fail("it is made anew"))
 
-    assert browser.post(f"{failure}/note", {"text": "seen once more"}).status_code == 303
+    assert browser.post(f"{FAILURE}/note", {"text": "seen once more"}).status_code == 303
     assert [browser.get(path).status_code for path in paths] == [200] * len(paths)
-    assert "seen once more" in browser.get(failure).text
+    assert "seen once more" in browser.get(FAILURE).text
 
 
 def test_a_failures_state_is_in_the_report_at_once(serve: Serve) -> None:
-    browser, names = serve(), ["aa" * 16, "bb" * 16]
+    browser = serve()
     assert "An example of" in browser.get("/").text
-    for one in names:
-        assert browser.post(f"/failures/{one}/resolve", {"reason": "mended"}).status_code == 303
+    for one in (FAILURE, f"/failures/{NULL}"):
+        assert browser.post(f"{one}/resolve", {"reason": "mended"}).status_code == 303
     assert "An example of" not in browser.get("/").text
-    assert browser.post(f"/failures/{names[0]}/reopen", {"reason": "again"}).status_code == 303
+    assert browser.post(f"{FAILURE}/reopen", {"reason": "again"}).status_code == 303
     assert "An example of" in browser.get("/").text

@@ -5,12 +5,15 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
+from typing import Any
 
 import pytest
-from support.consoles import Browser, Serve
+from support.consoles import FAILURE as PAGE
+from support.consoles import IDS, Browser, Serve, name_person
+from support.consoles import NULL as OTHER
+from support.consoles import TIMEOUT as FAILURE
 from support.waiting import PATIENCE
 
-from dlq.archive.store import LocalStore
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
@@ -23,9 +26,7 @@ from dlq.replay import ledger
 from dlq.replay.actor import name_agent
 from dlq.replay.wanted import Wanted
 
-FAILURE, OTHER = "aa" * 16, "bb" * 16
-PAGE = f"/failures/{FAILURE}"
-ADA, EVE = {"x-forwarded-user": "ada"}, {"x-forwarded-user": "eve"}
+ADA, EVE = name_person("ada"), name_person("eve")
 AGENT = name_agent("claude", "ann@host")
 
 
@@ -34,10 +35,8 @@ def browser(serve: Serve) -> Browser:
     """Behind a proxy: ada may triage, eve may not."""
     roles = {"read": ["*"], "triage": ["ada"]}
     brokers = {"shop": {"kind": "rabbitmq", "url": "amqp://u@127.0.0.1:1/"}}
-    sources = {"orders": {"broker": "shop", "queue": "orders.dlq"}}
-    return serve(
-        enter=False, serve={"proxies": ["127.0.0.1"], "roles": roles}, brokers=brokers, sources=sources
-    )
+    known = {"brokers": brokers, "sources": {"orders": {"broker": "shop", "queue": "orders.dlq"}}}
+    return serve(enter=False, serve={"proxies": ["127.0.0.1"], "roles": roles}, **known)
 
 
 @pytest.fixture
@@ -55,33 +54,22 @@ def carry_out(browser: Browser, proposal: str, page: str = PAGE) -> int:
 
 
 @pytest.mark.parametrize(
-    ("owner", "told"),
-    [(None, ("ada [proven]", "note", "", "the gateway is down")),
-     ("bob", ("ada [proven]", "assign", "bob", "the gateway is down"))],
+    ("propose", "more", "action", "value"),
+    [(propose_note, (), "note", ""), (propose_note, ("bob",), "assign", "bob"),
+     (propose_resolution, (), "resolve", ""), (propose_resolution, ("2.4.1",), "resolve", "2.4.1")],
 )  # fmt: skip
-def test_a_note_is_written_by_who_carries_it_out_and_waits_no_more(
-    browser: Browser, agent: Workspace, owner: str | None, told: tuple[str, ...]
+def test_what_was_proposed_is_said_by_who_carries_it_out_and_waits_no_more(
+    browser: Browser, agent: Workspace, propose: Any, more: tuple[str, ...], action: str, value: str
 ) -> None:
-    proposal = propose_note(agent, FAILURE, "the gateway is down", owner)
+    proposal = propose(agent, FAILURE, "the gateway is down", *more)
     text = html.unescape(browser.get(PAGE, **ADA).text)
     assert f"“the gateway is down” <small>{AGENT}," in text
     assert proposal["command"] in text
     assert carry_out(browser, proposal["proposal"]) == 303
-    assert said(agent) == [told]
+    assert said(agent) == [("ada [proven]", action, value, "the gateway is down")]
     assert "Proposed by agents" not in browser.get(PAGE, **ADA).text
     assert carry_out(browser, proposal["proposal"]) == 409
     assert len(said(agent)) == 1
-
-
-@pytest.mark.parametrize("version", ["", "2.4.1"])
-def test_a_failure_is_resolved_by_who_carries_it_out(
-    browser: Browser, agent: Workspace, version: str
-) -> None:
-    proposal = propose_resolution(agent, FAILURE, "fixed by the release of today", version)
-    assert carry_out(browser, proposal["proposal"]) == 303
-    assert said(agent) == [("ada [proven]", "resolve", version, "fixed by the release of today")]
-    assert "Proposed by agents" not in browser.get(PAGE, **ADA).text
-    assert carry_out(browser, proposal["proposal"]) == 409
 
 
 @pytest.mark.parametrize("owner", [None, "bob"])
@@ -141,32 +129,20 @@ def test_without_the_token_of_a_form_and_by_get_nothing_is_carried_out(
     assert said(agent) == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "dlq replay apply 20261125T194219-5ffb28",
-        f"dlq failures note {OTHER} text",
+def test_no_other_command_of_a_ledger_is_ever_carried_out(browser: Browser, agent: Workspace) -> None:
+    commands = (
+        "dlq replay apply 20261125T194219-5ffb28", f"dlq failures note {OTHER} text", "rm -rf /", "'",
         f"dlq dismiss --failure {OTHER} --reason x",
         f"dlq dismiss --failure {FAILURE} --where true --reason x",
-        "rm -rf /",
-        "'",
-    ],
-)
-def test_no_other_command_of_a_ledger_is_ever_carried_out(
-    browser: Browser, agent: Workspace, store: LocalStore, command: str
-) -> None:
-    event = make_event(now(), AGENT, FAILURE, "propose", command, "x")
-    with ledger.opened(agent.settings.ledger, store) as book:
-        book.append([event])
-    assert "<button disabled>Carry out</button>" in browser.get(PAGE, **ADA).text
-    assert carry_out(browser, event.id) == 409
-    assert said(agent) == []
-
-
-def test_a_proposal_of_another_failure_is_none_of_this(browser: Browser, agent: Workspace) -> None:
-    proposal = propose_note(agent, OTHER, "x")
-    assert carry_out(browser, proposal["proposal"]) == 409
-    assert carry_out(browser, "no-such") == 409
+    )  # fmt: skip
+    events = [make_event(now(), AGENT, FAILURE, "propose", command, "x") for command in commands]
+    with ledger.opened(agent.settings.ledger, agent.store) as book:
+        book.append(events)
+    shown = browser.get(PAGE, **ADA).text
+    assert shown.count("Carry out<") == shown.count("<button disabled>Carry out</button>") == len(events)
+    of_another = propose_note(agent, OTHER, "x")["proposal"]
+    for proposal in (*(one.id for one in events), of_another, "no-such"):
+        assert carry_out(browser, proposal) == 409, proposal
     assert said(agent) == []
 
 
@@ -177,8 +153,7 @@ def test_an_agent_has_as_many_open_proposals_as_a_person_can_look_at(
     told = (f"dlq failures note {FAILURE} 'look {number}'" for number in range(1, 19))
     with ledger.opened(agent.settings.ledger, agent.store) as book:
         book.append([make_event(now(), AGENT, FAILURE, "propose", words, "look") for words in told])
-    ids = [f"{number:x}" * 32 for number in range(1, 5)]
-    propose_plan(agent, PlanWanted(ids, how=Wanted(reason="mended", to="queue:orders")))
+    propose_plan(agent, PlanWanted(IDS, how=Wanted(reason="mended", to="queue:orders")))
     with pytest.raises(UsageError, match=f"20 proposals of {AGENT} wait for a person"):
         propose_dismissal(agent, FAILURE, "x")
     propose_note(replace(agent, name=name_agent("another", "ann@host")), FAILURE, "look")
