@@ -113,9 +113,8 @@ THOROUGH = tuple(
     f"tests/unit/{file}::test_{name}"
     for file, names in {
         "archive/test_brief.py": "the_newest_are what_an_analysis",
-        "cli/commands/test_export.py": "a_bundle_is_no a_masked_bundle_hides_what_its",
         "cli/commands/test_failures.py": (
-            "a_report_shows a_snoozed_failure_raises new_and_regressed no_failure "
+            "a_report_shows a_snoozed_failure_raises new_failures_are no_failure "
             "nobody_is_sent two_processes"
         ),
         "cli/test_selecting.py": "a_report_of_a_selection_holds",

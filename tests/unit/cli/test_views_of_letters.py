@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.archives import letter, write_analysis, write_segment
 from support.builders import Dlq, rows
+from support.rows import each_row
 
 from dlq.archive.store import LocalStore
 
@@ -24,14 +25,11 @@ def dlq(dlq: Dlq, store: LocalStore) -> Dlq:
     return dlq
 
 
-def test_ls_gives_a_pipe_one_object_a_letter_the_newest_first(dlq: Dlq) -> None:
+def test_ls_gives_a_pipe_one_object_a_letter_the_newest_first_as_many_as_are_wanted(dlq: Dlq) -> None:
     code, out, err = dlq("ls")
     assert (code, err) == (0, "")
     assert [row["record_id"] for row in rows(out)] == [record.record_id for record in reversed(LETTERS)]
     assert len(rows(out)[0]) == 21
-
-
-def test_ls_says_on_stderr_that_there_are_more_and_without_a_limit_shows_all(dlq: Dlq) -> None:
     _code, out, err = dlq("ls", "--limit", "3")
     assert (len(rows(out)), err) == (3, "3 of 7 letters shown; --limit 0 shows all\n")
     assert len(rows(dlq("ls", "--limit", "0")[1])) == 7
@@ -43,10 +41,11 @@ def test_ls_chooses_columns_and_letters(dlq: Dlq) -> None:
     assert out.splitlines() == ["advice,headers", 'replay,"{""h"": ""\\u001b[2J""}"']
 
 
-def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
-    _code, out, _err = dlq("-o", "table", "ls", "--columns", "record_id,headers")
-    assert "\x1b" not in out
-    assert "\\u001b[2J" in out
+def test_a_terminal_gets_no_control_character(dlq: Dlq) -> None:
+    out = dlq("-o", "table", "ls", "--columns", "record_id,headers")[1]
+    assert ("\x1b" in out, "\\u001b[2J" in out) == (False, True)
+    shown = dlq("-o", "table", "show", LETTERS[0].record_id, "--mask")[1]
+    assert ("\x1b" in shown, "expired: its time to live ran out" in shown) == (False, True)
 
 
 def test_ls_shows_cause_and_failure_on_a_narrow_terminal(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +75,7 @@ def test_an_empty_archive_says_so(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.
     assert dlq("ls") == (0, "", "the archive is empty: dlq pull or dlq import fills it\n")
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
+@each_row(("arguments", "told"), [
     (["ls", "--where", "caus = 'x'"], "unknown column 'caus' here; did you mean 'cause'?"),
     (["ls", "--columns", "caus"], "unknown column 'caus' in --columns; did you mean 'cause'?"),
     (["ls", "--where", "true) OR (1=1) ORDER BY (1"], "is not one SQL condition"),
@@ -104,19 +103,18 @@ def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, t
     assert rows(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
 
 
-def test_letters_that_no_analysis_has_classified_have_no_cause_and_no_analysis(dlq: Dlq) -> None:
+def test_letters_that_no_analysis_has_classified_have_no_cause_and_no_analysis(
+    dlq: Dlq, store: LocalStore
+) -> None:
     found = rows(dlq("ls")[1])
     assert [(row["cause"], row["analysis"]) for row in found[:3]] == [
         (None, None), (None, None), ("expired", "20260101T000000"),
     ]  # fmt: skip
     assert json.loads(dlq("show", LETTERS[6].record_id)[1])["analysis"] is None
     assert rows(dlq("query", "select count(*) as n from ls where analysis is null")[1]) == [{"n": 2}]
-
-
-def test_people_are_told_how_many_have_no_verdict_and_what_classifies_them(dlq: Dlq, tmp_path: Path) -> None:
-    write_segment(LocalStore(str(tmp_path / "archive")), "q-0", [letter(9, source="more")])
-    _code, _out, err = dlq("-o", "table", "ls")
-    assert err.splitlines()[-1] == "8 letters have no verdict yet: dlq analyze"
+    write_segment(store, "q-0", [letter(9, source="more")])
+    told = dlq("-o", "table", "ls")[2].splitlines()[-1]
+    assert told == "8 letters have no verdict yet: dlq analyze"
 
 
 @pytest.mark.parametrize("where", [None, "cause is null"])
@@ -141,19 +139,14 @@ def test_a_report_before_any_analysis(dlq: Dlq, tmp_path: Path, monkeypatch: pyt
         assert (code, "no_verdict" in out) == (0, True)
     refused = "dlq: --fail-on needs an analysis, and there is none: run dlq analyze\n"
     assert dlq("report", "--fail-on", "total > 0") == (2, "", refused)
+    monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
+    assert dlq("report")[::2] == (2, "dlq: no analysis yet: run dlq analyze\n")
 
 
 def test_show_gives_everything_as_json(dlq: Dlq) -> None:
     document = json.loads(dlq("-o", "json", "show", LETTERS[0].record_id)[1])
-    assert document["body_text"] == "body 1"
-    assert document["headers"] == {"h": "\x1b[2J"}
+    assert (document["body_text"], document["headers"]) == ("body 1", {"h": "\x1b[2J"})
     assert document["cause_meaning"] == "its time to live ran out"
-
-
-def test_show_on_a_terminal_is_safe_and_tells_the_cause_in_words(dlq: Dlq) -> None:
-    shown = dlq("-o", "table", "show", LETTERS[0].record_id, "--mask")[1]
-    assert "\x1b" not in shown
-    assert "expired: its time to live ran out" in shown
 
 
 def test_a_passed_threshold_ends_with_5_and_says_which(dlq: Dlq) -> None:
@@ -164,45 +157,27 @@ def test_a_passed_threshold_ends_with_5_and_says_which(dlq: Dlq) -> None:
 
 
 def test_a_report_takes_its_format_from_its_file(dlq: Dlq, tmp_path: Path) -> None:
-    code, out, _err = dlq("report", "--out", "report.md")
-    assert (code, out) == (0, "")
+    assert dlq("report", "--out", "report.md")[:2] == (0, "")
     assert (tmp_path / "report.md").read_text().startswith("# Dead letters\n")
 
 
-def test_a_report_without_letters(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
-    assert dlq("report")[::2] == (2, "dlq: no analysis yet: run dlq analyze\n")
-
-
 def test_a_terminal_that_knows_only_ascii_gets_its_report(dlq: Dlq, tmp_path: Path) -> None:
-    del dlq  # only its archive is needed
-    done = subprocess.run(
-        [sys.executable, "-m", "dlq.cli", "-o", "table", "report"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        check=False,
-    )
+    words = [sys.executable, "-m", "dlq.cli", "-o", "table", "report"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, cwd=tmp_path, env=ascii_only, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"7 dead letters in 1 source" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["ls"], ["show", LETTERS[0].record_id], ["query", "FROM letters"], ["report"], ["export", "-"]],
-)
-def test_looking_goes_on_without_the_ledger_and_says_so(dlq: Dlq, command: list[str]) -> None:
-    Path("archive", "ledger.json").write_text('{"format": 1}')
-    code, out, err = dlq(*command)
-    assert (code, bool(out)) == (0, True)
-    assert err.startswith("dlq: what was replayed is not known here: the ledger of the archive ")
-    assert "is ledger.db, which is gone" in err
-
-
-@pytest.mark.parametrize("command", [["retain"], ["replay", "status", "PLAN"]])
-def test_what_depends_on_replays_is_refused_without_the_ledger(dlq: Dlq, command: list[str]) -> None:
+def test_without_the_ledger_looking_goes_on_and_what_depends_on_replays_is_refused(dlq: Dlq) -> None:
     (plan,) = rows(dlq("replay", "plan")[1])
     Path("archive", "ledger.json").write_text('{"format": 1}')
-    code, out, err = dlq(*[str(plan["plan"]) if word == "PLAN" else word for word in command])
-    assert (code, out) == (2, "")
-    assert "is ledger.db, which is gone" in err
+    show = ["show", LETTERS[0].record_id]
+    for command in (["ls"], show, ["query", "FROM letters"], ["report"], ["export", "-"]):
+        code, out, err = dlq(*command)
+        assert (code, bool(out)) == (0, True), command
+        assert err.startswith("dlq: what was replayed is not known here: the ledger of the archive ")
+        assert "is ledger.db, which is gone" in err
+    for command in (["retain"], ["replay", "status", str(plan["plan"])]):
+        code, out, err = dlq(*command)
+        assert (code, out, "is ledger.db, which is gone" in err) == (2, "", True), command

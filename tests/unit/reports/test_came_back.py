@@ -18,15 +18,10 @@ SECOND = 1_700_000_000_000_000
 
 @pytest.mark.parametrize(
     ("died", "captured", "state"),
-    [
-        (0, 3_000_000, "regressed"),
-        (0, 700_000, "regressed"),
-        (0, 400_000, "resolved"),
-        (-1_000_000, 3_000_000, "resolved"),
-        (400_000, 3_000_000, "resolved"),
-        (600_000, 3_000_000, "regressed"),
-    ],
-)
+    [(0, 3_000_000, "regressed"), (0, 700_000, "regressed"), (0, 400_000, "resolved"),
+     (-1_000_000, 3_000_000, "resolved"), (400_000, 3_000_000, "resolved"),
+     (600_000, 3_000_000, "regressed")],
+)  # fmt: skip
 def test_what_may_have_died_after_it_was_resolved_has_come_back(
     tmp_path: Path, died: int, captured: int, state: str
 ) -> None:
@@ -63,14 +58,11 @@ def test_the_version_stands_where_its_source_says_and_one_that_is_not_found_may_
     tmp_path: Path,
 ) -> None:
     store = LocalStore(str(tmp_path))
-    sources = {
-        f"s{n:02}": Source(f"s{n:02}", "shop", version=place) for n, (place, _, _) in enumerate(PLACES)
-    }
-    for source, (_, has, _) in zip(sources, PLACES, strict=True):
+    told = {f"s{n:02}": row for n, row in enumerate(PLACES)}
+    for source, (_, has, _) in told.items():
         write_segment(store, f"p-{source}", [letter(1, source=source, dead_at=SECOND + 9_000_000, **has)])
-    assert stand(store, sources, list(sources)) == {
-        source: state for source, (_, _, state) in zip(sources, PLACES, strict=True)
-    }
+    sources = {source: Source(source, "shop", version=place) for source, (place, _, _) in told.items()}
+    assert stand(store, sources, list(sources)) == {source: state for source, (_, _, state) in told.items()}
 
 
 def test_versions_of_letters_that_died_before_or_of_another_failure_say_nothing(tmp_path: Path) -> None:
@@ -81,10 +73,8 @@ def test_versions_of_letters_that_died_before_or_of_another_failure_say_nothing(
         for n, (version, at, _) in enumerate(told)
     ]
     write_segment(store, "p-0", letters)
-    assert stand(store, {"orders": ORDERS}, [one for _, _, one in told]) == {
-        "f": "resolved",
-        "g": "regressed",
-    }
+    found = stand(store, {"orders": ORDERS}, [one for _, _, one in told])
+    assert found == {"f": "resolved", "g": "regressed"}
 
 
 def stand(store: LocalStore, sources: Mapping[str, Source], failures: Sequence[str]) -> Mapping[str, str]:

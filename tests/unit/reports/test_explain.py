@@ -28,15 +28,8 @@ SPRING = {
 
 def document(of: Record, **values: Any) -> dict[str, Any]:
     """What `dlq show` knows of a letter."""
-    names = (
-        "duplicate_group",
-        "duplicate_kind",
-        "transaction_state",
-        "incident",
-        "rule",
-        "advice_reason",
-        "advice_meaning",
-    )
+    names = ("duplicate_group", "duplicate_kind", "transaction_state", "incident", "rule", "advice_reason",
+             "advice_meaning")  # fmt: skip
     told = {"duplicates": [], "analysis": "20260101T000000", "advice": "fix_first", **dict.fromkeys(names)}
     found = {"headers": dict(of.headers), "properties": dict(of.properties), "failure_text": of.failure_text}
     found |= {**told, **values}
@@ -53,7 +46,6 @@ def printed(of: Record, settings: Settings = Settings(), **values: Any) -> str: 
 
 def test_the_rules_are_told_in_order_up_to_the_one_that_spoke() -> None:
     steps = document(record(headers=SPRING))["explain"]
-
     assert [step["rule"] for step in steps] == ["spring-cloud-stream", "spring-amqp"]
     assert [step["spoke"] for step in steps] == [False, True]
     assert steps[0]["saw"]["header x-exception-message"].startswith("out of")
@@ -63,10 +55,8 @@ def test_the_rules_are_told_in_order_up_to_the_one_that_spoke() -> None:
 
 def test_rules_that_found_nothing_share_a_line() -> None:
     text = printed(died(("rejected", "orders", 2)))
-
-    assert re.search(
-        r"silent \d\d rules found nothing of what they ask for: spring-cloud-stream, spring-amqp,", text
-    )
+    silent = r"silent \d\d rules found nothing of what they ask for: spring-cloud-stream, spring-amqp,"
+    assert re.search(silent, text)
     assert "retry-loop asks for: x-death has rejected and expired entries" in text
     assert "spoke reject: the last death is rejected" in text
     assert "saw history: last: rejected in orders, 2 x" in text
@@ -74,7 +64,6 @@ def test_rules_that_found_nothing_share_a_line() -> None:
 
 def test_rules_that_saw_what_others_saw_before_are_only_named() -> None:
     text = printed(record(broker_kind="activemq", failure_text="java.lang.Throwable: odd"))
-
     assert "rules saw the same, which is not what they ask for: amq-audit-other-consumer," in text
 
 
@@ -82,53 +71,35 @@ def test_a_letter_without_evidence_is_told_by_the_last_rule() -> None:
     assert "spoke unknown: nothing above holds" in printed(record())
 
 
-def test_nothing_hostile_reaches_the_terminal() -> None:
+def test_nothing_hostile_reaches_the_terminal_and_long_texts_are_cut() -> None:
     text = printed(record(headers=SPRING))
-
     assert "\x1b" not in text
     assert "out of \\x1b[2Jstock" in text
-
-
-def test_long_texts_are_cut() -> None:
     steps = document(record(headers={**SPRING, "x-exception-message": "x" * 10_000}))["explain"]
-
     assert max(len(text or "") for step in steps for text in step["saw"].values()) == 200
 
 
 def test_of_a_body_it_only_says_that_it_was_read() -> None:
     error = {"type": "EasyNetQ.SystemMessages.Error"}
     spoke = document(record(properties=error, body=b'{"Exception": "secret"}'))["explain"][-1]
-
     assert (spoke["rule"], spoke["saw"]["body document"]) == ("easynetq", "read")
     assert "secret" not in str(spoke)
 
 
 def test_what_was_found_between_letters_leads_to_the_advice() -> None:
-    text = printed(
-        record(),
-        duplicate_group="g1",
-        duplicate_kind="same_key",
-        duplicates=[{"record_id": "b"}],
-        transaction_state="committed",
-        incident={"incident_id": "i1", "size": 30},
-        advice="never",
-        advice_reason="it was delivered",
-    )
-
+    found = {"duplicate_group": "g1", "duplicate_kind": "same_key", "duplicates": [{"record_id": "b"}]}
+    found |= {"transaction_state": "committed", "incident": {"incident_id": "i1", "size": 30}}
+    text = printed(record(), **found, advice="never", advice_reason="it was delivered")
     assert "duplicates same_key: 1 other letter in group g1" in text
     assert "transaction committed: the message was delivered" in text
     assert "incident i1, of size 30" in text
     assert text.endswith("advice never: it was delivered")
 
 
-def test_rules_of_the_users_own_are_named_as_asked_elsewhere() -> None:
+def test_rules_that_are_the_users_own_or_of_another_time_are_told() -> None:
     settings = Settings(rules=(Rule("gateway", "true"),))
-
     assert "yours gateway: asked first, by dlq analyze only" in printed(record(), settings)
     assert "the analysis went by your own rule gateway" in printed(record(), settings, rule="gateway")
-
-
-def test_a_verdict_of_other_rules_is_told() -> None:
     assert "other rules or facts than today's: old-one" in printed(record(), rule="old-one")
 
 
@@ -137,7 +108,6 @@ def test_a_rule_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("odd")
 
     monkeypatch.setattr(explain, "steps", fails)
-
     assert "spoke broken-rule: a rule failed: odd" in printed(record())
 
 
@@ -158,16 +128,12 @@ def show(
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_json_has_a_key_of_steps(show: Callable[..., str], number: int) -> None:
-    steps = json.loads(show("-o", "json", "show", letter(number).record_id))["explain"]
-
+def test_json_has_a_key_of_steps_masked_if_wanted_and_a_terminal_has_them_at_the_end(
+    show: Callable[..., str], number: int
+) -> None:
+    one = letter(number).record_id
+    steps = json.loads(show("-o", "json", "show", one))["explain"]
     assert [set(step) for step in steps] == [{"rule", "when", "saw", "spoke"}] * len(steps)
     assert [step["spoke"] for step in steps].count(True) == 1
-
-
-def test_what_is_masked_is_masked_here_too(show: Callable[..., str]) -> None:
-    assert "jane@example.com" not in show("-o", "json", "show", letter(2).record_id, "--mask")
-
-
-def test_a_terminal_has_it_at_the_end(show: Callable[..., str]) -> None:
-    assert show("-o", "table", "show", letter(1).record_id).index("\nWhy\n") > 0
+    assert "jane@example.com" not in show("-o", "json", "show", one, "--mask")
+    assert show("-o", "table", "show", one).index("\nWhy\n") > 0

@@ -36,10 +36,8 @@ def store(tmp_path: Path) -> LocalStore:
         Death("rejected", "orders", "shop", ("order.created",), 1, 2 * MINUTE),
         Death("expired", "orders.wait", "", ("orders.wait",), 3, MINUTE),
     )
-    hostile = {"\x1b]0;x\x07": "\x1b[31mred\u202e"}
-    first = letter(
-        1, record_id=A, deaths=deaths, headers=hostile, body=b'{"b":1,"a":[]}', failure_text="Boom\x1b[2J"
-    )
+    hostile = {"headers": {"\x1b]0;x\x07": "\x1b[31mred\u202e"}, "failure_text": "Boom\x1b[2J"}
+    first = letter(1, record_id=A, deaths=deaths, body=b'{"b":1,"a":[]}', **hostile)
     write_segment(store, "p-0", [first, letter(2, record_id=B, body=b"\xff\xfe")])
     return store
 
@@ -61,56 +59,36 @@ def verdict(record_id: str, **values: Any) -> dict[str, Any]:
     return {**known, "advice_reason": "mended", **values}
 
 
-def test_a_unique_prefix_of_eight_digits_addresses_a_letter(store: LocalStore) -> None:
-    assert gather(views.connect(store), A[:9])["record_id"] == A
-
-
-def test_a_letter_that_lies_under_two_sources_is_one_letter(store: LocalStore) -> None:
+def test_a_unique_prefix_of_eight_digits_addresses_a_letter_also_under_two_sources(store: LocalStore) -> None:
     write_segment(store, "p-9", [letter(1, record_id=A, source="again")])
-    assert gather(views.connect(store), A)["record_id"] == A
+    connection = views.connect(store)
+    assert gather(connection, A[:9])["record_id"] == A
+    short = "8 or more"
+    odd = (("aaaaaaaa", "ambiguous"), ("bbbbbbbb", "no letter"), ("aaaa", short), ("' OR 1=1", short))
+    for prefix, told in odd:
+        with pytest.raises(UsageError, match=told):
+            gather(connection, prefix)
 
 
-@pytest.mark.parametrize(
-    ("prefix", "told"),
-    [("aaaaaaaa", "ambiguous"), ("bbbbbbbb", "no letter"), ("aaaa", "8 or more"), ("' OR 1=1", "8 or more")],
-)
-def test_any_other_prefix_is_told_in_one_line(store: LocalStore, prefix: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        gather(views.connect(store), prefix)
-
-
-def test_deaths_are_told_from_the_first_to_the_last_with_their_counts(store: LocalStore) -> None:
-    text = shown(store, A)
-
-    assert text.index("expired x3") < text.index("rejected ")
-    assert "in orders.wait" in text
-
-
-def test_the_cause_is_told_in_words_and_the_advice_with_its_reason(store: LocalStore) -> None:
+def test_deaths_cause_and_advice_are_told_in_words_and_nothing_hostile_reaches_the_terminal(
+    store: LocalStore,
+) -> None:
     write_analysis(store, "a", [verdict(A)])
-
     text = shown(store, A)
-
+    assert text.index("expired x3") < text.index("rejected "), "from the first to the last"
+    assert "in orders.wait" in text
     assert "application_error: an application or framework parked it with an exception" in text
     assert "Advice: replay: mended" in text
     assert f"dlq replay plan {A[:12]}" in text
-
-
-def test_nothing_hostile_reaches_the_terminal(store: LocalStore) -> None:
-    text = shown(store, A)
-
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
     assert "\\x1b[31mred\\u202e" in text
 
 
 def test_a_letter_whose_replay_is_in_doubt_is_not_offered_for_replay(store: LocalStore) -> None:
     write_analysis(store, "a", [verdict(A)])
-    ledger = pa.Table.from_pylist(
-        [{"record_id": A, "plan": "p7", "state": "in_doubt", "updated_at": 1}], views.REPLAYS
-    )
-
+    row = {"record_id": A, "plan": "p7", "state": "in_doubt", "updated_at": 1}
+    ledger = pa.Table.from_pylist([row], views.REPLAYS)
     steps = gather(views.connect(store, ledger), A)["next"]
-
     assert [step["command"] for step in steps] == ["dlq replay reconcile p7"]
 
 
@@ -122,9 +100,7 @@ def test_what_belongs_to_the_letter_comes_along(store: LocalStore) -> None:
         incidents=[{"incident_id": "i1", "size": 2}],
         transactions=[{"unique_key": "k", "state": "pending", "record_ids": [A]}],
     )  # fmt: skip
-
     document = gather(views.connect(store), A)
-
     assert [other["record_id"] for other in document["duplicates"]] == [B]
     assert document["incident"]["size"] == 2
     assert document["transactions"][0]["state"] == "pending"
@@ -136,32 +112,32 @@ def test_a_half_message_tells_whether_the_money_moved(store: LocalStore) -> None
         "producer_group": "tx", "record_ids": [A], "real_record_id": B, "evidence": "16 half copies",
     }  # fmt: skip
     write_analysis(store, "a", [], transactions=[transaction])
-
     text = " ".join(shown(store, A).split())
-
     assert "committed: the message was delivered; the broker gave up all the same" in text
     assert "group tx, for topic payments" in text
     assert "15 counted; one reached a producer: unknown" in text
     assert f"as {B[:12]}" in text
 
 
+def half_message(folder: Path, queue: str, **said: Any) -> LocalStore:
+    """An archive with the letter A alone, of this queue."""
+    store = LocalStore(str(folder))
+    write_segment(store, "p-0", [letter(1, record_id=A, broker_kind="rocketmq", dead_letter_queue=queue)])
+    write_analysis(store, "a", [verdict(A, **said)])
+    return store
+
+
 @pytest.mark.parametrize(
     ("queue", "cause", "advice", "what"),
-    [
-        ("RMQ_SYS_TRANS_HALF_TOPIC", "transaction_pending", "hold", "stored"),
-        ("TRANS_CHECK_MAX_TIME_TOPIC", "check_max_exceeded", "check_first", "given up"),
-    ],
-)
+    [("RMQ_SYS_TRANS_HALF_TOPIC", "transaction_pending", "hold", "stored"),
+     ("TRANS_CHECK_MAX_TIME_TOPIC", "check_max_exceeded", "check_first", "given up")],
+)  # fmt: skip
 def test_a_half_message_has_not_died_and_its_check_can_be_resumed(
     tmp_path: Path, queue: str, cause: str, advice: str, what: str
 ) -> None:
-    store = LocalStore(str(tmp_path))
-    write_segment(store, "p-0", [letter(1, record_id=A, broker_kind="rocketmq", dead_letter_queue=queue)])
-    write_analysis(store, "a", [verdict(A, cause=cause, advice=advice, transaction_state="pending")])
-
+    store = half_message(tmp_path, queue, cause=cause, advice=advice, transaction_state="pending")
     text = shown(store, A)
     (step,) = gather(views.connect(store), A)["next"]
-
     assert what in text
     assert "died" not in text
     assert step["command"].endswith("--to resume")
@@ -170,12 +146,8 @@ def test_a_half_message_has_not_died_and_its_check_can_be_resumed(
 
 @pytest.mark.parametrize("queue", ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "payments"])
 def test_what_stands_beside_a_letter_is_evidence_and_goes_nowhere(tmp_path: Path, queue: str) -> None:
-    store = LocalStore(str(tmp_path))
-    write_segment(store, "p-0", [letter(1, record_id=A, broker_kind="rocketmq", dead_letter_queue=queue)])
-    write_analysis(store, "a", [verdict(A, cause=None, advice="never", transaction_state="committed")])
-
+    store = half_message(tmp_path, queue, cause=None, advice="never", transaction_state="committed")
     text = shown(store, A)
-
     assert gather(views.connect(store), A)["next"] == []
     assert "no dead letter, but evidence" in text
     assert not {"died", "Next"} & set(text.split())
@@ -183,56 +155,39 @@ def test_what_stands_beside_a_letter_is_evidence_and_goes_nowhere(tmp_path: Path
 
 def test_a_body_is_text_in_json_when_it_is_utf8_and_base64_otherwise(store: LocalStore) -> None:
     connection = views.connect(store)
-
     assert with_readable_body(gather(connection, A))["body_text"] == '{"b":1,"a":[]}'
     assert with_readable_body(gather(connection, B))["body_base64"] == "//4="
 
 
-def test_a_json_body_is_indented_in_its_own_order() -> None:
-    assert preview(b'{"b":1,"a":["\xc3\xa9"]}')[:2] == ("json", '{\n  "b": 1,\n  "a": [\n    "é"\n  ]\n}')
+DUMP = """\
+00000000  41 42 00 7a 7a 7a 7a 7a  7a 7a 7a 7a 7a 7a 7a 7a  AB.zzzzzzzzzzzzz
+00000010  7a 7a 7a                                          zzz"""
+AMQP = "an encoded AMQP 1.0 section"
 
 
-def test_bytes_that_are_no_text_become_a_hex_dump() -> None:
-    kind, text, _note = preview(b"AB\x00" + b"z" * 16)
-
-    assert kind == "hex"
-    assert text.splitlines() == [
-        "00000000  41 42 00 7a 7a 7a 7a 7a  7a 7a 7a 7a 7a 7a 7a 7a  AB.zzzzzzzzzzzzz",
-        "00000010  7a 7a 7a                                          zzz",
-    ]
-
-
-def test_a_compressed_body_is_shown_unpacked_and_that_is_said() -> None:
-    kind, text, note = preview(gzip.compress(b"hello"), "gzip")
-
-    assert (kind, text) == ("text", "hello")
-    assert note.startswith("gzip: ")
+@each_row(("given", "kind", "text", "note"), [
+    ((b'{"b":1,"a":["\xc3\xa9"]}',), "json", '{\n  "b": 1,\n  "a": [\n    "é"\n  ]\n}', ""),
+    ((b"AB\x00" + b"z" * 16,), "hex", DUMP, ""),
+    ((gzip.compress(b"hello"), "gzip"), "text", "hello", "gzip: "),
+    ((b"hello", "gzip"), "text", "hello", ""),  # which only claims to be packed
+    ((b"hello", None, AMQP), "hex", "00000000  68", AMQP),  # which is never text even if it looks so
+    ((gzip.compress(bytes(50_000_000)), "gzip"), "hex", "00000000  00", "unpacked to 50.0 MB"),
+])  # fmt: skip
+def test_a_body_is_shown_as_what_it_is(given: tuple[Any, ...], kind: str, text: str, note: str) -> None:
+    found = preview(*given)
+    assert (found.kind, found.text[: len(text)]) == (kind, text)
+    assert note in found.note
 
 
-def test_a_body_that_only_claims_to_be_compressed_is_shown_as_it_is() -> None:
-    assert preview(b"hello", "gzip")[:2] == ("text", "hello")
-
-
-def test_an_amqp_10_body_is_never_text_even_if_it_looks_so() -> None:
-    kind, _text, note = preview(b"hello", None, "an encoded AMQP 1.0 section")
-
-    assert (kind, note) == ("hex", "an encoded AMQP 1.0 section")
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "flags", "told"), [("rabbitmq", 1, True), ("rabbitmq", None, False), ("rocketmq", 1, False)]
 )
 def test_only_rabbitmq_flags_a_body_as_amqp_10(kind: str, flags: int | None, told: bool) -> None:
     assert (plugin_of(kind).why_no_text(flags or 0) is not None) is told
 
 
-def test_a_bomb_unpacks_only_to_a_bound() -> None:
-    assert "unpacked to 50.0 MB" in preview(gzip.compress(bytes(50_000_000)), "gzip").note
-
-
 def test_a_long_body_is_cut_and_that_is_said() -> None:
     cut = preview(b"x" * 100_000)
-
     assert len(cut.text) == 16_384
     assert "--full" in cut.note
     assert len(preview(b"x" * 100_000, full=True).text) == 100_000

@@ -54,34 +54,22 @@ def value(families: dict[str, Any], name: str, **labels: str) -> float:
     return float(found)
 
 
-def test_prometheus_reads_what_was_counted(store: LocalStore) -> None:
+def test_prometheus_reads_what_was_counted_by_the_conventions_of_names_and_labels(store: LocalStore) -> None:
     families = parsed(metrics.text(metrics.gather(store, REPORT, FACTS)))
-    assert value(families, "dlq_captured_letters_total", source="orders") == 3
-    assert value(families, "dlq_letters", source="orders", cause="expired") == 2
-    assert value(families, "dlq_in_doubt_letters") == 1
-    assert value(families, "dlq_queue_letters", source="orders") == 7
-    assert (
-        value(families, "dlq_source_up", source="orders"),
-        value(families, "dlq_source_up", source="payments"),
-    ) == (1, 0)
-    assert value(families, "dlq_last_run_timestamp_seconds") == 1_800_000_000.5
-    assert value(families, "dlq_last_success_timestamp_seconds") == 1_799_999_999
-
-
-def test_what_waits_is_counted_by_source(store: LocalStore) -> None:
-    families = parsed(metrics.text(metrics.gather(store, REPORT, FACTS)))
-    assert value(families, "dlq_open_letters", source="orders") == 3
-    assert value(families, "dlq_open_letters", source="payments") == 0
-    assert value(families, "dlq_oldest_open_letter_timestamp_seconds", source="orders") == 1_795_363_980
-    assert [s.labels for s in families["dlq_oldest_open_letter_timestamp_seconds"].samples] == [
-        {"source": "orders"}
-    ]
-    assert value(families, "dlq_new_failures", source="orders") == 1
-    assert value(families, "dlq_regressed_failures", source="orders") == 2
-
-
-def test_names_and_labels_keep_the_conventions(store: LocalStore) -> None:
-    families = parsed(metrics.text(metrics.gather(store, REPORT, FACTS)))
+    for name, labels, expected in (
+        ("captured_letters_total", {"source": "orders"}, 3), ("in_doubt_letters", {}, 1),
+        ("letters", {"source": "orders", "cause": "expired"}, 2), ("queue_letters", {"source": "orders"}, 7),
+        ("source_up", {"source": "orders"}, 1), ("source_up", {"source": "payments"}, 0),
+        ("last_run_timestamp_seconds", {}, 1_800_000_000.5),
+        ("last_success_timestamp_seconds", {}, 1_799_999_999),
+        ("open_letters", {"source": "orders"}, 3), ("open_letters", {"source": "payments"}, 0),
+        ("oldest_open_letter_timestamp_seconds", {"source": "orders"}, 1_795_363_980),
+        ("new_failures", {"source": "orders"}, 1), ("regressed_failures", {"source": "orders"}, 2),
+    ):  # fmt: skip
+        assert value(families, f"dlq_{name}", **labels) == expected, name
+    assert len(families["dlq_oldest_open_letter_timestamp_seconds"].samples) == 1, (
+        "where nothing waits is none"
+    )
     for family in families.values():
         assert family.name.startswith("dlq_")
         assert family.documentation.endswith(".")
@@ -148,29 +136,26 @@ def test_a_collector_gets_the_same_numbers(store: LocalStore, collector: Collect
     (point,) = counter.data_points
     assert (point.as_int, point.start_time_unix_nano, point.time_unix_nano) == (3, 100 * 10**9, 200 * 10**9)
     assert counter.is_monotonic
-    assert {
-        (p.attributes[1].value.string_value, p.as_int) for p in found["dlq_letters"].gauge.data_points
-    } == {("expired", 2), ("unknown", 1)}
+    points = found["dlq_letters"].gauge.data_points
+    counted = {(point.attributes[1].value.string_value, point.as_int) for point in points}
+    assert counted == {("expired", 2), ("unknown", 1)}
+
+
+def check_refused(store: LocalStore, url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"did not take the metrics: {why}; check its log$"):
+        metrics_otlp.send(metrics.gather(store, None, FACTS), url, 1.0, 2.0)
 
 
 @pytest.mark.parametrize("status", [400, 401])
 def test_a_collector_that_refuses_is_one_line(store: LocalStore, collector: Collector, status: int) -> None:
     collector.status = status
-    with pytest.raises(UsageError, match=f"did not take the metrics: HTTP {status}; check its log$"):
-        metrics_otlp.send(
-            metrics.gather(store, None, FACTS), f"http://dlq:hush@127.0.0.1:{collector.server_port}", 1.0, 2.0
-        )
+    check_refused(store, f"http://dlq:hush@127.0.0.1:{collector.server_port}", f"HTTP {status}")
 
 
 def test_why_a_collector_cannot_be_asked_is_said(store: LocalStore, tmp_path: Path) -> None:
-    gathered, pem = metrics.gather(store, None, FACTS), certificate(tmp_path, "IP:127.0.0.1")
-    with (
-        Server(answering(b""), tls=speaking_tls(pem)) as server,
-        pytest.raises(UsageError, match=r"did not take the metrics: self-signed certificate; check its log$"),
-    ):
-        metrics_otlp.send(gathered, f"https://dlq:hush@{server.address}", 1.0, 2.0)
-    with pytest.raises(UsageError, match=r"did not take the metrics: Connection refused; check its log$"):
-        metrics_otlp.send(gathered, "http://dlq:hush@127.0.0.1:1", 1.0, 2.0)
+    with Server(answering(b""), tls=speaking_tls(certificate(tmp_path, "IP:127.0.0.1"))) as server:
+        check_refused(store, f"https://dlq:hush@{server.address}", "self-signed certificate")
+    check_refused(store, "http://dlq:hush@127.0.0.1:1", "Connection refused")
 
 
 @pytest.mark.parametrize("status", [200, 307, 500])

@@ -29,38 +29,32 @@ def test_every_format_renders_a_comparison_and_an_empty_archive(
 ) -> None:
     empty = LocalStore(str(tmp_path / "empty"))
     write_analysis(empty, LATEST, [])
-
     assert "application_error" in rendered(name, store, before=EARLIER)
     assert rendered(name, empty)
 
 
-@pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
-def test_nothing_that_steers_a_terminal_is_in_the_text(store: LocalStore, name: str) -> None:
-    text = rendered(name, store)
-
-    assert not {"\x1b", "\u202e"} & set(text)
-
-
 @pytest.mark.parametrize("name", report.FORMATS)
-def test_a_masked_report_holds_no_personal_data_in_any_format(store: LocalStore, name: str) -> None:
-    assert CANARY in rendered(name, store).replace("\\", "").replace("\u2060", "")
-    assert CANARY not in rendered(name, store, mask=Mask()).replace("\\", "").replace("\u2060", "")
+def test_a_report_steers_no_terminal_and_holds_no_personal_data_if_it_is_masked(
+    store: LocalStore, name: str
+) -> None:
+    plain, masked = rendered(name, store), rendered(name, store, mask=Mask())
+    assert name == "json" or not {"\x1b", "\u202e"} & set(plain)
+    assert CANARY in plain.replace("\\", "").replace("\u2060", "")
+    assert CANARY not in masked.replace("\\", "").replace("\u2060", "")
 
 
 def test_markdown_of_strangers_is_inert() -> None:
     escaped = escape(HOSTILE + " *b* _i_ snake_case ~s~ <b> &amp; www.evil.com\n# h")
-
     assert escaped == (
         "\\\\x1b\\[31m&lt;img src=x onerror=alert(1)>\\`\\|\\[x\\](http:\u2060//evil)\\\\u202e \\@\u2060all"
         " \\*b\\* \\_i\\_ snake_case \\~\u2060s\\~ &lt;b> &amp;\u2060amp; www\\.\u2060evil.com\\\\n\\# h"
     )
 
 
-@each_row(
-    "live",
-    ["@all", "\\@user", "#12", "\\#12", "org/repo#12", "!12", "$12", "%12", "~bug", "&12", "GH-12", "gh-7",
-     "https://evil.example", "www.evil.example", "a@evil.example", "user@0123abc"],
-)  # fmt: skip
+@each_row("live", [
+    "@all", "\\@user", "#12", "\\#12", "org/repo#12", "!12", "$12", "%12", "~bug", "&12", "GH-12", "gh-7",
+    "https://evil.example", "www.evil.example", "a@evil.example", "user@0123abc",
+])  # fmt: skip
 def test_no_site_finds_a_mention_or_a_link_in_what_markdown_shows(live: str) -> None:
     shown = re.sub(r"\\(\W|_)", r"\1", html_text.unescape(escape(f"see {live}.")))
     assert not re.search(r"[@#!%$~&]\w|GH-\d|://|www\.\w", shown, re.IGNORECASE)
@@ -70,16 +64,13 @@ def test_no_site_finds_a_mention_or_a_link_in_what_markdown_shows(live: str) -> 
 def test_html_of_strangers_is_text() -> None:
     """What a browser makes of it is tested in one, with the services."""
     document = {"a": "</script><img src=x onerror=alert(1)>", "b": ["\u2028 & <!--"]}
-
     data = script_data(document)
-
     assert not {"<", ">", "&", "\u2028"} & set(data)
     assert json.loads(data) == document
 
 
 def test_no_element_of_a_report_is_made_by_strangers(store: LocalStore) -> None:
     shown = rendered("html", store).split("<script")[0]
-
     assert "<img" not in shown
     assert "&lt;img src=x onerror=alert(1)&gt;" in shown
 
@@ -90,7 +81,6 @@ def test_the_content_security_policy_names_the_script_and_the_style_by_their_has
     text = rendered("html", store)
     policy = html_text.unescape(re.findall(r'Content-Security-Policy" content="([^"]*)"', text)[0])
     styles, scripts = (re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script"))
-
     assert "default-src 'none'" in policy
     for body in (*styles, *scripts):
         assert b64encode(sha256(body.encode()).digest()).decode() in policy
@@ -100,7 +90,6 @@ def test_the_content_security_policy_names_the_script_and_the_style_by_their_has
 
 def test_a_table_of_markdown_keeps_its_columns_whatever_the_names(store: LocalStore) -> None:
     text = rendered("markdown", store)
-
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     for lines in tables:
         assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
@@ -110,7 +99,6 @@ def test_the_report_fits_eighty_columns_but_for_what_is_copied(store: LocalStore
     document = report.make(store, before=EARLIER)
     console = Console(file=io.StringIO(), width=80)
     terminal.render(console, document)
-
     lines = console.file.getvalue().split("\nNext\n")[0].splitlines()  # type: ignore[attr-defined]  # StringIO
     assert max(map(len, lines)) <= 80
 

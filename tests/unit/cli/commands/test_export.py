@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from support.archives import write_analysis
+from support.builders import in_file, memory_sources, rows
 
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors.memory import MemoryBroker
 
 Dlq = Callable[..., Any]
+ANALYSIS = "20260101T000000"
 INCIDENT, OURS, OTHER = "ab" * 16, "cd" * 16, "ef" * 16
 HOSTILE = "../../etc/passwd\n\x1b[31m jane@example.com"
 
@@ -38,26 +40,18 @@ def ids(tmp_path: Path, dlq: Dlq) -> list[str]:
     broker = MemoryBroker(f"{tmp_path}/broker.db")
     for queue in ("orders", "orders.dlq"):
         broker.declare(queue)
-    broker.put(
-        "orders.dlq",
-        *({"broker_kind": "rabbitmq", "message_id": HOSTILE, "body_text": HOSTILE * n} for n in range(1, 4)),
-    )
-    (tmp_path / "dlq.toml").write_text(
-        f'archive = "{tmp_path}/archive"\n[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
-        '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\n[replay]\napproval = true\n'
-    )
+    died = {"broker_kind": "rabbitmq", "message_id": HOSTILE}
+    broker.put("orders.dlq", *({**died, "body_text": HOSTILE * n} for n in range(1, 4)))
+    sources = memory_sources(in_file(tmp_path), "orders", more="[replay]\napproval = true\n")
+    (tmp_path / "dlq.toml").write_text(sources)
     dlq("pull", "--no-analyze")
     found = sorted(row["record_id"] for row in dlq("ls"))
     said = {"cause": "application_error", "advice": "replay"}
-    verdicts = [
-        {"record_id": one, "fingerprint": OURS, "incident_id": INCIDENT, **said} for one in found[:2]
-    ] + [{"record_id": found[2], "fingerprint": OTHER, **said}]
-    write_analysis(
-        LocalStore(f"{tmp_path}/archive"),
-        "20260101T000000",
-        verdicts,
-        incidents=[{"incident_id": INCIDENT, "size": 2, "sources": ["orders"], "fingerprint": OURS}],
-    )
+    ours = {"fingerprint": OURS, "incident_id": INCIDENT, **said}
+    verdicts = [{"record_id": one, **ours} for one in found[:2]]
+    verdicts.append({"record_id": found[2], "fingerprint": OTHER, **said})
+    incident = {"incident_id": INCIDENT, "size": 2, "sources": ["orders"], "fingerprint": OURS}
+    write_analysis(LocalStore(f"{tmp_path}/archive"), ANALYSIS, verdicts, incidents=[incident])
     dlq("failures", "note", OURS, HOSTILE, "--as", "ann")
     dlq("failures", "note", OTHER, "not ours", "--as", "ann")
     wanted = ("--incident", INCIDENT, "--to", "queue:orders", "--reason", HOSTILE, "--as", "ann")
@@ -77,20 +71,16 @@ def read(path: Path) -> tuple[dict[str, Any], Mapping[str, list[dict[str, Any]]]
         {"name": name, "lines": data.count(b"\n"), "bytes": len(data), "sha256": sha256(data).hexdigest()}
         for name, data in content.items()
     ]
-    return manifest, {
-        name.removesuffix(".jsonl"): [json.loads(line) for line in data.splitlines()]
-        for name, data in content.items()
-    }
+    return manifest, {name.removesuffix(".jsonl"): rows(data.decode()) for name, data in content.items()}
 
 
 def test_a_bundle_holds_all_that_is_known_of_an_incident(tmp_path: Path, dlq: Dlq, ids: list[str]) -> None:
     path = tmp_path / "incident.zip"
     assert dlq("export", "--incident", INCIDENT[:8], str(path)) == {"records": 2, "refused": 0}
     manifest, found = read(path)
-    assert (manifest["format"], manifest["masked"], manifest["analysis"]) == (1, False, "20260101T000000")
-    assert list(found) == [
-        "letters", "verdicts", "incidents", "planned", "plans", "replays", "audit", "segments",
-    ]  # fmt: skip
+    assert (manifest["format"], manifest["masked"], manifest["analysis"]) == (1, False, ANALYSIS)
+    members = ["letters", "verdicts", "incidents", "planned", "plans", "replays", "audit", "segments"]
+    assert list(found) == members
     assert sorted(row["record"]["record_id"] for row in found["letters"]) == ids[:2]
     assert [row["record_id"] for row in found["verdicts"]] == ids[:2]
     assert {row["replay_state"] for row in found["verdicts"]} == {"confirmed"}
@@ -98,15 +88,11 @@ def test_a_bundle_holds_all_that_is_known_of_an_incident(tmp_path: Path, dlq: Dl
     assert sorted(row["record_id"] for row in found["planned"]) == ids[:2]
     [plan] = found["plans"]
     assert (plan["actor"], plan["reason"], len(plan["digest"])) == ("ann", HOSTILE, 64)
-    assert [(row["record_id"], row["state"]) for row in found["replays"]] == [
-        (one, "confirmed") for one in ids[:2]
-    ]
-    assert [(row["about"], row["action"], row["value"]) for row in found["audit"]] == [
-        ("failure", "note", ""),
-        ("plan", "plan", plan["digest"]),
-        ("plan", "approve", plan["digest"]),
-        ("plan", "apply", plan["digest"]),
-    ]
+    sent = [(row["record_id"], row["state"]) for row in found["replays"]]
+    assert sent == [(one, "confirmed") for one in ids[:2]]
+    of_plan = [("plan", action, plan["digest"]) for action in ("plan", "approve", "apply")]
+    said = [(row["about"], row["action"], row["value"]) for row in found["audit"]]
+    assert said == [("failure", "note", ""), *of_plan]
     assert [row["rows"] for row in found["segments"]] == [3]
 
 
@@ -132,11 +118,6 @@ def test_a_masked_bundle_hides_what_letters_and_people_say_and_keeps_its_digests
     assert "jane@example.com" not in json.dumps(hidden)
     for name, field in (("plans", "digest"), ("segments", "digest"), ("audit", "subject")):
         assert [row[field] for row in hidden[name]] == [row[field] for row in seen[name]]
-
-
-def test_a_masked_bundle_hides_what_its_letters_were_chosen_by(
-    tmp_path: Path, dlq: Dlq, ids: list[str]
-) -> None:
     dlq("export", "--mask", "--where", "body_size > 0 or message_id = 'jane@example.com'", "some.zip")
     manifest, _ = read(tmp_path / "some.zip")
     assert "jane@example.com" not in manifest["letters"]
@@ -144,13 +125,9 @@ def test_a_masked_bundle_hides_what_its_letters_were_chosen_by(
     assert manifest["dlq"] == version("dlq")
 
 
-def test_a_bundle_is_no_file_to_import(tmp_path: Path, dlq: Dlq, ids: list[str]) -> None:
+def test_what_cannot_be_done_with_a_bundle_is_one_line(dlq: Dlq, ids: list[str]) -> None:
     dlq("export", "all.zip")
-    assert dlq("import", "all.zip", code=2) == (
-        "dlq: all.zip is a zip bundle: unzip it, then import its letters.jsonl\n"
-    )
-
-
-def test_a_place_that_cannot_be_written_is_one_line(dlq: Dlq, ids: list[str]) -> None:
+    said = dlq("import", "all.zip", code=2)
+    assert said == "dlq: all.zip is a zip bundle: unzip it, then import its letters.jsonl\n"
     said = dlq("export", "missing/all.zip", code=2)
     assert said == "dlq: cannot write missing/all.zip: No such file or directory; name another file\n"

@@ -9,19 +9,22 @@ from typing import Any
 import pytest
 from support.archives import letter, write_analysis, write_segment
 from support.builders import Dlq, rows
+from support.rows import each_row
 
 from dlq.archive.store import LocalStore
 from dlq.core.clock import now
 
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]
 TIMEOUT, NULL = "aa" * 16, "bb" * 16
+FAILED = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
+SNOOZE = ("--until", "3d")
 
 
 @pytest.fixture
 def store(store: LocalStore) -> LocalStore:
     """Three letters of one failure, one of another."""
     write_segment(store, "p-0", [letter(n, record_id=one) for n, one in enumerate(IDS)])
-    analyze(store, dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}, "20260101T000000")
+    analyze(store, FAILED, "20260101T000000")
     return store
 
 
@@ -35,6 +38,23 @@ def analyze(store: LocalStore, fingerprints: dict[str, str], name: str) -> None:
 def dlq(dlq: Dlq, store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> Dlq:
     monkeypatch.setenv("COLUMNS", "300")
     return dlq
+
+
+def show(dlq: Dlq, failure: str = TIMEOUT) -> dict[str, Any]:
+    return json.loads(dlq("failures", "show", failure)[1])  # type: ignore[no-any-return]
+
+
+def speak(dlq: Dlq, *words: str) -> None:
+    """Say something of a failure, with a reason."""
+    code, _out, err = dlq("failures", *words, "--reason", "known")
+    assert code == 0, err
+
+
+def die_again(store: LocalStore, failure: str, record_id: str = "e" * 32, **values: Any) -> None:
+    """A letter of the failure that is new in this analysis."""
+    later = {"dead_at": now() + 1, "captured_at": now() + 1, **values}
+    write_segment(store, f"p-{record_id}", [letter(9, record_id=record_id, **later)])
+    analyze(store, FAILED | {record_id: failure}, f"20260102T{record_id[:6]}")
 
 
 def failures(dlq: Dlq, *arguments: str) -> list[tuple[str, str, str | None]]:
@@ -59,12 +79,10 @@ def test_all_that_was_said_stays_and_says_who_when_and_why(dlq: Dlq) -> None:
     _code, _out, err = dlq("failures", "assign", NULL, "eve", "--as", "ann", "--reason", "holiday")
     assert "until now it was assigned to ann" in err
     dlq("failures", "assign", NULL, "--nobody", "--as", "eve")
-    history = json.loads(dlq("failures", "show", NULL)[1])["history"]
+    history = show(dlq, NULL)["history"]
     assert [(one["actor"], one["action"], one["value"], one["reason"]) for one in history] == [
-        ("bob", "assign", "ann", ""),
-        ("ann", "assign", "eve", "holiday"),
-        ("eve", "assign", "", ""),
-    ]
+        ("bob", "assign", "ann", ""), ("ann", "assign", "eve", "holiday"), ("eve", "assign", "", ""),
+    ]  # fmt: skip
     assert all(one["at"].endswith("Z") for one in history)
     assert failures(dlq)[-1] == (NULL, "open", None)
 
@@ -72,13 +90,15 @@ def test_all_that_was_said_stays_and_says_who_when_and_why(dlq: Dlq) -> None:
 @pytest.mark.parametrize("dead_at", [1, None])
 def test_a_letter_that_dies_afterwards_regresses(dlq: Dlq, store: LocalStore, dead_at: int | None) -> None:
     """Of one that says no time it counts when it was pulled."""
-    dlq("failures", "resolve", TIMEOUT, "--reason", "fixed in 2.4.1")
+    speak(dlq, "resolve", TIMEOUT)
     assert failures(dlq)[-1] == (TIMEOUT, "resolved", None)
-    later, again = now() + 1, "e" * 32
-    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=dead_at and later, captured_at=later)])
-    analyze(store, dict.fromkeys([*IDS[:3], again], TIMEOUT) | {IDS[3]: NULL}, "20260102T000000")
+    die_again(store, TIMEOUT, dead_at=dead_at and now() + 1)
     assert failures(dlq)[0] == (TIMEOUT, "regressed", None)
-    dlq("failures", "reopen", TIMEOUT, "--reason", "not yet")
+    code, document = report(dlq, "--fail-on", "regressed > 0")
+    assert (code, document["fingerprints"][0]["fingerprint"]) == (5, TIMEOUT)
+    assert [row["regressed"] for row in document["sources"]] == [1]
+    assert "came back" in document["next"][0]["why"]
+    speak(dlq, "reopen", TIMEOUT)
     assert failures(dlq)[-1] == (TIMEOUT, "open", None)
 
 
@@ -92,23 +112,17 @@ def test_a_letter_of_an_older_version_than_the_fix_does_not_regress(
     code, out, err = dlq("failures", "resolve", TIMEOUT, "--in", "2.4.1")
     shown = json.loads(out)
     assert (code, err, shown["state"], shown["resolved_in"]) == (0, "", "resolved", "2.4.1")
-    died = {"dead_at": now() + 1, "captured_at": now() + 1}
-    ids = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
-    for n, (version, state) in enumerate([("2.4.0", "resolved"), ("2.4.1", "regressed")]):
-        again = f"{n}e" * 16
-        write_segment(
-            store, f"p-{n}e", [letter(9, record_id=again, headers={"app-version": version}, **died)]
-        )
-        analyze(store, ids := ids | {again: TIMEOUT}, f"2026010{n + 2}T000000")
+    for again, version, state in (("0" * 32, "2.4.0", "resolved"), ("1" * 31 + "0", "2.4.1", "regressed")):
+        die_again(store, TIMEOUT, again, headers={"app-version": version})
         assert (TIMEOUT, state, None) in failures(dlq)
-        assert json.loads(dlq("report", "-o", "json")[1])["counts"]["regressed"] == (state == "regressed")
+        assert report(dlq)[1]["counts"]["regressed"] == (state == "regressed")
     assert "resolved_in       2.4.1" in dlq("failures", "show", TIMEOUT, "-o", "table")[1]
 
 
 def test_ls_shows_how_failures_stand_once_somebody_has_spoken_of_one(dlq: Dlq) -> None:
     _code, out, _err = dlq("ls", "-o", "table")
     assert "state" not in out.splitlines()[0].split()
-    dlq("failures", "snooze", NULL, "--until", "3d", "--reason", "known")
+    speak(dlq, "snooze", NULL, *SNOOZE)
     _code, out, _err = dlq("ls", "-o", "table")
     head, *rows = out.splitlines()
     at = head.index(" state ")
@@ -117,36 +131,34 @@ def test_ls_shows_how_failures_stand_once_somebody_has_spoken_of_one(dlq: Dlq) -
 
 
 def test_incidents_of_snoozed_failures_alone_come_last(dlq: Dlq, store: LocalStore) -> None:
+    named = {TIMEOUT: "i1", NULL: "i2"}
     verdicts = [
-        {"record_id": one, "fingerprint": TIMEOUT if n < 3 else NULL, "incident_id": "i1" if n < 3 else "i2"}
-        for n, one in enumerate(IDS)
+        {"record_id": one, "fingerprint": which, "incident_id": named[which]} for one, which in FAILED.items()
     ]
     found = [{"incident_id": name, "size": 1, "sources": ["orders"], "causes": []} for name in ("i1", "i2")]
     write_analysis(store, "20260102T000000", verdicts, incidents=found)
 
     def stand() -> list[tuple[str, str]]:
-        code, out, err = dlq("incidents", "-o", "json")
-        assert code == 0, err
-        return [(row["incident_id"], row["state"]) for row in json.loads(out)["incidents"]]
+        listed = json.loads(dlq("incidents", "-o", "json")[1])["incidents"]
+        return [(row["incident_id"], row["state"]) for row in listed]
 
     assert stand() == [("i1", "new"), ("i2", "new")]
-    dlq("failures", "snooze", TIMEOUT, "--until", "3d", "--reason", "known")
+    speak(dlq, "snooze", TIMEOUT, *SNOOZE)
     assert stand() == [("i2", "new"), ("i1", "snoozed")]
     _code, out, _err = dlq("incidents", "-o", "table")
-    assert out.index("i2") < out.index("i1")
-    assert "snoozed" in out
+    assert out.index("i2") < out.index("i1") < out.index("snoozed")
 
 
 def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq: Dlq) -> None:
-    dlq("failures", "snooze", TIMEOUT, "--letters", "4", "--reason", "known")
+    speak(dlq, "snooze", TIMEOUT, "--letters", "4")
     assert failures(dlq)[-1] == (TIMEOUT, "snoozed", None)
-    dlq("failures", "snooze", TIMEOUT, "--letters", "3", "--reason", "known")
+    speak(dlq, "snooze", TIMEOUT, "--letters", "3")
     assert failures(dlq)[-1] == (TIMEOUT, "open", None)
-    dlq("failures", "snooze", NULL, "--until", "3d", "--reason", "known")
+    speak(dlq, "snooze", NULL, *SNOOZE)
     assert failures(dlq)[-1] == (NULL, "snoozed", None)
 
 
-@pytest.mark.parametrize(("words", "told"), [
+@each_row(("words", "told"), [
     (["resolve", TIMEOUT], "say how it was fixed"),
     (["resolve", TIMEOUT, "--in", "next"], "--in next: not a version; write it like 2.4.1"),
     (["reopen", TIMEOUT], "say why"),
@@ -171,8 +183,7 @@ def test_what_cannot_be_said_is_a_line_and_not_kept(dlq: Dlq, words: list[str], 
 def test_a_failure_whose_letters_are_gone_keeps_its_history(dlq: Dlq, store: LocalStore) -> None:
     dlq("failures", "note", TIMEOUT, "remember")
     analyze(store, dict.fromkeys(IDS, NULL), "20260102T000000")
-    shown = json.loads(dlq("failures", "show", TIMEOUT)[1])
-    assert (shown["letters"], shown["note"]) == (0, "remember")
+    assert (show(dlq)["letters"], show(dlq)["note"]) == (0, "remember")
 
 
 def test_each_step_names_the_next_one(dlq: Dlq) -> None:
@@ -211,12 +222,9 @@ for number in range(8):
     assert run(["-q", "failures", "note", sys.argv[2], f"{sys.argv[1]} {number}", "--as", sys.argv[1]]) == 0
 """
     words = [sys.executable, "-c", script]
-    both = [
-        subprocess.Popen([*words, who, TIMEOUT], cwd=tmp_path, stdout=subprocess.DEVNULL)
-        for who in ("ann", "bob")
-    ]
-    assert [one.wait() for one in both] == [0, 0]
-    history = json.loads(dlq("failures", "show", TIMEOUT)[1])["history"]
+    begin = lambda who: subprocess.Popen([*words, who, TIMEOUT], cwd=tmp_path, stdout=subprocess.DEVNULL)  # noqa: E731
+    assert [one.wait() for one in (begin("ann"), begin("bob"))] == [0, 0]
+    history = show(dlq)["history"]
     for who in ("ann", "bob"):
         mine = [one["reason"] for one in history if one["actor"] == who]
         assert mine == [f"{who} {number}" for number in range(8)]
@@ -228,9 +236,7 @@ def report(dlq: Dlq, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_report_shows_who_has_a_failure_and_snoozed_ones_last(dlq: Dlq) -> None:
-    _code, document = report(dlq)
-    assert [row["state"] for row in document["fingerprints"]] == ["new", "new"]
-    dlq("failures", "snooze", TIMEOUT, "--until", "1d", "--reason", "known", "--as", "ann")
+    speak(dlq, "snooze", TIMEOUT, *SNOOZE)
     dlq("failures", "assign", NULL, "<b>bob|\x1b[2J</b>")
     _code, document = report(dlq)
     found = [(row["fingerprint"], row["state"], row["owner"]) for row in document["fingerprints"]]
@@ -242,23 +248,13 @@ def test_a_report_shows_who_has_a_failure_and_snoozed_ones_last(dlq: Dlq) -> Non
         assert format_ == "terminal" or "<b>bob" not in out
 
 
-def test_new_and_regressed_failures_are_thresholds(dlq: Dlq) -> None:
-    assert report(dlq, "--fail-on", "new_failures > 0", "--fail-on", "regressed > 0")[0] == 5
+def test_new_failures_are_a_threshold(dlq: Dlq) -> None:
+    bounds = ("--fail-on", "new_failures > 0", "--fail-on", "regressed > 0")
+    assert report(dlq, *bounds)[0] == 5
     for one in (TIMEOUT, NULL):
         dlq("failures", "assign", one)
-    code, document = report(dlq, "--fail-on", "new_failures > 0", "--fail-on", "regressed > 0")
+    code, document = report(dlq, *bounds)
     assert (code, document["counts"]["new_failures"], document["counts"]["regressed"]) == (0, 0, 0)
-
-
-def test_a_regressed_failure_passes_its_threshold_and_stands_on_top(dlq: Dlq, store: LocalStore) -> None:
-    dlq("failures", "resolve", NULL, "--reason", "fixed")
-    again = "e" * 32
-    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=now() + 1)])
-    analyze(store, dict.fromkeys(IDS[:3], TIMEOUT) | dict.fromkeys([IDS[3], again], NULL), "20260102T000000")
-    code, document = report(dlq, "--fail-on", "regressed > 0")
-    assert (code, document["fingerprints"][0]["fingerprint"]) == (5, NULL)
-    assert [row["regressed"] for row in document["sources"]] == [1]
-    assert "came back" in document["next"][0]["why"]
 
 
 def test_no_failure_is_called_the_most_frequent_while_somebody_has_a_more_frequent_one(dlq: Dlq) -> None:
@@ -269,15 +265,15 @@ def test_no_failure_is_called_the_most_frequent_while_somebody_has_a_more_freque
 
 def test_nobody_is_sent_to_failures_that_need_nobody(dlq: Dlq) -> None:
     assert any(step["command"].startswith("dlq show") for step in report(dlq)[1]["next"])
-    dlq("failures", "resolve", TIMEOUT, "--reason", "fixed")
-    dlq("failures", "snooze", NULL, "--until", "3d", "--reason", "known")
+    speak(dlq, "resolve", TIMEOUT)
+    speak(dlq, "snooze", NULL, *SNOOZE)
     assert not any(step["command"].startswith("dlq show") for step in report(dlq)[1]["next"])
 
 
 def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
     bounds = ("--fail-on", "total > 1", "--fail-on", "application_error > 1", "--fail-on", "fingerprints > 1")
     assert report(dlq, *bounds)[0] == 5
-    dlq("failures", "snooze", TIMEOUT, "--letters", "4", "--reason", "known")
+    speak(dlq, "snooze", TIMEOUT, "--letters", "4")
     code, document = report(dlq, *bounds)
     assert (code, document["counts"]["total"], document["alarming"]["total"]) == (0, 4, 1)
     assert sum(row["open"] for row in document["sources"]) == 1
@@ -287,23 +283,20 @@ def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
 
 
 def test_a_failure_names_its_queues_and_others_of_its_exception(dlq: Dlq, store: LocalStore) -> None:
-    told = {
-        "cause": "application_error", "exception_class": "java.lang.Boom", "exception_message": "order {}",
-    }  # fmt: skip
+    names = ("fingerprint", "origin", "exception_message")
+    told = [(TIMEOUT, "stock", "order 0"), (TIMEOUT, "orders", "order 1"), (NULL, "mails", "order 2"),
+            ("cc" * 16, "bills", "no room")]  # fmt: skip
+    known = {"cause": "application_error", "exception_class": "java.lang.Boom"}
     verdicts = [
-        {**told, "record_id": one, "fingerprint": which, "origin": queue, "exception_message": f"order {n}"}
-        for n, (one, which, queue) in enumerate(
-            zip(IDS, [TIMEOUT, TIMEOUT, NULL, "cc" * 16], ["stock", "orders", "mails", "bills"], strict=True)
-        )
+        {**known, "record_id": one, **dict(zip(names, row, strict=True))}
+        for one, row in zip(IDS, told, strict=True)
     ]
-    verdicts[3]["exception_message"] = "no room"
     write_analysis(store, "20260103T000000", verdicts)
-    dlq("failures", "resolve", NULL, "--reason", "mended there")
-    shown = json.loads(dlq("failures", "show", TIMEOUT)[1])
+    speak(dlq, "resolve", NULL)
+    shown = show(dlq)
     assert shown["origins"] == ["orders", "stock"]
-    assert [(one["fingerprint"], one["state"], one["origins"]) for one in shown["same_exception"]] == [
-        (NULL, "resolved", ["mails"])
-    ]
+    (other,) = shown["same_exception"]
+    assert (other["fingerprint"], other["state"], other["origins"]) == (NULL, "resolved", ["mails"])
     code, table, _ = dlq("failures", "show", TIMEOUT, "-o", "table")
     assert code == 0
     assert "other failures with the same exception (1), each for itself:" in table
