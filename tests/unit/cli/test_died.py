@@ -12,19 +12,19 @@ from dlq.core.errors import ArchiveError
 from dlq.operations import triage
 
 
-def line(**values: Any) -> str:
-    return json.dumps({"broker_kind": "rabbitmq", "queue": "orders.dlq", **values})
+def line(name: str, **headers: Any) -> str:
+    return json.dumps(
+        {"broker_kind": "rabbitmq", "queue": "orders.dlq", "message_id": name, "headers": headers}
+    )
 
 
 def dead(number: int, reason: str) -> str:
-    deaths = [{"reason": reason, "queue": "orders", "count": 1}]
-    return line(message_id=f"m{number}", headers={"x-death": deaths})
+    return line(f"m{number}", **{"x-death": [{"reason": reason, "queue": "orders", "count": 1}]})
 
 
-HOSTILE = line(
-    message_id="h",
-    headers={"x-exception-message": "out of \x1b[2Jstock\nand more", "x-original-exchange": "shop"},
-)
+THROWN = {"x-exception-message": "out of \x1b[2Jstock\nand more", "x-original-exchange": "shop"}
+HOSTILE = line("h", **THROWN)
+CAUSES = {"poison_ack": 2, "expired": 1, "application_error": 1}
 LINES = [dead(1, "rejected"), dead(2, "rejected"), dead(3, "expired"), HOSTILE]
 
 
@@ -45,17 +45,18 @@ def test_an_import_says_what_its_letters_died_of_the_most_frequent_first(dlq: Dl
     assert "and more" not in out
 
 
-def test_a_program_gets_the_causes_of_the_new_letters_alone(dlq: Dlq) -> None:
+@pytest.mark.parametrize("spark_from", [None, 3])
+def test_a_program_gets_the_causes_of_the_new_letters_alone_and_all_have_verdicts(
+    dlq: Dlq, spark_from: int | None
+) -> None:
     first = json.loads(dlq("import", "letters.jsonl")[1])
+    if spark_from:  # the new ones are few, and classified without Spark
+        Path("dlq.toml").write_text(f"[analysis]\nspark_from = {spark_from}\n")
     second = json.loads(dlq("import", "more.jsonl")[1])
-    assert first["causes"] == {"poison_ack": 2, "expired": 1, "application_error": 1}
+    assert first["causes"] == CAUSES
     assert (second["known"], second["causes"]) == (4, {"overflow": 1})
-
-
-def test_every_letter_has_its_verdict_after_an_import(dlq: Dlq) -> None:
-    dlq("import", "letters.jsonl")
     found = rows(dlq("ls")[1])
-    assert {row["cause"] for row in found} == {"poison_ack", "expired", "application_error"}
+    assert {row["cause"] for row in found} == {*CAUSES, "overflow"}
     assert None not in {row["analysis"] for row in found}
 
 
@@ -63,9 +64,13 @@ def test_every_letter_has_its_verdict_after_an_import(dlq: Dlq) -> None:
 def test_who_wants_no_analysis_gets_none_and_hears_what_each_letter_says(dlq: Dlq, how: tuple[str]) -> None:
     if not how:
         Path("dlq.toml").write_text("[analysis]\nafter_pull = false\n")
-    told = json.loads(dlq("import", "letters.jsonl", *how)[1])
-    assert told["causes"] == {"poison_ack": 2, "expired": 1, "application_error": 1}
+    assert json.loads(dlq("import", "letters.jsonl", *how)[1])["causes"] == CAUSES
     assert {row["analysis"] for row in rows(dlq("ls")[1])} == {None}
+    Path("dlq.toml").unlink(missing_ok=True)
+    assert json.loads(dlq("import", "letters.jsonl")[1])["records"] == 4
+    assert None not in {row["cause"] for row in rows(dlq("ls")[1])}, (
+        "the next command classifies what is left"
+    )
 
 
 def test_letters_for_spark_are_classified_alone_as_far_as_they_are_few(
@@ -79,13 +84,6 @@ def test_letters_for_spark_are_classified_alone_as_far_as_they_are_few(
     assert err == "letters not classified yet: 1; run dlq analyze\n"
 
 
-def test_one_more_import_in_an_analyzed_archive_of_many_is_classified_without_spark(dlq: Dlq) -> None:
-    dlq("import", "letters.jsonl")
-    Path("dlq.toml").write_text("[analysis]\nspark_from = 3\n")
-    assert json.loads(dlq("import", "more.jsonl")[1])["causes"] == {"overflow": 1}
-    assert None not in {row["analysis"] for row in rows(dlq("ls")[1])}
-
-
 def test_an_analysis_that_fails_loses_no_import(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **_more: object) -> None:
         raise ArchiveError("gone")
@@ -94,9 +92,3 @@ def test_an_analysis_that_fails_loses_no_import(dlq: Dlq, monkeypatch: pytest.Mo
     code, out, err = dlq("import", "letters.jsonl")
     assert (code, json.loads(out)["causes"]) == (3, None)
     assert "archived, but not classified: gone; dlq analyze classifies them" in err
-
-
-def test_the_next_command_classifies_what_a_killed_one_left(dlq: Dlq) -> None:
-    dlq("import", "letters.jsonl", "--no-analyze")
-    assert json.loads(dlq("import", "letters.jsonl")[1])["records"] == 4
-    assert None not in {row["cause"] for row in rows(dlq("ls")[1])}

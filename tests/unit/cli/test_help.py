@@ -53,18 +53,20 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")
 
 
-@each_row("words", EVERY, ids=" ".join)
-def test_the_help_of_a_command_fits_a_small_terminal(words: tuple[str, ...]) -> None:
+@each_row("words", EVERY, ids=[" ".join(words) for words in EVERY])
+def test_the_help_of_a_command_fits_a_small_terminal_and_begins_with_its_verb(words: tuple[str, ...]) -> None:
     lines = DOCS.help_of(words).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert len(lines) <= HEIGHT - 2  # a blank line above and below
+    assert VERBS.match(command_of(words).help)
 
 
-@each_row("words", EVERY, ids=" ".join)
-def test_many_options_stand_in_named_groups(words: tuple[str, ...]) -> None:
+@each_row("words", EVERY, ids=[" ".join(words) for words in EVERY])
+def test_every_option_names_its_value_and_many_stand_in_named_groups(words: tuple[str, ...]) -> None:
     options = [word for word in command_of(words).params if word.param_type_name == "option"]
     ungrouped = [word.opts[0] for word in options if word.rich_help_panel is None]
     assert len(options) <= UNGROUPED or not ungrouped
+    assert [word.opts[0] for word in options if word.metavar is None] == []
 
 
 def test_the_options_of_a_plan_say_which_letters_go_where_with_which_changes_and_whose_consent() -> None:
@@ -72,23 +74,11 @@ def test_the_options_of_a_plan_say_which_letters_go_where_with_which_changes_and
     assert groups == {"Which letters", "Where to", "What changes", "Consent"}
 
 
-@each_row("words", EVERY, ids=" ".join)
-def test_the_help_of_a_command_begins_with_its_verb(words: tuple[str, ...]) -> None:
-    assert VERBS.match(command_of(words).help)
-
-
-@each_row("words", EVERY, ids=" ".join)
+@each_row("words", EVERY, ids=[" ".join(words) for words in EVERY])
 def test_sentences_of_the_help_are_plain(words: tuple[str, ...]) -> None:
     prose = prose_of(words)
     assert [one for one in prose if ODD_BEGINNINGS.match(one) or BANNED.search(one)] == []
     assert sum(len(one.split()) for one in prose) / len(prose) <= MOST_WORDS
-
-
-def test_every_option_names_its_value() -> None:
-    options = [
-        word for words in EVERY for word in command_of(words).params if word.param_type_name == "option"
-    ]
-    assert [word.opts[0] for word in options if word.metavar is None] == []
 
 
 def kinds(error: type[DlqError]) -> Iterator[type[DlqError]]:
@@ -110,22 +100,14 @@ def literal(node: ast.expr) -> str:
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
         return "".join(map(literal, node.values))
-    if isinstance(node, ast.FormattedValue):
-        return _filled_in(node.value)
     if isinstance(node, ast.BoolOp):
         return " ".join(map(literal, node.values))
-    return _filled_in(node)
-
-
-def _filled_in(node: ast.expr) -> str:
-    constants = {"_NO_SUCH_KEY": "; take it out", "_PYSPARK": "install PySpark"}
-    constants |= {
-        "_UNWATCHABLE": "; set mode",
-        "_NO_BOUNDS": "; run dlq replay reconcile",
-        "NO_DRAIN": "; use it",
-    }
-    constants |= {"CUT_SHORT": "; wait until", "against": "or insist with --force", "ask": "has to run"}
-    text = ast.unparse(node)
+    text = ast.unparse(node.value if isinstance(node, ast.FormattedValue) else node)
+    constants = {
+        "_NO_SUCH_KEY": "; take it out", "_PYSPARK": "install PySpark", "_UNWATCHABLE": "; set mode",
+        "_NO_BOUNDS": "; run dlq replay reconcile", "NO_DRAIN": "; use it", "CUT_SHORT": "; wait until",
+        "against": "or insist with --force", "ask": "has to run",
+    }  # fmt: skip
     return next((value for name, value in constants.items() if name in text), f"<{text}>")
 
 

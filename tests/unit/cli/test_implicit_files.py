@@ -17,6 +17,7 @@ from dlq.operations.programs import tell_program
 
 SOMEBODY = 12_345
 TEXT = "archive = 'a'\n"
+Put = Callable[[Path, pytest.MonkeyPatch], object]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY)
 
 
-def link(target: str) -> Callable[[Path, pytest.MonkeyPatch], None]:
+def link(target: str) -> Put:
     def make(home: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
         write(home.parent / "open" / "real.toml")
         (home / "dlq.toml").unlink()
@@ -67,7 +68,7 @@ def of_the_user(home: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
     write(home.parent / "xdg" / "dlq" / "dlq.toml").parent.chmod(0o777)
 
 
-PUT: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
+PUT: dict[str, Put] = {
     "a file of somebody": lambda home, patch: give_away(home / "dlq.toml", patch),
     "a folder of somebody": give_away,
     "a file that all may write": lambda home, _: (home / "dlq.toml").chmod(0o666),
@@ -84,10 +85,7 @@ PUT: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
 
 @pytest.mark.parametrize("put", PUT.values(), ids=PUT)
 def test_a_configuration_that_may_be_anybody_s_is_used_only_by_its_name(
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    put: Callable[[Path, pytest.MonkeyPatch], object],
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], put: Put
 ) -> None:
     put(home, monkeypatch)
     if os.geteuid() != 0:  # a private group may write what is its user's

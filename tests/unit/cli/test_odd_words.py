@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.archives import letter, write_segment
+from support.rows import each_row
 
 from dlq.archive.store import LocalStore
 from dlq.cli.app import command_line, run
@@ -41,7 +42,7 @@ def check_refused(words: Sequence[str], capfd: pytest.CaptureFixture[str]) -> st
     return err
 
 
-@pytest.mark.parametrize("text", TOML.values(), ids=TOML)
+@each_row("text", TOML.values(), ids=TOML)
 def test_what_is_no_toml_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
     (tmp_path / "dlq.toml").write_text(text)
     said = check_refused(["rules"], capfd)
@@ -58,7 +59,10 @@ def options(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
         yield from options(each, *words, name)
 
 
-@pytest.mark.parametrize("words", [*options(command_line())], ids=" ".join)
+OPTIONS = [*options(command_line())]
+
+
+@each_row("words", OPTIONS, ids=[" ".join(words) for words in OPTIONS])
 def test_an_empty_value_is_refused_and_chooses_nothing(
     archive: LocalStore, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
@@ -67,7 +71,7 @@ def test_an_empty_value_is_refused_and_chooses_nothing(
     assert sorted(archive.list("")) == before
 
 
-@pytest.mark.parametrize("words", [
+@each_row("words", [
     "ls --failure=", "ls --incident=", "ls --source=", "report --since=", "export - --where=",
     "replay plan --failure=", "dismiss --failure= --reason=expected",
 ])  # fmt: skip
@@ -97,10 +101,8 @@ def texts(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
         yield from texts(each, *words, name)
 
 
-@pytest.mark.parametrize("words", [*texts(command_line())], ids=ascii)
-def test_what_is_no_utf_8_is_refused_in_a_line(
-    capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
-) -> None:
+@each_row("words", [*texts(command_line())])
+def test_what_is_no_utf_8_is_refused_in_a_line(capfd: Any, words: tuple[str, ...]) -> None:
     check_refused(words, capfd)
 
 

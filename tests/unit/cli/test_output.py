@@ -64,15 +64,10 @@ def test_raw_csv_is_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert row(capsys, ["=1+1", "\x1b[2J"], raw=True) == ["=1+1", "\x1b[2J"]
 
 
-@pytest.mark.parametrize("words", [
-    ("--raw", "query", "select '=1+1' as a", "-o", "csv"),
-    ("query", "select '=1+1' as a", "-ocsv", "--raw"),
-])  # fmt: skip
 def test_raw_stands_before_or_after_the_command(
-    words: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert (run(words), capsys.readouterr().out) == (0, "a\n=1+1\n")
+    query = ("query", "select '=1+1' as a", "-ocsv")
+    for words in (("--raw", *query), (*query, "--raw")):
+        assert (run(words), capsys.readouterr().out) == (0, "a\n=1+1\n")

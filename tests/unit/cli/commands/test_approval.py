@@ -27,9 +27,8 @@ def test_a_plan_goes_back_with_consent_on_record(tmp_path: Path, capsys: pytest.
     dlq("pull")
     one = dlq("ls")[0]["record_id"]
     dlq("dismiss", one, "--reason", "test traffic (mine)")
-    made = dlq(
-        "replay", "plan", "--any-advice", "--to", "queue:orders", "--as", "ann@desk", "--reason", "mended"
-    )
+    wanted = ("--any-advice", "--to", "queue:orders", "--as", "ann@desk", "--reason", "mended")
+    made = dlq("replay", "plan", *wanted)
     assert (made["actor"], made["reason"], made["selected"]) == ("ann@desk", "mended", 2)
     plan = made["plan"]
     assert f"another person has to run `dlq replay approve {plan}`" in dlq("replay", "apply", plan, code=2)
@@ -39,12 +38,7 @@ def test_a_plan_goes_back_with_consent_on_record(tmp_path: Path, capsys: pytest.
     assert dlq("replay", "apply", plan)["sent"] == 2
     assert dlq("replay", "apply", plan)["sent"] == 0
     rows = dlq("query", "select about, subject, action, reason, actor from audit order by done_at")
-    told = [(row["about"], row["subject"], row["action"], row["reason"]) for row in rows]
-    assert told == [
-        ("letter", one, "dismiss", "test traffic (mine)"),
-        ("plan", plan, "plan", "mended"),
-        ("plan", plan, "approve", "seen"),
-        ("plan", plan, "apply", ""),
-        ("plan", plan, "apply", ""),
-    ]
+    done = [("plan", "mended"), ("approve", "seen"), ("apply", ""), ("apply", "")]
+    told = [("letter", one, "dismiss", "test traffic (mine)"), *(("plan", plan, *each) for each in done)]
+    assert [(row["about"], row["subject"], row["action"], row["reason"]) for row in rows] == told
     assert all(row["actor"] for row in rows)

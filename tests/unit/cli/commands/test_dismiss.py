@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.archives import letter, write_analysis, write_segment
 from support.builders import Dlq, rows
+from support.rows import each_row
 
 from dlq.archive.store import LocalStore
 
@@ -41,14 +42,10 @@ def test_dismissed_letters_are_closed_everywhere_and_open_again_after_undo(dlq: 
     assert dlq("report", "--fail-on", "unknown > 0")[0] == 5
 
 
-def test_verify_proves_books_with_dismissed_letters(dlq: Dlq) -> None:
-    dlq("dismiss", IDS[0][:8], "--reason", "stale")
+def test_the_books_balance_with_dismissed_letters_and_show_says_who_closed_one_and_why(dlq: Dlq) -> None:
+    dlq("dismiss", IDS[0][:8], "--reason", "stale \x1b[2J prices")
     (source,) = rows(dlq("verify", "-o", "jsonl")[1])
     assert (source["captured"], source["dismissed"], source["waiting"]) == (6, 1, 5)
-
-
-def test_show_says_who_closed_it_and_why(dlq: Dlq) -> None:
-    dlq("dismiss", IDS[0][:8], "--reason", "stale \x1b[2J prices")
     _code, out, _err = dlq("-o", "table", "show", IDS[0][:8])
     assert "stale \\x1b[2J prices" in out
     assert f"dlq dismiss {IDS[0][:12]} --undo" in out
@@ -63,7 +60,7 @@ def test_a_second_dismissal_changes_nothing(dlq: Dlq) -> None:
     assert json.loads(told)["detail"].startswith("first (")
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
+@each_row(("arguments", "told"), [
     (["--reason", "x"], "no letters are chosen"),
     ([IDS[0]], "say why they need no replay"),
     ([IDS[0], "--reason", " "], "say why they need no replay"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.archives import letter, write_segment
 from support.builders import memory_sources, rows
+from support.rows import each_row
 
 from dlq.archive import losses
 from dlq.archive.store import LocalStore
@@ -52,7 +53,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     return look
 
 
-@pytest.mark.parametrize(("findings", "mode", "expected"), [
+@each_row(("findings", "mode", "expected"), [
     ({"a": WELL}, "copy", 0), ({"a": HARMED}, "copy", 3), ({"a": HARMED}, "drain", 0),
     ({"a": STREAM}, "drain", 3), ({"a": WELL, "b": HARMED}, "copy", 3), ({"a": WELL, "b": AWAY}, "copy", 3),
     ({"a": AWAY, "b": AWAY}, "copy", 4), ({"a": HarmRefused("no")}, "copy", 2),
@@ -83,23 +84,20 @@ def test_several_sources_have_a_line_each_and_every_explanation_stands_once(doct
     assert "no connection" not in out
 
 
-def test_a_mode_that_is_refused_is_not_said_to_change_anything(doctor: Doctor) -> None:
+def test_facts_are_shown_of_one_source(doctor: Doctor) -> None:
+    for sources, words, shown in (("a", [], True), ("ab", [], False), ("ab", ["-v"], True)):
+        _code, out, err = doctor(dict.fromkeys(sources, WELL), "-o", "table", *words)
+        assert ("limits" in out and "max: 5" in out) == shown
+        assert ("dlq doctor SOURCE" in err) != shown
+
+
+def test_a_mode_that_is_refused_changes_nothing_and_what_a_broker_says_steers_no_terminal(
+    doctor: Doctor,
+) -> None:
     _code, out, _err = doctor({"a": STREAM}, "-o", "table")
-    assert not any(text in out for text in CHANGES.values())
-    assert "warning" not in out
-
-
-@pytest.mark.parametrize(("number", "words", "shown"), [(1, [], True), (2, [], False), (2, ["-v"], True)])
-def test_facts_are_shown_of_one_source(doctor: Doctor, number: int, words: list[str], shown: bool) -> None:
-    _code, out, err = doctor(dict.fromkeys("ab"[:number], WELL), "-o", "table", *words)
-    assert ("limits" in out and "max: 5" in out) == shown
-    assert ("dlq doctor SOURCE" in err) != shown
-
-
-def test_what_a_broker_says_cannot_steer_the_terminal(doctor: Doctor) -> None:
+    assert not any(text in out for text in (*CHANGES.values(), "warning"))
     hostile = Inspection("\x1b[2J", 3, {"\x1b[2J": "\x1b[2J"}, {"copy": "\x1b[2J"}, {}, ["\x1b[2J"])
-    _code, out, _err = doctor({"a": hostile}, "-o", "table")
-    assert "\x1b" not in out
+    assert "\x1b" not in doctor({"a": hostile}, "-o", "table")[1]
 
 
 def test_scripts_get_every_finding_in_full(doctor: Doctor) -> None:
@@ -132,9 +130,6 @@ def test_what_is_lost_of_a_source_is_said_until_somebody_dismisses_it(doctor: Do
     assert [line.partition(" at most")[0] for line in err.splitlines()] == ["dlq: a: 300 letters"]
     losses.reopen(store, "b", "ann")
     assert "dlq: b: 300 letters at most are lost: b-0" in doctor({"a": AWAY, "b": AWAY}, "-o", "table")[2]
-
-
-def test_books_of_losses_that_cannot_be_read_are_named(doctor: Doctor) -> None:
-    LocalStore("archive").put("losses/odd.json", b"[]")
+    store.put("losses/odd.json", b"[]")
     code, _out, err = doctor({"a": WELL}, "-o", "json")
     assert (code, "losses/odd.json" in err) == (3, True)

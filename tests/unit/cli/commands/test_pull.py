@@ -20,10 +20,8 @@ from dlq.operations.pulling import say_notes
 def test_a_note_that_several_sources_share_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
     notes = {"orders": ["held until the end"], "bills": ["held until the end", "1 other consumer"], "new": []}
     say_notes(Context(), [PullResult(name, "p", "copy", notes=said) for name, said in notes.items()])
-    assert capfd.readouterr().err.splitlines() == [
-        "orders, bills: held until the end",
-        "bills: 1 other consumer",
-    ]
+    told = ["orders, bills: held until the end", "bills: 1 other consumer"]
+    assert capfd.readouterr().err.splitlines() == told
 
 
 class Pulls:

@@ -4,21 +4,13 @@ import json
 from pathlib import Path
 
 from support.archives import letter, write_segment
-from support.builders import Dlq
+from support.builders import Dlq, memory_sources
 from support.replaying import judge
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.memory import broker_at
 
-SOURCE = """
-[brokers.shop]
-kind = "memory"
-url = "memory:superseded"
-[sources.orders]
-broker = "shop"
-queue = "orders.dlq"
-key = "header:entity"
-"""
+SOURCE = memory_sources("memory:superseded", "orders", more='key = "header:entity"\n')
 
 
 def test_a_plan_counts_them_apart_and_says_what_proves_it(
@@ -32,9 +24,8 @@ def test_a_plan_counts_them_apart_and_says_what_proves_it(
     judge(store, {one.record_id: "replay" for one in two})
     _, text, _ = dlq("-o", "table", "replay", "plan", "--check-superseded")
     assert "1  superseded  a newer one of its key replaced it" in text
-    assert (
-        f"\nsuperseded\n  {two[0].record_id[:12]}  letter {two[1].record_id[:12]} of its key is newer" in text
-    )
+    first, second = (one.record_id[:12] for one in two)
+    assert f"\nsuperseded\n  {first}  letter {second} of its key is newer" in text
     assert "unknown whether something newer replaced them\n          1  shop keeps no log" in text
     told = json.loads(dlq("-o", "json", "replay", "plan", "--check-superseded")[1])
     assert (told["superseded"], [*told["superseded_by"]]) == (1, [two[0].record_id])

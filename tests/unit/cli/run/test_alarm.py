@@ -28,11 +28,8 @@ def test_the_alarm_gets_json_on_stdin_and_no_shell(team: Team, tmp_path: Path) -
     told = Path("told").read_text()
     assert told.startswith("$HOME;{")
     document = json.loads(told.removeprefix("$HOME;"))
-    assert (document["profile"], document["alarms"], document["counts"]["unknown"]) == (
-        "nightly",
-        done.json["alarms"],
-        4,
-    )
+    assert (document["profile"], document["alarms"]) == ("nightly", done.json["alarms"])
+    assert document["counts"]["unknown"] == 4
     assert SECRET_BODY not in told
 
 
@@ -92,9 +89,8 @@ def test_a_collector_whose_answer_never_ends_keeps_no_alarm_back(
 ) -> None:
     monkeypatch.setattr(patience, "ENDED", 2.0)
     with collector(answer) as url:
-        team.profile(
-            f'fail_on = ["total > 0"]\non_alarm = ["/usr/bin/touch", "told"]\nmetrics_otlp = "{url}"'
-        )
+        hook = '["/usr/bin/touch", "told"]'
+        team.profile(f'fail_on = ["total > 0"]\non_alarm = {hook}\nmetrics_otlp = "{url}"')
         team.put(1)
         done = team.run()
     assert done.code == 5

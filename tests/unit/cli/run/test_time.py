@@ -25,9 +25,7 @@ def test_the_whole_run_ends_in_time(team: Team, monkeypatch: pytest.MonkeyPatch)
     started = time.monotonic()
     done = team.run()
     assert time.monotonic() - started < PATIENCE
-    assert done.code == 3
-    assert "no time is left" in done.err
-    assert Path("dlq.prom").exists()
+    assert (done.code, "no time is left" in done.err, Path("dlq.prom").exists()) == (3, True, True)
 
 
 def test_a_source_that_hangs_leaves_the_others_alone(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
