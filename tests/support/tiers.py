@@ -123,7 +123,7 @@ THOROUGH = tuple(
         "operations/test_looking.py": "the_audit what_a_run_left",
         "operations/test_what_goes_along.py": "an_import_changes facts_of_a_file",
         "web/test_look.py": "pages_come_while what_the_ledger_says",
-        "web/test_pages.py": "a_failure_says_in news_of pages_follow what_was_done",
+        "web/test_pages.py": "a_failure_says_in news_of what_was_done",
         "web/test_proposals.py": "two_who what_somebody_has_done",
     }.items()
     for name in names.split()

@@ -1,13 +1,17 @@
-"""What `dlq pull` and `dlq import` say that the new letters died of."""
+"""What commands say that letters died of, and which of them nobody could say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.archives import letter, write_segment
 from support.builders import Dlq, rows
+from support.running import classified
 
 from dlq.analyzers import analysis
+from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError
 from dlq.operations import triage
 
@@ -92,3 +96,22 @@ def test_an_analysis_that_fails_loses_no_import(dlq: Dlq, monkeypatch: pytest.Mo
     code, out, err = dlq("import", "letters.jsonl")
     assert (code, json.loads(out)["causes"]) == (3, None)
     assert "archived, but not classified: gone; dlq analyze classifies them" in err
+
+
+SEE = "see dlq query \"SELECT record_id, evidence FROM verdicts WHERE rule = 'broken-rule'\""
+
+
+@pytest.mark.parametrize(("broken", "code", "said"), [
+    (0, 0, ""),
+    (1, 3, f"dlq: 1 letter made a rule fail and is unknown; {SEE}\n"),
+    (1234, 3, f"dlq: 1,234 letters made a rule fail and are unknown; {SEE}\n"),
+])  # fmt: skip
+def test_letters_that_made_a_rule_fail_are_counted(
+    dlq: Dlq, store: LocalStore, monkeypatch: pytest.MonkeyPatch, broken: int, code: int, said: str
+) -> None:
+    def done(*arguments: Any, **options: Any) -> Any:
+        return replace(classified(*arguments, **options), extra={"broken": broken, "parts": []})
+
+    write_segment(store, "p-0", [letter(1)])
+    monkeypatch.setattr(analysis, "analyze", done)
+    assert dlq("-o", "json", "analyze")[::2] == (code, said)

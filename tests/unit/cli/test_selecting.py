@@ -10,8 +10,9 @@ from support.builders import Dlq, rows
 from support.rows import each_row
 
 from dlq.archive.store import LocalStore
-from dlq.core.clock import now
-from dlq.operations.selecting import Selection
+from dlq.core.clock import from_iso, now
+from dlq.core.errors import UsageError
+from dlq.operations.selecting import Selection, read_moment
 
 A, B, C, D = ("aaaaaaaa" + "1" * 24, "aaaaaaaa" + "2" * 24, "c" * 32, "d" * 32)
 
@@ -136,3 +137,11 @@ def test_query_takes_short_ids_too(dlq: Dlq) -> None:
 ])  # fmt: skip
 def test_a_command_for_all_letters_becomes_one_for_these_where_it_can(command: str, expected: str) -> None:
     assert Selection(where="b = 'c'", since="1h", incident="i").narrow(command) == expected
+
+
+def test_a_moment_is_a_time_or_a_duration_back_from_now_that_ends_at_the_epoch() -> None:
+    assert read_moment("2026-11-02T03:00:00Z") == from_iso("2026-11-02T03:00:00Z")
+    assert read_moment("24h") == pytest.approx(now() - 86_400_000_000, abs=5_000_000)
+    assert read_moment("99999999999d") == 0
+    with pytest.raises(UsageError, match="neither a time"):
+        read_moment("soon")

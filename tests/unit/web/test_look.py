@@ -82,14 +82,6 @@ def test_pages_come_while_the_books_are_proven(serve: Serve, monkeypatch: pytest
     assert answers == [303]
 
 
-def test_who_asks_for_the_same_waits_for_the_one_answer(look: Look) -> None:
-    slow = Slow("found")
-    ask = lambda: look.keep("long", slow)  # noqa: E731
-    with meanwhile(slow, ask, ask, ask) as answers:
-        pass
-    assert (answers, slow.times) == (["found"] * 3, 1)
-
-
 def test_as_many_look_at_once_as_there_are_places(look: Look) -> None:
     slow = [Slow(number) for number in range(AT_ONCE - 1)]
     asks = [lambda one=one: look.keep(one, one) for one in slow]
@@ -146,13 +138,6 @@ def test_nothing_stays_of_what_could_not_be_made(look: Look) -> None:
             look.keep(("count", number, "any text" * 8_000), refuse)
     assert look.keep("n", lambda _workspace: 1) == 1
     assert len(look.making) == 0
-
-
-def test_a_look_within_a_look_is_a_mistake(look: Look) -> None:
-    with look.open(), pytest.raises(RuntimeError), look.open():
-        pass
-    with look.open() as workspace:
-        assert workspace.views is not None
 
 
 def test_what_the_ledger_says_by_now_is_seen_without_opening_the_archive_anew(

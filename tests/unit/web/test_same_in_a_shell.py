@@ -118,6 +118,7 @@ def same_letters(page: str, _site: Site, told: Any) -> None:
     assert f"{len(told)} letters." in texts(page)
     assert column(told, "attempts") == [3] * 4
     assert "attempts 3" in texts(page), "what is the same in each row is said once"
+    assert 'data-label="attempts"' not in page.lower()
 
 
 def same_letter(page: str, _site: Site, told: Any) -> None:
