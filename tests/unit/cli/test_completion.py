@@ -46,7 +46,7 @@ def offered(completer: completion.Completer, typed: str, **options: Any) -> list
 
 
 @pytest.mark.usefixtures("folder")
-def test_sources_profiles_plans_and_analyses_are_known() -> None:
+def test_sources_profiles_plans_analyses_and_columns_are_known() -> None:
     assert offered(completion.sources, "") == ["orders", "payments"]
     assert offered(completion.sources, "pa") == ["payments"]
     assert offered(completion.profiles, "") == ["nightly"]
@@ -64,8 +64,6 @@ def test_what_could_be_more_than_a_word_is_not_offered(folder: Path) -> None:
     assert offered(completion.plans, "") == ["p-1", "p-2"]
     assert offered(completion.analyses, "") == ["20260102T000000-000001.1"]
 
-
-def test_columns_complete_the_last_word_and_are_those_that_there_are() -> None:
     assert offered(completion.columns, "cause,exception") == ["cause,exception_class"]
     assert "body_sha256" in offered(completion.columns, "body_")
     assert offered(completion.condition, "laps > 1 and (adv") == ["laps > 1 and (advice"]

@@ -79,13 +79,10 @@ def test_prometheus_reads_what_was_counted_by_the_conventions_of_names_and_label
             assert set(sample.labels) <= {"source", "cause"}
 
 
-def test_without_a_report_its_metrics_are_absent(store: LocalStore) -> None:
+def test_without_a_report_its_metrics_are_absent_and_hostile_labels_stay_labels(store: LocalStore) -> None:
     families = parsed(metrics.text(metrics.gather(store, None, FACTS)))
     assert "dlq_letters" not in families
     assert "dlq_captured_letters" in families
-
-
-def test_hostile_labels_stay_labels() -> None:
     hostile = 'a"} 1\nevil{x="\\'
     text = metrics.text([Metric("dlq_letters", "gauge", "Letters.", {(("source", hostile),): 1})])
     (sample,) = parsed(text)["dlq_letters"].samples

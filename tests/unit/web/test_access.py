@@ -40,19 +40,15 @@ def test_without_a_name_there_is_no_page(serve: Serve) -> None:
         assert (answer.status_code, "orders" in answer.text) == (401, False), path
 
 
-def test_a_cookie_of_the_last_start_is_refused(serve: Serve) -> None:
+def test_a_cookie_of_the_last_start_is_refused_and_of_who_signed_out(serve: Serve) -> None:
     before, now = serve(), serve(enter=False)
-    now.client.cookies = before.client.cookies
+    cookies = dict(before.client.cookies)
+    now.client.cookies.update(cookies)
     assert before.get("/letters").status_code == 200
     assert now.get("/letters").status_code == 401
-
-
-def test_who_signs_out_is_unknown_and_their_cookie_counts_no_more(serve: Serve) -> None:
-    browser = serve()
-    cookies = dict(browser.client.cookies)
-    assert browser.post("/logout").status_code == 200
-    browser.client.cookies.update(cookies)
-    assert browser.get("/letters").status_code == 401
+    assert before.post("/logout").status_code == 200
+    before.client.cookies.update(cookies)
+    assert before.get("/letters").status_code == 401
 
 
 @pytest.mark.parametrize("client", ["10.1.2.3", "::ffff:10.1.2.3"])

@@ -131,7 +131,14 @@ def test_every_answer_is_masked_and_fenced_and_short(
     assert len(text) < LARGEST + 500
 
 
-def test_what_an_agent_reads_at_every_turn_is_short(workspace: Workspace) -> None:
+def test_what_an_agent_reads_at_every_turn_is_short_and_the_playbook_is_documented(
+    workspace: Workspace,
+) -> None:
+    [told] = talk(workspace, lambda client: client.read_resource(PLAYBOOK)).contents
+    assert told.text.startswith("---\nname: dead-letters\ndescription: ")
+    assert told.text in Path(__file__).parents[3].joinpath("docs/agents.md").read_text()
+    for name in ("overview", "failure", "letters", "letter", "plan_status"):
+        assert f"`{name}`" in told.text
     tools = talk(workspace, lambda client: client.list_tools()).tools
     assert {tool.name for tool in tools} == {name for name, _ in CALLS}, "every tool is tried above"
     read = [tool.description + json.dumps(tool.input_schema) for tool in tools]
@@ -139,14 +146,6 @@ def test_what_an_agent_reads_at_every_turn_is_short(workspace: Workspace) -> Non
     reading = {tool.name for tool in tools if tool.annotations.read_only_hint}
     assert reading == {tool.__name__ for tool in READING}
     assert not [tool.name for tool in tools if tool.annotations.destructive_hint]
-
-
-def test_the_playbook_is_a_resource_and_stands_in_the_documentation(workspace: Workspace) -> None:
-    [told] = talk(workspace, lambda client: client.read_resource(PLAYBOOK)).contents
-    assert told.text.startswith("---\nname: dead-letters\ndescription: ")
-    assert told.text in Path(__file__).parents[3].joinpath("docs/agents.md").read_text()
-    for name in ("overview", "failure", "letters", "letter", "plan_status"):
-        assert f"`{name}`" in told.text
 
 
 def test_no_letter_can_know_the_line_that_ends_its_text(workspace: Workspace) -> None:
@@ -176,6 +175,9 @@ def test_no_shape_of_a_document_is_cut_without_end() -> None:
         text = cut(document)
         assert len(text) <= LARGEST
         assert json.loads(text)
+    told = json.loads(cut({"rows": [{"text": "x" * 5_000}] * 300}))
+    assert told["rows"][-1] == f"[cut: {300 - len(told['rows']) + 1} more]"
+    assert "more characters]" in told["rows"][0]["text"]
 
 
 def test_what_failed_stands_behind_a_word_that_no_name_can_know(workspace: Workspace) -> None:
@@ -203,13 +205,9 @@ def test_a_tool_that_fails_shows_no_text_of_a_letter_and_steers_no_terminal(
     assert "\x1b" not in told
 
 
-def test_what_is_cut_says_so() -> None:
-    told = json.loads(cut({"rows": [{"text": "x" * 5_000}] * 300}))
-    assert told["rows"][-1] == f"[cut: {300 - len(told['rows']) + 1} more]"
-    assert "more characters]" in told["rows"][0]["text"]
-
-
-def test_pages_of_letters_go_on_by_their_key(workspace: Workspace) -> None:
+def test_pages_of_letters_go_on_by_their_key_and_are_as_long_as_an_agent_chooses(
+    workspace: Workspace,
+) -> None:
     seen: list[str] = []
     after: str | None = ""
     while after is not None:
@@ -218,6 +216,11 @@ def test_pages_of_letters_go_on_by_their_key(workspace: Workspace) -> None:
         after = page["last"]
         assert after is None or len(page["letters"]) == MOST_ROWS
     assert (len(seen), len(set(seen)), page["letters_in_all"]) == (LETTERS, LETTERS, LETTERS)
+    for chosen, count in (
+        ({"limit": 7}, 7), ({"limit": 900}, MOST_ROWS), ({"limit": 0}, 1), ({"advice": "never"}, 0),
+        ({"since": "1970-01-01T01:40:00Z", "limit": 50}, 20),
+    ):  # fmt: skip
+        assert len(answer(workspace, "letters", **chosen)["letters"]) == count, chosen
 
 
 def test_a_page_of_letters_and_a_letter_are_short_and_tell_once_what_is_the_same(
@@ -231,14 +234,6 @@ def test_a_page_of_letters_and_a_letter_are_short_and_tell_once_what_is_the_same
     text = call(workspace, "letter", record_id=page["letters"][0]["record_id"])[1]
     assert len(text) / 4 < 900
     assert None not in data(text).values()
-
-
-def test_an_agent_chooses_how_many_letters_since_when_and_by_advice(workspace: Workspace) -> None:
-    for chosen, count in (
-        ({"limit": 7}, 7), ({"limit": 900}, MOST_ROWS), ({"limit": 0}, 1), ({"advice": "never"}, 0),
-        ({"since": "1970-01-01T01:40:00Z", "limit": 50}, 20),
-    ):  # fmt: skip
-        assert len(answer(workspace, "letters", **chosen)["letters"]) == count, chosen
 
 
 REACHING = """
@@ -284,10 +279,12 @@ def test_a_plan_is_proposed_for_a_person_and_no_broker_is_asked(workspace: Works
     assert (states["planned"], sum(states.values())) == (9, 9)
 
 
-def test_a_plan_of_no_letters_is_no_proposal_and_leaves_no_file(workspace: Workspace) -> None:
+def test_a_plan_of_no_letters_or_of_too_many_is_no_proposal(workspace: Workspace) -> None:
     failed, text = call(workspace, "propose_plan", reason="x", failure=FAILURE, cause="expired")
     assert (failed, "no letter would go" in text) == (True, True)
     assert workspace.store.list("plans/") == []
+    with pytest.raises(UsageError, match="at most 1,000 ids"):
+        proposals.propose_plan(workspace, PlanWanted(["a" * 32] * 1_001, how=Wanted(reason="x")))
 
 
 def test_a_proposal_is_a_command_that_waits_and_changes_nothing(workspace: Workspace) -> None:
@@ -391,9 +388,3 @@ def test_a_letter_whose_id_is_sql_is_explained_all_the_same(workspace: Workspace
 def test_the_name_that_a_client_gives_itself_stays_a_name() -> None:
     assert name_agent("claude-code 2\n[proven]", "ann@host") == "agent claude-code2proven for ann@host"
     assert name_agent("", "ann@host") == "agent unnamed for ann@host"
-
-
-def test_many_ids_are_named_another_way(workspace: Workspace) -> None:
-    wanted = PlanWanted(["a" * 32] * 1_001, how=Wanted(reason="x"))
-    with pytest.raises(UsageError, match="at most 1,000 ids"):
-        proposals.propose_plan(workspace, wanted)

@@ -16,7 +16,7 @@ from httpx2 import ASGITransport, AsyncClient
 from starlette.responses import Response
 from starlette.types import ASGIApp
 from support.archives import letter, write_segment
-from support.consoles import FAILURE, LETTER, NULL, Serve
+from support.consoles import FAILURE, NULL, Serve
 from support.waiting import PATIENCE, eventually
 
 from dlq.archive.store import LocalStore
@@ -315,23 +315,6 @@ def test_who_may_only_look_asks_brokers_once_and_makes_nothing_anew(
     assert len(asked) == 1
     assert "were asked less than" in reader.get("/").text
     assert reader.console.look.keep("made", lambda _workspace: 2) == 1
-
-
-def test_a_note_makes_nothing_anew_but_its_failure(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = serve()
-    assert browser.post(f"{FAILURE}/note", {"text": "seen"}).status_code == 303
-    paths = (*OTHERS, FAILURE, LETTER)
-    assert [browser.get(path).status_code for path in paths] == [200] * len(paths)
-    for made in (
-        "archive.views.connect", "operations.failures.find_all", "web.pages.now.describe_now",
-        "web.pages.incidents.list_incidents", "web.pages.plans.list_plans", "web.pages.letters.show_letter",
-        "web.pages.failures.show_letter", "web.pages.letters.list_letters",
-    ):  # fmt: skip
-        monkeypatch.setattr(f"dlq.{made}", lambda *_given, **_named: pytest.fail("it is made anew"))
-
-    assert browser.post(f"{FAILURE}/note", {"text": "seen once more"}).status_code == 303
-    assert [browser.get(path).status_code for path in paths] == [200] * len(paths)
-    assert "seen once more" in browser.get(FAILURE).text
 
 
 def test_a_failures_state_is_in_the_report_at_once(serve: Serve) -> None:

@@ -183,19 +183,14 @@ def test_what_is_said_of_a_failure_stands_in_the_ledger_under_a_proven_name(
     assert state in browser.get(FAILURE, **name_person("ada")).text
 
 
-def test_a_failure_says_in_which_version_it_was_resolved_and_what_owners_of_consumers_say(
-    serve: Serve,
+def test_a_failure_says_in_which_version_it_was_resolved_and_what_owners_of_consumers_say_now(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser = serve(consumers={"billing": {**BILLING, "holds_for": "1h"}})
     browser.post(f"{FAILURE}/resolve", {"version": "2.4.1"}, FAILURE)
     text = re.sub(r"<[^>]*>", " ", browser.get(FAILURE).text)
     assert "resolved  in 2.4.1" in text
     assert "billing: safe (idempotent); 3 of 3 are older: check_first" in text
-
-
-def test_a_letter_that_was_shown_before_says_what_its_owners_say_now(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
     browser = serve(consumers={"billing": {**BILLING, "holds_for": "36000d"}})
     assert "are older: check_first" not in browser.get(LETTER).text
     later = clock.now() + 36_000 * 86_400_000_000
@@ -287,28 +282,20 @@ def test_the_body_is_seen_as_its_shape_and_as_json_as_text_and_as_bytes_unmasked
     assert "&#34;order&#34;: 1" in text
 
 
-def test_what_is_not_there_is_said_to_be_so(serve: Serve) -> None:
+def test_what_is_not_there_is_said_to_be_so(serve: Serve, tmp_path: Path) -> None:
     browser = serve()
     for path in ("letters/ffffffff", "failures/ffffffff", "incidents/none", "plans/none", "commands/none"):
         assert browser.get(f"/{path}").status_code == 404, path
-
-
-def test_an_empty_archive_says_what_to_do(serve: Serve, tmp_path: Path) -> None:
     browser = serve(archive=str(tmp_path / "empty"))
     assert "Nothing is captured yet" in browser.get("/").text
     assert [browser.get(path).status_code for path in LISTS] == [200] * len(LISTS)
 
 
-def test_news_of_a_change_are_shown_once(serve: Serve) -> None:
-    browser = serve()
-    browser.post(f"{FAILURE}/note", {"text": "seen"})
-    assert "It is open now." in browser.get(FAILURE).text
-    assert "It is open now." not in browser.get(FAILURE).text
-
-
-def test_a_note_is_not_replaced_by_the_reason_of_another_action(serve: Serve) -> None:
+def test_news_of_a_change_are_shown_once_and_a_note_stays_whatever_is_said_then(serve: Serve) -> None:
     browser = serve()
     browser.post(f"{FAILURE}/note", {"text": "ask the gateway's team"})
+    assert "It is open now." in browser.get(FAILURE).text
+    assert "It is open now." not in browser.get(FAILURE).text
     browser.post(f"{FAILURE}/assign", {"owner": "ann", "reason": "she is on call"})
     text = html.unescape(browser.get("/failures").text)
     assert "“ask the gateway's team”" in text

@@ -48,12 +48,6 @@ def listed(page: str) -> list[str]:
     return re.findall(r'href="/letters/(\w{32})"', page.partition('<h2 id="letters">')[2])
 
 
-def test_the_word_of_a_consumers_owner_stands_where_replays_are_decided(browser: Browser) -> None:
-    plan = make_plan(browser, {"id": IDS[:1]})
-    for page in (LETTER, f"/plans/{plan}", FAILURE):
-        assert "(it knows orders for 7 days)" in browser.get(page, **ADA).text, page
-
-
 def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Browser) -> None:
     plan = make_plan(browser, {"id": IDS[:2], "reason": "mended in 2.4.1"})
     header = planfile.load_checked(browser.console.look.workspace.store, plan)
@@ -62,6 +56,8 @@ def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Bro
     assert listed(text) == IDS[:2]
     assert re.search("queue:orders.*on shop; read by: orders<", text)
     assert header.digest in text
+    for page in (LETTER, f"/plans/{plan}", FAILURE):
+        assert "(it knows orders for 7 days)" in browser.get(page, **ADA).text, "a consumer's owner says so"
 
 
 def test_filters_choose_letters_for_a_plan_too_and_what_they_died_of_is_masked(browser: Browser) -> None:

@@ -74,7 +74,7 @@ def test_every_failure_is_new_until_somebody_speaks_of_it(dlq: Dlq, store: Local
     assert failures(dlq, "ls", "--state", "new") == [(NULL, "new", None)]
 
 
-def test_all_that_was_said_stays_and_says_who_when_and_why(dlq: Dlq) -> None:
+def test_all_that_was_said_stays_and_says_who_when_and_why(dlq: Dlq, store: LocalStore) -> None:
     dlq("failures", "assign", NULL, "ann", "--as", "bob")
     _code, _out, err = dlq("failures", "assign", NULL, "eve", "--as", "ann", "--reason", "holiday")
     assert "until now it was assigned to ann" in err
@@ -85,6 +85,9 @@ def test_all_that_was_said_stays_and_says_who_when_and_why(dlq: Dlq) -> None:
     ]  # fmt: skip
     assert all(one["at"].endswith("Z") for one in history)
     assert failures(dlq)[-1] == (NULL, "open", None)
+    analyze(store, dict.fromkeys(IDS, TIMEOUT), "20260102T000000")
+    gone = show(dlq, NULL)
+    assert (gone["letters"], gone["history"]) == (0, history), "also where its letters are gone"
 
 
 @pytest.mark.parametrize("dead_at", [1, None])
@@ -180,13 +183,7 @@ def test_what_cannot_be_said_is_a_line_and_not_kept(dlq: Dlq, words: list[str], 
     assert [state for _, state, _ in failures(dlq)] == ["new", "new"]
 
 
-def test_a_failure_whose_letters_are_gone_keeps_its_history(dlq: Dlq, store: LocalStore) -> None:
-    dlq("failures", "note", TIMEOUT, "remember")
-    analyze(store, dict.fromkeys(IDS, NULL), "20260102T000000")
-    assert (show(dlq)["letters"], show(dlq)["note"]) == (0, "remember")
-
-
-def test_each_step_names_the_next_one(dlq: Dlq) -> None:
+def test_each_step_names_the_next_one_and_letters_without_a_verdict_once(dlq: Dlq, store: LocalStore) -> None:
     def told(*words: str) -> str:
         return dlq("-o", "table", "failures", *words)[2]
 
@@ -196,12 +193,9 @@ def test_each_step_names_the_next_one(dlq: Dlq) -> None:
     dlq("failures", "assign", NULL)
     dlq("dismiss", "--failure", NULL, "--reason", "x")
     assert "next: dlq failures resolve" in told("show", NULL)
-
-
-def test_each_step_tells_once_of_letters_without_a_verdict(dlq: Dlq, store: LocalStore) -> None:
     write_segment(store, "p-1", [letter(9, record_id="e" * 32)])
     for words in (("ls",), ("show", TIMEOUT), ("note", TIMEOUT, "x")):
-        assert dlq("-o", "table", "failures", *words)[2].count("no verdict yet: dlq analyze") == 1
+        assert told(*words).count("no verdict yet: dlq analyze") == 1
 
 
 def test_hostile_notes_and_names_steer_no_terminal(dlq: Dlq) -> None:
@@ -261,10 +255,6 @@ def test_no_failure_is_called_the_most_frequent_while_somebody_has_a_more_freque
     assert report(dlq)[1]["next"][0]["why"] == "an example of the most frequent failure, 3 letters"
     dlq("failures", "assign", TIMEOUT)
     assert report(dlq)[1]["next"][0]["why"] == "an example of the most frequent new failure, 1 letter"
-
-
-def test_nobody_is_sent_to_failures_that_need_nobody(dlq: Dlq) -> None:
-    assert any(step["command"].startswith("dlq show") for step in report(dlq)[1]["next"])
     speak(dlq, "resolve", TIMEOUT)
     speak(dlq, "snooze", NULL, *SNOOZE)
     assert not any(step["command"].startswith("dlq show") for step in report(dlq)[1]["next"])

@@ -119,7 +119,7 @@ def test_an_analysis_that_fails_costs_nothing_else(team: Team, monkeypatch: pyte
     assert 'cause="no_verdict"} 1' in Path("dlq.prom").read_text()
 
 
-def test_a_store_that_is_away_costs_no_analysis(team: Team) -> None:
+def test_a_store_that_is_away_costs_no_analysis_and_a_ledger_that_is_gone_no_report(team: Team) -> None:
     evidence = 'kind = "rocketmq-dedup"\nurl = "sqlite:////nowhere/dedup.db"'
     team.profile(f'mode = "drain"\n[evidence.dedup]\n{evidence}')
     team.put(2)
@@ -128,12 +128,7 @@ def test_a_store_that_is_away_costs_no_analysis(team: Team) -> None:
     (missing,) = [event for event in done.events if event["event"] == "evidence_missing"]
     assert (missing["level"], missing["store"]) == ("error", "dedup")
     assert missing["error"].startswith("evidence.dedup: ")
-
-
-def test_a_ledger_that_is_gone_costs_no_report(team: Team) -> None:
     team.profile('mode = "drain"\nreport = ["n.md"]')
-    team.put(2)
-    Path("archive").mkdir()
     Path("archive", "ledger.json").write_text('{"format": 1, "server": "postgresql"}')
     done = team.run("--log-format", "json")
     assert (done.code, done.json["reports"]) == (3, ["n.md"])
@@ -145,7 +140,7 @@ def test_a_ledger_that_is_gone_costs_no_report(team: Team) -> None:
 def test_patterns_choose_sources_and_a_limit_leaves_the_rest_for_the_next_run(team: Team) -> None:
     team.profile("limit = 2", sources='["b*", "orders"]')
     team.put(3)
-    runs = [team.run().json["sources"] for _ in range(3)]
+    runs = [team.run("--parallel", "1").json["sources"] for _ in range(3)]
     assert [one["source"] for one in runs[0]] == ["orders", "bills"]
     assert [one[0]["captured"] for one in runs] == [2, 1, 0]
 

@@ -1,7 +1,6 @@
 """A run ends in time, whatever hangs, and says so when it is interrupted."""
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,28 +64,6 @@ def test_a_slow_source_stops_and_keeps_what_it_has(team: Team, monkeypatch: pyte
     assert orders["captured"] == 2
     assert "no time is left" in orders["error"]
     assert "no time is left" in bills["error"]
-
-
-@pytest.mark.parametrize(("words", "most"), [((), 4), (("--parallel", "1"), 1)])
-def test_sources_are_pulled_at_once(
-    team: Team, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], most: int
-) -> None:
-    read, running, seen = memory.MemoryConnector.read, [], []
-    met = threading.Barrier(min(most, 2), timeout=PATIENCE)
-
-    def slowly(self: Any, request: Any) -> Any:
-        running.append(request.source.name)
-        met.wait()
-        seen.append(len(running))
-        met.wait()
-        running.remove(request.source.name)
-        return read(self, request)
-
-    monkeypatch.setattr(memory.MemoryConnector, "read", slowly)
-    done = team.run(*words)
-    assert done.code == 0
-    assert [source["source"] for source in done.json["sources"]] == ["orders", "bills"]
-    assert seen == [min(most, 2)] * 2
 
 
 def test_an_interrupted_run_leaves_the_letters(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
