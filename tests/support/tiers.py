@@ -114,8 +114,7 @@ THOROUGH = tuple(
     for file, names in {
         "archive/test_brief.py": "the_newest_are what_an_analysis",
         "cli/commands/test_failures.py": (
-            "a_report_shows a_snoozed_failure_raises new_failures_are no_failure "
-            "nobody_is_sent two_processes"
+            "a_report_shows a_snoozed_failure_raises new_failures_are no_failure two_processes"
         ),
         "cli/test_selecting.py": "a_report_of_a_selection_holds",
         "test_alarms.py": "prometheus_takes",
