@@ -53,21 +53,15 @@ def test_the_rules_are_told_in_order_up_to_the_one_that_spoke() -> None:
     assert "RepublishMessageRecoverer" in steps[1]["when"]
 
 
-def test_rules_that_found_nothing_share_a_line() -> None:
+def test_rules_that_found_nothing_or_saw_the_same_share_a_line() -> None:
     text = printed(died(("rejected", "orders", 2)))
     silent = r"silent \d\d rules found nothing of what they ask for: spring-cloud-stream, spring-amqp,"
     assert re.search(silent, text)
     assert "retry-loop asks for: x-death has rejected and expired entries" in text
     assert "spoke reject: the last death is rejected" in text
     assert "saw history: last: rejected in orders, 2 x" in text
-
-
-def test_rules_that_saw_what_others_saw_before_are_only_named() -> None:
     text = printed(record(broker_kind="activemq", failure_text="java.lang.Throwable: odd"))
     assert "rules saw the same, which is not what they ask for: amq-audit-other-consumer," in text
-
-
-def test_a_letter_without_evidence_is_told_by_the_last_rule() -> None:
     assert "spoke unknown: nothing above holds" in printed(record())
 
 

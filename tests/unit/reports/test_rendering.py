@@ -24,19 +24,13 @@ __all__ = ["store"]
 
 
 @pytest.mark.parametrize("name", report.FORMATS)
-def test_every_format_renders_a_comparison_and_an_empty_archive(
+def test_every_format_renders_a_comparison_and_an_empty_archive_masked_if_wanted_and_steers_no_terminal(
     tmp_path: Path, store: LocalStore, name: str
 ) -> None:
     empty = LocalStore(str(tmp_path / "empty"))
     write_analysis(empty, LATEST, [])
     assert "application_error" in rendered(name, store, before=EARLIER)
     assert rendered(name, empty)
-
-
-@pytest.mark.parametrize("name", report.FORMATS)
-def test_a_report_steers_no_terminal_and_holds_no_personal_data_if_it_is_masked(
-    store: LocalStore, name: str
-) -> None:
     plain, masked = rendered(name, store), rendered(name, store, mask=Mask())
     assert name == "json" or not {"\x1b", "\u202e"} & set(plain)
     assert CANARY in plain.replace("\\", "").replace("\u2060", "")

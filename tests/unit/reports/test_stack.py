@@ -82,14 +82,11 @@ def test_a_letters_trace_is_found_wherever_it_is(place: str) -> None:
     assert stack.trace_of(letter) is None
 
 
-def test_a_trace_without_end_is_cut() -> None:
+def test_a_trace_without_end_is_cut_and_what_is_none_is_no_error() -> None:
     lines = stack.read("a: b" + "\n\tat com.shop.A.b(A.java:1)" * 100_000)
     assert len(lines) == stack.MOST_LINES + 1
     assert lines[-1].text.endswith("more lines")
     assert stack.read("x" * 10**6)[0].text == "x" * 400
-
-
-def test_what_is_no_trace_is_no_error() -> None:
     ends = (" ---> \n   --- End of inner", "Traceback (most recent call last)", "Caused by: ")
     for text in ("", "\n", "\n\tat ", *ends):
         assert isinstance(stack.read(text), list)
