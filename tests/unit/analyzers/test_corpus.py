@@ -33,6 +33,12 @@ def test_the_causes_are_right() -> None:
     assert correct >= 0.99 * of, misses
 
 
+def test_no_answer_is_wrong_but_those_that_are_known() -> None:
+    """The tables of examples leave to the corpus what it shows; a new miss is named here or mended."""
+    known: dict[str, set[str]] = {}
+    assert {each.entry.name: {*each.misses} for each in GRADED if each.misses} == known
+
+
 def test_no_letter_gets_a_cause_that_nothing_proves() -> None:
     assert not [each.entry.name for each in GRADED if each.is_forced]
 

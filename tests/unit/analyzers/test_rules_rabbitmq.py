@@ -30,7 +30,6 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (died(("rejected", "orders", 1)), ("poison_ack", "reject", "orders", 1)),
     (died(("rejected", "orders", 3)), ("poison_ack", "reject", "orders", 3)),
     (died(("rejected", "orders", None)), ("poison_ack", "reject", "orders", None)),
-    (died(("rejected", None, 1)), ("poison_ack", "reject", None, 1)),
     (died(("rejected", "orders", 1), headers={"x-retry-count": "4"}), ("poison_ack", "reject", "orders", 5)),
     (died(("rejected", "orders", 1), headers={"x-retry-count": "many"}), ("poison_ack", "reject", "orders", 1)),
     # A retry loop: the newest entry is the wait queue, the consumer's queue is in the rejected one.
@@ -82,7 +81,6 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
      ("overflow", "maxlen", "b", None)),
     # The history has no such entry: it is newer.
     (died(("maxlen", "b", 1), headers=_last("rejected", "a")), ("overflow", "maxlen", "b", None)),
-    (record(headers=_last("rejected", "orders")), ("poison_ack", "reject", "orders", None)),
     # A STOMP client sees no x-death. A reason without a queue is not the broker's.
     (record(headers=_first("maxlen") | {"x-first-death-queue": "orders"}), ("overflow", "maxlen", "orders", None)),
     (record(headers=_first("maxlen")), ("unknown", "none", None, None)),

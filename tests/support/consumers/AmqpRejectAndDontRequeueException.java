@@ -1,0 +1,7 @@
+package org.springframework.amqp;
+
+public class AmqpRejectAndDontRequeueException extends RuntimeException {
+    public AmqpRejectAndDontRequeueException(String message) {
+        super(message);
+    }
+}

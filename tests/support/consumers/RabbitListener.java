@@ -1,0 +1,5 @@
+package org.springframework.amqp.rabbit.annotation;
+
+public @interface RabbitListener {
+    String[] queues();
+}
