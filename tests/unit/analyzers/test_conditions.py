@@ -5,7 +5,6 @@ import pytest
 from support.analyzers.conditions import LETTER, REFUSED, SAME, rule
 from support.rows import each_row
 
-from dlq.analyzers import user_rules
 from dlq.analyzers.conditions import FUNCTIONS, condition
 from dlq.analyzers.user_rules import check_rules
 from dlq.core.errors import ConfigError
@@ -58,8 +57,3 @@ def test_what_only_one_engine_would_understand_is_refused_in_one_line(where: str
     with pytest.raises(ConfigError, match="rule 'mine'") as refused:
         check_rules([rule(where)])
     assert len(str(refused.value).splitlines()) == 1
-
-
-def test_rules_that_take_long_draw_no_progress_into_what_is_printed() -> None:
-    with user_rules._connected(LETTER) as connection:
-        assert connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from support.analyzers.letters import died, imported, record
 
-from dlq.analyzers.rules import Facts, Letter, rules_for_letters
-from dlq.core.frameworks import FRAMEWORKS
 from dlq.core.record import Death
 
 TRACEBACK = (
@@ -304,14 +302,3 @@ def test_halves_of_characters_in_json_can_be_written(judge: Any) -> None:
     rows = judge(sneakers, symfony)
     assert [row["exception_message"] for row in rows] == ["?", "?"]
     assert [row["evidence"].isascii() for row in rows] == [True, True]
-
-
-@pytest.mark.parametrize("kind", ["activemq", "rabbitmq", "kafka"])
-def test_no_rule_of_a_row_is_asked_of_letters_without_its_headers(kind: str) -> None:
-    asked = rules_for_letters(Facts())(
-        Letter._make(record(broker_kind=kind, headers={"tenant": "7"}, origin="orders"))
-    )
-    assert {rule.name for rule in asked}.isdisjoint(
-        name for row in FRAMEWORKS for name in (row.rule, row.unread_rule)
-    )
-    assert not any(rule.name.startswith("mats-") for rule in asked)

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from support.analyzers.letters import imported, said
 from support.rows import each_row
 
@@ -146,39 +145,10 @@ def test_a_half_message_in_its_check_is_pending(judge: Any) -> None:
     assert committed["cause"] == "unknown"
 
 
-def test_a_duplicate_from_the_store_names_its_queue(judge: Any) -> None:
-    [row] = judge(of("activemq", dlqDeliveryFailureCause="duplicate from store for queue://orders"))
-    assert (row["cause"], row["origin"]) == ("duplicate_from_store", "orders")
-
-
-def celery(task: str | None) -> Any:
-    task_headers = {"task": task, "id": "1", "retries": 3, "origin": "gen7@web-1"} if task else {}
-    return of(**{"x-death": [{"reason": "rejected", "queue": "celery"}], **task_headers})
-
-
-def dramatiq(actor: str) -> Any:
-    line = {"broker_kind": "rabbitmq", "queue": "default.XQ", "body_text": json.dumps({"actor_name": actor})}
-    return imported({**line, "headers": {"x-death": [{"reason": "rejected", "queue": "default"}]}})
-
-
-def rocket(group: str) -> Any:
-    line = {"broker_kind": "rocketmq", "topic": f"%DLQ%{group}", "headers": {"reconsumeTimes": 17}}
-    return imported({**line, "properties": {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "a"}})
-
-
-@pytest.mark.parametrize(("one", "same", "other"), [
-    (celery("pay"), celery("pay"), celery("mail")),
-    (celery("pay"), celery("pay"), celery(None)),
-    (dramatiq("pay"), dramatiq("pay"), dramatiq("mail")),
-    (rocket("billing"), rocket("billing"), rocket("stock")),
-])  # fmt: skip
-def test_a_failure_is_of_one_task_or_group(judge: Any, one: Any, same: Any, other: Any) -> None:
-    prints = [row["fingerprint"] for row in judge(one, same, other)]
-    assert prints[0] == prints[1] != prints[2]
-
-
 def test_who_sent_it_is_told_by_its_client_or_application(judge: Any) -> None:
     line = {"broker_kind": "rabbitmq", "queue": "dead", "headers": {}, "properties": {"app_id": "shop"}}
     artemis = of("artemis", __HDR_PRODUCER_ID="ID:a-1:1:1")
-    rows = judge(imported(line), artemis, celery("pay"))
+    died = [{"reason": "rejected", "queue": "celery"}]
+    celery = of(**{"x-death": died, "task": "pay", "id": "1", "retries": 3, "origin": "gen7@web-1"})
+    rows = judge(imported(line), artemis, celery)
     assert [row["producer_id"] for row in rows] == ["shop", "ID:a-1:1:1", "gen7@web-1"]

@@ -9,7 +9,6 @@ from support.analyzers import mixed
 
 from dlq.analyzers.rules import Facts, classify_letter, classify_letters, judge, rules_for_letters, shapes
 from dlq.analyzers.rules.letter import Letter, body_of
-from dlq.analyzers.rules.recording import RecordingLetter
 from dlq.archive.schema import to_records, to_table
 from dlq.core.record import Record
 
@@ -41,16 +40,6 @@ def test_most_rules_are_spared() -> None:
     rules_for = rules_for_letters(Facts())
     letter = Letter._make(mixed.LETTERS[0])
     assert len(rules_for(letter)) < 25
-
-
-def test_what_names_alone_answer_is_asked_once_for_all_letters_of_a_shape() -> None:
-    rules_for = rules_for_letters(Facts())
-    first, other = (Letter._make(mixed.LETTERS[0]._replace(message_id=name)) for name in ("m1", "m2"))
-    for letter in (first, other):
-        rules_for(letter)
-    answered = {ask.__name__ for ask in vars(other) if callable(ask)}
-    assert {"find_coordinator", "_laps"} <= answered
-    assert answered.isdisjoint({"history", "death_text"})
 
 
 def test_names_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,15 +91,6 @@ def test_an_answer_is_of_its_broker_its_queue_and_its_source_alone() -> None:
         letter = list(mixed.LETTERS[0])
         letter[told[number % 4]] = f"other {number % 7}"
         assert answer(Letter._make(letter)) == tuple(letter[one] for one in told)
-
-
-def test_letters_that_all_differ_are_soon_asked_without_being_watched() -> None:
-    asked = []
-    answer = shapes.remember(lambda letter: asked.append(type(letter)) or letter.message_id)  # type: ignore[func-returns-value]
-    for number in range(100):
-        assert answer(Letter._make(mixed.LETTERS[0]._replace(message_id=str(number)))) == str(number)
-    assert asked[-1] is Letter
-    assert RecordingLetter in asked
 
 
 def test_an_answer_for_which_a_body_was_read_is_nobody_elses() -> None:

@@ -170,30 +170,6 @@ def test_retention_deletes_nothing_in_a_folder_that_another_was_exchanged_for(
     assert "it is a link, or lies behind one" in said
 
 
-BRACKETS = b"[" * 200_000
-DAMAGED = {
-    "brackets": BRACKETS,
-    "closed brackets": BRACKETS + b"]" * 200_000,
-    "a deep field": b'{"format": 1, "checkpoint": ' + b"[" * 500 + b"]" * 500 + b"}",
-    "a path": b'{"format": 1, "stem": "p-0", "pull_id": "p", "source": "s", "mode": "copy", "rows": 1,'
-    b' "digest": "", "created_at": "", "settled_ids": [], "replaces": [], "segment": "/etc/passwd"}',
-}
-
-
-@pytest.mark.parametrize("what", DAMAGED)
-@pytest.mark.parametrize("command", [["ls"], ["query", "select 1"], ["verify"]], ids=lambda words: words[0])
-def test_a_hostile_manifest_is_named_as_damaged(
-    dlq: Dlq, store: LocalStore, what: str, command: list[str]
-) -> None:
-    poisoned(store)
-    store.put("manifests/p-0.json", DAMAGED[what])
-    code, out, said = dlq(*command)
-    assert code in (3, 6) if command == ["verify"] else code == 3
-    assert "manifests/p-0.json" in out + said
-    assert "Traceback" not in said
-    assert "unexpected" not in said
-
-
 @pytest.mark.parametrize("name", ["copy", "\udcff"])
 def test_a_copy_of_a_manifest_counts_no_letter_twice(dlq: Dlq, store: LocalStore, name: str) -> None:
     write_segment(store, "p-0", [letter(1)])

@@ -6,7 +6,6 @@ from support.archives import letter, write_segment
 from dlq.archive import losses
 from dlq.archive.losses import Missing
 from dlq.archive.store import LocalStore
-from dlq.core.errors import ArchiveError
 
 
 def ranges(store: LocalStore) -> list[tuple[int, int | None]]:
@@ -45,12 +44,3 @@ def test_dismissed_losses_are_closed_until_they_are_opened_again(store: LocalSto
     assert ranges(store) == []
     assert losses.reopen(store, "orders", "ann") == 1
     assert ranges(store) == [(10, 20)]
-
-
-@pytest.mark.parametrize(
-    "text", [b"{", b'{"format": 1}', b'{"format": 1, "event": "gone", "source": "s", "at": "x"}']
-)
-def test_a_damaged_one_is_named(store: LocalStore, text: bytes) -> None:
-    store.put("losses/odd.json", text)
-    with pytest.raises(ArchiveError, match=r"losses/odd\.json"):
-        losses.read_losses(store)
