@@ -16,6 +16,7 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from random import Random
 from typing import NamedTuple
@@ -88,9 +89,6 @@ def within(wrap: Callable[[bytes], bytes], shape: Shape) -> Shape:
     return lambda size: wrap(shape(size))
 
 
-# AMQP 0-9-1 -------------------------------------------------------------------------------------------------
-
-
 def long_field(kind: bytes, content: bytes) -> bytes:
     return kind + struct.pack(">I", len(content)) + content
 
@@ -103,10 +101,6 @@ def header(field: bytes) -> bytes:
     return block(b"\1h" + field)
 
 
-def x_death_header(text: bytes) -> bytes:
-    return block(b"\7x-death" + long_field(b"S", text))
-
-
 def read_block(data: bytes) -> object:
     properties, headers = table.decode(data)
     return properties, table.stable(data, headers), x_death.deaths(headers.get("x-death", ""))
@@ -114,10 +108,6 @@ def read_block(data: bytes) -> object:
 
 def in_array(data: bytes) -> bytes:
     return long_field(b"A", data)
-
-
-def in_table(data: bytes) -> bytes:
-    return long_field(b"F", b"\1k" + data)
 
 
 TEXTS = {
@@ -129,8 +119,6 @@ TEXTS = {
     "digits": repeated(b"9"),
     "signs": repeated(b"-"),
 }
-
-# AMQP 1.0 ---------------------------------------------------------------------------------------------------
 
 
 def large(code: int, count: int, content: bytes) -> bytes:
@@ -154,11 +142,6 @@ def properties(count: int, pair: bytes) -> bytes:
     return application(large(0xD1, 2 * count, pair * count))
 
 
-def with_large_descriptor(size: int) -> bytes:
-    """Half of it is the descriptor that each of the elements has."""
-    return large(0xF0, size // 2, b"\0" + values.string("d" * (size // 2)) + b"\x50" + bytes(size // 2))
-
-
 def read_message(data: bytes) -> object:
     found, _, is_encoded = message.split(data)
     parts = message.parts(found)
@@ -172,11 +155,6 @@ def read_message(data: bytes) -> object:
     )
 
 
-def read_amqp10_body(data: bytes) -> object:
-    body = values.described_value(message.VALUE, data)
-    return amqp10.readable(body, {"type": amqp10.ENCODED_BODY})
-
-
 def read_amqp10_frame(data: bytes) -> object:
     reader = amqp10_frames.FrameReader()
     reader.feed(amqp10_frames.SASL_HEADER + amqp10_frames.frame(amqp10_frames.SASL_OUTCOME, [b"\x50\0"]))
@@ -184,11 +162,7 @@ def read_amqp10_frame(data: bytes) -> object:
 
 
 def a_list(unit: bytes) -> Shape:
-    def shape(size: int) -> bytes:
-        items = max(1, (size - 9) // len(unit))
-        return large(0xD0, items, unit * items)
-
-    return shape
+    return lambda size: large(0xD0, size // len(unit), unit * (size // len(unit)))
 
 
 AMQP10: Mapping[str, Shape] = {
@@ -204,23 +178,15 @@ AMQP10: Mapping[str, Shape] = {
     "keys in keys": nested(lambda data: large(0xD1, 2, data + b"\x40"), values.string('"'), 31),
     "descriptors in descriptors": nested(lambda data: b"\0" + data + b"\x40", values.string('"'), 31),
     "lists in lists": nested(lambda data: large(0xD0, 1, data), b"\x40"),
-    "a large descriptor": with_large_descriptor,
+    "a large descriptor of each element": lambda size: large(
+        0xF0, size // 2, b"\0" + values.string("d" * (size // 2)) + b"\x50" + bytes(size // 2)
+    ),
 }
-
-# OpenWire ---------------------------------------------------------------------------------------------------
-
-
-def openwire_map(entries: int, content: bytes) -> bytes:
-    return struct.pack(">i", entries) + content
 
 
 def read_openwire_map(data: bytes) -> object:
     told = openwire_records.properties_of(an_openwire_message._replace(properties=data))
     return told, messages.readable(data, {"class": "map"}), openwire.map_for_artemis(data)
-
-
-def read_openwire_stream(data: bytes) -> object:
-    return messages.readable(data, {"class": "stream"})
 
 
 def read_openwire_content(data: bytes) -> object:
@@ -241,7 +207,7 @@ def an_openwire_frame(content: bytes) -> bytes:
 
 
 def one_entry(value: bytes) -> bytes:
-    return openwire_map(1, b"\0\1k" + value)
+    return b"\0\0\0\1\0\1k" + value
 
 
 def one_text(data: bytes) -> bytes:
@@ -254,7 +220,7 @@ an_openwire_message = messages.Message(
 )
 in_a_map, in_a_list = (lambda data: b"\x0b" + one_entry(data)), (lambda data: b"\x0c\0\0\0\1" + data)
 OPENWIRE_MAPS: Mapping[str, Shape] = {
-    "entries": lambda size: openwire_map(size // 4, b"\0\1k\0" * (size // 4)),
+    "entries": lambda size: struct.pack(">i", size // 4) + b"\0\1k\0" * (size // 4),
     "maps in maps": lambda size: one_entry(nested(in_a_map, b"\0")(size)),
     "lists in lists": lambda size: one_entry(nested(in_a_list, b"\0", 31)(size)),
     "a large value far inside": lambda size: one_entry(
@@ -273,8 +239,6 @@ OPENWIRE_FRAMES: Mapping[str, Shape] = {
     "alike structures": within(an_openwire_frame, repeated(b"\1\x6e\0" * 7 + b"\0")),
     "small frames": repeated(an_openwire_frame(b"\0\0\0")),
 }
-
-# STOMP ------------------------------------------------------------------------------------------------------
 
 
 def read_stomp(data: bytes) -> object:
@@ -306,8 +270,6 @@ STOMP_HEADS: Mapping[str, Shape] = {
     "escapes": repeated(b"\\c\\n\\\\", b"a:"),
 }
 
-# RocketMQ ---------------------------------------------------------------------------------------------------
-
 
 def stored(body: bytes, sys_flag: int = 0, properties: bytes = b"") -> bytes:
     plain = parse(_A_STORED_MESSAGE)
@@ -332,16 +294,11 @@ def one_in_another(size: int) -> bytes:
     return stored(inner, BATCH)
 
 
-def unpack_rocketmq(kind: int) -> Callable[[bytes], object]:
-    return lambda data: bodies.plain_body(data, 1 | kind << 8)
-
-
-def lz4(size: int) -> bytes:
-    return bytes(import_module("lz4.frame").compress(bytes(250 * size)))
-
-
-def zstandard(size: int) -> bytes:
-    return bytes(import_module("zstandard").compress(bytes(2**14 * min(size, 2**14))))
+PACKINGS: Mapping[str, Shape] = {
+    "zlib": lambda size: zlib.compress(bytes(900 * min(size, 2**14))),
+    "LZ4": lambda size: bytes(import_module("lz4.frame").compress(bytes(250 * size))),
+    "Zstandard": lambda size: bytes(import_module("zstandard").compress(bytes(2**14 * min(size, 2**14)))),
+}
 
 
 def json_header(data: bytes) -> bytes:
@@ -357,12 +314,6 @@ def binary_header(data: bytes) -> bytes:
 def read_remoting(data: bytes) -> object:
     return list(remoting.FrameReader().feed(data))
 
-
-def read_lenient_json(data: bytes) -> object:
-    return lenient_json.loads(data.decode())
-
-
-# JSON, packed bodies, Kafka, and what all letters have ----------------------------------------------------
 
 JSON: Mapping[str, Shape] = {
     "lists": nested(lambda data: b"[" + data + b"]", b"", 900),
@@ -388,17 +339,9 @@ LENIENT: Mapping[str, Shape] = {
 read_key = key_reader("json:$.a")
 
 
-def unpacked(data: bytes) -> object:
-    return sum(map(len, unpacking.pieces(data, "gzip")))
-
-
-def shown(data: bytes) -> object:
-    return bodies_shown.preview(data)
-
-
 PACKED: Mapping[str, Shape] = {
     "gzip of zeros": lambda size: gzip.compress(bytes(900 * min(size, 2**14)), mtime=0),
-    "zlib of zeros": lambda size: zlib.compress(bytes(900 * min(size, 2**14))),
+    "zlib of zeros": PACKINGS["zlib"],
     "short members": repeated(gzip.compress(b"", mtime=0)),
     "many members": repeated(gzip.compress(b"x" * 300, mtime=0)),
     "cut members": repeated(gzip.compress(b"x" * 300, mtime=0)[:-1]),
@@ -407,11 +350,7 @@ PACKED: Mapping[str, Shape] = {
 
 
 def kafka_headers(unit: bytes) -> Shape:
-    def shape(size: int) -> bytes:
-        count = max(1, (size - 18) // len(unit))
-        return struct.pack(">BBqii", 1, 0, 0, -1, count) + unit * count
-
-    return shape
+    return lambda size: struct.pack(">BBqii", 1, 0, 0, -1, size // len(unit)) + unit * (size // len(unit))
 
 
 def read_kafka(data: bytes) -> object:
@@ -578,12 +517,15 @@ DECODERS: Mapping[str, Decoder] = {
         "empty tables": within(header, within(in_array, repeated(b"F\0\0\0\0"))),
         "decimals": within(header, within(in_array, repeated(b"D\xff\0\0\0\1"))),
         "arrays in arrays": within(header, nested(in_array, b"V")),
-        "tables in tables": within(header, nested(in_table, b"V")),
+        "tables in tables": within(header, nested(lambda data: long_field(b"F", b"\1k" + data), b"V")),
         "a large value far inside": lambda size: header(
             nested(in_array, long_field(b"S", b"x" * size), 31)(2 * size)
         ),
         "no text": lambda size: header(long_field(b"S", b"\xff" * size)),
-        **{name: within(x_death_header, shape) for name, shape in TEXTS.items()},
+        **{
+            name: within(lambda text: block(b"\7x-death" + long_field(b"S", text)), shape)
+            for name, shape in TEXTS.items()
+        },
     }),
     "AMQP 1.0 properties": Decoder(read_message, {
         "properties": lambda size: properties(size // 5, values.string("nn") + b"\x40"),
@@ -592,7 +534,9 @@ DECODERS: Mapping[str, Decoder] = {
         "keys in keys": lambda size: properties(1, AMQP10["keys in keys"](size) + b"\x40"),
         **{name: within(one_property, shape) for name, shape in AMQP10.items()},
     }),
-    "AMQP 1.0 bodies": Decoder(read_amqp10_body, AMQP10),
+    "AMQP 1.0 bodies": Decoder(lambda data: amqp10.readable(
+        values.described_value(message.VALUE, data), {"type": amqp10.ENCODED_BODY}
+    ), AMQP10),
     "AMQP 1.0 frames": Decoder(read_amqp10_frame, AMQP10),
     "AMQP 1.0 in ActiveMQ": Decoder(
         republish.without_expiry,
@@ -600,7 +544,8 @@ DECODERS: Mapping[str, Decoder] = {
     ),
     "OpenWire maps": Decoder(read_openwire_map, OPENWIRE_MAPS),
     "OpenWire streams": Decoder(
-        read_openwire_stream, {"nulls": repeated(b"\0"), "lists": repeated(b"\x0c\0\0\0\0")},
+        lambda data: messages.readable(data, {"class": "stream"}),
+        {"nulls": repeated(b"\0"), "lists": repeated(b"\x0c\0\0\0\0")},
     ),
     "OpenWire content": Decoder(read_openwire_content, {"zlib of zeros": PACKED["zlib of zeros"]}),
     "OpenWire frames": Decoder(read_openwire_frames, OPENWIRE_FRAMES),
@@ -613,9 +558,10 @@ DECODERS: Mapping[str, Decoder] = {
         "names": lambda size: stored(b"", properties=repeated(b"a")(size)),
         "a packed batch": lambda size: stored(zlib.compress(bytes(900 * min(size, 2**14))), BATCH | 1),
     }, times=8),
-    "RocketMQ zlib": Decoder(unpack_rocketmq(0), {"zeros": PACKED["zlib of zeros"]}),
-    "RocketMQ LZ4": Decoder(unpack_rocketmq(1), {"zeros": lz4}),
-    "RocketMQ Zstandard": Decoder(unpack_rocketmq(2), {"zeros": zstandard}),
+    **{
+        f"RocketMQ {name}": Decoder(partial(bodies.plain_body, sys_flag=1 | kind << 8), {"zeros": zeros})
+        for kind, (name, zeros) in enumerate(PACKINGS.items())
+    },
     "remoting in JSON": Decoder(
         read_remoting, {name: within(json_header, shape) for name, shape in LENIENT.items()},
     ),
@@ -623,11 +569,11 @@ DECODERS: Mapping[str, Decoder] = {
         "fields": within(binary_header, repeated(bytes(6))),
         "a field": within(binary_header, repeated(b"\0\1a\0\0\0\1b")),
     }),
-    "answers in JSON": Decoder(read_lenient_json, LENIENT),
+    "answers in JSON": Decoder(lambda data: lenient_json.loads(data.decode()), LENIENT),
     "JSON of bodies": Decoder(lambda data: read_key(None, {}, {}, b'{"a":' + data + b"}"), JSON),
     "lines": Decoder(read_line, JSON),
-    "unpacked bodies": Decoder(unpacked, PACKED, times=32),
-    "shown bodies": Decoder(shown, {**PACKED, **JSON, "bytes": repeated(b"\0\xff")}),
+    "unpacked bodies": Decoder(lambda data: sum(map(len, unpacking.pieces(data, "gzip"))), PACKED, times=32),
+    "shown bodies": Decoder(bodies_shown.preview, {**PACKED, **JSON, "bytes": repeated(b"\0\xff")}),
     "Kafka batches": Decoder(headers_in, KAFKA_BATCHES),
     "prints": Decoder(read_prints, {**PRINTS, **JSON}, units=6 * UNITS_A_BYTE),
     "Kafka records": Decoder(read_kafka, KAFKA),

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from support.rows import each_row
-
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = "core connectors archive capture analyzers replay reports operations cli web"
 LEFT = Path(__file__).with_name("names_that_say_nothing.txt")
@@ -75,18 +73,6 @@ def test_the_list_of_functions_without_a_name_only_shrinks() -> None:
     listed = LEFT.read_text().split()
     assert listed == sorted(set(listed))
     assert sorted(set(listed) - found()) == []
-
-
-@each_row("name", ["told", "shown", "of", "every", "asked", "sending", "where", "in_", "seen"])
-def test_words_that_say_nothing_are_known(name: str) -> None:
-    assert says_nothing(name)
-
-
-@each_row(
-    "name", ["read", "run", "put", "cut", "cause_of", "is_left", "ping", "feed", "mapping", "tell_sent"]
-)
-def test_verbs_and_nouns_are_names(name: str) -> None:
-    assert not says_nothing(name)
 
 
 NO_VERBS = 114

@@ -1,14 +1,13 @@
 """The tests' own way to share them among workers, and to wait."""
 
-import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from support.rows import each_row
 from support.scheduling import group_of, rank_of
-from support.waiting import STARTUP
+from support.waiting import PATIENCE
 
 SUPPORT = Path(__file__).parents[1]
 TESTS = """
@@ -36,56 +35,21 @@ def test_a_worker_that_dies_costs_the_run_one_test(tmp_path: Path) -> None:
     assert "crashed while running 'test_d.py::test_one[2]'" in done.stdout
 
 
-_WAITS = ("wait", "join", "result", "communicate", "receive", "settimeout", "fail_after")
-_AT_ONCE = 5
+LIMIT = re.compile(
+    r"(?:monotonic\(\) \+ |timeout=|\.(?:wait|join|result|communicate|receive|settimeout|fail_after)\()"
+    r"(\d+(?:\.\d+)?)\b(?!.*\n\s*except \S*TimeoutExpired)"
+)
+"""For how long something is waited; but not where what has not ended by then is killed."""
+AT_ONCE = 5
 """Seconds of less are for what does not come."""
-
-
-def own_limits(text: str) -> Iterator[int]:
-    """The lines of a module that say for how long something is waited, in seconds of their own; but not where
-    what has not ended by then is killed."""
-    waiting: list[ast.AST] = [ast.parse(text)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Try) and any("TimeoutExpired" in ast.unparse(one) for one in node.handlers):
-            waiting += [*node.orelse, *node.finalbody]
-            continue
-        if any(isinstance(one, ast.Constant) and _is_limit(one.value) for one in _limits(node)):
-            yield node.lineno  # type: ignore[attr-defined]
-        waiting += ast.iter_child_nodes(node)
-
-
-def _limits(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [node.right] if "monotonic()" in ast.unparse(node.left) else []
-    if not isinstance(node, ast.Call):
-        return []
-    named = [word.value for word in node.keywords if word.arg in ("timeout", "inactivity_timeout")]
-    return [*named, *(node.args if getattr(node.func, "attr", "") in _WAITS else ())]
-
-
-def _is_limit(value: object) -> bool:
-    return type(value) in (int, float) and _AT_ONCE <= value < STARTUP  # type: ignore[operator]
 
 
 def test_what_a_test_waits_for_has_the_one_patience() -> None:
     """A limit of its own is a guess of how busy a machine may be."""
     paths = [path for path in SUPPORT.rglob("*.py") if "programs" not in path.parts]
     assert len(paths) > 400
-    assert {path.name: found for path in paths if (found := [*own_limits(path.read_text())])} == {}
-
-
-@each_row(
-    ("text", "lines"),
-    [
-        ("until = time.monotonic() + 60", [1]), ("running.wait(20)", [1]), ("peer.settimeout(40)", [1]),
-        ("running.communicate(timeout=30.0)", [1]), ("subprocess.run(words, timeout=60)", [1]),
-        ("running.wait(PATIENCE)", []), ("running.wait(0.5)", []),
-        ("try:\n    running.wait(20)\nexcept subprocess.TimeoutExpired:\n    running.kill()", []),
-    ],
-)  # fmt: skip
-def test_a_limit_of_its_own_is_seen(text: str, lines: list[int]) -> None:
-    assert [*own_limits(text)] == lines
+    found = {path.name: [float(text) for text in LIMIT.findall(path.read_text())] for path in paths}
+    assert [name for name, limits in found.items() if any(AT_ONCE <= one < PATIENCE for one in limits)] == []
 
 
 @each_row(

@@ -76,12 +76,6 @@ def test_letters_in_brief_are_the_letters(store: LocalStore) -> None:
     assert len(whole) == 17
 
 
-def test_what_a_segment_holds_whole_is_read_of_verdicts_alone(store: LocalStore) -> None:
-    found = _look(store).execute("SELECT DISTINCT stem FROM _lies").fetchall()
-
-    assert {stem for (stem,) in found} == {"p-1", "p-2", "p-3", "q-0"}
-
-
 def test_sums_are_those_of_all_letters(store: LocalStore) -> None:
     look = _look(store)
     brief.sum_up(look)
@@ -164,16 +158,6 @@ def test_letters_without_a_failure_are_summed_up_once(
     brief.sum_up(look)
 
     assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
-
-
-def test_the_newest_of_all_are_found_by_the_minute(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path / "archive"))
-    write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
-    analyze(store, parse({}, {}), engine="plain")
-    look = views.connect(store)
-    newest = views.among_newest(look, 3)
-
-    assert look.execute(f"SELECT count(*) FROM letters WHERE {newest}").fetchall() == [(3,)]
 
 
 @each_row("dear", [True, False])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.archives import letter, write_segment
+from support.rows import each_row
 
 from dlq.archive import s3
 from dlq.archive.s3 import S3Store
@@ -23,8 +24,6 @@ Answer = Callable[["Request"], None]
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request, which the answer of its server answers."""
-
     server: "HostileStore"
     protocol_version = "HTTP/1.1"
 
@@ -39,8 +38,7 @@ class Request(BaseHTTPRequestHandler):
 
     do_HEAD = do_PUT = do_DELETE = do_GET  # noqa: N815 (names of http.server)
 
-    def log_message(self, *_: object) -> None:
-        """Not on the terminal of a test."""
+    def log_message(self, *_: object) -> None: ...
 
     def tell(self, body: bytes, status: int = 200, length: int | None = None, **headers: str) -> None:
         self.send_response(status)
@@ -65,14 +63,11 @@ class HostileStore(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Request)
+        self.url = f"http://127.0.0.1:{self.server_port}"
         self.answer: Answer = lambda request: request.tell(b"", 500)
         self.seen: list[str] = []
         self.sent = 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
 
 @pytest.fixture
@@ -188,50 +183,33 @@ def test_a_redirect_takes_no_letter_and_no_token_to_another_host(
     hostile: HostileStore, store: S3Store
 ) -> None:
     with HostileStore() as other:
-        acts = [
-            lambda: store.put("segments/a", b"a letter"),
-            lambda: store.get("manifests/a.json"),
-            lambda: store.open("segments/a"),
-            lambda: store.delete("segments/a"),
-        ]
-        asked = [*product((302, 308), acts[:1]), *product((307,), acts)]
-        for status, act in asked:
+        acts = (store.get, store.open, store.delete, lambda name: store.put(name, b"a letter"))
+        for status, act in product((302, 307, 308), acts):
             hostile.answer = lambda request, status=status: request.tell(b"", status, Location=other.url)  # type: ignore[misc]
             with pytest.raises(ArchiveError):
-                act()
+                act("segments/a")
         other.shutdown()
         assert other.seen == []
 
 
-def test_a_document_is_read_as_far_as_it_may_be_large(
+@pytest.mark.usefixtures("impatient")
+def test_no_more_of_an_object_or_a_document_comes_than_was_asked_for_in_time(
     hostile: HostileStore, store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded_json, "LARGEST", 1 << 20)
     hostile.answer = ODD["a page without end"]
     assert len(store.get("manifests/a.json")) == (1 << 20) + 1
     assert hostile.sent < 64 << 20
-
-
-def test_no_more_of_an_object_comes_than_was_asked_for(hostile: HostileStore, store: S3Store) -> None:
-    hostile.answer = ODD["a page without end"]
     for opened in (store.open, store.parquet):
         with opened("segments/a") as file, pytest.raises(OSError, match="more than the"):
             file.read(10)
     assert hostile.sent < 256 << 20
-
-
-def test_a_document_that_drips_is_left(
-    hostile: HostileStore, store: S3Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "ANSWER", 1.0)
     hostile.answer = ODD["bytes that drip"]
     with pytest.raises(ArchiveError, match=r"cannot read manifests/a\.json"):
         store.get("manifests/a.json")
 
 
-@pytest.mark.parametrize(
-    "key", ["path/manifests/../../x.json", "path/manifests//x.json", "path/manifests/%1B[31m%0Ax.json"]
-)
+@each_row("key", ["path/manifests/../../x.json", "path/manifests//x.json", "path/manifests/%1B[31m%0Ax.json"])
 def test_a_name_that_leads_elsewhere_is_named_and_not_asked_for(
     hostile: HostileStore, told: Callable[..., str], key: str
 ) -> None:
@@ -246,10 +224,9 @@ TIMES = (
     None, "", "x", "9" * 5000, "nan", "1e400", "-9223372036854775808", "Mon, 02 Nov 99999999999 03:12:44 GMT",
     "Mon, 02 Nov 2026 03:12:44 +99999999999",
 )  # fmt: skip
-HEADS = {
-    f"{name} {value}"[:40]: {**HEAD, name: value} for name in ("Date", "Last-Modified") for value in TIMES
-}
-HEADS["no ETag"] = {**HEAD, "ETag": None}
+HEADS = [
+    {**HEAD, name: value} for name, value in [("ETag", None), *product(("Date", "Last-Modified"), TIMES)]
+]
 
 
 def headed(head: Mapping[str, str | None]) -> Answer:
@@ -270,9 +247,11 @@ def headed(head: Mapping[str, str | None]) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("odd", HEADS)
-def test_an_odd_head_of_a_lock_is_said_in_a_line(hostile: HostileStore, store: S3Store, odd: str) -> None:
-    hostile.answer = headed(HEADS[odd])
+@each_row("head", HEADS)
+def test_an_odd_head_of_a_lock_is_said_in_a_line(
+    hostile: HostileStore, store: S3Store, head: Mapping[str, str | None]
+) -> None:
+    hostile.answer = headed(head)
     with pytest.raises(ArchiveError, match="cannot lock work in the archive"), store.lock("work"):
         pass
     with pytest.raises(ArchiveError, match="cannot read work in the archive"):
@@ -282,14 +261,14 @@ def test_an_odd_head_of_a_lock_is_said_in_a_line(hostile: HostileStore, store: S
         assert store.holder("work") == "another run"
 
 
-@pytest.mark.parametrize("odd", HEADS)
+@each_row("head", HEADS[:4])
 def test_a_lock_whose_keeper_gets_odd_answers_is_lost_and_ends_nothing(
-    hostile: HostileStore, store: S3Store, odd: str
+    hostile: HostileStore, store: S3Store, head: Mapping[str, str | None]
 ) -> None:
     hostile.answer = lambda request: request.tell(b"", ETag='"x"')
     lock = Lock(store.filesystem, "letters/path/locks/work", "work", lease=0.3)
     assert lock._put()
-    hostile.answer = headed(HEADS[odd])
+    hostile.answer = headed(head)
     keeper = threading.Timer(0, lock.keep)  # what it raises fails the test
     keeper.start()
     time.sleep(0.4)
@@ -314,12 +293,12 @@ def test_a_time_of_a_listing_that_no_calendar_has_is_said_in_a_line(
 
 
 HTTP = b"HTTP/1.1 200 OK\r\n"
-UNREADABLE: dict[str, tuple[bytes, str]] = {
-    "a length that is none": (HTTP + b"Content-Length: x\r\n\r\n", "Content-Length"),
-    "two lengths": (HTTP + b"Content-Length: 5\r\nContent-Length: 7\r\n\r\n", "Content-Length"),
-    "pieces of no length": (HTTP + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTPClientError"),
-    "no answer": (b"", "Connection was closed"),
-}
+UNREADABLE = [
+    (HTTP + b"Content-Length: x\r\n\r\n", "Content-Length"),
+    (HTTP + b"Content-Length: 5\r\nContent-Length: 7\r\n\r\n", "Content-Length"),
+    (HTTP + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTPClientError"),
+    (b"", "Connection was closed"),
+]
 
 
 def holding(key: str, files: Mapping[str, bytes]) -> Answer:
@@ -336,9 +315,10 @@ def holding(key: str, files: Mapping[str, bytes]) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("how", UNREADABLE)
-def test_why_a_segment_cannot_be_read_is_said(told: Callable[..., str], tmp_path: Path, how: str) -> None:
-    answer, why = UNREADABLE[how]
+@each_row(("answer", "why"), UNREADABLE)
+def test_why_a_segment_cannot_be_read_is_said(
+    told: Callable[..., str], tmp_path: Path, answer: bytes, why: str
+) -> None:
     write_segment(LocalStore(str(tmp_path)), "p-0", [letter(1)])
     manifest = (tmp_path / "manifests" / "p-0.json").read_bytes()
     whole = HTTP + b"Content-Length: %d\r\n\r\n" % len(manifest) + manifest

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.archives import CREATED, letter, parquet, write_analysis, write_segment
+from support.rows import each_row
 
 from dlq.analyzers import topology
 from dlq.archive import analyses, losses, manifests, schema
@@ -35,10 +36,9 @@ PLAN = "20261121T000000-abcd"
 HEADER = {
     "format": 1, "plan": PLAN, "created_at": CREATED, "where": None, "to": "origin", "letters": 1,
     "rate": None, "keep_headers": False, "witness": False, "any_advice": False,
-    "targets": {"queue:orders": 1}, "left_out": {}, "stripped": {},
-    "warnings": {},
-    "audience": {}, "brokers": {"shop": 1}, "segments": {"p-0": "x"},
-    "edits": None, "digest": "x", "actor": "ann", "reason": "y",
+    "targets": {"queue:orders": 1}, "left_out": {}, "stripped": {}, "warnings": {}, "audience": {},
+    "brokers": {"shop": 1}, "segments": {"p-0": "x"}, "edits": None, "digest": "x",
+    "actor": "ann", "reason": "y",
 }  # fmt: skip
 LETTER = {
     "record_id": letter(1).record_id, "key": "ab" * 16, "lap": 1, "broker": "shop", "segment": "p-0",
@@ -77,7 +77,7 @@ COMMANDS = (
     ["dismiss", "--lost", "orders", "--reason", "x"],
     ["dismiss", letter(1).record_id, "--reason", "x"],
 )  # fmt: skip
-FILES: dict[str, str] = {
+FILES = {
     "manifest": "manifests/p-0.json",
     "analysis": "analyses/20260101T000000/analysis.json",
     "plan": f"plans/{PLAN}.jsonl",
@@ -177,10 +177,9 @@ def test_an_odd_document_is_read_or_named(store: LocalStore, kind: str) -> None:
 def test_an_odd_document_ends_no_command(
     store: LocalStore, kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    commands, faults = cycle(COMMANDS), []
-    for variant in list(variants(store, kind))[::_STEP]:
+    faults = []
+    for variant, command in zip(list(variants(store, kind))[::_STEP], cycle(COMMANDS), strict=False):
         store.put(FILES[kind], whole(kind, variant))
-        command = next(commands)
         code = run(command)
         said = capfd.readouterr().err
         if code not in (0, 2, 3, 6) or "Traceback" in said:
@@ -190,7 +189,7 @@ def test_an_odd_document_ends_no_command(
     assert faults == []
 
 
-@pytest.mark.parametrize("named", ["../../outside", "/etc/passwd", "..", "orders.db\n/x"])
+@each_row("named", ["../../outside", "/etc/passwd", "..", "orders.db\n/x"])
 def test_a_plan_that_names_things_outside_reaches_none(
     store: LocalStore, tmp_path: Path, capfd: pytest.CaptureFixture[str], named: str
 ) -> None:
@@ -212,14 +211,12 @@ def test_a_plan_that_names_things_outside_reaches_none(
     assert outside(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    "path", ["../../outside.db", "/etc/passwd", "/dev/zero", "/nowhere/ledger.db", "x\0y"]
-)
+@each_row("path", ["../../outside.db", "/etc/passwd", "/dev/zero", "/nowhere/ledger.db", "x\0y"])
 def test_a_note_of_a_ledger_outside_reaches_nothing(
     store: LocalStore, tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str
 ) -> None:
     (tmp_path / "outside.db").write_text("mine")
-    Path(store.location, "ledger.db").unlink()
+    Path(store.location, "ledger.db").unlink(missing_ok=True)
     note = {"format": 1, "host": socket.gethostname(), "path": path}
     store.put("ledger.json", json.dumps(note).encode())
     before = outside(tmp_path)
@@ -238,11 +235,9 @@ def outside(folder: Path) -> dict[str, tuple[int, bytes]]:
 def test_an_empty_cell_ends_no_command(store: LocalStore, capfd: pytest.CaptureFixture[str]) -> None:
     commands, faults = cycle(COMMANDS), []
     for field in schema.SEGMENT:
-        odd = [pa.nulls(1, field.type)]
-        if pa.types.is_map(field.type):
-            odd.append(pa.array([[("x", None)]], field.type))
-        elif pa.types.is_list(field.type):
-            odd.append(pa.array([[None]], field.type))
+        inner = [("x", None)] if pa.types.is_map(field.type) else [None]
+        is_nested = pa.types.is_map(field.type) or pa.types.is_list(field.type)
+        odd = [pa.nulls(1, field.type), *([pa.array([inner], field.type)] if is_nested else [])]
         for cell, command in product(odd, islice(commands, _STEP // 2)):
             put_cell(store, field.name, lambda _field, cell=cell: cell)  # type: ignore[misc]
             code = run(command)
@@ -293,8 +288,7 @@ def put_cell(store: LocalStore, name: str, cell: Callable[[pa.Field], pa.Array])
     store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
 
 
-@pytest.mark.parametrize("headers", [None, [("x", None)]])
-@pytest.mark.parametrize("mask", [[], ["--mask"]])
+@each_row("headers, mask", product([None, [("x", None)]], [[], ["--mask"]]))
 def test_headers_that_are_none_end_no_report_with_letters(
     store: LocalStore, capfd: pytest.CaptureFixture[str], headers: Any, mask: list[str]
 ) -> None:

@@ -106,20 +106,3 @@ print(os.WCOREDUMP(os.waitpid(child, 0)[1]))
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert (done.stdout.strip(), list(tmp_path.iterdir())) == ("False", [])
-
-
-def test_one_swept_away_at_once_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, swept = tempfile.mkdtemp, []
-
-    def make_and_lose(prefix: str) -> str:
-        path = make(prefix=prefix, dir=tmp_path)
-        if not swept:
-            swept.append(path)
-            os.rmdir(path)
-        return path
-
-    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
-    path, descriptor = scratch._made()
-    os.close(descriptor)
-    assert path.is_dir()
-    assert [str(path)] != swept

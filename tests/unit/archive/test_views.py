@@ -122,32 +122,10 @@ def test_an_analysis_whose_verdicts_have_no_source_says_nothing(store: LocalStor
     assert look("SELECT cause, analysis FROM letters") == [(None, None)]
 
 
-def test_a_page_is_the_last_dead_letters_and_where_they_lie(store: LocalStore) -> None:
-    write_segment(store, "p-0", [letter(1), letter(2)])
-    write_segment(store, "q-0", [letter(3)])
-    connection = views.connect(store)
-    page = views.first_page(connection, 2)
-    assert sorted(page.values(), key=min) == [{letter(2).record_id}, {letter(3).record_id}]
-    found = views.newest(connection, ["record_id"], views.on_page(page))
-    assert [row[0] for row in found.rows] == [letter(3).record_id, letter(2).record_id]
-
-
 def test_times_are_utc_and_bytes_stay_readable(store: LocalStore, look: Ask) -> None:
     write_segment(store, "p-0", [letter(1, body=b"h\xc3\xa9\xff", headers={"x": "1"})])
     assert look("SELECT dead_at, body, headers FROM letters") == [
         ("1970-01-01T00:01:00Z", "hé\\xff", {"x": "1"})
-    ]
-
-
-def test_segment_rows_say_where_a_letter_lies(store: LocalStore) -> None:
-    write_segment(store, "p-0", [letter(1), letter(2)])
-    write_segment(store, "p-1", [letter(3)])
-    batches = views.segment_rows(
-        views.connect(store), "dead_at >= timestamp '1970-01-01 00:02:00'", ["record_id"]
-    )
-    assert [row for batch in batches for row in batch.to_pylist()] == [
-        {"record_id": letter(2).record_id, "stem": "p-0", "row": 1},
-        {"record_id": letter(3).record_id, "stem": "p-1", "row": 0},
     ]
 
 
@@ -193,18 +171,7 @@ def test_user_sql_reaches_no_file_network_or_variable(store: LocalStore, look: A
     assert python_secret.num_rows == 1
 
 
-@pytest.mark.parametrize(("sql", "told"), [
-    ("SELECT exception_clas FROM ls", "unknown column 'exception_clas' here; did you mean 'exception_class'"),
-    ("SELECT * FROM leters", r"unknown view 'leters'; did you mean 'letters'.*incidents"),
-])  # fmt: skip
-def test_an_unknown_column_or_view_is_named_with_the_one_meant(look: Ask, sql: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        look(sql)
-
-
-@pytest.mark.parametrize(
-    "words", ["FileNotFoundError", "IO Error", "No magic bytes", "Corrupt", "Out of Memory Error"]
-)
+@each_row("words", ["FileNotFoundError", "IO Error", "No magic bytes", "Corrupt", "Out of Memory Error"])
 def test_what_a_user_or_a_letter_says_is_no_damage(store: LocalStore, look: Ask, words: str) -> None:
     write_segment(store, "p-0", [letter(1, failure_text=f"{words}: orders.csv")])
     with pytest.raises(UsageError, match="unknown column 'bogus'"):
@@ -301,3 +268,29 @@ def test_no_link_at_the_name_of_what_was_removed_is_allowed(store: LocalStore, t
     Path(store.location, f"{segment_of(store)} (deleted)").symlink_to(tmp_path / "private")
     with pytest.raises(ArchiveError, match=r"a link to .*private by the name of a file that was removed"):
         views.connect(store)
+
+
+@pytest.mark.parametrize(("sql", "quoted"), [
+    ("select offset from records", '"offset"'),
+    ("select max(r.OFFSET), count(*) from records r where offset > 1", '"offset"'),
+    ("select cause, end from incidents", '"end"'),
+])  # fmt: skip
+def test_a_column_that_is_a_keyword_is_told_to_be_quoted(sql: str, quoted: str) -> None:
+    with pytest.raises(UsageError, match=f"write {quoted} in double quotes"):
+        user_sql.single_select(sql)
+
+
+def test_another_mistake_gets_no_hint_and_what_is_right_stays_as_it_is() -> None:
+    with pytest.raises(UsageError, match='write "offset" in double quotes'):
+        user_sql.condition("offset > 5")
+    for sql in ("selct offset from records", "select end end from"):
+        with pytest.raises(UsageError, match=r"^(?!.*double quotes)"):
+            user_sql.single_select(sql)
+    sql = 'select "offset", case when true then 1 end from records limit 5 offset 1'
+    assert user_sql.single_select(sql) == sql
+
+
+@pytest.mark.parametrize("value", ["to_days(1000000000)", "[interval 2000000000 month]"])
+def test_an_interval_that_python_does_not_know_is_a_mistake_in_a_line(value: str) -> None:
+    with duckdb.connect() as connection, pytest.raises(UsageError, match="larger than can be shown"):
+        list(user_sql.run(connection, f"select {value}").rows)

@@ -28,8 +28,8 @@ from dlq.core.failure_headers import (
     restart,
     strip_failure,
     taken_away,
-    words_of,
 )
+from dlq.core.frameworks import FRAMEWORKS, Framework
 from dlq.core.record import Death, Record
 
 FACTS = Facts()
@@ -321,8 +321,9 @@ def test_what_names_alone_decide_is_what_a_walk_through_the_headers_finds(
         assert strip_failure(more, keep, tuple(headers)) == (walked, taken_away(headers, what))
 
 
-def test_names_are_put_into_words() -> None:
-    assert words_of("x-Original_routingKey") == ("original", "routingkey")
-    assert words_of("deadLetterReason") == words_of("DEAD_LETTER_REASON") == ("dlq", "reason")
-    assert words_of("x_HYPHEN_stack_HYPHEN_trace") == ("stacktrace",)
-    assert mark_of("x-death") is mark_of("x-delivery-count") is mark_of("JMSXDeliveryCount") is None
+@each_row("framework", FRAMEWORKS)
+def test_whatever_a_row_reads_of_a_failure_does_not_go_out_again(framework: Framework) -> None:
+    fields = (framework.classes, framework.messages, framework.stacks, framework.attempts, framework.origin)
+    names = {*framework.evidence, *(name for field in fields for name in field.names)}
+    taken = restart(dict.fromkeys(names, "1"))
+    assert names <= taken.gone | taken.mended.keys(), framework.rule

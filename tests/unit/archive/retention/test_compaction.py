@@ -83,16 +83,6 @@ def test_a_crash_in_mid_compaction_loses_and_doubles_nothing(
     assert len(shop.store.list("purged/")) == 1
 
 
-def test_who_reads_meanwhile_sees_every_letter_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.runs(("a",), ("b",))
-    before = sorted(shop.ids)
-    listed, real = shop.store.list("manifests/"), shop.store.list
-    shop.retain(compact=True)
-    stale = [listed]  # what a reader has listed just before
-    monkeypatch.setattr(shop.store, "list", lambda prefix: stale.pop() if stale else real(prefix))
-    assert sorted(shop.ids) == before
-
-
 def test_a_damaged_segment_is_not_written_again(shop: Shop) -> None:
     shop.runs(("a",), ("b",))
     first, second = shop.files
