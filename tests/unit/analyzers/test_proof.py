@@ -117,12 +117,6 @@ def test_a_queue_that_killed_none_since_lost_it_to_a_hand(judge: Any, before: in
     assert row["cause"] == cause
 
 
-def test_a_divert_is_no_queue_and_no_death(judge: Any) -> None:
-    letter = artemis(FOUR, {"_AMQ_ORIG_QUEUE": "copy-to-dlq"}, CORE)
-    [row] = judge(letter, facts=Facts(diverts={letter.source: ("copy-to-dlq",)}))
-    assert of(row, "cause", "proof", "origin") == ["unknown", None, "shop"]
-
-
 def classic(queue: str = "ActiveMQ.DLQ", **headers: str) -> Any:
     frame = {"message-id": "ID:b-1-17-1:1:-1:1:5", "destination": f"/queue/{queue}"}
     given = {

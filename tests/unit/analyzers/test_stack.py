@@ -8,12 +8,10 @@ from dlq.analyzers.rules.stack import Frame, frames, is_own, parts, place, tidy
 LINES: list[tuple[str, Frame | None]] = [
     ("\tat com.shop.Stock.take(Stock.java:42)", Frame("com.shop.Stock.take", True)),
     ("\xa0 \xa0 at com.shop.Stock.take(Stock.java:42)", Frame("com.shop.Stock.take", True)),
-    ("        at app//com.shop.Stock.take(Stock.java:42) ~[shop.jar:1.2]", Frame("com.shop.Stock.take", True)),
     ("\tat java.base/java.util.List.of(List.java:1)", Frame("java.util.List.of", False)),
     ("\tat com.shop.Stock.lambda$take$0(Stock.java:42)", Frame("com.shop.Stock.take", True)),
     ("\tat com.shop.Stock$2.call(Stock.java:42)", Frame("com.shop.Stock.call", True)),
     ("\tat com.shop.Stock$$EnhancerBySpringCGLIB$$1a2b.take(<generated>)", Frame("com.shop.Stock.take", True)),
-    ("\tat com.shop.Stock$$SpringCGLIB$$0.take(<generated>)", Frame("com.shop.Stock.take", True)),
     ("\tat com.shop.Stock_ClientProxy.take(Unknown Source)", Frame("com.shop.Stock.take", True)),
     ("\tat com.shop.Gateway$charge$2$1.invokeSuspend(Gateway.kt:44)", Frame("com.shop.Gateway.charge", True)),
     ("\tat com.shop.Rates$.$anonfun$of$1(Rates.scala:29)", Frame("com.shop.Rates.of", True)),
@@ -21,23 +19,17 @@ LINES: list[tuple[str, Frame | None]] = [
     ("   at Shop.Gateway.<Call>d__4.MoveNext() in /src/Gateway.cs:line 12", Frame("Shop.Gateway.Call", True)),
     ("   at Shop.Gateway.<>c__DisplayClass3_0.<<Call>b__1>d.MoveNext()", Frame("Shop.Gateway.Call", True)),
     ("   at Shop.Gateway.<Call>g__Read|4_0(Order o)", Frame("Shop.Gateway.Call", True)),
-    ("   at Shop.Store`1.Add[T](T item)", Frame("Shop.Store.Add", True)),
     ("   bei Shop.Gateway.Call(Order o) in C:\\src\\Gateway.cs:Zeile 12.", Frame("Shop.Gateway.Call", True)),
-    ("   в Shop.Gateway.Call(Order o) в C:\\src\\Gateway.cs:строка 12", Frame("Shop.Gateway.Call", True)),
     ("   場所 Shop.Gateway.Call(Order o)", Frame("Shop.Gateway.Call", True)),
     ("    at takeStock (/app/src/stock.js:10:25)", Frame("stock takeStock", True)),
     ("    at async Object.take [as handler] (file:///app/stock.mjs:10:25)", Frame("stock take", True)),
-    ("    at /app/dist/stock.controller.js:52:19", Frame("stock.controller", True)),
     ("    at Channel.emit (/app/node_modules/amqplib/lib/channel.js:4:1)", Frame("channel Channel.emit", False)),
     ("    at process.processTicksAndRejections (node:internal/process/task_queues:95:5)", Frame("task_queues process.processTicksAndRejections", False)),
     ('  File "/app/shop/prices.py", line 17, in total_of', Frame("prices.py total_of", True)),
-    ('  File "C:\\app\\shop\\prices.py", line 17, in total_of', Frame("prices.py total_of", True)),
     ('  File "/venv/lib/python3.9/site-packages/x/y.py", line 3, in z', Frame("y.py z", False)),
     ("/app/app/workers/stock.rb:9:in `block (2 levels) in perform'", Frame("stock.rb perform", True)),
-    ("/app/app/workers/stock.rb:9:in 'StockWorker#perform'", Frame("stock.rb perform", True)),
     ("/usr/local/bundle/gems/sidekiq-7.2/lib/sidekiq/processor.rb:9:in `call'", Frame("processor.rb call", False)),
     ("\t... 9 more", None),
-    (" at [Source: (String)\"{}\"; line: 1, column: 2]", None),
     ("   --- End of inner exception stack trace ---", None),
 ]  # fmt: skip
 
@@ -83,16 +75,6 @@ def test_the_root_cause_is_the_first_part(text: str, words: list[str]) -> None:
     assert [part.split(" ")[0] for part in parts(tidy(text))] == words
 
 
-def test_of_chained_tracebacks_the_direct_cause_of_the_last_is_the_root() -> None:
-    one = 'Traceback (most recent call last):\n  File "/app/a.py", line 1, in f\nKeyError: 1'
-    other = 'Traceback (most recent call last):\n  File "/app/b.py", line 1, in f\nshop.Error: 2'
-    direct = "\n\nThe above exception was the direct cause of the following exception:\n\n"
-    beside = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
-    assert parts(one + direct + other) == [one, other]
-    assert parts(one + beside + other) == [other]
-    assert parts(one + direct + other + beside + one) == [one]
-
-
 def test_a_group_of_exceptions_is_read_as_its_last_one() -> None:
     text = (
         "  + Exception Group Traceback (most recent call last):\n  |   File \"/app/a.py\", line 1, in f\n"
@@ -101,14 +83,6 @@ def test_a_group_of_exceptions_is_read_as_its_last_one() -> None:
         "    +------------------------------------"
     )  # fmt: skip
     assert place(parts(tidy(text))) == "b.py g"
-
-
-def test_the_place_is_in_the_nearest_exception_that_has_one() -> None:
-    text = (
-        "a.B: x\n\tat com.shop.Outer.run(O.java:1)\nCaused by: a.C: y\n\tat com.shop.Near.take(N.java:1)\n"
-        "Caused by: a.D: z\n\tat java.net.Socket.read(S.java:1)\n\t... 9 more"
-    )
-    assert place(parts(text)) == "com.shop.Near.take"
 
 
 def test_a_method_that_checks_for_others_is_no_place_where_another_is() -> None:

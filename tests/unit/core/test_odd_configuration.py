@@ -87,37 +87,31 @@ def test_each_key_takes_each_value_or_refuses_it_in_a_line(documents: Any) -> No
     assert faults == []
 
 
-SOURCE = {"broker": "b", "queue": "a\0b"}
-WITH_NUL: tuple[Mapping[str, Any], ...] = (
-    {"archive": "a\0b"},
-    {"sources": {"o": SOURCE}},
-    {"spark": {"conf": {"x": "a\0b"}}},
-    {"spark": {"conf": {"a\0b": "x"}}},
-    {"mask": {"show": ["header:a\0b"]}},
-    *({"profiles": {"x": {name: ["/bin/true", "a\0b"]}}} for name in ("on_alarm", "report", "fail_on")),
-    {"profiles": {"x": {"metrics": "a\0b"}}},
-)
+NUL, FAR = "a\0b", "36501d"
+REFUSED: dict[str, list[Mapping[str, Any]]] = {
+    "holds NUL": [
+        {"archive": NUL},
+        {"sources": {"o": {"broker": "b", "queue": NUL}}},
+        {"spark": {"conf": {"x": NUL}}},
+        {"spark": {"conf": {NUL: "x"}}},
+        {"mask": {"show": [f"header:{NUL}"]}},
+        *({"profiles": {"x": {name: ["/bin/true", NUL]}}} for name in ("on_alarm", "report", "fail_on")),
+        {"profiles": {"x": {"metrics": NUL}}},
+    ],
+    f"'{FAR}' is longer than a century": [
+        {"profiles": {"x": {"max_time": FAR}}},
+        {"ledger": {"lease": FAR}},
+        {"retain": {"max_age": FAR}},
+        {"replay": {"ramp_wait": FAR}},
+        {"replay": {"approval_time": FAR}},
+        {"evidence": {"x": {**TABLES["evidence"][1], "window": FAR}}},
+    ],
+}
 
 
-@each_row("document", WITH_NUL, ids=str)
-def test_what_no_kernel_takes_as_a_name_is_refused_at_once(document: Mapping[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="holds NUL"):
-        configuration.parse({**BASE, **document})
-
-
-FAR: tuple[Mapping[str, Any], ...] = (
-    {"profiles": {"x": {"max_time": "36501d"}}},
-    {"ledger": {"lease": "36501d"}},
-    {"retain": {"max_age": "36501d"}},
-    {"replay": {"ramp_wait": "36501d"}},
-    {"replay": {"approval_time": "36501d"}},
-    {"evidence": {"x": {**TABLES["evidence"][1], "window": "36501d"}}},
-)
-
-
-@pytest.mark.parametrize("document", FAR, ids=str)
-def test_what_lies_beyond_every_calendar_is_refused(document: Mapping[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="'36501d' is longer than a century"):
+@each_row("why, document", [(why, one) for why, of in REFUSED.items() for one in of])
+def test_what_no_kernel_and_no_calendar_takes_is_refused(why: str, document: Mapping[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=why):
         configuration.parse({**BASE, **document})
 
 

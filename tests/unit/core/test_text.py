@@ -17,33 +17,13 @@ from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, l
     ("evil\u202egpj.exe", "evil\\u202egpj.exe"),
     ("lone \ud83d half", "lone \\ud83d half"),
     ("tag \U000e0041", "tag \\U000e0041"),
-    *(
-        (f"or{invisible}ders", f"or{escaped}ders")
-        for invisible, escaped in [
-            ("\u00ad", "\\xad"),
-            ("\u034f", "\\u034f"),
-            ("\u115f", "\\u115f"),
-            ("\u180e", "\\u180e"),
-            ("\u200c", "\\u200c"),
-            ("\u200d", "\\u200d"),
-            ("\u3164", "\\u3164"),
-            ("\ufe00", "\\ufe00"),
-            ("\ufe0f", "\\ufe0f"),
-            ("\U000e0100", "\\U000e0100"),
-            ("\U000e01ef", "\\U000e01ef"),
-        ]
-    ),
+    ("or\u00adders", "or\\xadders"),
+    ("or\u200dders", "or\\u200dders"),
+    ("or\U000e01efders", "or\\U000e01efders"),
     ("Ünïcode ☕ 你好", "Ünïcode ☕ 你好"),
 ])  # fmt: skip
 def test_control_characters_are_shown_as_escapes(hostile: str, shown: str) -> None:
     assert for_terminal(hostile) == shown
-
-
-def test_no_control_or_surrogate_of_unicode_gets_through() -> None:
-    every = "".join(
-        c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")
-    )
-    assert for_terminal(every).encode("ascii").isascii()
 
 
 VISIBLE = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
@@ -58,7 +38,10 @@ IGNORABLE = (
 
 
 def test_nothing_that_nobody_sees_gets_through_between_letters() -> None:
-    formats = {c for c in map(chr, range(0x110000)) if unicodedata.category(c) == "Cf"}
+    every = [*map(chr, range(0x110000))]
+    controls = "".join(c for c in every if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp"))
+    assert for_terminal(controls).encode("ascii").isascii()
+    formats = {c for c in every if unicodedata.category(c) == "Cf"}
     ignorable = {chr(code) for first, last in IGNORABLE for code in range(first, last + 1)}
     seen = {c for c in formats if re.match(f"[{VISIBLE}]", c)}
     for character in sorted((formats - seen) | ignorable | {"\u2800", "\U0001d159"}):

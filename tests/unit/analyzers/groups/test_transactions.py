@@ -225,12 +225,6 @@ def test_a_transaction_that_was_committed_on_one_node_is_committed_on_both() -> 
     assert orphan.state == "committed"
 
 
-def test_each_source_has_its_own_view_of_a_transaction() -> None:
-    early, late = [half("k", 1)], [half("k", 1), given_up("k")]
-    [[seen_early], [seen_late]] = [told(records, [])["k"] for records in (early, late)]
-    assert (seen_early.state, seen_late.state) == ("pending", "check_max_exceeded")
-
-
 def test_what_an_op_record_names_are_numbers() -> None:
     assert list(offsets("7")) == [7]
     assert list(offsets("7, 12,\n")) == [7, 12]
@@ -273,19 +267,6 @@ def test_without_an_index_nothing_tells_a_rollback_from_a_commit() -> None:
     of_blind = alone(ended, node=Node(indexed=False))
     assert of_blind.state == "ended"
     assert "its broker keeps no index to look its real message up by" in of_blind.evidence
-
-
-def test_what_has_no_times_is_given_up_all_the_same() -> None:
-    found = alone(copy(1, "discarded", dead_at=None))
-    assert (found.state, found.letter, found.skipped) == ("check_max_exceeded", "0001", False)
-    assert (found.first_seen, found.last_seen) == (None, None)
-    assert found.evidence == "0 half copies, 0 checks counted"
-
-
-def test_a_real_message_of_no_captured_copy_is_told() -> None:
-    found = alone(copy(1, position=7), copy(2, "real", prepared=8))
-    assert found.evidence.endswith("the real message is there, of a copy that was not captured")
-    assert alone(copy(2, "real", prepared=8)).evidence.endswith("the real message is there")
 
 
 def test_of_very_many_copies_the_oldest_are_counted_and_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
