@@ -58,14 +58,23 @@ def _write_again(
     manifests.write(store, Manifest(**{**known, "replaces": replaced, "purged": purged}))
 
 
-def _look(store: Store) -> duckdb.DuckDBPyConnection:
-    states = {4: "confirmed", 10: "dismissed", 30: "in_doubt", 40: "confirmed"}
+def _ledger(states: dict[int, str]) -> pa.Table:
     rows = [
         {"record_id": letter(n).record_id, "state": state, "key": str(n), "plan": "p", "updated_at": n}
         for n, state in states.items()
     ]
+    return pa.Table.from_pylist(rows, REPLAYS)
+
+
+def _look(store: Store) -> duckdb.DuckDBPyConnection:
     queued = {"p-0": (), "p-1": {letter(11).record_id}, "r-0": {letter(41).record_id}}
-    return views.connect(store, pa.Table.from_pylist(rows, REPLAYS), queued=queued)
+    states = {4: "confirmed", 10: "dismissed", 30: "in_doubt", 40: "confirmed"}
+    return views.connect(store, _ledger(states), queued=queued)
+
+
+def _are_summed_up(look: duckdb.DuckDBPyConnection) -> None:
+    brief.sum_up(look)
+    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
 
 
 def test_letters_in_brief_are_the_letters(store: LocalStore) -> None:
@@ -77,10 +86,12 @@ def test_letters_in_brief_are_the_letters(store: LocalStore) -> None:
 
 
 def test_sums_are_those_of_all_letters(store: LocalStore) -> None:
-    look = _look(store)
-    brief.sum_up(look)
+    _are_summed_up(_look(store))
 
-    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+
+@pytest.fixture
+def summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
 
 
 _LEFT: list[tuple[str, dict[str, tuple[str, ...]], bool]] = [
@@ -91,60 +102,43 @@ _LEFT: list[tuple[str, dict[str, tuple[str, ...]], bool]] = [
 ]
 
 
+@pytest.mark.usefixtures("summed")
 @each_row("what, queued, are_kept", _LEFT)
 def test_what_an_analysis_has_summed_up_is_joined_with_the_ledger(
     tmp_path: Path,
     what: str,
     queued: dict[str, tuple[str, ...]],
     are_kept: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of the failures that the ledger does not know no letter is read."""
-    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
     store = LocalStore(str(tmp_path / what))
     write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
     write_segment(store, "p-1", [_failing(n) for n in range(9, 15)])
     write_segment(store, "q-0", [_failing(n, "file") for n in (1, 2, 30)])
     analyze(store, parse({}, {}), engine="plain")
     write_segment(store, "r-0", [_failing(n) for n in (40, 41)])
-    rows = [
-        {"record_id": letter(n).record_id, "state": "confirmed", "key": str(n), "plan": "p", "updated_at": n}
-        for n in (4, 40)
-    ]
-    look = views.connect(store, pa.Table.from_pylist(rows, REPLAYS), queued=queued)
-    brief.sum_up(look)
-
-    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+    look = views.connect(store, _ledger({4: "confirmed", 40: "confirmed"}), queued=queued)
+    _are_summed_up(look)
     assert look.execute("SELECT count(*) FROM _again").fetchall() == [(17 if are_kept else 0,)]
     assert look.execute("SELECT count(*) FROM _touched").fetchall() == [(1 if are_kept else 0,)]
-
     views.narrow(look, "source = 'file'")
-    brief.sum_up(look)
-    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+    _are_summed_up(look)
 
 
+@pytest.mark.usefixtures("summed")
 @each_row("content", [b"", b"no Parquet", None])
-def test_sums_that_are_damaged_are_made_of_the_letters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
-) -> None:
-    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
+def test_sums_that_are_damaged_are_made_of_the_letters(tmp_path: Path, content: bytes | None) -> None:
     store = LocalStore(str(tmp_path / str(content)))
     write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
     [file] = analyze(store, parse({}, {}), engine="plain").tables["sums"]
     whole = Path(store.location, file).read_bytes()
-    Path(store.location, file).write_bytes(
-        whole[:40] + b"?" * 200 + whole[240:] if content is None else content
-    )
-    look = views.connect(store)
-    brief.sum_up(look)
-
-    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+    damaged = whole[:40] + b"?" * 200 + whole[240:] if content is None else content
+    Path(store.location, file).write_bytes(damaged)
+    _are_summed_up(views.connect(store))
 
 
-def test_letters_without_a_failure_are_summed_up_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(analysis, "SUMMED_FROM", 1)
+@pytest.mark.usefixtures("summed")
+def test_letters_without_a_failure_are_summed_up_once(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "archive"))
     write_segment(store, "p-0", [_failing(n) for n in range(1, 9)])
     tables = analyze(store, parse({}, {}), engine="plain").tables
@@ -154,10 +148,7 @@ def test_letters_without_a_failure_are_summed_up_once(
     store.put(file, parquet(pa.Table.from_pylist(said, analyses.IN_FILES)))
     for name, table in views.sum_up_verdicts(store, [file]).items():
         store.put(tables[name][0], parquet(table))
-    look = views.connect(store)
-    brief.sum_up(look)
-
-    assert {*look.execute(_OF_SUMS).fetchall()} == {*look.execute(_OF_LETTERS).fetchall()}
+    _are_summed_up(views.connect(store))
 
 
 @each_row("dear", [True, False])
@@ -165,12 +156,7 @@ def test_letters_are_counted_the_same_one_by_one_and_by_those_that_are_alike(
     store: LocalStore, dear: bool
 ) -> None:
     look = _look(store)
-    for condition in (
-        "contains(exception_class, 'Stock')",
-        "laps = 0",
-        "failure_text IS NULL",
-        "source = 'none'",
-    ):
+    for condition in ("contains(exception_class, 'Stock')", "laps = 0", "failure_text IS NULL", "key = 'x'"):
         ((found,),) = look.execute(f"SELECT count(*) FROM letters WHERE {condition}").fetchall()
         assert views.count(look, condition, dear) == found
 

@@ -41,9 +41,7 @@ def look(store: LocalStore) -> Callable[..., list[tuple[Any, ...]]]:
 Ask = Callable[..., list[tuple[Any, ...]]]
 
 
-@pytest.mark.parametrize(
-    "view", ["records", "verdicts", "incidents", "transactions", "replays", "letters", "ls"]
-)
+@each_row("view", ["records", "verdicts", "incidents", "transactions", "replays", "letters", "ls"])
 def test_an_empty_archive_has_every_view_and_no_rows(look: Ask, view: str) -> None:
     assert look(f"SELECT * FROM {view}") == []
 
@@ -182,14 +180,10 @@ def test_what_a_user_or_a_letter_says_is_no_damage(store: LocalStore, look: Ask,
         list(views.segment_rows(views.connect(store), "failure_text::int = 1"))
 
 
-@pytest.mark.parametrize(("sql", "told"), [
-    ("SELECT failure_text->>'$.id' FROM records", "Malformed JSON"),
-    ("SELECT unhex(failure_text) FROM records", "Invalid input for hex digit"),
-])  # fmt: skip
-def test_half_a_quoted_character_is_no_damage(store: LocalStore, look: Ask, sql: str, told: str) -> None:
+def test_half_a_quoted_character_is_no_damage(store: LocalStore, look: Ask) -> None:
     write_segment(store, "p-0", [letter(1, failure_text="ä" * 40)])
-    with pytest.raises(UsageError, match=f"^SQL: {told}"):
-        look(sql)
+    with pytest.raises(UsageError, match=r"^SQL: Invalid input for hex digit"):
+        look("SELECT unhex(failure_text) FROM records")
 
 
 @pytest.mark.parametrize("name", [b"origin_grouq", b"origin_grou\xff", None])
