@@ -105,10 +105,7 @@ _LEFT: list[tuple[str, dict[str, tuple[str, ...]], bool]] = [
 @pytest.mark.usefixtures("summed")
 @each_row("what, queued, are_kept", _LEFT)
 def test_what_an_analysis_has_summed_up_is_joined_with_the_ledger(
-    tmp_path: Path,
-    what: str,
-    queued: dict[str, tuple[str, ...]],
-    are_kept: bool,
+    tmp_path: Path, what: str, queued: dict[str, tuple[str, ...]], are_kept: bool
 ) -> None:
     """Of the failures that the ledger does not know no letter is read."""
     store = LocalStore(str(tmp_path / what))
