@@ -102,12 +102,6 @@ def test_the_command_line_takes_every_example(page: Path) -> None:
     assert [each for each in refused if each[1] and not UNFINISHED.search(each[1])] == []
 
 
-@pytest.mark.usefixtures("parsed_only")
-@pytest.mark.parametrize("line", ["dlq pul", "dlq pull --mod x", "$ ls && dlq replay plan --aply"])
-def test_the_command_line_refuses_what_is_no_example(line: str) -> None:
-    assert [bool(refusal(words)) for words in called(line)] == [True]
-
-
 def test_examples_are_found() -> None:
     assert len([words for page in PAGES for words in in_blocks(page)]) > 30
     assert len([words for page in PAGES for words in in_text(page)]) > 60

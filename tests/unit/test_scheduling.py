@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from support.rows import each_row
-from support.scheduling import group_of, rank_of
+from support.scheduling import group_of
 from support.waiting import PATIENCE
 
 SUPPORT = Path(__file__).parents[1]
@@ -64,17 +64,3 @@ def test_what_a_test_waits_for_has_the_one_patience() -> None:
 )
 def test_what_needs_one_broker_runs_in_one_worker(test: str, group: str) -> None:
     assert group_of(test) == group
-
-
-@each_row(
-    ("test", "rank"),
-    [
-        ("tests/unit/analyzers/spark/test_analysis.py::test_a", 0),
-        ("tests/services/kafka/test_reading.py::test_a[4.4.0]", 1),
-        ("tests/services/s3/test_archive.py::test_a", 2),
-        ("tests/unit/web/test_pages.py::test_a", 3),
-        ("tests/unit/core/test_text.py::test_a", 4),
-    ],
-)
-def test_what_computes_begins_beside_what_waits_and_what_is_quick_comes_last(test: str, rank: int) -> None:
-    assert rank_of(test) == rank

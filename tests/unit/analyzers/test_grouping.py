@@ -21,21 +21,3 @@ def test_letters_of_one_failure_come_together_and_others_stay_apart(grouping: Mo
     assert found.recall > 0.94
     assert found.b_recall > 0.94
     assert rival.recall < found.recall
-
-
-# truth, groups, then the pairs' and the letters' precision and recall, failures split, groups merged
-SCORES = [
-    ("aabb", "xxyy", (1, 1, 1, 1), 0, 0),
-    ("aabb", "xxxx", (1 / 3, 1, 1 / 2, 1), 0, 1),
-    ("aabb", "xyzz", (1, 1 / 2, 1, 3 / 4), 1, 0),
-    ("aaab", "xxyy", (1 / 2, 1 / 3, 3 / 4, 2 / 3), 1, 1),
-]
-
-
-@pytest.mark.parametrize(("truth", "groups", "shares", "split", "merged"), SCORES)
-def test_groups_are_scored_as_the_definitions_say(
-    grouping: ModuleType, truth: str, groups: str, shares: tuple[float, ...], split: int, merged: int
-) -> None:
-    found = grouping.score(truth, groups)
-    assert found[:4] == pytest.approx(shares)
-    assert (found.split, found.merged) == (split, merged)

@@ -23,17 +23,12 @@ WAYS: Mapping[str, Way] = {
     "wrapped by a page": lambda text: "<br/>".join(wrap(text, 60)),
     "quoted in a mail": lambda text: "> " + "\n> ".join(wrap(text, 60)),
     "quoted": lambda text: f'"{text}"',
-    "quoted in JSON": lambda text: f'\\"{text}\\"',
     "quoted in German": lambda text: f"„{text}“",
-    "quoted in French": lambda text: f"«\u00a0{text}\u00a0»",
-    "quoted in Japanese": lambda text: f"「{text}」",
     "bold": lambda text: f"**{text}**",
-    "in brackets": lambda text: f"[{text}]",
     "with blanks of a word processor": lambda text: (
         text.partition("cause:")[0].replace(" ", "\u00a0") + "".join(text.partition("cause:")[1:])
     ),
     "with its name": lambda text: f"dlqDeliveryFailureCause: {text}",
-    "with its name, as a property": lambda text: f"dlqDeliveryFailureCause={text}",
     "under a heading": lambda text: f"Failure cause: {text}",
     "as a cause": lambda text: f"Caused by: {text}",
     "with a stack": lambda text: (f"{text}\n\tat org.apache.activemq.ActiveMQMessageConsumer.rollback(X.java:1)"),

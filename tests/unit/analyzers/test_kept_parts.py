@@ -2,20 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from support.archives import parquet
 
-from dlq.analyzers import analysis, classification, topology
-from dlq.analyzers.asked import Asked
-from dlq.analyzers.classification import CLASSIFIED, Part, Terms
+from dlq.analyzers import classification, topology
+from dlq.analyzers.classification import Terms
 from dlq.analyzers.rules import Facts
-from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore
-from dlq.core.settings import Settings
 
 TERMS = Terms(Facts(delivery_limits={"orders": {"orders": 3}}), max_laps=3, with_text=False)
 
@@ -41,22 +35,6 @@ def test_other_code_has_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert TERMS.key() == before
     rule.write_text("two")
     assert TERMS.key() != before
-
-
-def part(name: str, *stems: str) -> dict[str, Any]:
-    return Part(f"analyses/a/classified/{name}.parquet", stems, ["rabbitmq"], 0, 0, 0, 0, 0)._asdict()
-
-
-def test_parts_are_kept_under_the_same_terms_while_all_their_segments_count(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path))
-    parts = [part("both", "p-0", "p-1"), part("gone", "p-2"), part("half", "p-0", "p-9")]
-    for one in (parts[0], parts[2]):
-        store.put(one["file"], parquet(pa.Table.from_pylist([{}] * len(one["stems"]), CLASSIFIED)))
-    last = Analysis("a", 1, {}, 0.1, "", "key", {}, extra={"parts": parts})
-    segments = [manifest(f"p-{n}", 1) for n in range(3)]
-    asked = Asked(store, Settings(), None, (), (), segments, "b")
-    assert [one.file for one in analysis._kept(asked, last, "key")] == [parts[0]["file"]]
-    assert analysis._kept(asked, last, "another") == analysis._kept(asked, None, "key") == []
 
 
 def manifest(stem: str, rows: int) -> Manifest:
