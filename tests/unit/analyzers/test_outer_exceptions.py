@@ -10,53 +10,23 @@ from dlq.analyzers.rules import Facts, Verdict, judge
 from dlq.analyzers.rules.exceptions import explain
 from dlq.reports.headline import failure
 
-JAVA = """com.shop.OrderFailed: order 5
-\tat com.shop.Orders.take(Orders.java:9)
-\tat java.base/java.lang.Thread.run(Thread.java:840)
-Caused by: java.sql.SQLTimeoutException: no answer
-\tat com.shop.Db.ask(Db.java:3)
-\t... 1 more"""
-PYTHON = """Traceback (most recent call last):
-  File "/app/db.py", line 3, in ask
-    raise TimeoutError("no answer")
-TimeoutError: no answer
-
-The above exception was the direct cause of the following exception:
-
-Traceback (most recent call last):
-  File "/app/orders.py", line 9, in take
-    raise OrderFailed("order 5") from error
-shop.OrderFailed: order 5"""
-NET = """Shop.OrderFailed: order 5
- ---> System.TimeoutException: no answer
-   at Shop.Db.Ask() in /app/Db.cs:line 3
-   --- End of inner exception stack trace ---
-   at Shop.Orders.Take() in /app/Orders.cs:line 9"""
-NODE = """OrderFailed: order 5
-    at take (/app/orders.js:9:1) {
-  [cause]: TimeoutError: no answer
-      at ask (/app/db.js:3:1)
-}"""
-PINO = """OrderFailed: order 5
-    at take (/app/orders.js:9:1)
-caused by: TimeoutError: no answer
-    at ask (/app/db.js:3:1)"""
-LOGBACK = """java.sql.SQLTimeoutException: no answer
-\tat com.shop.Db.ask(Db.java:3)
-Wrapped by: com.shop.OrderFailed: order 5
-\tat com.shop.Orders.take(Orders.java:9)"""
-PHP = """TimeoutException: no answer in /app/db.php:3
-Stack trace:
-#0 /app/orders.php(9): ask()
-
-Next OrderFailed: order 5 in /app/orders.php:10
-Stack trace:
-#0 {main}"""
-SPRING = "com.shop.OrderFailed: order 5; nested exception is java.sql.SQLTimeoutException: no answer"
-ORDER = "OrderFailed: order 5"
+ROOT, ORDER = "java.sql.SQLTimeoutException: no answer", "OrderFailed: order 5"
+TRACE = 'Traceback (most recent call last):\n  File "/app/a.py", line 3, in ask\n'
+CHAINS = {
+    "Java": f"com.shop.{ORDER}\n\tat com.shop.Orders.take(Orders.java:9)\nCaused by: {ROOT}\n\tat com.shop.Db.ask(Db.java:3)\n\t... 1 more",
+    "Logback": f"{ROOT}\n\tat com.shop.Db.ask(Db.java:3)\nWrapped by: com.shop.{ORDER}\n\tat com.shop.Orders.take(Orders.java:9)",
+    "Spring": f"com.shop.{ORDER}; nested exception is {ROOT}",
+    "Python": f"{TRACE}TimeoutError: no answer\n\nThe above exception was the direct cause of the following exception:\n\n{TRACE}shop.{ORDER}",
+    ".NET": f"Shop.{ORDER}\n ---> System.TimeoutException: no answer\n   at Shop.Db.Ask() in /app/Db.cs:line 3\n"
+        "   --- End of inner exception stack trace ---\n   at Shop.Orders.Take() in /app/Orders.cs:line 9",
+    "Node": f"{ORDER}\n    at take (/app/a.js:9:1) {{\n  [cause]: TimeoutError: no answer\n      at ask (/app/b.js:3:1)\n}}",
+    "Pino": f"{ORDER}\n    at take (/app/a.js:9:1)\ncaused by: TimeoutError: no answer\n    at ask (/app/b.js:3:1)",
+    "PHP": f"TimeoutException: no answer in /app/db.php:3\nStack trace:\n#0 /app/orders.php(9): ask()\n\n"
+        f"Next {ORDER} in /app/orders.php:10\nStack trace:\n#0 {{main}}",
+}  # fmt: skip
 
 
-@each_row("text", [JAVA, PYTHON, NET, NODE, PINO, LOGBACK, PHP, SPRING])
+@each_row("text", CHAINS.values(), ids=CHAINS)
 def test_a_chain_tells_both_ends(text: str) -> None:
     headers = {"x-exception-stacktrace": text, "x-original-exchange": "shop"}
     verdict = judge(record(headers=headers), Facts())
@@ -66,7 +36,7 @@ def test_a_chain_tells_both_ends(text: str) -> None:
     assert "no answer" not in (verdict.outer_exception or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [None, "", "boom", "com.shop.Boom: no\n\tat com.shop.Pay.run(Pay.java:5)", "Caused by: ", " ---> "],
 )
