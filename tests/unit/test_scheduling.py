@@ -1,10 +1,12 @@
-"""The tests' own way to share them among workers, and to wait."""
+"""The tests' own ways: to share them among workers, to wait, to go through rows, and to fetch brokers."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from support import needs
 from support.rows import each_row
 from support.scheduling import group_of
 from support.waiting import PATIENCE
@@ -64,3 +66,22 @@ def test_what_a_test_waits_for_has_the_one_patience() -> None:
 )
 def test_what_needs_one_broker_runs_in_one_worker(test: str, group: str) -> None:
     assert group_of(test) == group
+
+
+def test_each_row_that_fails_is_named_with_its_reason() -> None:
+    @each_row(("a", "b"), [(1, 2), (2, 2), (3, 4)])
+    def are_equal(a: int, b: int) -> None:
+        assert a == b, "differs"
+
+    with pytest.raises(AssertionError) as raised:
+        are_equal()
+    said = str(raised.value).splitlines()
+    assert [line for line in said if "differs" in line] == ["(1, 2): differs", "(3, 4): differs"]
+
+
+@each_row("name", ["needs.py", *sorted(program for program, *_ in needs.FETCHED.values())])
+def test_what_fetches_a_broker_needs_no_library_as_it_runs_while_these_are_fetched(name: str) -> None:
+    program = str(Path(needs.__file__).parent / name)
+    imported = f"import runpy; runpy.run_path({program!r}, run_name='imported')"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", imported], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,17 +1,23 @@
-"""What an analysis keeps for the next one, and what makes it judge again; each on its way through small archives."""
+"""What an analysis keeps for the next one, what makes it judge again, and what it says has changed."""
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from support.analyzers.letters import died, record
-from support.archives import write_segment
+from support.archives import letter, write_analysis, write_segment
 
-from dlq.analyzers.analysis import analyze, still_holds
-from dlq.analyzers.rules import BROKEN
+from dlq.analyzers import classification, topology
+from dlq.analyzers.analysis import analyze, changed_since, still_holds
+from dlq.analyzers.classification import Terms
+from dlq.analyzers.rules import BROKEN, Facts
+from dlq.archive import analyses
 from dlq.archive.analyses import Analysis
+from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.record import Record
@@ -99,3 +105,80 @@ def test_what_cannot_be_analyzed_is_said(store: LocalStore) -> None:
     ):
         with pytest.raises(ConfigError, match=f"rule 'mine': {why}"):
             analyze(store, Settings(rules=(Rule("mine", where, "expired"),)))
+
+
+# fingerprints, and how many are new after "f1" and "f2"
+NEW = [(["f1", "f2"], 0), (["f1", "f3"], 1), (["n1", "n1", "n3"], 2), ([None, "n1"], 1)]
+
+
+def test_a_failure_is_new_that_the_analysis_before_had_not(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    ids = [letter(number).record_id for number in range(3)]
+    write_segment(store, "p-0", [letter(number) for number in range(3)])
+    before = [{"record_id": one, "fingerprint": which} for one, which in zip(ids, ("f1", "f2"), strict=False)]
+    write_analysis(store, "20260101T000000", before)
+    found = []
+    for day, (named, _) in enumerate(NEW, 2):
+        verdicts = [{"record_id": one, "fingerprint": name} for one, name in zip(ids, named, strict=False)]
+        write_analysis(store, f"2026010{day}T000000", verdicts)
+        files = analyses.load(store, f"2026010{day}T000000").tables["verdicts"]
+        changed = changed_since(store, analyses.load(store, "20260101T000000"), {}, files)
+        found.append(changed["new_fingerprints"])
+    assert found == [expected for _, expected in NEW]
+
+
+TERMS = Terms(Facts(delivery_limits={"orders": {"orders": 3}}), max_laps=3, with_text=False)
+
+
+@pytest.mark.parametrize("other", [
+    TERMS._replace(max_laps=4),
+    TERMS._replace(with_text=True),
+    TERMS._replace(facts=Facts()),
+    TERMS._replace(facts=replace(TERMS.facts, delivery_limits={"orders": {"orders": 4}})),
+    TERMS._replace(facts=replace(TERMS.facts, alternate_exchanges={"orders": ("unrouted",)})),
+])  # fmt: skip
+def test_other_terms_have_another_key(other: Terms) -> None:
+    assert other.key() != TERMS.key() == Terms(*TERMS).key()
+
+
+def test_other_code_has_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = tmp_path / "rules" / "mine.py"
+    rule.parent.mkdir()
+    rule.write_text("one")
+    monkeypatch.setattr(classification, "files_in", lambda _room: tmp_path)
+    before = TERMS.key()
+    (tmp_path / "notes.txt").write_text("not code")
+    assert TERMS.key() == before
+    rule.write_text("two")
+    assert TERMS.key() != before
+
+
+def a_manifest(stem: str, rows: int) -> Manifest:
+    return Manifest(stem, "p", "orders", "copy", f"{stem}.parquet", rows, "", "2026-10-26T07:33:20Z")
+
+
+@pytest.mark.parametrize(
+    ("rows", "parallel", "tasks"),
+    [([], 2, 0), ([1], 8, 1), ([10] * 4, 2, 2), ([10] * 4, 4, 4), ([classification.LARGEST_SHARE] * 3, 1, 3)],
+)
+def test_each_core_has_a_share_and_no_share_is_too_large(rows: list[int], parallel: int, tasks: int) -> None:
+    committed = [a_manifest(f"p-{n}", count) for n, count in enumerate(rows)]
+    found = classification.shares(committed, parallel)
+    assert len(found) == tasks
+    assert sorted(one.stem for share in found for one in share) == [m.stem for m in committed]
+
+
+@pytest.mark.parametrize(
+    ("pulls", "looked_at"),
+    [([], 1_793_000_000), (["20261026T080000-ab12"], 1_793_001_600), (["odd"], 1_793_000_000)],
+)
+def test_the_last_look_is_the_last_pull_or_empty(tmp_path: Path, pulls: list[str], looked_at: int) -> None:
+    store = LocalStore(str(tmp_path))
+    for pull in pulls:
+        store.put(f"topology/{pull}.json", b"{}")
+    assert topology.last_look(store, [a_manifest("p-0", 1)]) == looked_at * 1_000_000
+
+
+def test_a_long_pull_looked_when_it_began(tmp_path: Path) -> None:
+    segment = replace(a_manifest("p-0", 1), pull_id="20261026T070000-ab12")
+    assert topology.last_look(LocalStore(str(tmp_path)), [segment]) == 1_792_998_000 * 1_000_000

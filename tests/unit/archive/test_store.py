@@ -8,11 +8,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.store_contract import Opening, StoreContract
 
 from dlq.archive import analyses
+from dlq.archive.schema import to_records, to_table
 from dlq.archive.store import LocalStore, open_store
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
+from dlq.core.record import Record
 from dlq.replay import planfile
 
 
@@ -73,3 +77,19 @@ def test_a_file_system_that_cannot_set_room_aside_is_written_to(
     with pytest.raises(ArchiveError) if is_told else nullcontext():
         LocalStore(str(tmp_path)).prove_room(100)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+maps = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.text(max_size=3), max_size=3)
+
+
+@settings(deadline=None)  # the first array imports what pyarrow needs
+@given(st.lists(st.tuples(maps, maps), min_size=1, max_size=5), st.integers(0, 4))
+def test_maps_come_back_of_any_names(rows: list[tuple[dict[str, str], dict[str, str]]], first: int) -> None:
+    written = [
+        Record(str(i), "s", "b", "memory", "q", headers=headers, properties=properties)
+        for i, (headers, properties) in enumerate(rows)
+    ]
+    found = to_records(to_table(written).slice(first))
+    assert [(r.record_id, list(r.headers.items()), list(r.properties.items())) for r in found] == [
+        (r.record_id, list(r.headers.items()), list(r.properties.items())) for r in written[first:]
+    ]

@@ -1,10 +1,12 @@
 """Durations, sizes, times and versions as people write them, and what nobody can mean."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from support.rows import each_row
 
+from dlq.core import patience
 from dlq.core.clock import datable, from_iso, iso
 from dlq.core.errors import UsageError
 from dlq.core.units import seconds, seconds_ahead, size, wait_seconds
@@ -81,3 +83,18 @@ def test_a_text_that_is_no_version_is_older_than_none(text: str | None) -> None:
     assert not is_version(text or "")
     assert not is_older(text, "2.4.1")
     assert not is_older("0.1", text or "")
+
+
+@each_row("seconds, pause, longest, turns", [
+    (0.0, 1.0, 0.0, [0.0]),
+    (-1.0, 1.0, 0.0, [0.0]),
+    (2.5, 1.0, 0.0, [0.0, 1.0, 2.0, 2.5]),
+    (8.0, 1.0, 3.0, [0.0, 1.0, 3.0, 6.0, 8.0]),
+])  # fmt: skip
+def test_the_first_turn_is_at_once_and_the_last_when_the_time_is_over(
+    seconds: float, pause: float, longest: float, turns: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    slept = lambda pause: now.append(now[-1] + pause)  # noqa: E731
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: now[-1], sleep=slept))
+    assert [now[-1] for _ in patience.tries(seconds, pause, longest)] == turns
