@@ -168,17 +168,13 @@ def test_each_core_has_a_share_and_no_share_is_too_large(rows: list[int], parall
     assert sorted(one.stem for share in found for one in share) == [m.stem for m in committed]
 
 
-@pytest.mark.parametrize(
-    ("pulls", "looked_at"),
-    [([], 1_793_000_000), (["20261026T080000-ab12"], 1_793_001_600), (["odd"], 1_793_000_000)],
-)
-def test_the_last_look_is_the_last_pull_or_empty(tmp_path: Path, pulls: list[str], looked_at: int) -> None:
-    store = LocalStore(str(tmp_path))
-    for pull in pulls:
+def test_the_last_look_is_the_last_pull_or_empty_and_a_long_pull_looked_when_it_began(
+    store: LocalStore,
+) -> None:
+    segment = a_manifest("p-0", 1)
+    for pull, looked_at in (("odd", 1_793_000_000), ("20261026T080000-ab12", 1_793_001_600)):
         store.put(f"topology/{pull}.json", b"{}")
-    assert topology.last_look(store, [a_manifest("p-0", 1)]) == looked_at * 1_000_000
-
-
-def test_a_long_pull_looked_when_it_began(tmp_path: Path) -> None:
-    segment = replace(a_manifest("p-0", 1), pull_id="20261026T070000-ab12")
-    assert topology.last_look(LocalStore(str(tmp_path)), [segment]) == 1_792_998_000 * 1_000_000
+        assert topology.last_look(store, [segment]) == looked_at * 1_000_000
+    store.delete("topology/20261026T080000-ab12.json")
+    long = replace(segment, pull_id="20261026T070000-ab12")
+    assert topology.last_look(store, [long]) == 1_792_998_000 * 1_000_000

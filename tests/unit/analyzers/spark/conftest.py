@@ -1,14 +1,12 @@
 """One Spark session for all of these tests: it is left running between them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from support.analyzers.quick_spark import QUICK
 
 from dlq.analyzers.spark.session import session
-from dlq.archive.store import LocalStore
 from dlq.core.settings import Spark
 
 
@@ -16,8 +14,3 @@ from dlq.core.settings import Spark
 def spark() -> Iterator[SparkSession]:
     with session(Spark(master="local[1]", conf=QUICK)) as started:
         yield started
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(str(tmp_path / "archive"))

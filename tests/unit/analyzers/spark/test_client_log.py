@@ -1,12 +1,12 @@
 """The client's own log beside bursts of suppressed duplicates."""
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from support.analyzers.suppressed import CONSUMER, PRODUCER, at, suppressed
 
 from dlq.analyzers import plain
 from dlq.analyzers.analysis import log_files
@@ -19,6 +19,22 @@ from dlq.core.clock import to_micros
 from dlq.core.errors import UsageError
 
 pytestmark = pytest.mark.spark
+PRODUCER = "ID:shop-36041-1795195175398-1:75:1:1"
+CONSUMER = "ID:vm-33407-1795194807825-3:1:1:1"
+
+
+def suppressed(number: int, **changes: Any) -> Classified:
+    """A suppressed duplicate, as an analysis has classified it."""
+    row = {
+        "record_id": f"r{number}", "source": "legacy", "broker": "amq", "cause": "suppressed_duplicate",
+        "connection_id": "ID:vm-33407-1795194807825-3:1", "consumer_id": CONSUMER, "producer_id": PRODUCER,
+        "producer_seq": number, "origin": "orders", "message_id": f"{PRODUCER}:{number}", "fingerprint": "f",
+    }  # fmt: skip
+    return Classified(**{**dict.fromkeys(Classified._fields), **row, **changes})
+
+
+def at(second: int) -> datetime:
+    return datetime(2026, 11, 20, 22, 0, second, tzinfo=UTC)
 
 
 def dispatch(number: int, consumer: str = CONSUMER, text: str = "payload") -> str:
@@ -94,7 +110,7 @@ def logs(tmp_path: Path) -> list[str]:
 
 
 def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[str]) -> None:
-    letters = [classified(suppressed(n)) for n in (1, 2, 3, 4, 6, 42, 32)]
+    letters = [suppressed(n) for n in (1, 2, 3, 4, 6, 42, 32)]
     joined = {
         (row.state, (row.message_id or "").rpartition(":")[2]): row
         for row in plain_log.join(letters, client_log.lines(spark, logs).collect())
@@ -114,10 +130,6 @@ def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[st
     assert after == {"31": "tcp://old:2", "32": "tcp://b:61616", "33": "tcp://b:61616"}
 
 
-def classified(row: dict[str, Any]) -> Classified:
-    return Classified(**{**dict.fromkeys(Classified._fields), **row})
-
-
 def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str]) -> None:
     by_spark = client_log.lines(spark, logs).collect()
     assert sorted(map(repr, by_spark)) == sorted(map(repr, plain.log_lines(logs)))
@@ -125,7 +137,7 @@ def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str
 
 
 def test_the_log_tells_the_reconnects_of_a_connection_apart() -> None:
-    letters = [classified(suppressed(n)) for n in (1, 2, 10_000)]
+    letters = [suppressed(n) for n in (1, 2, 10_000)]
     later = to_micros(at(3).replace(hour=23))
     lines = (
         bursts.LogLine(to_micros(at(1)), "tcp://a:1", "tcp://b:1"),
@@ -146,7 +158,7 @@ def test_the_log_tells_the_reconnects_of_a_connection_apart() -> None:
 
 @pytest.mark.parametrize(("cause", "connection"), [("expired", "c"), ("suppressed_duplicate", None)])
 def test_other_letters_are_of_no_burst(cause: str, connection: str | None) -> None:
-    letter = classified(suppressed(5, cause=cause, connection_id=connection))
+    letter = suppressed(5, cause=cause, connection_id=connection)
     context = Context(frozenset(), {}, {}, (), has_logs=False, span=1, looked_at=0)
     assert list(bursts.BURSTS.members([letter], context, {})) == []
     assert bursts.conclude(letter, {}, context) is letter
