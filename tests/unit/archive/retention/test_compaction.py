@@ -152,18 +152,12 @@ def test_what_still_lies_in_its_queue_does_so_when_segments_become_one(shop: Sho
     assert list(found.rows) == [(True,)] * 3
 
 
-def test_a_look_sees_what_others_write_again_meanwhile(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.runs(*((f"{n}",) for n in range(3)))
-    compact_meanwhile(shop, monkeypatch)
-    work = shop.look(compact=True)
-    assert (work.segments, work.choice.kept) == (1, 3)
-
-
 def test_books_balance_while_segments_become_one(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.runs(*((f"{n}",) for n in range(3)))
     compact_meanwhile(shop, monkeypatch)
-    books = shop.books
+    books, work = shop.books, shop.look(compact=True)
     assert (books.captured, books.balanced, books.notes) == (3, True, [])
+    assert (work.segments, work.choice.kept) == (1, 3)
 
 
 def test_a_segment_that_is_gone_is_named_at_once(shop: Shop) -> None:
