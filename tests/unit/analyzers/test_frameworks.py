@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from support.analyzers.letters import died, imported, record
+from support.analyzers.letters import died, record
 
 from dlq.core.record import Death
 
@@ -83,6 +83,25 @@ SNEAKERS = {
 REFUSED = {"error": "reject", "num_attempts": 3, "failed_at": "2026-11-02T03:12:09+00:00"}
 BRIGHTER = {"rejectionReason": "DeliveryError", "originalTopic": "orders", "HandledCount": "2"}
 
+UNREAD_BY_SPRING = (
+    "a.b.Unread: no, headers={deliveryAttempt=3}\n"
+    "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)"
+)
+FAULT = {
+    "MT-Reason": "fault", "MT-Fault-ExceptionType": "Shop.PriceException", "MT-Fault-Message": "stale",
+    "MT-Fault-InputAddress": "rabbitmq://host/shop/price%20checks?durable=true", "MT-Fault-RetryCount": "3",
+}  # fmt: skip
+LATE = "java.lang.Throwable: Message Expired. Expiration: 7"
+REBUS = {
+    "rbs2-error-details": "1 unhandled: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
+    "rbs2-source-queue": "prices", "rbs2-delivery-count": "4",
+}  # fmt: skip
+
+
+def _on_activemq(headers: dict[str, str]) -> Any:
+    return record(broker_kind="activemq", headers=headers)
+
+
 UNKNOWN = ("unknown", None, None, None, None)
 # letter, (rule, origin, attempts, exception class, message)
 TABLE: list[tuple[Any, tuple[Any, ...]]] = [
@@ -93,35 +112,15 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
      ("spring-amqp", "orders", 3, None, "stock is negative")),
     (record(headers={**SPRING, "retry-count": "2", "x-exception-stacktrace": "E, headers={deliveryAttempt=3}"}),
      ("spring-cloud-stream", None, 3, None, "stock is negative")),
-    (
-        record(headers={
-            **SPRING,
-            "retry-count": "1",
-            "x-exception-stacktrace": "a.b.Unread: no, headers={deliveryAttempt=3}\n"
-                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)",
-        }),
-        ("spring-unread", None, 3, "a.b.Unread", "no, headers={deliveryAttempt=3}"),
-    ),
+    (record(headers={**SPRING, "retry-count": "1", "x-exception-stacktrace": UNREAD_BY_SPRING}),
+     ("spring-unread", None, 3, "a.b.Unread", "no, headers={deliveryAttempt=3}")),
     (record(headers={"MT-Reason": "fault"}, dead_letter_queue="prices_error"), ("masstransit-fault", "prices", 1, None, None)),
     # It had failed elsewhere before, was sent back, and then found no consumer.
-    (
-        record(
-            headers={"MT-Reason": "dead-letter", "MT-Fault-Message": "stale", "MT-Fault-RetryCount": "3"},
-            dead_letter_queue="prices_skipped",
-        ),
-        ("masstransit-skipped", "prices", None, None, None),
-    ),
+    (record(headers={**FAULT, "MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
+     ("masstransit-skipped", "prices", None, None, None)),
     (record(headers={"MT-Reason": "Unspecified"}), UNKNOWN),
-    (
-        record(broker_kind="activemq", headers={
-            "MT-Reason": "fault",
-            "MT-Fault-ExceptionType": "Shop.PriceException",
-            "MT-Fault-Message": "stale",
-            "MT-Fault-InputAddress": "activemq://host/prices?durable=true",
-            "dlqDeliveryFailureCause": "java.lang.Throwable: Message Expired. Expiration: 7",
-        }, failure_text="java.lang.Throwable: Message Expired. Expiration: 7", dead_letter_queue="prices_error"),
-        ("masstransit-fault", "prices", 1, "Shop.PriceException", "stale"),
-    ),
+    (record(headers={**FAULT, "dlqDeliveryFailureCause": LATE}, failure_text=LATE, broker_kind="activemq"),
+     ("masstransit-fault", "price checks", 4, "Shop.PriceException", "stale")),
     (record(broker_kind="activemq", headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
      ("masstransit-skipped", "prices", None, None, None)),
     (record(headers={**FAILED_AT, "NServiceBus.ExceptionInfo.StackTrace": EASYNETQ["Exception"]}),
@@ -131,14 +130,7 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (_rejected_at(AFTER, FAILED_AT), ("reject", "billing", 1, None, None)),
     (_body("errors", EASYNETQ, properties={"type": "EasyNetQ.SystemMessages.Error, EasyNetQ"}),
      ("easynetq", "prices", None, "Shop.PriceException", "price 12 is stale")),
-    (
-        record(headers={
-            "rbs2-error-details": "1 unhandled: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
-            "rbs2-source-queue": "prices",
-            "rbs2-delivery-count": "4",
-        }),
-        ("rebus", "prices", 5, "Shop.PriceException", "stale"),
-    ),
+    (record(headers=REBUS), ("rebus", "prices", 5, "Shop.PriceException", "stale")),
     (record(headers=WOLVERINE | {"original-destination": "rabbitmq://queue/orders", "attempts": "3"}),
      ("wolverine", "orders", 3, "Shop.StockException", "stock is 0")),
     (died(("rejected", "orders", 1), headers=WOLVERINE), ("wolverine", "orders", 2, "Shop.StockException", "stock is 0")),
@@ -172,17 +164,9 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (_body("failures", {"data": {"originalQueue": "orders", "error": "no"}}), UNKNOWN),
     # An application's queue that is called after another, which it sent the letter to itself.
     *(
-        (
-            record(headers={"x-error": "no"}, dead_letter_queue=name, exchange="", routing_key=name),
-            ("hand-written-error", "shop.orders", None, None, "no"),
-        )
-        for name in (
-            "shop.orders_dlq",
-            "shop.orders.DLQ",
-            "shop.orders-error",
-            "shop.orders_failed",
-            "shop.orders.parked",
-        )
+        (record(headers={"x-error": "no"}, dead_letter_queue=f"orders{end}", exchange="", routing_key=f"orders{end}"),
+         ("hand-written-error", "orders", None, None, "no"))
+        for end in ("_dlq", ".DLQ", "-error", "_failed", ".parked")
     ),
     (record(headers={"x-error-class": "Shop::NoStock", "x-error-message": "no", "backtrace": RUBY}),
      ("hand-written-error", None, None, "Shop::NoStock", "no")),
@@ -201,13 +185,7 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (_body("jobs.XQ", {"options": {"traceback": TRACEBACK, "retries": 3}}, deaths=[Death("rejected", "jobs.DQ")]),
      ("dramatiq", "jobs", 4, "requests.exceptions.ReadTimeout", "timed out")),
     (_body("jobs.XQ", {"options": {}}, deaths=[Death("rejected", "jobs", count=1)]), ("dramatiq-reject", "jobs", 1, None, None)),
-    (
-        imported({
-            "broker_kind": "rabbitmq",
-            "headers": {"laravel": {"attempts": 2}, "x-death": [{"reason": "rejected", "queue": "jobs"}]},
-        }),
-        ("laravel-reject", "jobs", 3, None, None),
-    ),
+    (died(("rejected", "jobs", 1), headers={"laravel": '{"attempts":2}'}), ("laravel-reject", "jobs", 3, None, None)),
     # Its job is only late: nothing of Laravel's has failed.
     (died(("expired", "jobs", 1), headers={"laravel": '{"attempts":2}'}), ("ttl", "jobs", None, None, None)),
     (died(("rejected", "jobs", 1), headers={"laravel": "["}), ("reject", "jobs", 1, None, None)),
@@ -222,20 +200,10 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
      ("hand-written-error", None, None, "ValueError", "bad")),
     (record(headers={"X-Error-Code": "E42"}), ("hand-written-error", None, None, None, None)),
     # As Camel's JMS component writes names.
-    (
-        record(
-            broker_kind="activemq",
-            headers={"x_HYPHEN_error": "java.io.IOException: full", "x_HYPHEN_original_HYPHEN_queue": "orders"},
-        ),
-        ("hand-written-error", "orders", None, "java.io.IOException", "full"),
-    ),
-    (
-        record(
-            broker_kind="activemq",
-            headers={"NServiceBus_DOT_ExceptionInfo_DOT_Message": "late", "NServiceBus_DOT_FailedQ": "orders@m"},
-        ),
-        ("nservicebus", "orders", None, None, "late"),
-    ),
+    (_on_activemq({"x_HYPHEN_error": "java.io.IOException: full", "x_HYPHEN_original_HYPHEN_queue": "orders"}),
+     ("hand-written-error", "orders", None, "java.io.IOException", "full")),
+    (_on_activemq({"NServiceBus_DOT_ExceptionInfo_DOT_Message": "late", "NServiceBus_DOT_FailedQ": "orders@m"}),
+     ("nservicebus", "orders", None, None, "late")),
     # Names that applications make up; what tells of no error says nothing.
     (record(headers={"x-last-error": "RuntimeError", "x-original-queue": "orders", "x-retry-count": "3"}),
      ("hand-written-error", "orders", 4, "RuntimeError", None)),

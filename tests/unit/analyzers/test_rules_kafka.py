@@ -84,6 +84,13 @@ def nacked(prefix: str = "dead-letter-", **more: str) -> dict[str, str]:
     return placed(prefix, exception_class_name="shop.OrderError", reason="order 17", **more)
 
 
+def in_function(trace: str, method: str) -> dict[str, str]:
+    """As the binder parks what failed around a function of Spring Cloud Stream."""
+    frame = f"o.SimpleFunctionRegistry$FunctionInvocationWrapper.{method}(S.java:1)"
+    return {**placed("x-original-"), "x-exception-stacktrace": f"{trace}\n\tat {frame}"}
+
+
+WOLVERINE = {"exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1"}
 DATA = "org.apache.kafka.connect.errors.DataException"
 REJECTED, LIMIT = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
 ERROR = ("application_error", "framework", "orders")
@@ -118,27 +125,10 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter(placed("x-original-") | {"x-exception-fqcn": "a.MessagingException", "x-exception-stacktrace": TRACE}),
      (*ERROR, None, STATE)),
     (letter(placed("x-original-") | {"x-exception-fqcn": UNREAD}), (*UNREADABLE, None, UNREAD)),
-    (
-        letter(
-            placed("x-original-")
-            | {
-                "x-exception-stacktrace": f"M: no, headers={{deliveryAttempt=3}}\nCaused by: {UNREAD}: no\n"
-                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)"
-            },
-        ),
-        (*UNREADABLE, 3, UNREAD),
-    ),
+    (letter(in_function(f"M: no, headers={{deliveryAttempt=3}}\nCaused by: {UNREAD}: no", "convertInputIfNecessary")),
+     (*UNREADABLE, 3, UNREAD)),
     # What the function gave could not be written.
-    (
-        letter(
-            placed("x-original-")
-            | {
-                "x-exception-stacktrace": f"{STATE}: no\n"
-                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertOutputIfNecessary(S.java:1)"
-            },
-        ),
-        (*ERROR, None, STATE),
-    ),
+    (letter(in_function(f"{STATE}: no", "convertOutputIfNecessary")), (*ERROR, None, STATE)),
     # --- Connect ---
     (letter(connect("VALUE_CONVERTER")), (*UNREADABLE, None, DATA)),
     (letter(placed("__connect.errors.", stage="TASK_PUT")), (*UNKNOWN, None, None)),
@@ -172,15 +162,9 @@ TABLE: list[tuple[Record, Verdict]] = [
     (letter({"OriginalTopic": "orders", "RejectionTimestamp": "2026-11-02"}), (*UNKNOWN, None, None)),
     (letter({"RejectionReason": "Unacceptable"}), NOTHING),
     # --- Wolverine ---
-    (
-        letter({
-            "exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1", "attempts": "3",
-            "original-destination": "kafka://topic/orders",
-        }),
-        (*ERROR, 3, "System.TimeoutException"),
-    ),
-    (letter({"exception-type": "System.TimeoutException", "exception-message": "no answer", "failed-at": "1"}),
-     ("application_error", "framework", None, None, "System.TimeoutException")),
+    (letter({**WOLVERINE, "attempts": "3", "original-destination": "kafka://topic/orders"}),
+     (*ERROR, 3, "System.TimeoutException")),
+    (letter(WOLVERINE), ("application_error", "framework", None, None, "System.TimeoutException")),
     (letter({"original-destination": "kafka://topic/orders"}), (*UNKNOWN, None, None)),
     # --- Karafka ---
     (letter(placed("source_") | {"source_attempts": "4"}), ("redelivery_exhausted", "framework", "orders", 4, None)),
