@@ -77,19 +77,21 @@ COMMANDS = (
     ["dismiss", "--lost", "orders", "--reason", "x"],
     ["dismiss", letter(1).record_id, "--reason", "x"],
 )  # fmt: skip
-FILES = {
-    "manifest": "manifests/p-0.json",
-    "analysis": "analyses/20260101T000000/analysis.json",
-    "plan": f"plans/{PLAN}.jsonl",
-    "letter of a plan": f"plans/{PLAN}.jsonl",
-    "topology": "topology/20261121T000000-p.json",
-    "bounds": f"plans/{PLAN}.shop.bounds.json",
-    "ramp": f"plans/{PLAN}.ramp.json",
-    "note of the ledger": "ledger.json",
-    "state of a run": "runs/nightly.json",
-    "loss": "losses/20261121T000000-abcd.json",
-    "what was said of a loss": "losses/20261122T000000-abcd.json",
+KINDS: dict[str, tuple[str, Callable[[LocalStore], object]]] = {
+    "manifest": ("manifests/p-0.json", lambda store: list(manifests.list_committed(store))),
+    "analysis": ("analyses/20260101T000000/analysis.json", analyses.latest),
+    "plan": (f"plans/{PLAN}.jsonl", lambda store: planfile.load(store, PLAN)),
+    "letter of a plan": (f"plans/{PLAN}.jsonl", lambda store: list(planfile.letters(store, PLAN))),
+    "topology": ("topology/20261121T000000-p.json", lambda store: topology.facts(store, Settings())),
+    "bounds": (f"plans/{PLAN}.shop.bounds.json", lambda store: planfile.bounds_of(store, PLAN, "shop")),
+    "ramp": (f"plans/{PLAN}.ramp.json", lambda store: planfile.ramp_of(store, PLAN)),
+    "note of the ledger": ("ledger.json", lambda store: as_arrow(Ledger(), store)),
+    "state of a run": ("runs/nightly.json", lambda store: None),
+    "loss": ("losses/20261121T000000-abcd.json", losses.read_losses),
+    "what was said of a loss": ("losses/20261122T000000-abcd.json", losses.read_losses),
 }
+"""Kind of document -> where it lies, and what reads it."""
+FILES = {kind: file for kind, (file, _) in KINDS.items()}
 
 
 @pytest.fixture
@@ -145,28 +147,13 @@ def whole(kind: str, document: bytes) -> bytes:
     return document + b"\n" + json.dumps(LETTER).encode() + b"\n" if kind == "plan" else document
 
 
-LOADERS: dict[str, Callable[[LocalStore], object]] = {
-    "manifest": lambda store: list(manifests.list_committed(store)),
-    "analysis": analyses.latest,
-    "plan": lambda store: planfile.load(store, PLAN),
-    "letter of a plan": lambda store: list(planfile.letters(store, PLAN)),
-    "topology": lambda store: topology.facts(store, Settings()),
-    "bounds": lambda store: planfile.bounds_of(store, PLAN, "shop"),
-    "ramp": lambda store: planfile.ramp_of(store, PLAN),
-    "note of the ledger": lambda store: as_arrow(Ledger(), store),
-    "state of a run": lambda store: None,
-    "loss": losses.read_losses,
-    "what was said of a loss": losses.read_losses,
-}
-
-
 @pytest.mark.parametrize("kind", FILES)
 def test_an_odd_document_is_read_or_named(store: LocalStore, kind: str) -> None:
     faults: list[str] = []
     for variant in list(variants(store, kind)):
         store.put(FILES[kind], whole(kind, variant))
         try:
-            LOADERS[kind](store)
+            KINDS[kind][1](store)
         except (ArchiveError, UsageError) as error:  # the second: a newer format, or another ledger
             unnamed = [] if PLAN in str(error) or FILES[kind] in str(error) else [str(error)]
             faults += unnamed if isinstance(error, ArchiveError) else []
