@@ -114,6 +114,13 @@ def test_who_takes_a_lock_is_told_which_folder_is_a_link(tmp_path: Path) -> None
         pass
 
 
+def exchange(folder: Path, victim: Path) -> None:
+    """Somebody puts a link where the folder was, once."""
+    if not folder.is_symlink():
+        folder.rename(folder.with_name("before"))
+        folder.symlink_to(victim)
+
+
 def test_retention_sweeps_no_folder_that_another_was_exchanged_for(
     dlq: Dlq, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,9 +135,8 @@ def test_retention_sweeps_no_folder_that_another_was_exchanged_for(
     def exchanging(place: Any) -> Any:
         """After all looks at what is above the folder: each sees what the first one saw."""
         entries = looked_at.setdefault(os.stat(place).st_ino, list(scandir(place)))
-        if "plans" in [entry.name for entry in entries] and not plans.is_symlink():
-            plans.rename(plans.with_name("before"))
-            plans.symlink_to(precious.parent)
+        if "plans" in [entry.name for entry in entries]:
+            exchange(plans, precious.parent)
         return nullcontext(entries)
 
     def sweeping(*arguments: Any) -> None:
@@ -141,6 +147,22 @@ def test_retention_sweeps_no_folder_that_another_was_exchanged_for(
     monkeypatch.setattr(housekeeping, "sweep_temporaries", sweeping)
     assert dlq("retain", "--apply")[0] == 0
     assert (plans.is_symlink(), precious.exists()) == (True, True)
+
+
+def test_retention_deletes_nothing_in_a_folder_that_another_was_exchanged_for(
+    dlq: Dlq, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    for day in range(1, 9):
+        write_analysis(store, f"2020010{day}T000000", [])
+    folder, victim, do = Path(store.location, "analyses"), tmp_path / "victim", housekeeping.do
+    shutil.copytree(folder, victim)
+    (tmp_path / "dlq.toml").write_text("[retain]\nanalyses = 1\n")
+    monkeypatch.setattr(housekeeping, "do", lambda *words: (exchange(folder, victim), do(*words))[1])
+    there = sorted(victim.rglob("*"))
+    code, _, said = dlq("retain", "--apply")
+    assert (code, sorted(victim.rglob("*"))) == (3, there)
+    assert "it is a link, or lies behind one" in said
 
 
 @pytest.mark.parametrize("name", ["copy", "\udcff"])

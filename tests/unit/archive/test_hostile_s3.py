@@ -261,7 +261,7 @@ def test_an_odd_head_of_a_lock_is_said_in_a_line(
         assert store.holder("work") == "another run"
 
 
-@each_row("head", HEADS[:4])
+@each_row("head", HEADS)
 def test_a_lock_whose_keeper_gets_odd_answers_is_lost_and_ends_nothing(
     hostile: HostileStore, store: S3Store, head: Mapping[str, str | None]
 ) -> None:

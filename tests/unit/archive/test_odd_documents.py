@@ -138,7 +138,11 @@ def variants(store: LocalStore, kind: str) -> Iterator[bytes]:
     for name in fields:
         yield from (spoiled(fields, name, odd) for odd in ODD)
         yield json.dumps({key: value for key, value in fields.items() if key != name}).encode()
-    yield from (b"", b"{", b"[]", b"5", b"\xff", b"[" * 100_000, spoiled(fields, "surplus", "1"))
+    deep = "[" * 500 + "]" * 500
+    yield from (b"", b"{", b"[]", b"5", b"\xff", b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000)
+    yield from (
+        spoiled(fields, name, odd) for name, odd in (("surplus", "1"), ("format", deep), ("surplus", deep))
+    )
 
 
 def whole(kind: str, document: bytes) -> bytes:
