@@ -25,6 +25,10 @@ def letter(
     return imported(document | ({"broker_version": version} if version else {}))
 
 
+def on_artemis(headers: dict[str, str]) -> Any:
+    return imported({"broker_kind": "artemis", "queue": "DLQ", "headers": headers})
+
+
 def test_every_text_of_every_client_is_read(judge: Any) -> None:
     rows = judge(*(letter(text, originalExpiration="0") for text, _ in TEXTS))
     assert [said(row, expected) for row, (_, expected) in zip(rows, TEXTS, strict=True)] == [
@@ -94,7 +98,7 @@ def test_a_letter_put_there_by_hand_is_unknown_and_tells_its_producer(
     assert (row["producer_id"], row["producer_seq"]) == producer
 
 
-@pytest.mark.parametrize(("headers", "expected"), [
+@each_row(("headers", "expected"), [
     ({"_AMQ_ACTUAL_EXPIRY": "1762053729000"}, {"cause": "expired", "mechanism": "expiry", "origin": "orders"}),
     ({}, {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy", "origin": "orders", "attempts": None}),
     ({"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"}, {"cause": "unknown", "mechanism": "none", "origin": None}),
@@ -103,7 +107,7 @@ def test_a_letter_put_there_by_hand_is_unknown_and_tells_its_producer(
 ])  # fmt: skip
 def test_artemis_says_where_it_died_and_of_expiry(judge: Any, headers: dict[str, str], expected: Any) -> None:
     own = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
-    [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": {**own, **headers}}))
+    [row] = judge(on_artemis({**own, **headers}))
     assert said(row, expected) == expected
 
 
@@ -152,7 +156,7 @@ ALONE: list[tuple[dict[str, str], tuple[str, str | None]]] = [
 def test_artemis_names_no_queue_where_none_took_it(
     judge: Any, headers: dict[str, str], expected: tuple[str, str | None]
 ) -> None:
-    [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": headers}))
+    [row] = judge(on_artemis(headers))
     assert (row["cause"], row["origin"]) == expected
 
 
@@ -169,7 +173,7 @@ ON_ARTEMIS: list[tuple[dict[str, str], tuple[Any, ...]]] = [
 
 @each_row(("headers", "expected"), ON_ARTEMIS)
 def test_openwire_is_read_on_artemis(judge: Any, headers: dict[str, str], expected: tuple[Any, ...]) -> None:
-    [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": headers}))
+    [row] = judge(on_artemis(headers))
     assert (row["rule"], row["cause"], row["attempts"], row["origin"]) == expected
 
 

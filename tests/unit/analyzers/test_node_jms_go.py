@@ -24,32 +24,26 @@ GO_PANIC = (
     "goroutine 41 [running]:\nmain.(*Orders).Handle(0xc000, 0x1)\n\t/srv/app/orders.go:42 +0x1d\n"
     "github.com/ThreeDotsLabs/watermill/message.(*handler).handle(0xc0)\n\t/go/pkg/mod/w/router.go:7 +0x2\n"
 )
+STATE = "java.lang.IllegalStateException"
+MOLECULER = {
+    "x-original-channel": "order.created", "x-original-group": "billing", "x-redelivered-count": 2,
+    "x-error-message": "no stock", "x-error-name": "StockError",
+}  # fmt: skip
+NOT_CONVERTED = {
+    "x-exception-stacktrace": "o.s.ListenerExecutionFailedException: Failed to convert message\n"
+    "Caused by: org.springframework.amqp.support.converter.MessageConversionException: no type",
+    "x-original-exchange": "", "x-original-routingKey": "orders",
+}  # fmt: skip
 LETTERS = {
     "Rascal": (of(rascal=RASCAL),
      {"cause": "application_error", "origin": "orders", "attempts": 4, "exception_message": "no stock"}),
-    "Moleculer over AMQP": (
-        of(
-            **{
-                "x-original-channel": "order.created", "x-original-group": "billing", "x-redelivered-count": 2,
-                "x-error-message": "no stock", "x-error-name": "StockError",
-            },
-        ),
-        {"cause": "application_error", "origin": "billing.order.created", "attempts": 3, "exception_class": "StockError"},
-    ),
-    "Moleculer over Kafka": (
-        of("kafka", **{"x-original-channel": "orders", "x-original-group": "billing", "x-error-message": "no"}),
-        {"cause": "application_error", "origin": "orders", "origin_kind": "topic"},
-    ),
-    "Mats3, thrown": (
-        of(
-            "activemq", "DLQ.mats.orders", mats_dlq_Exception="java.lang.IllegalStateException: no stock\n\tat a.B.c(B.java:1)",
-            mats_dlq_DeliveryCount="7",
-        ),
-        {
-            "cause": "application_error", "attempts": 7, "origin": "mats.orders",
-            "exception_class": "java.lang.IllegalStateException",
-        },
-    ),
+    "Moleculer over AMQP": (of(**MOLECULER),
+     {"cause": "application_error", "origin": "billing.order.created", "attempts": 3, "exception_class": "StockError"}),
+    "Moleculer over Kafka": (of("kafka", **MOLECULER),
+     {"cause": "application_error", "origin": "order.created", "origin_kind": "topic"}),
+    "Mats3, thrown": (of("activemq", "DLQ.mats.orders", mats_dlq_Exception=f"{STATE}: no stock\n\tat a.B.c(B.java:1)",
+                         mats_dlq_DeliveryCount="7"),
+     {"cause": "application_error", "attempts": 7, "origin": "mats.orders", "exception_class": STATE}),
     "Mats3, refused": (of("artemis", "DLQ.mats.orders", mats_dlq_Refused="true", mats_dlq_Exception="x.Refused: no"),
      {"cause": "poison_ack", "proof": "proven"}),
     "Mats3, on the receiving side": (of("activemq", "DLQ.mats.orders", mats_dlq_DeliveryCount="7"),
@@ -63,17 +57,8 @@ LETTERS = {
     ),
     "Spring Cloud Stream, parked once, says nothing of deliveries": (of(**{"x-exception-message": "boom", "retry-count": 1}),
      {"cause": "application_error", "attempts": None}),
-    "Spring, not convertible": (
-        of(
-            **{
-                "x-exception-stacktrace": "o.s.ListenerExecutionFailedException: Failed to convert message\n"
-                    "Caused by: org.springframework.amqp.support.converter.MessageConversionException: no type",
-                "x-original-exchange": "",
-                "x-original-routingKey": "orders",
-            },
-        ),
-        {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"},
-    ),
+    "Spring, not convertible": (of(**NOT_CONVERTED),
+     {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"}),
     "Watermill, not convertible": (of(reason_poisoned="cannot unmarshal message: invalid character 'x'", topic_poisoned="orders"),
      {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"}),
     "Watermill, a panic": (of(reason_poisoned=GO_PANIC, topic_poisoned="orders"),
