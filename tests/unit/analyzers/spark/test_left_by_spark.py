@@ -93,7 +93,7 @@ NAMELESS = ("unshare", "--user", "--map-root-user", "--uts", "sh", "-c")
 
 def printed(code: str, *before: str, told: str = "") -> str:
     command = [*before, sys.executable, "-c", code, told]
-    done = subprocess.printed(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
