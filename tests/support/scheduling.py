@@ -14,9 +14,9 @@ from xdist.workermanage import WorkerController
 
 _SERVICES, _UNIT, _SPARK = "tests/services/", "tests/unit/", "tests/unit/analyzers/spark/"
 _BROKERS = (*ACTIVEMQ, *ROCKETMQ, *KAFKA, *RABBITMQ)  # a `4` beside another's version counts something
-_LONG = ("tests/services/rabbitmq/test_witness.py", "tests/services/rabbitmq/")
-"""RabbitMQ's tests wait three times as long as those of any other broker, mostly for its statistics: they are
-three groups (these two, and what lies elsewhere), and each may get a node of its own."""
+_LONG = ("tests/services/rabbitmq/test_witness.py", "tests/services/rabbitmq/", "tests/services/coverage/")
+"""RabbitMQ's tests wait four times as long as those of any other broker, mostly for its statistics: they are
+four groups (these three, and what lies elsewhere), and each may get a node of its own."""
 
 
 def group_of(nodeid: str) -> str:

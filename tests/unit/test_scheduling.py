@@ -59,6 +59,7 @@ def test_what_a_test_waits_for_has_the_one_patience() -> None:
     [
         ("tests/services/rabbitmq/test_witness.py::test_a[4]", "4 tests/services/rabbitmq/test_witness.py"),
         ("tests/services/rabbitmq/test_errors.py::test_a[4]", "4 tests/services/rabbitmq/"),
+        ("tests/services/coverage/test_rabbitmq.py::test_a[3.10-7]", "3.10 tests/services/coverage/"),
         ("tests/e2e/test_replay_rabbitmq.py::test_a[4-quorum]", "4 "),
         ("tests/services/kafka/test_reading.py::test_a[4.4.0-4]", "4.4.0"),
         ("tests/unit/core/test_text.py::test_a[4]", "tests/unit/core/test_text.py"),

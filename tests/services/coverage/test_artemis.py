@@ -37,14 +37,13 @@ class Topology:
 
 def draw(chance: random.Random, number: str) -> Topology:
     names = [f"{number}.{kind}{i}" for kind in KINDS for i in (0, 1)]
+    others = [*(name for name in names if "work" not in name), f"{number}.none"]
     topology = Topology()
     for name in names:
         own: dict[str, Any] = {"maxDeliveryAttempts": chance.choice((1, 2, 3))}
-        others = [*(other for other in names if "work" not in other), f"{number}.none"]
-        if chance.random() < 0.7:
-            own["deadLetterAddress"] = chance.choice(others)
-        if chance.random() < 0.7:
-            own["expiryAddress"] = chance.choice(others)
+        for setting in ("deadLetterAddress", "expiryAddress"):
+            if chance.random() < 0.7:
+                own[setting] = chance.choice(others)
         if chance.random() < 0.25:
             own["autoCreateDeadLetterResources"] = True
         if "work" not in name and chance.random() < 0.3:
@@ -54,22 +53,12 @@ def draw(chance: random.Random, number: str) -> Topology:
         topology.settings[name] = own
         if chance.random() < 0.75:
             ring = {"ring-size": chance.choice((1, 2))} if chance.random() < 0.2 else {}
-            topology.queues.append(
-                {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **ring}
-            )
+            queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True}
+            topology.queues.append({**queue, **ring})
     if chance.random() < 0.3:
-        to = chance.choice([name for name in names if "dead" in name])
-        exclusive = chance.random() < 0.5
-        name = f"{number}.divert"
-        topology.diverts.append(
-            {
-                "name": name,
-                "routing-name": name,
-                "address": to,
-                "forwarding-address": f"{number}.late0",
-                "exclusive": exclusive,
-            }
-        )
+        name, to = f"{number}.divert", chance.choice([name for name in names if "dead" in name])
+        divert = {"name": name, "routing-name": name, "forwarding-address": f"{number}.late0"}
+        topology.diverts.append({**divert, "address": to, "exclusive": chance.random() < 0.5})
     return topology
 
 
@@ -78,18 +67,11 @@ def artemis() -> Iterator[Place]:
     """A broker that looks for what has expired often, and has no dead-letter address unless told."""
     broker = Artemis()
     path = broker.folder / "instance" / "etc" / "broker.xml"
-    text = path.read_text()
-    for line in (
-        "<dead-letter-address>DLQ</dead-letter-address>",
-        "<expiry-address>ExpiryQueue</expiry-address>",
-    ):
-        before, mark, after = text.partition('<address-setting match="#">')
-        text = before + mark + after.replace(line, "")
-    path.write_text(
-        text.replace(
-            "<acceptors>", "<message-expiry-scan-period>100</message-expiry-scan-period><acceptors>", 1
-        )
-    )
+    before, mark, after = path.read_text().partition('<address-setting match="#">')
+    for line in ("dead-letter-address>DLQ<", "expiry-address>ExpiryQueue<"):
+        after = after.replace(f"<{line}/{line.partition('>')[0]}>", "")
+    scan = "<message-expiry-scan-period>100</message-expiry-scan-period>"
+    path.write_text((before + mark + after).replace("<acceptors>", f"{scan}<acceptors>", 1))
     with broker:
         settings = settings_of(broker)
         connector = ActiveMQConnector(settings)
@@ -179,17 +161,9 @@ def deaths(topology: Topology) -> Iterator[Death]:
             continue  # what is sent there does not come to its queue, or twice
         kinds = ["reject", "delivery limit", "expiry", *(["overflow"] if ring else [])]
         for death in kinds if "expiryDelay" not in settings else ["expiry"]:
-            yield Death(
-                "queue",
-                queue["name"],
-                death,
-                "",
-                True,
-                queue["name"],
-                queue["address"],
-                settings["maxDeliveryAttempts"],
-                ring,
-            )
+            attempts = settings["maxDeliveryAttempts"]
+            place = {"queue": queue["name"], "address": queue["address"], "attempts": attempts, "ring": ring}
+            yield Death("queue", queue["name"], death, **place)
     used = {queue["address"] for queue in topology.queues} | {one["address"] for one in topology.diverts}
     made = {  # a death gives them a queue
         own.get("deadLetterAddress")
@@ -197,7 +171,7 @@ def deaths(topology: Topology) -> Iterator[Death]:
         if "autoCreateDeadLetterResources" in own
     }
     for address in sorted(topology.settings.keys() - used - made):
-        yield Death("address", address, "unroutable", "", True, "", address)
+        yield Death("address", address, "unroutable", address=address)
 
 
 def run(place: Place, seed: int, number: int) -> None:

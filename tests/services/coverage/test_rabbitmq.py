@@ -1,15 +1,18 @@
 """What `dlq coverage` says of RabbitMQ is what becomes of messages: random topologies, in which one is killed
 in each way, and looked for in all queues.
 
-A topology is built in several copies, so that each death has one of its own while it lasts.
+A topology is built in several copies, so that each death has one of its own while it lasts, and in as many as
+it has deaths, so that all topologies are done together.
 """
 
 import random
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from math import ceil
 from typing import Any
 
 import pika
@@ -17,7 +20,7 @@ import pytest
 from pika.exceptions import NackError
 from support.brokers.rabbitmq.fixtures import Rabbit
 from support.coverage import Case, Outcome, compare
-from support.waiting import PATIENCE
+from support.waiting import eventually, settled
 
 from dlq.connectors.base import Fate
 from dlq.connectors.rabbitmq.look import definitions
@@ -29,16 +32,13 @@ COPIES = 40
 """Of all topologies together, at once."""
 KEYS = ("k", "order.new", "order.old")
 PATTERNS = ("order.*", "#", "*", "order.new")
-REASONS = {
-    "reject": "rejected",
-    "expiry": "expired",
-    "overflow": "maxlen",
-    "delivery limit": "delivery_limit",
-}
-PLACE_OF_REFUSED = coverage.PUBLISHER
+FIRST = "c0-"
 FILLER = b"filler"
-_TICK = 10
-"""Seconds in which a quorum queue has told what it holds, on a loaded machine."""
+_HELD = """[binary_to_list(element(4, amqqueue:get_name(Q))) || Q <- rabbit_amqqueue:list(),
+    amqqueue:get_type(Q) == rabbit_quorum_queue,
+    {ok, {_, #{num_discarded := M, num_discard_checked_out := N}}, _}
+        <- [ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:overview/1)], M + N > 0]"""
+"""Asked of the node itself: its statistics of a quorum queue come every five seconds."""
 _ids = count(1)
 
 
@@ -51,6 +51,11 @@ class Queue:
     policy: dict[str, Any] = field(default_factory=dict)
     operator: dict[str, Any] = field(default_factory=dict)
     is_full: bool = False
+
+    @property
+    def fillers(self) -> int:
+        """So many make it full, where it is."""
+        return (self.number("max-length") or 0) if self.is_full else 0
 
     def number(self, name: str) -> int | None:
         found = [self.arguments.get(f"x-{name}"), self.policy.get(name), self.operator.get(name)]
@@ -157,31 +162,28 @@ def _draw_bounds(chance: random.Random, queue: Queue, put: Callable[..., None]) 
 
 
 class Lab:
-    """A virtual host with copies of topologies."""
+    """A virtual host with copies of topologies, of each as many as are given."""
 
-    def __init__(self, rabbit: Rabbit, topologies: list[Topology], copies: int) -> None:
-        self.rabbit, self.topologies, self.channel = rabbit, topologies, rabbit.channel
-        self.copies = [f"c{i}-" for i in range(copies)]
-        self.is_fed = False
+    def __init__(self, rabbit: Rabbit, topologies: Sequence[tuple[Topology, int]]) -> None:
+        self.rabbit, self.channel = rabbit, rabbit.channel
+        self.copies = [(f"c{i}-", one) for one, number in topologies for i in range(number)]
+        self.queues = {
+            name.format(copy): queue for copy, one in self.copies for name, queue in one.queues.items()
+        }
 
     def build(self) -> None:
-        for topology in self.topologies:
+        for copy, topology in self.copies:
             for name, queue in topology.queues.items():
-                self._set_policies(name.format(""), queue)
-        for copy in self.copies:
-            for topology in self.topologies:
-                self._declare(copy, topology)
-        self.refill()
+                self._set_policies(copy, name.format(copy), queue)
+        for copy, topology in self.copies:
+            self._declare(copy, topology)
+        self.fill()
 
-    def _set_policies(self, name: str, queue: Queue) -> None:
+    def _set_policies(self, copy: str, name: str, queue: Queue) -> None:
         for what, found in (("policies", queue.policy), ("operator-policies", queue.operator)):
-            for copy in self.copies if found else ():
-                settings = {
-                    "definition": _named(found, copy),
-                    "apply-to": "queues",
-                    "pattern": f"^{copy}{name}$",
-                }
-                self.rabbit.node.api("PUT", what, self.rabbit.vhost, copy + name, **settings)
+            if found:
+                settings = {"definition": _named(found, copy), "apply-to": "queues", "pattern": f"^{name}$"}
+                self.rabbit.node.api("PUT", what, self.rabbit.vhost, name, **settings)
 
     def _declare(self, copy: str, topology: Topology) -> None:
         for name, queue in topology.queues.items():
@@ -194,53 +196,41 @@ class Lab:
             bind = self.channel.queue_bind if kind == "queue" else self.channel.exchange_bind
             bind(to.format(copy), source.format(copy), key)
 
-    def feed(self) -> None:
+    def feed(self, queues: Iterable[str]) -> None:
         """An exchange to each queue alone, by which a message comes with any key."""
-        for name, _ in self.queues():
+        for name in queues:
             self.channel.exchange_declare(f"feed {name}", "fanout")
             self.channel.queue_bind(name, f"feed {name}")
-        self.is_fed = True
 
-    def queues(self) -> Iterator[tuple[str, Queue]]:
-        for copy in self.copies:
-            for topology in self.topologies:
-                yield from ((name.format(copy), queue) for name, queue in topology.queues.items())
-
-    def refill(self) -> None:
-        """Each queue as it was at first. What one holds until it has arrived elsewhere only goes with it."""
-        for copy in self.copies:
-            for topology in self.topologies:
-                holding = [
-                    n for n, queue in topology.queues.items() if "dead-letter-strategy" in queue.policy
-                ]
-                for name in holding if self.is_fed else ():
-                    self.channel.queue_delete(name.format(copy))
-                if holding and self.is_fed:
-                    self._declare(copy, topology)
-                for name in holding if self.is_fed else ():
-                    self.channel.queue_bind(name.format(copy), f"feed {name.format(copy)}")
-        for name, queue in self.queues():
+    def fill(self) -> None:
+        for name, queue in self.queues.items():
             self.channel.queue_purge(name)
-            for _ in range((queue.number("max-length") or 0) if queue.is_full else 0):
+            for _ in range(queue.fillers):
                 self.channel.basic_publish("", name, FILLER)
+
+    def refill(self, held: set[str]) -> None:
+        """Each queue as it was at first. What one holds until it has arrived elsewhere only goes with it."""
+        for name in held:
+            self.channel.queue_delete(name)
+        for copy, topology in self.copies:
+            if held & {name.format(copy) for name in topology.queues}:
+                self._declare(copy, topology)
+        self.feed(held)
+        self.fill()
 
     def predict(self) -> list[Fate]:
         """Once the statistics show the policies and the fillers."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
+
+        def told() -> definitions.Definitions | None:
             known = definitions.fetch(self.rabbit.broker())
             shown = {
                 name: one.get("messages_ready")
                 for name, one in known.queues.items()
                 if "effective_policy_definition" in one
             }
-            wanted = {n: (q.number("max-length") or 0) if q.is_full else 0 for n, q in self.queues()}
-            if shown == wanted:
-                return coverage.predict(known)
-            assert time.monotonic() < deadline, {
-                n: (shown.get(n), w) for n, w in wanted.items() if shown.get(n) != w
-            }
-            time.sleep(0.3)
+            return known if shown == {name: queue.fillers for name, queue in self.queues.items()} else None
+
+        return coverage.predict(eventually(told))
 
     # Deaths
 
@@ -251,11 +241,14 @@ class Lab:
         sent = pika.BasicProperties(delivery_mode=2, **properties)
         self.channel.basic_publish(f"feed {case.name}", case.key, case.id, sent)
 
-    def _fill(self, case: "Death", less: int = 0) -> None:
+    def _put_filler(self, case: "Death") -> None:
+        self.channel.basic_publish("", case.name, FILLER)
+        case.fillers += 1
+
+    def _fill(self, case: "Death") -> None:
         """As full as it was, with one message, which is dying, among those."""
-        for _ in range((case.queue.number("max-length") or 0) - less if case.queue.is_full else 0):
-            self.channel.basic_publish("", case.name, FILLER)
-            case.fillers += 1
+        for _ in range(case.queue.fillers - 1):
+            self._put_filler(case)
 
     def _reject(self, case: "Death", times: int = 0) -> None:
         """Held by a consumer before it can expire; given back `times` before."""
@@ -266,14 +259,11 @@ class Lab:
         tag = channel.basic_consume(case.name, lambda _c, method, _p, _b: held.append(method.delivery_tag))
         self._put(case)
         for returned in range(times + 1):
-            deadline = time.monotonic() + PATIENCE
-            while len(held) <= returned:
-                self.channel.connection.process_data_events(0.02)
-                assert time.monotonic() < deadline, case
+            eventually(lambda n=returned: self.channel.connection.process_data_events(0.5) or len(held) > n)
             if returned < times:
                 channel.basic_reject(held[-1], requeue=True)
         channel.basic_cancel(tag)
-        self._fill(case, 1)
+        self._fill(case)
         channel.basic_reject(held[-1], requeue=case.death == "delivery limit")  # a nack counts no more (4.3)
         channel.close()
 
@@ -285,7 +275,7 @@ class Lab:
     def _expiry(self, case: "Death") -> None:
         self.channel.queue_purge(case.name)
         self._put(case, expiration="20")
-        self._fill(case, 1)
+        self._fill(case)
 
     def _overflow(self, case: "Death") -> None:
         self.channel.queue_purge(case.name)
@@ -296,8 +286,7 @@ class Lab:
         if not refuses:
             self._put(case)
         for _ in range(most):
-            self.channel.basic_publish("", case.name, FILLER)
-            case.fillers += 1
+            self._put_filler(case)
         with suppress(NackError):
             for _ in range(100 if refuses else 0):  # a quorum queue takes a few more
                 case.id = b"%d" % next(_ids)
@@ -314,31 +303,23 @@ class Lab:
 
     # What became of them
 
-    def settle(self) -> None:
-        """Until nothing moves any more."""
-        before, same = None, 0
-        deadline = time.monotonic() + PATIENCE
-        while same < 3:
-            time.sleep(0.25)
-            depths = [self.rabbit.depth(name) for name, _ in self.queues()]
-            same = same + 1 if depths == before else 0
-            before = depths
-            assert time.monotonic() < deadline
+    def settle(self) -> set[str]:
+        """Wait until nothing moves any more; returns in which queues something waits until it has arrived
+        elsewhere."""
+
+        def look() -> tuple[list[int], set[str]]:
+            held = re.findall(r'"(.+?)"', self.rabbit.node.evaluate(_HELD))
+            return [*map(self.rabbit.depth, self.queues)], {*held}
+
+        return settled(lambda: settled(look, 0.5), 0.5)[1]
 
     def take_all(self) -> dict[bytes, list[str]]:
         """Body -> queues that hold it, fillers with their number."""
         found: dict[bytes, list[str]] = {}
-        for name, _ in self.queues():
+        for name in self.queues:
             while (got := self.channel.basic_get(name, auto_ack=True))[0] is not None:
                 found.setdefault(got[2], []).append(name)
         return found
-
-    def held(self) -> set[str]:
-        """Queues in which something waits until it has arrived elsewhere."""
-        time.sleep(_TICK)
-        listed = self.rabbit.node.api("GET", "queues", self.rabbit.vhost)
-        assert isinstance(listed, list)
-        return {one["name"] for one in listed if one.get("messages_dlx")}
 
 
 @dataclass
@@ -349,6 +330,17 @@ class Death(Case):
     id: bytes = b""
     fillers: int = 0
     refused: bool = False
+    copy: str = ""
+    own: frozenset[str] = frozenset()
+    """The queues of its copy."""
+
+    def of(self, copy: str, topology: Topology) -> "Death":
+        """In that copy of its topology."""
+        self.name, self.key, self.id = self.name.format(copy), self.key.format(copy), b"%d" % next(_ids)
+        filled = {name.format(copy): queue.fillers for name, queue in topology.queues.items()}
+        self.copy, self.own = copy, frozenset(filled)
+        self.fillers = sum(filled.values()) - filled.get(self.name, 0)
+        return self
 
 
 def _named(table: Mapping[str, Any], copy: str) -> dict[str, Any]:
@@ -387,49 +379,34 @@ def deaths(topology: Topology, version: tuple[int, ...]) -> Iterator[Death]:
 def run(rabbit: Rabbit, seed: int, number: int) -> None:
     chance = random.Random(seed)
     topologies = [draw(chance, at) for at in range(number)]
-    lab = Lab(rabbit, topologies, max(1, COPIES // number))
-    lab.build()
-    fates = [fate for fate in lab.predict() if fate.name.startswith(lab.copies[0])]
-    lab.feed()
     cases = [[*deaths(topology, rabbit.version)] for topology in topologies]
+    rounds = ceil(sum(map(len, cases)) / COPIES)
+    each = [ceil(len(own) / rounds) for own in cases]
+    lab = Lab(rabbit, [*zip(topologies, each, strict=True)])
+    lab.build()
+    fates = [fate for fate in lab.predict() if fate.name.startswith(FIRST)]
+    lab.feed(lab.queues)
     done: list[Outcome] = []
-    for first in range(0, max(map(len, cases)), len(lab.copies)):
-        done += _round(lab, [own[first : first + len(lab.copies)] for own in cases])
+    held: set[str] = set()
+    for turn in range(rounds):
+        now: list[Death] = []
+        for topology, own, copies in zip(topologies, cases, each, strict=True):
+            some = own[turn * copies : (turn + 1) * copies]
+            now += [case.of(f"c{copy}-", topology) for copy, case in enumerate(some)]
+        lab.refill(held)
+        for case in now:
+            lab.kill(case)
+        held = lab.settle()
+        found = lab.take_all()
+        done += [_outcome(case, found, held) for case in now]
     compare(fates, done)
 
 
-def _round(lab: Lab, cases: list[list[Death]]) -> list[Outcome]:
-    lab.refill()
-    now = []
-    for topology, own in zip(lab.topologies, cases, strict=True):
-        for copy, case in zip(lab.copies, own, strict=False):
-            case.name, case.key, case.id = case.name.format(copy), case.key.format(copy), b"%d" % next(_ids)
-            filled = {
-                n.format(copy): q.number("max-length") or 0 for n, q in topology.queues.items() if q.is_full
-            }
-            case.fillers = sum(filled.values()) - filled.get(case.name, 0)
-            now.append((copy, case))
-            lab.kill(case)
-    lab.settle()
-    held = lab.held()
-    found = lab.take_all()
-    return [_outcome(copy, case, found, held, lab) for copy, case in now]
-
-
-def _outcome(copy: str, case: Death, found: dict[bytes, list[str]], held: set[str], lab: Lab) -> Outcome:
-    topology = next(
-        one
-        for one in lab.topologies
-        if any(n.format(copy) == case.name for n in [*one.queues, *one.exchanges])
-    )
-    own = {name.format(copy) for name in topology.queues}
-    places = {*found.get(case.id, ()), *(own & held)}
-    if case.refused:
-        places.add(PLACE_OF_REFUSED)
-    fillers = sum(name in own for name in found.get(FILLER, ()))
-    rename = lambda name: name.replace(copy, lab.copies[0], 1)  # noqa: E731
-    case.name = rename(case.name)
-    return Outcome(case, frozenset(map(rename, places)), costs=fillers < case.fillers)
+def _outcome(case: Death, found: dict[bytes, list[str]], held: set[str]) -> Outcome:
+    places = {*found.get(case.id, ()), *(case.own & held), *([coverage.PUBLISHER] if case.refused else ())}
+    fillers = sum(name in case.own for name in found.get(FILLER, ()))
+    case.name, *renamed = (name.replace(case.copy, FIRST, 1) for name in (case.name, *places))
+    return Outcome(case, frozenset(renamed), costs=fillers < case.fillers)
 
 
 def test_a_handful_leads_where_it_was_said(rabbit: Rabbit) -> None:

@@ -22,13 +22,9 @@ def make(rocket: Rocket, chance: random.Random, group: str) -> list[Case]:
     readable = {"%DLQ%": chance.choice((1, 1, 1, 0))}
     cases = [Case("group", f"{group}-{death.split()[0]}", death) for death in ("give-up", "delivery limit")]
     for case in cases:
-        settings = {
-            "groupName": case.name,
-            "retryMaxTimes": 0,
-            "retryQueueNums": queues,
-            "consumeEnable": True,
-        }
-        rocket.driver.ok(AdminCode.CREATE_GROUP, {}, json.dumps(settings).encode())
+        settings = {"retryMaxTimes": 0, "retryQueueNums": queues, "consumeEnable": True}
+        told = json.dumps({"groupName": case.name, **settings})
+        rocket.driver.ok(AdminCode.CREATE_GROUP, {}, told.encode())
         for prefix, permission in zip(("%RETRY%", "%DLQ%"), perms, strict=True):
             if permission is not None:
                 topic = f"{prefix}{case.name}"
@@ -48,9 +44,7 @@ def kill(rocket: Rocket, case: Case) -> Outcome:
         refused = False
     places = {CONSUMER} if refused else set()
     rocket.driver.send(rocket.topic, b"later")
-    eventually(
-        lambda: rocket.driver.end(rocket.topic) > before + 1
-    )  # what was stored before it is indexed by now
+    eventually(lambda: rocket.driver.end(rocket.topic) > before + 1)  # what lay before it is indexed by now
     for topic in (f"%DLQ%{case.name}", f"%RETRY%{case.name}"):
         if any(key.encode() == one.body for one in rocket.driver.messages(topic)):
             places.add(topic)

@@ -146,8 +146,8 @@ class Node(Started):
         files = sorted(path for path in (self.folder / "log").iterdir() if path.is_file())
         return "\n".join(path.read_text(errors="replace") for path in files)
 
-    def evaluate(self, expression: str) -> None:
-        """Let the node evaluate an Erlang expression, which costs a hundredth of `rabbitmqctl eval`; again
+    def evaluate(self, expression: str) -> str:
+        """What the node makes of an Erlang expression, which costs a hundredth of `rabbitmqctl eval`; again
         where a busy epmd has not answered. Raises RuntimeError."""
         erlang = f"{self.root}/usr/lib/erlang"
         for _ in range(_CALLS):
@@ -156,7 +156,7 @@ class Node(Started):
                 input=f"{expression}.\n", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
             if done.returncode == 0 and done.stdout.startswith("{ok,"):
-                return
+                return done.stdout
             time.sleep(1)
         raise RuntimeError(f"{expression}: {done.stdout}")
 
