@@ -42,11 +42,8 @@ def test_rabbitmq_tells_what_waits_at_once_and_what_is_acknowledged_soon(rabbit:
 
 def test_rabbitmq_tells_which_targets_are_missing(rabbit: Rabbit) -> None:
     rabbit.channel.exchange_declare("shop", "direct")
-    there = [
-        Target("queue", rabbit.queue()),
-        Target("exchange", "shop", "x"),
-        Target("exchange", "amq.topic"),
-    ]
+    exchanges = [Target("exchange", "shop", "x"), Target("exchange", "amq.topic")]
+    there = [Target("queue", rabbit.queue()), *exchanges]
     typos = [Target("queue", "ordres"), Target("exchange", "shpo", "x")]
     connector = RabbitConnector(rabbit.broker(management_url=None))
     missing = connector.missing_targets([*there, *typos])

@@ -68,9 +68,8 @@ def test_the_hashes_of_shine_are_read_as_text_json_and_java_strings(
 ) -> None:
     client.hset("shop:distributed_msg_prepare", "W1", '{"bizId": "order"}')
     client.hset("shop:distributed_msg_ready", '"c_order_10.0.0.1_1795000000000"', "{}")
-    client.execute_command(
-        "HSET", java("shop:distributed_msg_rollback"), java("M3"), b"\xac\xed\x00\x05sr\x00"
-    )
+    rolled_back = java("shop:distributed_msg_rollback"), java("M3"), b"\xac\xed\x00\x05sr\x00"
+    client.execute_command("HSET", *rolled_back)
     client.hincrbyfloat("shop:receive_retries", "M4", 2)
     client.hset("distributed_msg_ready", "another application's", "{}")
     found = read(settings(redis_url, "shine-mq", prefix="shop:").evidence["pay"])
@@ -163,12 +162,11 @@ def test_the_table_of_the_listener_is_streamed_from_a_database(ledger_server: Se
         {"a": "pay", "t": "orders", "g": "paid" if n else "", "k": f"K{n}", "s": "CONSUMED", "e": millis + n}
         for n in range(12_000)
     ]
+    insert = sa.text("INSERT INTO t_rocketmq_dedup VALUES (:a, :t, :g, :k, :s, :e)")
     with engine.begin() as connection:
         connection.execute(sa.text(TABLE))
-        connection.execute(sa.text("INSERT INTO t_rocketmq_dedup VALUES (:a, :t, :g, :k, :s, :e)"), rows)
-        connection.execute(
-            sa.text("INSERT INTO t_rocketmq_dedup VALUES ('other', 'orders', '', 'K', 'CONSUMING', 1)")
-        )
+        connection.execute(insert, rows)
+        connection.execute(insert, {"a": "other", "t": "orders", "g": "", "k": "K", "s": "CONSUMING", "e": 1})
     engine.dispose()
     mine = list(read(settings(ledger_server.url, application="pay").evidence["pay"]))
     assert len({fact.key for fact in mine}) == 12_000

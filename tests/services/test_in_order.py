@@ -40,11 +40,8 @@ def replay(shop: Shop, folder: Path, waves: int, kills: Sequence[int] = ()) -> N
     (folder / "dlq.toml").write_text(
         f'archive = "{folder}/archive"\n{shop.config}{shop.key}[analysis]\nafter_pull = false\n'
     )
-    workspace, seen, over = (
-        open_workspace(Context(str(folder / "dlq.toml")).settings, Notes()),
-        [],
-        threading.Event(),
-    )
+    workspace = open_workspace(Context(str(folder / "dlq.toml")).settings, Notes())
+    seen, over = list[str](), threading.Event()
     assert pull_sources(workspace, PullWanted(mode="drain")).rows[0]["captured"] == len(texts)
     how = Wanted(any_advice=True, to=shop.to, in_order="consumed", witness=True, rate=40.0)
 
@@ -81,17 +78,6 @@ def replay(shop: Shop, folder: Path, waves: int, kills: Sequence[int] = ()) -> N
 
 def test_rabbitmq(rabbit: Rabbit, tmp_path: Path) -> None:
     replay(of_rabbitmq(rabbit), tmp_path, 2)
-
-
-@pytest.mark.activemq
-@each_activemq
-def test_activemq(stomp: Place, tmp_path: Path) -> None:
-    replay(of_activemq(stomp), tmp_path, 2)
-
-
-@pytest.mark.kafka
-def test_kafka(kafka: KafkaPlace, tmp_path: Path) -> None:
-    replay(of_kafka(kafka), tmp_path, 2)
 
 
 KILLS = [sum(WAVES[:wave]) + 3 for wave in range(len(WAVES))]

@@ -1,27 +1,36 @@
 """Letters that RabbitMQ 4 delivers by AMQP 1.0 alone: captured beside letters of 0-9-1, and sent back."""
 
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pika.exceptions import ConnectionClosedByBroker
-from proton import UNDESCRIBED, Array, Data, Message, char, decimal64, symbol, ulong
-from proton.utils import BlockingConnection
+from proton import UNDESCRIBED, Array, Data, char, decimal64, symbol, ulong
+from support.brokers.rabbitmq.amqp10 import (
+    SEVEN,
+    Careful,
+    a_poison,
+    captured,
+    connected,
+    plain,
+    poison,
+    received,
+    send,
+)
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import (
     cutting,
+    letter,
     new_plan,
-    record,
+    outcomes,
+    publish,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
-from support.connector_contract import Place, ReadingContract, drained, letters
-from support.sending_contract import SendingContract, SendingPlace, until_it_ends
+from support.connector_contract import Place, ReadingContract, letters
+from support.sending_contract import SendingContract, SendingPlace
 from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import judge
@@ -29,7 +38,7 @@ from dlq.analyzers.rules.letter import Facts
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
 from dlq.connectors.amqp10.codec import frames, message, values
-from dlq.connectors.base import Outgoing, Reading, ReadRequest, Search, SendRequest, Sent, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.connectors.rabbitmq.amqp10.send import open_session
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1
@@ -40,50 +49,6 @@ from dlq.core.settings import Source
 
 pytestmark = [pytest.mark.rabbitmq, on_rabbitmq_4]
 each_kind = pytest.mark.parametrize("kind", KINDS)
-SEVEN = uuid.UUID(int=7)
-
-
-@contextmanager
-def connected(rabbit: Rabbit) -> Iterator[Any]:
-    """A client of other hands."""
-    with closing(
-        BlockingConnection(
-            f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
-            timeout=PATIENCE, virtual_host=f"vhost:{rabbit.vhost}",
-        )
-    ) as connection:  # fmt: skip
-        yield connection
-
-
-def send(rabbit: Rabbit, queue: str, *messages: Message) -> None:
-    with connected(rabbit) as connection:
-        sender = connection.create_sender(f"/queues/{queue}")
-        for one in messages:
-            sender.send(one)
-
-
-def poison(body: object = b"x", **more: Any) -> Message:
-    properties = {"poison": SEVEN, **more.pop("properties", {})}
-    return Message(body=body, inferred=True, durable=True, properties=properties, **more)
-
-
-def received(rabbit: Rabbit, queue: str) -> Message:
-    with connected(rabbit) as connection:
-        receiver = connection.create_receiver(f"/queues/{queue}")
-        found = receiver.receive(timeout=PATIENCE)
-        receiver.accept()
-        return found
-
-
-class Careful(RabbitConnector):
-    """As a pull reads after a poisoned connection."""
-
-    def read(self, request: ReadRequest) -> Reading:
-        return super().read(replace(request, careful=True))
-
-
-def captured(rabbit: Rabbit, queue: str) -> list[Record]:
-    return drained(Place(Careful(rabbit.broker()), request(queue).source, lambda _n: []))
 
 
 class TestReading(ReadingContract):
@@ -118,11 +83,11 @@ VALUES: Sequence[tuple[Any, bool]] = (
 def test_what_is_read_by_1_0_is_exactly_what_closes_0_9_1_connections(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     messages = [
-        *[(Message(b"x", inferred=True, properties={"k": value}), fits) for value, fits in VALUES],
-        *[(Message(b"x", inferred=True, annotations={symbol("x-k"): v}), fits) for v, fits in VALUES if v],
-        (Message(b"x", inferred=True, content_type=symbol("c" * 255), properties={LONG: SEVEN}), True),
-        (Message(b"x", inferred=True, content_type=symbol("c" * 256)), False),
-        (Message(b"x", inferred=True, annotations={symbol("x-opt-deaths"): SEVEN}), True),
+        *[(plain(b"x", properties={"k": value}), fits) for value, fits in VALUES],
+        *[(plain(b"x", annotations={symbol("x-k"): value}), fits) for value, fits in VALUES if value],
+        (plain(b"x", content_type=symbol("c" * 255), properties={LONG: SEVEN}), True),
+        (plain(b"x", content_type=symbol("c" * 256)), False),
+        (plain(b"x", annotations={symbol("x-opt-deaths"): SEVEN}), True),
     ]
     channel = rabbit.connect()
     with connected(rabbit) as connection:
@@ -162,7 +127,7 @@ def test_a_drain_after_a_copy_adds_nothing_twice_and_each_letter_has_its_own_for
     queue = rabbit.queue(kind)
     nested = {"headers": {"table": {"array": [1, 2]}}}
     rabbit.publish(queue, [b"a", b"b"], **nested)
-    send(rabbit, queue, poison(b"c"), Message(b"d", inferred=True, subject="s"), poison(b"c"))
+    send(rabbit, queue, poison(b"c"), plain(b"d", subject="s"), poison(b"c"))
     rabbit.publish(queue, [b"e"], **nested)
     store, source = LocalStore(str(tmp_path)), Source("orders", "shop", queue=queue)
 
@@ -182,7 +147,7 @@ def test_what_is_released_keeps_its_place_and_has_failed_no_more_often(rabbit: R
     for part in range(3):
         rabbit.publish(queue, [b"%d %d" % (part, number) for number in range(10)])
         send(rabbit, queue, poison(b"poison %d" % part))
-    found = captured(rabbit, queue)
+    found = captured(rabbit.broker(), queue)
     assert [one.body for one in found[:3]] == [b"poison %d" % part for part in range(3)]
     assert [one.body for one in found[3:]] == [b"%d %d" % (part, n) for part in range(3) for n in range(10)]
     assert not any("x-delivery-count" in one.headers for one in found)
@@ -204,7 +169,7 @@ def test_a_dead_letter_says_what_it_died_of_and_what_is_in_it(rabbit: Rabbit) ->
         receiver.receive(timeout=PATIENCE)
         receiver.reject()
     rabbit.wait_for(dead, 1)
-    [found] = captured(rabbit, dead)
+    [found] = captured(rabbit.broker(), dead)
     assert (found.exchange, found.routing_key, found.origin, found.attempts) == ("", dead, work, 1)
     assert found.dead_at == found.deaths[0].time == found.first_dead_at
     assert found.published_at == 1_700_000_000_500_000
@@ -225,57 +190,38 @@ def test_what_is_sent_back_equals_what_was_sent_and_bodies_of_many_frames_arrive
         sent = poison(body, annotations=annotations, **known)
         sent.inferred = inferred
         send(rabbit, queue, sent)
-        [found] = captured(rabbit, queue)
-        assert sent_back(rabbit, found, to_queue(target)).outcome == "confirmed"
+        [found] = captured(rabbit.broker(), queue)
+        publish(rabbit.broker(), [letter(1, to_queue(target), found)])
         back = received(rabbit, target)
         assert bytes(back.body) == body if isinstance(body, bytes) else back.body == body
         assert (back.id, back.subject, back.priority, back.durable) == (SEVEN, "s", 7, True)
         assert (back.user_id, back.expiry_time) == (b"", 0.0)
-        assert back.properties == {"poison": SEVEN, "dlq_replay_id": "i", "dlq_replay_lap": "1"}
+        assert back.properties == {"poison": SEVEN, **letter(1, to_queue(target)).provenance}
         assert {symbol("x-opt-mine"): "v", symbol("x-cust"): 5}.items() <= back.annotations.items()
 
 
-def sent_back(rabbit: Rabbit, what: Record, target: Target) -> Sent:
-    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
-    outgoing = Outgoing(1, what, target, {"dlq_replay_id": "i", "dlq_replay_lap": "1"})
-    [sent] = publisher.publish(iter([outgoing]))
-    publisher.close()
-    return sent
-
-
 def test_letters_of_both_kinds_go_to_queues_and_exchanges_with_odd_names(rabbit: Rabbit) -> None:
-    source, odd = rabbit.queue(), "a b/ü%"
-    send(rabbit, source, poison())
-    [found] = captured(rabbit, source)
+    odd, found = "a b/ü%", a_poison(rabbit)
     rabbit.channel.queue_declare(odd, durable=True)
     rabbit.channel.exchange_declare(odd, "direct")
     rabbit.channel.queue_bind(odd, odd, odd)
     targets = [to_queue(odd), Target("exchange", odd, odd), Target("exchange", odd, "none"), to_queue("none")]
-    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
-    outgoing = [
-        Outgoing(
-            number, found if number % 3 else record(), targets[number % 4], {"dlq_replay_id": str(number)}
-        )
-        for number in range(24)
-    ]
-    answers = {sent.number: sent.outcome for sent in publisher.publish(iter(outgoing))}
-    publisher.close()
-    assert answers == {n: "confirmed" if n % 4 < 2 else "returned" for n in range(24)}
+    given = [letter(n, targets[n % 4], found if n % 3 else None) for n in range(24)]
+    answers = publish(rabbit.broker(), [*given, letter(24, Target("exchange", "none", "k"), found)])
+    assert outcomes(answers) == {n: "confirmed" if n % 4 < 2 and n < 24 else "returned" for n in range(25)}
     rabbit.wait_for(odd, 12)
     drain = pull_all(rabbit, odd)
     assert Counter(message.is_block(one.raw_properties) for one in drain) == {True: 8, False: 4}
 
 
 def test_a_window_beyond_the_brokers_credit_is_kept(rabbit: Rabbit) -> None:
-    source, target, taken = rabbit.queue(), rabbit.queue(), 0
-    send(rabbit, source, poison())
-    [found] = captured(rabbit, source)
+    target, found, taken = to_queue(rabbit.queue()), a_poison(rabbit), 0
 
     def letters() -> Iterator[Outgoing]:
         nonlocal taken
         for number in range(2_000):
             taken += 1
-            yield Outgoing(number, found, to_queue(target), {})
+            yield letter(number, target, found)
 
     publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 500))
     for answered, _ in enumerate(publisher.publish(letters())):
@@ -284,18 +230,12 @@ def test_a_window_beyond_the_brokers_credit_is_kept(rabbit: Rabbit) -> None:
 
 
 def test_a_witness_proves_letters_of_both_kinds(rabbit: Rabbit) -> None:
-    source, target, plan = rabbit.queue(), rabbit.queue(), new_plan()
-    send(rabbit, source, poison())
-    [found] = captured(rabbit, source)
-    outgoing = [
-        Outgoing(number, found if number % 3 else record(), to_queue(target), {"dlq_replay_id": f"{number}"})
-        for number in range(12)
-    ]
+    target, plan, found = to_queue(rabbit.queue()), new_plan(), a_poison(rabbit)
+    outgoing = [letter(number, target, found if number % 3 else None) for number in range(12)]
     wait_until_the_node_is_no_newcomer(rabbit)
     connector, since = RabbitConnector(rabbit.broker()), now()
-    publisher = connector.publisher(SendRequest(plan, 10, witness=True))
-    assert {sent.outcome for sent in publisher.publish(iter(outgoing[:8]))} == {"confirmed"}
-    publisher.close()
+    answers = publish(rabbit.broker(), outgoing[:8], plan=plan, witness=True)
+    assert {*outcomes(answers).values()} == {"confirmed"}
     for _ in range(2):  # what was read goes back
         proof = connector.find(Search(plan, outgoing, since))
         assert proof.shown == {number: "sent" if number < 8 else "unknown" for number in range(12)}
@@ -309,9 +249,7 @@ def pull_all(rabbit: Rabbit, queue: str) -> list[Record]:
 
 
 def test_a_small_letter_that_promises_much_is_captured_and_goes_back_byte_by_byte(rabbit: Rabbit) -> None:
-    source, died, again = rabbit.queue(), rabbit.queue(), rabbit.queue()
-    send(rabbit, source, poison())
-    [found] = captured(rabbit, source)
+    died, again, found = rabbit.queue(), rabbit.queue(), a_poison(rabbit)
     promise = values.sized_32(0xF0, 5) + (60_000).to_bytes(4, "big") + values.TRUE
     pairs = [
         values.string("poison") + b"\x98" + SEVEN.bytes,
@@ -319,31 +257,14 @@ def test_a_small_letter_that_promises_much_is_captured_and_goes_back_byte_by_byt
     ]
     application = values.described_value(message.APPLICATION, values.mapping(pairs))
     body = values.described_value(message.DATA, values.binary(b"x"))
-    publish(rabbit, found._replace(raw_properties=message.split(application + body)[0]), died)
-    [kept] = captured(rabbit, died)
+    made = found._replace(raw_properties=message.split(application + body)[0])
+    publish(rabbit.broker(), [letter(0, to_queue(died), made)._replace(provenance={})])
+    [kept] = captured(rabbit.broker(), died)
     assert (kept.body, kept.headers["poison"]) == (b"x", str(SEVEN))
     assert all("too much" in kept.headers[f"k{n}"] for n in range(19))
     assert application in (kept.raw_properties or b"")
-    publish(rabbit, kept, again)
+    publish(rabbit.broker(), [letter(0, to_queue(again), kept)._replace(provenance={})])
     assert application in message.split(_raw(rabbit, again))[0]
-
-
-def publish(rabbit: Rabbit, letter: Record, queue: str) -> None:
-    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
-    answers = [sent.outcome for sent in publisher.publish(iter([Outgoing(0, letter, to_queue(queue), {})]))]
-    publisher.close()
-    assert answers == ["confirmed"]
-
-
-def test_an_exchange_that_is_not_there_is_told_of_and_harms_no_other_letter(rabbit: Rabbit) -> None:
-    source = rabbit.queue()
-    send(rabbit, source, poison())
-    [found] = captured(rabbit, source)
-    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
-    targets = [to_queue(source), Target("exchange", "none", "k"), to_queue(source)]
-    sent, error = until_it_ends(publisher, (Outgoing(n, found, t, {}) for n, t in enumerate(targets)))
-    assert [answer.outcome for answer in sent] == ["confirmed", "returned", "confirmed"]
-    assert error is None
 
 
 class TestSending(SendingContract):
@@ -351,9 +272,7 @@ class TestSending(SendingContract):
 
     @pytest.fixture
     def place(self, rabbit: Rabbit) -> SendingPlace:
-        source, queue = rabbit.queue(), rabbit.queue("quorum")
-        send(rabbit, source, poison())
-        [found] = captured(rabbit, source)
+        queue, found = rabbit.queue("quorum"), a_poison(rabbit)
 
         def refused() -> tuple[Record, Target]:
             full = rabbit.queue(x_max_length=1, x_overflow="reject-publish")
@@ -382,8 +301,7 @@ def test_a_letter_over_which_the_broker_fails_each_time_is_a_poison(rabbit: Rabb
     """4.3.6 fails itself at a null annotation beside a letter that only AMQP 1.0 carries."""
     queue = rabbit.queue()
     rabbit.publish(queue, [b"a", b"b"])
-    odd = Message(body=b"odd", inferred=True, durable=True, annotations={symbol("x-k"): None})
-    send(rabbit, queue, poison(), odd)
+    send(rabbit, queue, poison(), plain(b"odd", annotations={symbol("x-k"): None}))
     rabbit.wait_for(queue, 4)
     store = LocalStore(str(tmp_path / "archive"))
     done = pull(store, RabbitConnector(rabbit.broker()), request(queue).source, PullOptions("drain"))

@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, request, send_amqp_1
-from support.brokers.rabbitmq.letters import new_plan, to_queue
-from support.connector_contract import letters
+from support.brokers.rabbitmq.amqp10 import a_poison, captured, send_some
+from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4
+from support.brokers.rabbitmq.letters import leaves_out, letter, new_plan, outcomes, publish, to_queue
 from support.sending_contract import until_it_ends
 
 from dlq.cli.app import run
 from dlq.cli.exit import ExitCode
-from dlq.connectors.base import Outgoing, SendRequest, Target
+from dlq.connectors.base import SendRequest, Target
 from dlq.connectors.rabbitmq.amqp10.send import open_session
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import AccessDenied, Unreachable
-from dlq.core.record import Record
 
 pytestmark = [pytest.mark.rabbitmq, on_rabbitmq_4]
 
@@ -53,21 +52,15 @@ def broker_of(rabbit: Rabbit, user: str) -> RabbitBroker:
     return rabbit.broker(url=url, password_env=VARIABLE)
 
 
-def captured(broker: RabbitBroker, queue: str) -> list[Record]:
-    return letters(RabbitConnector(broker).read(request(queue, careful=True)))
-
-
 def test_letters_come_and_go_by_amqp_1_0_over_tls(rabbit: Rabbit) -> None:
     queue, target = rabbit.queue(), rabbit.queue("quorum")
-    send_amqp_1(rabbit, queue, 3, poisoned=1)
+    send_some(rabbit, queue, 3, poisoned=1)
     rabbit.wait_for(queue, 3)
     found = captured(rabbit.by_tls(), queue)
     assert [one.body for one in found] == [b"1", b"0", b"2"]
     many_frames = found[0]._replace(body=b"x" * 3_000_000, body_size=3_000_000)
-    publisher = RabbitConnector(rabbit.by_tls()).publisher(SendRequest(new_plan(), 10))
-    outgoing = [Outgoing(n, what, to_queue(target), {}) for n, what in enumerate([*found, many_frames])]
-    sent, error = until_it_ends(publisher, iter(outgoing))
-    assert ({one.number: one.outcome for one in sent}, error) == (dict.fromkeys(range(4), "confirmed"), None)
+    outgoing = [letter(n, to_queue(target), what) for n, what in enumerate([*found, many_frames])]
+    assert outcomes(publish(rabbit.by_tls(), outgoing)) == dict.fromkeys(range(4), "confirmed")
     rabbit.wait_for(target, 4)
     back = captured(rabbit.by_tls(), target)
     assert {one.body for one in back} == {b"0", b"1", b"2", many_frames.body}
@@ -94,7 +87,7 @@ def test_what_is_refused_in_mid_pull_is_said_and_nothing_is_lost(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     queue = rabbit.queue()
-    send_amqp_1(rabbit, queue, 4, poisoned=1)
+    send_some(rabbit, queue, 4, poisoned=1)
     rabbit.wait_for(queue, 4)
     configuration = configured(tmp_path, broker_of(rabbit, user), queue)
     command = ["-c", str(configuration), "-o", "json", "pull", "--mode", "drain"]
@@ -143,13 +136,11 @@ def when_a_pull_turns_to_amqp_1_0(patch: pytest.MonkeyPatch, happens: Callable[[
 def test_a_password_that_is_refused_in_mid_replay_is_said_and_nothing_is_known_to_have_been_sent(
     rabbit: Rabbit, user: str
 ) -> None:
-    queue, target = rabbit.queue(), rabbit.queue()
-    send_amqp_1(rabbit, queue, 1, poisoned=0)
-    [found] = captured(rabbit.broker(), queue)
+    target, found = rabbit.queue(), a_poison(rabbit)
     publisher = RabbitConnector(broker_of(rabbit, user)).publisher(SendRequest(new_plan(), 10))
     set_password(rabbit, user)
     told: list[int] = []
-    letters = iter([Outgoing(n, found, to_queue(target), {}) for n in range(3)])
+    letters = iter([letter(n, to_queue(target), found) for n in range(3)])
     sent, error = until_it_ends(publisher, letters, told.extend)
     assert isinstance(error, AccessDenied)
     assert "the user or the password is refused" in str(error)
@@ -182,19 +173,9 @@ def forbid_topic(rabbit: Rabbit, user: str) -> Target:
 def test_a_target_that_may_not_be_written_to_is_left_out_and_named_and_the_rest_goes(
     rabbit: Rabbit, user: str, forbid: Callable[[Rabbit, str], Target]
 ) -> None:
-    queue, target = rabbit.queue(), rabbit.queue()
-    send_amqp_1(rabbit, queue, 1, poisoned=0)
-    [found] = captured(rabbit.broker(), queue)
+    target, found = rabbit.queue(), a_poison(rabbit)
     rabbit.channel.exchange_declare("allowed", "fanout")
     rabbit.channel.queue_bind(target, "allowed")
-    forbidden, allowed = forbid(rabbit, user), Target("exchange", "allowed", "key")
-    publisher = RabbitConnector(broker_of(rabbit, user)).publisher(SendRequest(new_plan(), 10))
-    letters = [Outgoing(n, found, forbidden if n % 3 == 1 else allowed, {}) for n in range(30)]
-    sent, error = until_it_ends(publisher, iter(letters))
-    outcomes = {one.number: one.outcome for one in sent}
-    assert (error, len(sent), len(outcomes)) == (None, 30, 30)
-    assert outcomes.pop(1) == "refused"
-    assert {outcome for n, outcome in outcomes.items() if n % 3 == 1} == {"unsent"}
-    assert {outcome for n, outcome in outcomes.items() if n % 3 != 1} == {"confirmed"}
-    assert "exchange" in next(str(one.detail) for one in sent if one.number == 1)
-    rabbit.wait_for(target, 20)
+    offending = forbid(rabbit, user)
+    leaves_out(broker_of(rabbit, user), offending, Target("exchange", "allowed", "key"), found)
+    rabbit.wait_for(target, 40)

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from support import preloaded
+from support.brokers.rabbitmq.amqp10 import send_some
 from support.brokers.rabbitmq.fixtures import (
     A_QUEUE_IS_DURABLE_AFTER,
     KINDS,
@@ -25,7 +26,6 @@ from support.brokers.rabbitmq.fixtures import (
     on_private_nodes,
     on_rabbitmq_3,
     on_rabbitmq_4,
-    send_amqp_1,
 )
 from support.servers.cutter import Cutter
 from support.waiting import PATIENCE
@@ -125,12 +125,21 @@ def test_a_pull_goes_on_after_its_broker_was_killed(drain: Drains, rabbit: Rabbi
     pull.finish(12_000)
 
 
+@contextmanager
+def through_a_cutter(pull: Drain) -> Iterator[Cutter]:
+    """Its connections can be cut within the block."""
+    url = pull.rabbit.broker().url
+    address = url.partition("@")[2].partition("/")[0]
+    with Cutter(address) as cutter:
+        pull.configure(url.replace(address, cutter.address))
+        yield cutter
+    pull.configure()
+
+
 @on_rabbitmq_4
 def test_the_connection_is_cut_at_every_step(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(2000)
-    address = rabbit.broker().url.partition("@")[2].partition("/")[0]
-    with Cutter(address) as cutter:
-        pull.configure(rabbit.broker().url.replace(address, cutter.address))
+    with through_a_cutter(pull) as cutter:
         for answers in (0, 600, 1000, 100_000):
             cutter.answers = answers
             assert pull.run()[0] in (3, 4)
@@ -140,7 +149,6 @@ def test_the_connection_is_cut_at_every_step(drain: Drains, rabbit: Rabbit) -> N
         for requests in (420, 560, 680):
             cutter.requests = requests
             assert pull.run()[0] in (0, 3, 4)
-    pull.configure()
     pull.finish(2000)
 
 
@@ -149,9 +157,8 @@ def test_the_consumer_timeout_runs_out(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(100)
     rabbit.node.evaluate("application:set_env(rabbit,consumer_timeout,500)")
     rabbit.node.evaluate("application:set_env(rabbit,channel_tick_interval,500)")
-    slow = STEP.format(place="manifests.write", before="time.sleep(3)", after="pass")
     try:
-        code, _, err = pull.run(sys.executable, "-c", slow)
+        code, _, err = pull.run(*step("manifests.write", before="time.sleep(3)"))
         assert "consumer timeout" in err
         assert code in (0, 3, 4)
     finally:
@@ -214,6 +221,11 @@ main()
 _DIE = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
+def step(place: str, **what: str) -> tuple[str, str, str]:
+    """The command of such a pull."""
+    return sys.executable, "-c", STEP.format(**{"place": place, "before": "pass", "after": "pass", **what})
+
+
 @on_rabbitmq_3
 @pytest.mark.parametrize(("place", "when"), [
     ("attempt.commit", "before"), ("manifests.write", "before"), ("manifests.write", "after"),
@@ -223,20 +235,15 @@ _DIE = "os.kill(os.getpid(), signal.SIGKILL)"
 ])  # fmt: skip
 def test_the_pull_is_killed_at_each_step(drain: Drains, place: str, when: str) -> None:
     pull = drain(1200)
-    program = STEP.format(place=place, **{"before": "pass", "after": "pass", when: _DIE})
-    assert pull.run(sys.executable, "-c", program)[0] == -signal.SIGKILL
+    assert pull.run(*step(place, **{when: _DIE}))[0] == -signal.SIGKILL
     pull.finish(1200)
 
 
 @contextmanager
 def stopped_behind_a_manifest(pull: Drain) -> Iterator["subprocess.Popen[str]"]:
     """A pull that stands still once its first manifest is written, and goes on behind the block."""
-    stop = "os.kill(os.getpid(), signal.SIGSTOP)"
-    program = STEP.format(place="manifests.write", before="pass", after=stop)
-    running = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=pull.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    running = pull.start(*step("manifests.write", after="os.kill(os.getpid(), signal.SIGSTOP)"))
+    assert isinstance(running, subprocess.Popen)
     os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     assert running.poll() is None, running.communicate()
     try:
@@ -272,7 +279,7 @@ def test_two_pulls_at_once(drain: Drains) -> None:
 @each_kind
 def test_a_letter_that_0_9_1_cannot_carry_is_drained_by_1_0(drain: Drains, rabbit: Rabbit, kind: str) -> None:
     pull = drain(2, kind)
-    send_amqp_1(rabbit, pull.queue, 10, poisoned=5)
+    send_some(rabbit, pull.queue, 10, poisoned=5)
     rabbit.wait_for(pull.queue, 12)
     code, out, err = pull.run()
     assert code == 0, err
@@ -284,18 +291,13 @@ def test_a_letter_that_0_9_1_cannot_carry_is_drained_by_1_0(drain: Drains, rabbi
 @on_rabbitmq_4
 def test_a_drain_by_1_0_that_is_killed_or_cut_loses_nothing(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(2)
-    steps = [("ChainOfTwo.acknowledge", "before"), ("ChainOfTwo.acknowledge", "after")]
-    for number, (place, when) in enumerate(steps):
-        send_amqp_1(rabbit, pull.queue, 10, poisoned=5, first=10 * number)
-        program = STEP.format(place=place, **{"before": "pass", "after": "pass", when: _DIE})
-        assert pull.run(sys.executable, "-c", program)[0] == -signal.SIGKILL
-    send_amqp_1(rabbit, pull.queue, 10, poisoned=5, first=20)
-    address = rabbit.broker().url.partition("@")[2].partition("/")[0]
-    with Cutter(address) as cutter:
-        pull.configure(rabbit.broker().url.replace(address, cutter.address))
+    for number, when in enumerate(("before", "after")):
+        send_some(rabbit, pull.queue, 10, poisoned=5, first=10 * number)
+        assert pull.run(*step("ChainOfTwo.acknowledge", **{when: _DIE}))[0] == -signal.SIGKILL
+    send_some(rabbit, pull.queue, 10, poisoned=5, first=20)
+    with through_a_cutter(pull) as cutter:
         for answers in (900, 1400):
             cutter.answers = answers
             assert pull.run()[0] in (0, 3, 4)
-    pull.configure()
     pull.run()
     pull.finish(32)

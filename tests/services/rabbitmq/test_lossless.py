@@ -2,17 +2,14 @@
 
 import struct
 from collections.abc import Callable
-from contextlib import closing
 from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pika import frame, spec
-from proton import Message
-from proton.utils import BlockingConnection
+from support.brokers.rabbitmq.amqp10 import plain, send
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
-from support.waiting import PATIENCE
 
 from dlq.archive.schema import to_records, to_table
 from dlq.connectors.base import Mode
@@ -214,14 +211,8 @@ def test_header_blocks_larger_than_a_frame_that_others_agreed_on_are_captured(
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
 def test_application_properties_larger_than_a_frame_are_captured(rabbit: Rabbit, kind: str) -> None:
     queue = rabbit.queue(kind)
-    address = f"amqp://127.0.0.1:{rabbit.node.port}"
-    login = {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN"}
-    with closing(
-        BlockingConnection(address, timeout=PATIENCE, virtual_host=f"vhost:{rabbit.vhost}", **login)
-    ) as connection:
-        sender = connection.create_sender(f"/queues/{queue}")
-        for body, size in ((b"a", 1), (b"b", 900_000), (b"c", 1)):
-            sender.send(Message(body=body, inferred=True, durable=True, properties={"stack": "x" * size}))
+    sizes = ((b"a", 1), (b"b", 900_000), (b"c", 1))
+    send(rabbit, queue, *[plain(body, properties={"stack": "x" * size}) for body, size in sizes])
     rabbit.wait_for(queue, 3)
     found = capture(rabbit, queue, "copy" if kind == "stream" else "drain")
     assert [record.body for record in found] == [b"a", b"b", b"c"]

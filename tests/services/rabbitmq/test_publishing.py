@@ -4,7 +4,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -12,18 +11,21 @@ from pika.exceptions import NackError
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import (
     HEADERS,
+    leaves_out,
     letter,
     new_plan,
+    outcomes,
     publish,
     record,
     replay_ids,
+    sent,
     settled_depth,
     to_queue,
 )
 from support.sending_contract import until_it_ends
-from support.waiting import PATIENCE
+from support.waiting import eventually
 
-from dlq.connectors.base import Limits, Outgoing, SendRequest, Target
+from dlq.connectors.base import Limits, Outgoing, Target
 from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.records.envelope import Way
@@ -39,14 +41,11 @@ def test_confirmed_returned_and_refused_are_told_apart_in_one_window(rabbit: Rab
     good = rabbit.queue(kind)
     full = rabbit.queue(kind, x_max_length=1, x_overflow="reject-publish")
     rabbit.publish(full, [b"first"] * (2 if kind == "quorum" else 1))
-    targets = {0: to_queue(good), 1: to_queue("nowhere"), 2: to_queue(full)}
-    answers = publish(rabbit, [letter(number, targets[number % 3]) for number in range(600)])
-    outcomes = {rest: Counter(answers[n].outcome for n in range(rest, 600, 3)) for rest in targets}
-    assert outcomes[0] == {"confirmed": 200}
-    assert outcomes[1] == {"returned": 200}
-    assert (
-        outcomes[2]["refused"] >= 195
-    )  # a quorum queue takes a few too many before it knows that it is full
+    targets = [to_queue(good), to_queue("nowhere"), to_queue(full)]
+    answers = publish(rabbit.broker(), [letter(n, targets[n % 3]) for n in range(600)], window=1000)
+    told = Counter((number % 3, answer.outcome) for number, answer in answers.items())
+    assert (told[0, "confirmed"], told[1, "returned"]) == (200, 200)
+    assert told[2, "refused"] >= 195  # a quorum queue takes some before it knows that it is full
     assert sorted(replay_ids(rabbit, good)) == sorted(f"id-{n}" for n in range(0, 600, 3))
 
 
@@ -54,7 +53,7 @@ def test_a_letter_arrives_byte_for_byte_but_for_what_is_stripped(rabbit: Rabbit)
     queue = rabbit.queue()
     body = bytes(range(256)) * 2000  # four frames
     what = record(body, user_id="another", expiration="1", priority=3, headers={**HEADERS, "raw": b"\xff"})
-    assert publish(rabbit, [letter(1, to_queue(queue), what)])[1].outcome == "confirmed"
+    assert publish(rabbit.broker(), [letter(1, to_queue(queue), what)])[1].outcome == "confirmed"
     method, properties, found = rabbit.take(queue, 1)[0]
     assert (method.exchange, method.routing_key, found) == ("", queue, body)
     provenance = {"dlq_replay_id": "id-1", "dlq_replay_lap": "1", "dlq_replay_of": "record-1"}
@@ -63,35 +62,21 @@ def test_a_letter_arrives_byte_for_byte_but_for_what_is_stripped(rabbit: Rabbit)
     assert (properties.user_id, properties.expiration) == (None, None)
 
 
-def test_empty_bodies_are_sent_and_returned(rabbit: Rabbit) -> None:
-    queue = rabbit.queue()
-    letters = [letter(1, to_queue(queue), record(b"")), letter(2, to_queue("nowhere"), record(b""))]
-    assert {n: a.outcome for n, a in publish(rabbit, letters).items()} == {1: "confirmed", 2: "returned"}
-
-
-def test_large_returned_bodies_do_not_stop_both_sides_from_reading(rabbit: Rabbit) -> None:
-    what = record(b"x" * 2_000_000)
-    answers = publish(rabbit, [letter(number, to_queue("nowhere"), what) for number in range(60)])
-    assert {answer.outcome for answer in answers.values()} == {"returned"}
-
-
-def test_an_alternate_exchange_takes_what_no_queue_is_bound_for(rabbit: Rabbit) -> None:
-    caught = rabbit.queue()
-    rabbit.channel.exchange_declare("ae", "fanout")
-    rabbit.channel.exchange_declare("shop", "direct", arguments={"alternate-exchange": "ae"})
-    rabbit.channel.queue_bind(caught, "ae")
-    target = Target("exchange", "shop", "no.such.key")
-    assert publish(rabbit, [letter(1, target)])[1].outcome == "confirmed"
-    rabbit.wait_for(caught, 1)
-
-
-def test_a_letter_that_cannot_be_encoded_is_refused_alone(rabbit: Rabbit) -> None:
-    queue = rabbit.queue()
-    broken = record()._replace(raw_properties=b"\xff")
-    answers = publish(
-        rabbit, [letter(1, to_queue(queue)), letter(2, to_queue(queue), broken), letter(3, to_queue(queue))]
-    )
-    assert [answers[n].outcome for n in (1, 2, 3)] == ["confirmed", "refused", "confirmed"]
+def test_bodies_that_are_empty_or_large_and_letters_that_cannot_be_encoded_harm_no_other(
+    rabbit: Rabbit,
+) -> None:
+    """Large ones that are returned do not stop both sides from reading."""
+    queue, nowhere = to_queue(rabbit.queue()), to_queue("nowhere")
+    empty, large, broken = record(b""), record(b"x" * 2_000_000), record()._replace(raw_properties=b"\xff")
+    returned = [letter(number, nowhere, large) for number in range(10, 70)]
+    letters = [
+        letter(1, queue, empty), letter(2, nowhere, empty), *returned, letter(3, queue, broken),
+        letter(4, queue),
+    ]  # fmt: skip
+    expected = {1: "confirmed", 3: "refused", 4: "confirmed"}
+    assert outcomes(publish(rabbit.broker(), letters)) == {
+        one.number: expected.get(one.number, "returned") for one in letters
+    }
 
 
 @on_rabbitmq_4
@@ -99,7 +84,7 @@ def test_a_body_that_is_too_large_is_refused_and_harms_no_other(rabbit: Rabbit) 
     queue = rabbit.queue()
     large = record(b"x" * (16 * 2**20 + 1))
     letters = [letter(number, to_queue(queue), large if number % 3 == 0 else None) for number in range(9)]
-    answers = publish(rabbit, letters)
+    answers = publish(rabbit.broker(), letters)
     assert [answers[n].outcome for n in range(4)] == ["refused", "confirmed", "confirmed", "refused"]
     assert "larger than configured max size" in (answers[0].detail or "")
     rabbit.wait_for(queue, 6)
@@ -157,14 +142,10 @@ def test_a_policy_says_what_a_full_quorum_queue_does_with_more(rabbit: Rabbit) -
     rabbit.node.api("PUT", "policies", rabbit.vhost, "full", **policy)
     channel = rabbit.channel.connection.channel()
     channel.confirm_delivery()
-    deadline = time.monotonic() + PATIENCE
-    with suppress(NackError):
-        while time.monotonic() < deadline:
-            channel.basic_publish("", queue, b"x")
-    assert time.monotonic() < deadline, "it refuses more, and drops none"
+    with pytest.raises(NackError):  # it refuses more, and drops none
+        eventually(lambda: channel.basic_publish("", queue, b"x"))
     connector, target = RabbitConnector(rabbit.broker()), to_queue(queue)
-    while connector.limits([target]).get(target, Limits()).letters is not None:  # statistics are late
-        assert time.monotonic() < deadline
+    eventually(lambda: connector.limits([target]).get(target, Limits()).letters is None)
 
 
 def no_exchange(rabbit: Rabbit) -> Target:
@@ -198,15 +179,7 @@ def test_a_target_that_takes_nothing_is_left_out_and_named_and_the_rest_goes(
 ) -> None:
     """What was not sent for it may go later, and is in no doubt."""
     queue, offending = rabbit.queue(), offend(rabbit)
-    letters = [letter(n, offending if n % 3 == 1 else to_queue(queue)) for n in range(60)]
-    answers, error = until_it_ends(RabbitPublisher(rabbit.broker(), new_plan(), 100), iter(letters))
-    assert error is None
-    outcomes = {answer.number: answer.outcome for answer in answers}
-    assert len(answers) == 60, "each is answered once"
-    assert outcomes.pop(1) == "refused"
-    assert {outcome for n, outcome in outcomes.items() if n % 3 == 1} == {"unsent"}
-    assert {outcome for n, outcome in outcomes.items() if n % 3 != 1} == {"confirmed"}
-    assert "exchange" in str(answers[1].detail)
+    leaves_out(rabbit.broker(), offending, to_queue(queue))
     assert len(replay_ids(rabbit, queue)) == 40
 
 
@@ -224,16 +197,14 @@ def test_an_exchange_that_is_deleted_meanwhile_leaves_in_doubt_only_what_was_in_
                 rabbit.channel.exchange_delete("secret")
             yield letter(number, exchange if number in (0, 20) else to_queue(queue))
 
-    answers, error = until_it_ends(RabbitPublisher(rabbit.broker(), new_plan(), 100), letters())
-    assert error is None
-    outcomes = {answer.number: answer.outcome for answer in answers}
-    assert len(answers) == len(outcomes) == 60
-    assert (outcomes[0], outcomes[20]) == ("returned", "refused")
-    assert {outcomes[n] for n in range(1, 20)} <= {"confirmed", "in_doubt"}
-    assert {outcomes[n] for n in range(21, 60)} == {"confirmed"}
+    answers, error = sent(rabbit.broker(), letters())
+    told = outcomes(answers)
+    assert (error, told[0], told[20]) == (None, "returned", "refused")
+    assert {told[n] for n in range(1, 20)} <= {"confirmed", "in_doubt"}
+    assert [told[n] for n in range(21, 60)] == ["confirmed"] * 39
     arrived = Counter(replay_ids(rabbit, queue))
     assert set(arrived.values()) == {1}, "nothing is sent twice"
-    assert {f"id-{n}" for n, outcome in outcomes.items() if outcome == "confirmed"} <= set(arrived)
+    assert {f"id-{n}" for n, outcome in told.items() if outcome == "confirmed"} <= set(arrived)
 
 
 @on_private_nodes
@@ -241,14 +212,9 @@ def test_an_exclusive_queue_is_no_way_for_a_witness_and_leaves_nothing_in_doubt(
     """405, before anything was written for it."""
     good, own = to_queue(rabbit.queue()), to_queue("own")
     rabbit.channel.queue_declare("own", exclusive=True)
-    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10, witness=True))
     letters = [letter(n, own if n == 5 else good) for n in range(8)]
-    answers, error = until_it_ends(publisher, iter(letters))
-    assert error is None
-    outcomes = {answer.number: answer.outcome for answer in answers}
-    assert outcomes.pop(5) == "refused"
-    assert set(outcomes.values()) == {"confirmed"}
-    assert len(outcomes) == 7, "the rest goes"
+    answers = publish(rabbit.broker(), letters, window=10, witness=True)
+    assert outcomes(answers) == {n: "refused" if n == 5 else "confirmed" for n in range(8)}
 
 
 def test_a_letter_whose_way_cannot_be_made_at_the_moment_is_neither_written_nor_refused(
@@ -273,33 +239,25 @@ def test_a_letter_whose_way_cannot_be_made_at_the_moment_is_neither_written_nor_
 
 
 @on_private_nodes
-@pytest.mark.parametrize("count", [10, 60])
-def test_an_exclusive_queue_with_a_long_name_is_known_from_the_management_api(
-    rabbit: Rabbit, count: int
-) -> None:
+def test_an_exclusive_queue_is_known_to_end_with_its_connection(rabbit: Rabbit) -> None:
     """4.3.6 closes the connection (541) over a refusal of more than 255 bytes with a name beyond ASCII, which
-    the virtual host has here."""
-    target = to_queue("own " + "x" * count)
-    rabbit.channel.queue_declare(target.name, exclusive=True)
-    rabbit.wait_for_statistics(target.name)
-    assert RabbitConnector(rabbit.broker()).limits([target])[target].temporary
+    the virtual host has here: then the management API tells."""
+    for management, name in ((True, "own " + "x" * 10), (True, "own " + "x" * 60), (False, "own")):
+        rabbit.channel.queue_declare(name, exclusive=True)
+        rabbit.wait_for_statistics(name)
+        changes = {} if management else {"management_url": None}
+        found = RabbitConnector(rabbit.broker(**changes)).limits([to_queue(name)])[to_queue(name)]
+        assert found.temporary == f"queue {name} is exclusive: it ends with its consumers"
 
 
 @on_rabbitmq_4
-@pytest.mark.parametrize("ask", ["inspect", "read"])
-def test_a_question_over_which_the_broker_fails_is_no_poison(rabbit: Rabbit, ask: str) -> None:
+def test_a_question_over_which_the_broker_fails_is_no_poison(rabbit: Rabbit) -> None:
     queue = "ü" * 120
     rabbit.channel.queue_declare(queue, exclusive=True)
-    connector = RabbitConnector(rabbit.broker())
-    with pytest.raises(ConnectionLost, match=r"541.*the queue is exclusive or not there"):
-        connector.inspect(request(queue).source) if ask == "inspect" else connector.read(request(queue))
-
-
-def test_an_exclusive_queue_is_known_to_end_with_its_connection(rabbit: Rabbit) -> None:
-    queue = rabbit.channel.queue_declare("of one connection", exclusive=True).method.queue
-    target = Target("queue", queue)
-    found = RabbitConnector(rabbit.broker(management_url=None)).limits([target])
-    assert found[target].temporary == f"queue {queue} is exclusive: it ends with its consumers"
+    connector, wanted = RabbitConnector(rabbit.broker()), request(queue)
+    for ask in (lambda: connector.inspect(wanted.source), lambda: connector.read(wanted)):
+        with pytest.raises(ConnectionLost, match=r"541.*the queue is exclusive or not there"):
+            ask()
 
 
 def came_by_topic(number: int) -> Record:
@@ -320,19 +278,14 @@ def test_letters_for_two_queues_keep_their_keys_each_by_an_exchange_that_leads_t
     everything = {"pattern": ".*", "apply-to": "exchanges", "definition": {"alternate-exchange": "taker"}}
     rabbit.node.api("PUT", "policies", rabbit.vhost, "all", **everything)
     given = [letter(n, [*targets, gone][n % 3], came_by_topic(n)) for n in range(30)]
-    connector, plan = RabbitConnector(rabbit.broker()), new_plan()
-    request = SendRequest(plan, 100, private=[*targets, gone])
-    publisher = connector.publisher(request)
-    answers = {one.number: one.outcome for one in publisher.publish(iter(given))}
-    publisher.close()
-    assert Counter(answers.values()) == {"confirmed": 20, "returned": 10}
-    assert all((answers[n] == "returned") == (n % 3 == 2) for n in answers)
+    plan = new_plan()
+    answers = publish(rabbit.broker(), given, plan=plan, private=[*targets, gone])
+    assert outcomes(answers) == {n: "returned" if n % 3 == 2 else "confirmed" for n in range(30)}
     for place, target in enumerate(targets):
         found = [(m.routing_key, p.headers["CC"]) for m, p, _ in rabbit.take(target.name, 10)]
         assert found == [(f"order.{n}", ["copy"]) for n in range(place, 30, 3)]
     assert [rabbit.depth(name) for name in (copied, caught)] == [0, 0]
-    listed = rabbit.node.api("GET", "exchanges", rabbit.vhost)
-    assert plan not in str(listed)
+    assert plan not in str(rabbit.listed("exchanges"))
 
 
 @pytest.mark.parametrize("headers_exchange", [True, False], ids=["by headers", "retry by a waiting queue"])
@@ -372,21 +325,19 @@ def test_an_alarm_with_a_window_in_flight_leaves_only_that_window_in_doubt(rabbi
             yield letter(number, to_queue(queue))
 
     try:
-        sent, error = until_it_ends(publisher, letters())
+        answers, error = until_it_ends(publisher, letters())
     finally:
         rabbit.node.limit_memory()
     assert "alarm" in str(error)
-    outcomes = Counter(answer.outcome for answer in sent)
-    assert outcomes["confirmed"] >= 400
-    assert outcomes["in_doubt"] <= 100
-    depth = settled_depth(rabbit, queue)
-    assert outcomes["confirmed"] <= depth <= outcomes["confirmed"] + outcomes["in_doubt"]
+    told = Counter(answer.outcome for answer in answers)
+    assert told["confirmed"] >= 400
+    assert told["in_doubt"] <= 100
+    assert told["confirmed"] <= settled_depth(rabbit, queue) <= told["confirmed"] + told["in_doubt"]
 
 
 @on_private_nodes
 def test_an_alarm_that_ends_in_time_costs_nothing(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
-    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100, blocked_seconds=300.0)
 
     def free_memory() -> None:
         time.sleep(1.5)
@@ -399,21 +350,16 @@ def test_an_alarm_that_ends_in_time_costs_nothing(rabbit: Rabbit) -> None:
                 threading.Thread(target=free_memory).start()
             yield letter(number, to_queue(queue))
 
-    sent, error = until_it_ends(publisher, letters())
-    assert (Counter(answer.outcome for answer in sent), error) == ({"confirmed": 2000}, None)
+    answers, error = sent(rabbit.broker(), letters())
+    assert (Counter(outcomes(answers).values()), error) == ({"confirmed": 2000}, None)
     rabbit.wait_for(queue, 2000)
 
 
 @on_private_nodes
 def test_letters_large_and_small_go_through_tls_in_both_directions(rabbit: Rabbit) -> None:
     queue, large = rabbit.queue(), record(b"x" * 1_000_000)
-    publisher = RabbitPublisher(rabbit.by_tls(), new_plan(), 50)
-    letters = [
-        letter(n, to_queue("nowhere" if n % 2 else queue), large if n % 7 == 0 else None) for n in range(200)
-    ]
-    sent, error = until_it_ends(publisher, iter(letters))
-    assert error is None
-    assert Counter((answer.number % 2, answer.outcome) for answer in sent) == {
-        (0, "confirmed"): 100, (1, "returned"): 100,
-    }  # fmt: skip
+    targets = (to_queue(queue), to_queue("nowhere"))
+    letters = [letter(n, targets[n % 2], large if n % 7 == 0 else None) for n in range(200)]
+    answers = publish(rabbit.by_tls(), letters, window=50)
+    assert outcomes(answers) == {n: ("confirmed", "returned")[n % 2] for n in range(200)}
     rabbit.wait_for(queue, 100)

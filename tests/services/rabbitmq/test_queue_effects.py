@@ -12,7 +12,8 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.connector_contract import Place, drained, first_letters, letters
-from support.waiting import PATIENCE, eventually
+from support.rows import each_row
+from support.waiting import eventually
 
 from dlq.connectors.base import Batch, Inspection, Mode, Reading
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions
@@ -214,32 +215,25 @@ def test_near_a_delivery_limit_a_crash_costs_one_letter_a_delivery(rabbit: Rabbi
     assert left(rabbit, queue, 30) == [b"x"] * 30
 
 
-def test_a_full_queue_drops_its_oldest_for_what_came_while_they_were_out(rabbit: Rabbit) -> None:
-    """A copy is refused; what it would do is done by one that is forced."""
-    queue = made(rabbit, x_max_length=5)
-    assert "it is nearly full and drops its oldest" in refused(rabbit, queue, "copy")
-    assert "drain" not in look(rabbit, queue).harm
-    assert copy(rabbit, queue, lambda: rabbit.publish(queue, [b"f", b"g"])) == 5
-    assert left(rabbit, queue, 5) == [b"c", b"d", b"e", b"f", b"g"]
-
-
-@each_kind
-def test_a_crash_gives_back_to_a_full_queue_what_finds_room(rabbit: Rabbit, kind: str) -> None:
-    queue = made(rabbit, kind, x_max_length=5)
-    assert any("what a pull that is killed gives back" in warning for warning in look(rabbit, queue).warnings)
-    assert crash(rabbit, queue, lambda: rabbit.publish(queue, [b"f", b"g"])) == 5
-    assert left(rabbit, queue, 5) == [b"c", b"d", b"e", b"f", b"g"]
-
-
-@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
-@pytest.mark.parametrize("end", [copy, crash])
-def test_a_queue_that_refuses_what_finds_no_room_drops_nothing(
-    rabbit: Rabbit, overflow: str, end: Callable[..., int]
+@each_row(("kind", "end", "overflow"), [
+    ("classic", copy, ""), ("classic", crash, ""), ("quorum", crash, ""),
+    *[("classic", end, f"reject-publish{more}") for end in (copy, crash) for more in ("", "-dlx")],
+])  # fmt: skip
+def test_a_full_queue_drops_its_oldest_for_what_came_while_they_were_out_unless_it_refuses_more(
+    rabbit: Rabbit, kind: str, end: Callable[..., int], overflow: str
 ) -> None:
-    queue = made(rabbit, x_max_length=5, x_overflow=overflow)
-    assert "copy" not in look(rabbit, queue).harm
-    assert end(rabbit, queue, lambda: rabbit.publish(queue, [b"f"])) == 5
-    assert left(rabbit, queue, 6) == [*BODIES, b"f"]
+    """A copy that would do that is refused; what it would do is done by one that is forced."""
+    queue = made(rabbit, kind, x_max_length=5, **({"x_overflow": overflow} if overflow else {}))
+    seen = look(rabbit, queue)
+    assert "drain" not in seen.harm
+    assert any("what a pull that is killed gives back" in said for said in seen.warnings) != bool(overflow)
+    if overflow:
+        assert "copy" not in seen.harm
+    elif kind == "classic":
+        assert "it is nearly full and drops its oldest" in refused(rabbit, queue, "copy")
+    assert end(rabbit, queue, lambda: rabbit.publish(queue, [b"f"] if overflow else [b"f", b"g"])) == 5
+    rest = [*BODIES, b"f"] if overflow else [b"c", b"d", b"e", b"f", b"g"]
+    assert left(rabbit, queue, len(rest)) == rest
 
 
 @pytest.mark.parametrize("end", [copy, crash])
@@ -252,17 +246,16 @@ def test_what_is_given_back_too_old_dies_again(rabbit: Rabbit, end: Callable[...
     assert sorted(left(rabbit, again, 5)) == BODIES
 
 
-@pytest.mark.parametrize("use", [look, copy, crash])
-def test_each_use_of_a_queue_that_expires_starts_its_time_anew(
-    rabbit: Rabbit, use: Callable[..., object]
-) -> None:
-    queue = made(rabbit, x_expires=4500)
+def test_each_use_of_a_queue_that_expires_starts_its_time_anew(rabbit: Rabbit) -> None:
+    queues = {made(rabbit, x_expires=4500): use for use in (look, copy, crash)}
     for _ in range(4):
         time.sleep(1.5)
-        use(rabbit, queue)
-    assert "the queue itself goes, with its letters, when unused for 4s" in str(look(rabbit, queue).warnings)
-    time.sleep(8)
-    assert is_gone(rabbit, queue)
+        for queue, use in queues.items():
+            use(rabbit, queue)
+    said = [str(look(rabbit, queue).warnings) for queue in queues]
+    assert all("the queue itself goes, with its letters, when unused for 4s" in one for one in said)
+    eventually(lambda: queues.keys().isdisjoint(one["name"] for one in rabbit.listed("queues")))
+    assert all(is_gone(rabbit, queue) for queue in queues)
 
 
 @each_kind
@@ -370,9 +363,8 @@ def test_a_delayed_retry_hides_what_is_given_back_and_that_is_said(
     )
     assert "hidden from everybody for a while (delayed-retry)" in str(look(rabbit, queue).warnings)
     assert end(rabbit, queue) == 5
-    deadline = time.monotonic() + PATIENCE  # statistics of quorum queues come every 5 s
-    while "5 more messages were given back and are hidden" not in str(look(rabbit, queue).warnings):
-        assert time.monotonic() < deadline
+    said = "5 more messages were given back and are hidden"  # statistics of quorum queues come every 5 s
+    eventually(lambda: said in str(look(rabbit, queue).warnings))
     reading = RabbitConnector(rabbit.broker()).read(request(queue))
     assert any("5 more messages were given back" in note for note in reading.notes)
     assert letters(reading) == []

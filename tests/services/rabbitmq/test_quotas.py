@@ -1,14 +1,14 @@
 """A limit of users, hosts, connections, channels or queues is one line that names it, and the remedy."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.connector_contract import letters
+from support.rows import each_row
 
 from dlq.connectors.base import SendRequest
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
@@ -60,23 +60,18 @@ def send_with_a_witness(connector: RabbitConnector, _queue: str) -> None:
 
 
 @on_private_nodes
-@pytest.mark.parametrize("ask", [read, inspect, send, send_with_a_witness])
-@pytest.mark.parametrize(("kind", "limit", "remedy"), [
-    ("user", "max-connections", "raise its max-connections (rabbitmqctl set_user_limits)"),
-    ("user", "max-channels", "raise its max-channels (rabbitmqctl set_user_limits)"),
-    ("vhost", "max-connections", "raise its max-connections (rabbitmqctl set_vhost_limits)"),
-])  # fmt: skip
-def test_a_limit_of_the_user_or_the_virtual_host(
-    limited: Limited, kind: str, limit: str, remedy: str, ask: Callable[[RabbitConnector, str], object]
-) -> None:
+@each_row(
+    ("kind", "limit"), [("user", "max-connections"), ("user", "max-channels"), ("vhost", "max-connections")]
+)
+def test_a_limit_of_the_user_or_the_virtual_host(limited: Limited, kind: str, limit: str) -> None:
     whose = "limited" if kind == "user" else limited.rabbit.vhost
     limited.rabbit.node.api("PUT", f"{kind}-limits", whose, limit, value=0)
     try:
-        said = limited.said(ask)
+        said = [limited.said(ask) for ask in (read, inspect, send, send_with_a_witness)]
     finally:
         limited.rabbit.node.api("DELETE", f"{kind}-limits", whose, limit)
-    assert remedy in said
-    assert "limit" in said
+    remedy = f"raise its {limit} (rabbitmqctl set_{kind}_limits)"
+    assert all(remedy in one and "limit" in one.replace(remedy, "") for one in said), said
 
 
 @on_private_nodes
@@ -95,30 +90,21 @@ def test_a_witness_for_which_the_virtual_host_takes_no_more_queues(limited: Limi
     assert "raise max-queues (rabbitmqctl set_vhost_limits), or go without a witness" in said
 
 
-@contextmanager
-def none_of(rabbit: Rabbit, setting: str) -> Iterator[None]:
-    """The node allows none of what the setting limits."""
-    rabbit.node.evaluate(f"application:set_env(rabbit,{setting},0)")
-    try:
-        yield
-    finally:
-        rabbit.node.evaluate(f"application:set_env(rabbit,{setting},infinity)")
-
-
 @on_rabbitmq_4
-@pytest.mark.parametrize(("setting", "ask", "remedy"), [
-    ("connection_max", read, "raise connection_max of the node"),
-    ("channel_max_per_node", read, "raise channel_max_per_node of the node"),
-    ("channel_max_per_node", send_with_a_witness, "raise channel_max_per_node of the node"),
-    ("consumer_max_per_channel", read, "raise consumer_max_per_channel of the node"),
-    ("cluster_exchange_limit", send_with_a_witness, "raise cluster_exchange_limit"),
+@each_row(("setting", "ask", "where"), [
+    ("connection_max", read, " of the node"), ("channel_max_per_node", read, " of the node"),
+    ("channel_max_per_node", send_with_a_witness, " of the node"),
+    ("consumer_max_per_channel", read, " of the node"), ("cluster_exchange_limit", send_with_a_witness, ""),
 ])  # fmt: skip
 def test_a_limit_of_the_node(
-    limited: Limited, setting: str, ask: Callable[[RabbitConnector, str], object], remedy: str
+    limited: Limited, setting: str, ask: Callable[[RabbitConnector, str], object], where: str
 ) -> None:
-    with none_of(limited.rabbit, setting):
+    limited.rabbit.node.evaluate(f"application:set_env(rabbit,{setting},0)")
+    try:
         said = limited.said(ask)
-    assert remedy in said
+    finally:
+        limited.rabbit.node.evaluate(f"application:set_env(rabbit,{setting},infinity)")
+    assert f"raise {setting}{where}" in said
 
 
 @on_private_nodes
@@ -130,12 +116,8 @@ def test_a_password_with_an_outer_blank_is_used_as_it_is_and_named_where_it_is_r
     monkeypatch.setitem(os.environ, _SECRET, " secret\n")
     by_file = replace(limited.broker, password_env=None, password_file=str(wrong))
     by_command = replace(limited.broker, password_env=None, password_command=("printf", "secret\\t\\n"))
-    for setting, broker in (
-        ("password_env", limited.broker),
-        ("password_file", by_file),
-        ("password_command", by_command),
-    ):
+    for way, broker in (("env", limited.broker), ("file", by_file), ("command", by_command)):
         said = limited.said(read, broker)
-        assert f"what brokers.shop.{setting} gives begins or ends with a blank, which counts" in said
+        assert f"what brokers.shop.password_{way} gives begins or ends with a blank, which counts" in said
     limited.rabbit.node.api("PUT", "users", "limited", password="secret ", tags="")
     assert read(RabbitConnector(by_file), limited.queue) == 1

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.brokers.rabbitmq.amqp10 import send_some
 from support.brokers.rabbitmq.fixtures import (
     Rabbit,
     on_private_nodes,
     on_rabbitmq_3,
     on_rabbitmq_4,
     request,
-    send_amqp_1,
 )
 from support.connector_contract import first_letters
 
@@ -33,9 +33,15 @@ def batches(rabbit: Rabbit, queue: str, **changes: Any) -> tuple[list[bytes], An
     return [record.body for batch in found for record in batch.records], reading, found
 
 
+def gaps(found: list[Any]) -> list[Gap]:
+    return [gap for batch in found for gap in batch.gaps]
+
+
 @on_private_nodes
 def test_a_stream_is_copied_to_its_end_and_then_from_there(rabbit: Rabbit) -> None:
     queue = rabbit.queue("stream")
+    bodies, reading, _ = batches(rabbit, queue)
+    assert (bodies, reading.complete) == ([], True)
     rabbit.fill(queue, 2500)
     bodies, reading, found = batches(rabbit, queue)
     assert bodies == [b"letter %d" % n for n in range(2500)]
@@ -44,18 +50,6 @@ def test_a_stream_is_copied_to_its_end_and_then_from_there(rabbit: Rabbit) -> No
     bodies, reading, _ = batches(rabbit, queue, resume={queue: 2500})
     assert (bodies, reading.complete) == ([b"letter 0", b"letter 1", b"letter 2"], True)
     assert batches(rabbit, queue, resume={queue: 2503})[0] == []
-
-
-@on_private_nodes
-def test_an_empty_stream_ends_at_once(rabbit: Rabbit) -> None:
-    bodies, reading, _ = batches(rabbit, rabbit.queue("stream"))
-    assert (bodies, reading.complete) == ([], True)
-
-
-@on_private_nodes
-def test_a_limit_and_the_size_of_batches_are_exact(rabbit: Rabbit) -> None:
-    queue = rabbit.queue("stream")
-    rabbit.fill(queue, 50)
     bodies, reading, found = batches(rabbit, queue, limit=20, batch_rows=100)
     assert (len(bodies), reading.complete, found[-1].checkpoint[queue]) == (20, False, 20)
 
@@ -71,7 +65,7 @@ def test_what_retention_took_is_a_gap(rabbit: Rabbit) -> None:
     assert bodies == sent[-len(bodies) :]
     assert reading.complete
     first = int(first_letters(found).records[0].headers["x-stream-offset"])
-    assert [gap for batch in found for gap in batch.gaps] == [Gap(queue, 5, first, queue)]
+    assert gaps(found) == [Gap(queue, 5, first, queue)]
 
 
 @on_private_nodes
@@ -81,7 +75,7 @@ def test_a_stream_that_was_made_anew_is_read_anew(rabbit: Rabbit) -> None:
     bodies, reading, found = batches(rabbit, queue, resume={queue: 5})
     assert (len(bodies), reading.complete) == (3, False)
     assert any("is not the stream that the last copy read" in note for note in reading.notes)
-    assert [gap for batch in found for gap in batch.gaps] == [Gap(queue, 5, None, queue)]
+    assert gaps(found) == [Gap(queue, 5, None, queue)]
     reached = {queue: 5, **found[-1].checkpoint}
     rabbit.fill(queue, 4)
     bodies, reading, _ = batches(rabbit, queue, resume=reached)
@@ -96,7 +90,7 @@ def test_a_stream_that_was_made_anew_and_has_grown_past_the_old_one_is_read_anew
     def copied() -> tuple[list[bytes], bool, list[Gap]]:
         bodies, reading, found = batches(rabbit, queue, resume=dict(reached))
         reached.update(item for batch in found for item in batch.checkpoint.items())
-        return bodies, reading.complete, [gap for batch in found for gap in batch.gaps]
+        return bodies, reading.complete, gaps(found)
 
     old, new = ([b"%b %d" % (age, n) for n in range(9)] for age in (b"old", b"new"))
     rabbit.publish(queue, old[:5])
@@ -111,12 +105,11 @@ def test_a_stream_that_was_made_anew_and_has_grown_past_the_old_one_is_read_anew
 
 
 @on_private_nodes
-@pytest.mark.parametrize("managed", [True, False])
-def test_a_drain_is_refused_with_its_reason(rabbit: Rabbit, managed: bool) -> None:
+def test_a_drain_is_refused_with_its_reason(rabbit: Rabbit) -> None:
     queue = rabbit.queue("stream")
-    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
-    with pytest.raises(UsageError, match=r"a stream, from which nothing can be taken: --mode copy"):
-        RabbitConnector(broker).read(request(queue, "drain"))
+    for broker in (rabbit.broker(), rabbit.broker(management_url=None)):
+        with pytest.raises(UsageError, match=r"a stream, from which nothing can be taken: --mode copy"):
+            RabbitConnector(broker).read(request(queue, "drain"))
 
 
 @on_rabbitmq_4
@@ -126,9 +119,8 @@ def test_a_letter_of_a_stream_says_where_it_died(rabbit: Rabbit) -> None:
     rabbit.fill(queue, 2)
     rabbit.reject(queue, 2)
     rabbit.wait_for(stream, 2)
-    reading = RabbitConnector(rabbit.broker()).read(request(stream, "copy"))
-    records = [record for batch in reading.batches() for record in batch.records]
-    reading.close()
+    _, reading, found = batches(rabbit, stream)
+    records = [record for batch in found for record in batch.records]
     assert [(record.origin, record.attempts) for record in records] == [(queue, 1)] * 2
     assert reading.notes == []
 
@@ -137,7 +129,7 @@ def of_both_kinds(rabbit: Rabbit, stream: str, kinds: str, first: int = 0) -> No
     """Numbered letters in their order: `x` is one that AMQP 0-9-1 cannot carry."""
     for number, kind in enumerate(kinds, first):
         if kind == "x":
-            send_amqp_1(rabbit, stream, 1, poisoned=0, first=number)
+            send_some(rabbit, stream, 1, poisoned=0, first=number)
         else:
             rabbit.publish(stream, [b"%d" % number], headers={"table": {"array": [1, 2]}})
 

@@ -5,9 +5,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -29,24 +29,21 @@ from support.brokers.rabbitmq.fixtures import (
 from support.brokers.rabbitmq.letters import (
     letter,
     new_plan,
+    outcomes,
+    publish,
     replay_ids,
+    sent,
     settled_depth,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
-from support.sending_contract import proven, until_it_ends
+from support.sending_contract import proven
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, Search, SendRequest
+from dlq.connectors.base import Outgoing, Proof, Search, SendRequest
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.connectors.rabbitmq.prove.witness import (
-    WitnessedPublisher,
-    _seen,
-    count_arrivals,
-    exchange_of,
-    queue_of,
-)
+from dlq.connectors.rabbitmq.prove.witness import _seen, count_arrivals, exchange_of, queue_of
 from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
@@ -92,16 +89,14 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     said = client.stdout.read()
     client.wait()
     settled_depth(rabbit, queue)  # the broker may still be taking what the dead client sent
-    target, witness = set(replay_ids(rabbit, queue)), set(replay_ids(rabbit, queue_of(plan)))
+    target, witness = (set(replay_ids(rabbit, name)) for name in (queue, queue_of(plan)))
     may_lack = kind == "quorum" and rabbit.version < (4,)
     assert target <= witness if may_lack else target == witness
     last = max(int(found.removeprefix("id-")) for found in witness)
     asked = [letter(number, to_queue(queue)) for number in range(last - 500, last + 500)]
     connector = RabbitConnector(broker)
     there = "unknown" if may_lack else "sent"
-    expected = {
-        given.number: there if given.provenance["dlq_replay_id"] in witness else "not_sent" for given in asked
-    }
+    expected = {one.number: there if f"id-{one.number}" in witness else "not_sent" for one in asked}
     find = lambda: connector.find(Search(plan, asked, since))  # noqa: E731
     assert (find().shown if may_lack else proven(find)) == expected
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
@@ -149,8 +144,7 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
     finally:
         rabbit.node.limit_memory()
     assert set(found.values()) == {"unknown"}
-    search = Search(plan, asked, since)
-    found = proven(lambda: RabbitConnector(broker).find(search))
+    found = proven(lambda: RabbitConnector(broker).find(Search(plan, asked, since)))
     arrived = replay_ids(rabbit, queue)
     assert found == {one.number: "sent" if f"id-{one.number}" in arrived else "not_sent" for one in asked}
 
@@ -159,7 +153,6 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
 def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothing(rabbit: Rabbit) -> None:
     queues, plan, since = [rabbit.queue(kind) for kind in KINDS], new_plan(), now()
     time.sleep(A_QUEUE_IS_DURABLE_AFTER)
-    publisher = WitnessedPublisher(rabbit.broker(), plan, 100)
 
     def letters() -> Iterator[Outgoing]:
         for number in count():
@@ -167,17 +160,18 @@ def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothin
                 rabbit.node.kill()
             yield letter(number, to_queue(queues[number % 2]))
 
-    sent, error = until_it_ends(publisher, letters())
+    answers, error = sent(rabbit.broker(), letters(), plan=plan, witness=True)
     rabbit.node.start()
     after = Rabbit(rabbit.url, rabbit.vhost, rabbit.node, rabbit.connect())
     assert isinstance(error, ConnectionLost)
-    outcomes = Counter(answer.outcome for answer in sent)
-    assert outcomes.keys() == {"confirmed", "in_doubt"}
-    assert outcomes["in_doubt"] <= 100
-    confirmed = {f"id-{answer.number}" for answer in sent if answer.outcome == "confirmed"}
+    told = Counter(outcomes(answers).values())
+    assert told.keys() == {"confirmed", "in_doubt"}
+    assert told["in_doubt"] <= 100
+    those = lambda wanted: [n for n, outcome in outcomes(answers).items() if outcome == wanted]  # noqa: E731
+    confirmed = {f"id-{number}" for number in those("confirmed")}
     eventually(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
     assert confirmed <= {found for queue in queues for found in replay_ids(after, queue)}
-    doubtful = [letter(answer.number, to_queue(queues[0])) for answer in sent if answer.outcome == "in_doubt"]
+    doubtful = [letter(number, to_queue(queues[0])) for number in those("in_doubt")]
     found = RabbitConnector(rabbit.broker()).find(Search(plan, doubtful, since)).shown
     assert found == {given.number: "unknown" for given in doubtful}
     after.channel.connection.close()
@@ -186,32 +180,53 @@ def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothin
 @on_private_nodes
 def test_a_witness_proves_nothing_where_nothing_tells_of_its_node(rabbit: Rabbit) -> None:
     queue, plan = rabbit.queue(), new_plan()
-    publisher = WitnessedPublisher(rabbit.broker(), plan, 10)
     letters = [letter(1, to_queue(queue)), letter(2, to_queue("nowhere"))]
-    sent, error = until_it_ends(publisher, iter(letters))
-    assert {answer.number: answer.outcome for answer in sent} == {1: "confirmed", 2: "returned"}
-    assert error is None
+    answers = publish(rabbit.broker(), letters, plan=plan, witness=True)
+    assert outcomes(answers) == {1: "confirmed", 2: "returned"}
     without = rabbit.broker(management_url=None)
     assert RabbitConnector(without).find(Search(plan, letters, now())).shown == {1: "unknown", 2: "unknown"}
 
 
-def purge(rabbit: Rabbit, plan: str) -> None:
-    rabbit.channel.queue_purge(queue_of(plan))
+@dataclass
+class Witnessed:
+    """A plan of which two letters of four were sent, and what is shown of all."""
+
+    rabbit: Rabbit
+    plan: str
+    letters: Sequence[Outgoing]
+    since: int = field(default_factory=now)
+
+    def find(self) -> Proof:
+        return RabbitConnector(self.rabbit.broker()).find(Search(self.plan, self.letters, self.since))
 
 
-def take_one(rabbit: Rabbit, plan: str) -> None:
-    rabbit.channel.basic_get(queue_of(plan), auto_ack=True)
+@pytest.fixture
+def witnessed(rabbit: Rabbit) -> Witnessed:
+    wait_until_the_node_is_no_newcomer(rabbit)
+    target = to_queue(rabbit.queue())
+    made = Witnessed(rabbit, new_plan(), [letter(number, target) for number in range(4)])
+    publish(rabbit.broker(), made.letters[:2], plan=made.plan, witness=True)
+    assert made.find().shown == {0: "sent", 1: "sent", 2: "not_sent", 3: "not_sent"}
+    return made
 
 
-def lack_room(rabbit: Rabbit, plan: str) -> None:
+def purge(rabbit: Rabbit, witness: str) -> None:
+    rabbit.channel.queue_purge(witness)
+
+
+def take_one(rabbit: Rabbit, witness: str) -> None:
+    rabbit.channel.basic_get(witness, auto_ack=True)
+
+
+def lack_room(rabbit: Rabbit, witness: str) -> None:
     policy = {"pattern": "^dlq[.]witness", "definition": {"max-length": 1}, "apply-to": "queues"}
     rabbit.node.api("PUT", "policies", rabbit.vhost, "short", **policy)
-    eventually(lambda: rabbit.depth(queue_of(plan)) == 1)
+    eventually(lambda: rabbit.depth(witness) == 1)
     rabbit.node.api("DELETE", "policies", rabbit.vhost, "short")
 
 
-def delete(rabbit: Rabbit, plan: str) -> None:
-    rabbit.channel.queue_delete(queue_of(plan))
+def delete(rabbit: Rabbit, witness: str) -> None:
+    rabbit.channel.queue_delete(witness)
 
 
 def is_anchored(broker: Broker, plan: str) -> bool:
@@ -219,44 +234,29 @@ def is_anchored(broker: Broker, plan: str) -> bool:
     return found is not None and found.is_anchored
 
 
-def take_from_the_middle(rabbit: Rabbit, plan: str) -> None:
-    """As who looks for a letter does: what is not it goes back to where it lay."""
-    channel = rabbit.connect()
-    channel.basic_get(queue_of(plan))
-    second, _, _ = channel.basic_get(queue_of(plan))
-    channel.basic_ack(second.delivery_tag)
-    channel.connection.close()
-
-
 @on_private_nodes
-def test_a_witness_of_which_letters_were_taken_from_the_middle_proves_no_absence(rabbit: Rabbit) -> None:
-    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
-    since, letters = now(), [letter(number, to_queue(queue)) for number in range(3)]
-    until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:2]))
-    connector = RabbitConnector(broker)
-    assert connector.find(Search(plan, letters, since)).shown == {0: "sent", 1: "sent", 2: "not_sent"}
-    take_from_the_middle(rabbit, plan)
-    assert is_anchored(broker, plan)
-    found = connector.find(Search(plan, letters, since))
-    assert found.shown == {0: "unknown", 1: "sent", 2: "unknown"}
+def test_a_witness_of_which_letters_were_taken_from_the_middle_proves_no_absence(
+    rabbit: Rabbit, witnessed: Witnessed
+) -> None:
+    """As who looks for a letter does: what is not it goes back to where it lay."""
+    channel, witness = rabbit.connect(), queue_of(witnessed.plan)
+    channel.basic_get(witness)
+    channel.basic_ack(channel.basic_get(witness)[0].delivery_tag)
+    channel.connection.close()
+    assert is_anchored(rabbit.broker(), witnessed.plan)
+    found = witnessed.find()
+    assert found.shown == {0: "unknown", 1: "sent", 2: "unknown", 3: "unknown"}
     assert any("has 2 messages, and 3 came there" in why for why in found.doubts)
 
 
 @on_private_nodes
 @pytest.mark.parametrize("harm", [purge, take_one, lack_room, delete])
 def test_a_witness_that_has_lost_something_proves_no_absence(
-    rabbit: Rabbit, harm: Callable[[Rabbit, str], None]
+    rabbit: Rabbit, witnessed: Witnessed, harm: Callable[[Rabbit, str], None]
 ) -> None:
-    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
-    wait_until_the_node_is_no_newcomer(rabbit)
-    since, letters = now(), [letter(number, to_queue(queue)) for number in range(4)]
-    until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:2]))
-    connector = RabbitConnector(broker)
-    before = {0: "sent", 1: "sent", 2: "not_sent", 3: "not_sent"}
-    assert connector.find(Search(plan, letters, since)).shown == before
-    harm(rabbit, plan)
-    until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[2:3]))  # the next apply
-    found = connector.find(Search(plan, letters, since))
+    harm(rabbit, queue_of(witnessed.plan))
+    publish(rabbit.broker(), witnessed.letters[2:3], plan=witnessed.plan, witness=True)  # the next apply
+    found = witnessed.find()
     assert set(found.shown.values()) <= {"sent", "unknown"}
     assert (found.shown[2], found.shown[3]) == ("sent", "unknown")
     assert any("has lost its first message" in why for why in found.doubts)
@@ -264,22 +264,17 @@ def test_a_witness_that_has_lost_something_proves_no_absence(
 
 @on_private_nodes
 def test_a_witness_that_the_management_api_does_not_show_proves_nothing(
-    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+    witnessed: Witnessed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a gateway that lets some addresses through: what speaks against it may be there."""
-    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
-    wait_until_the_node_is_no_newcomer(rabbit)
-    since, letters = now(), [letter(number, to_queue(queue)) for number in range(2)]
-    until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:1]))
-    connector, get = RabbitConnector(broker), Management.get
-    assert connector.find(Search(plan, letters, since)).shown == {0: "sent", 1: "not_sent"}
+    get = Management.get
 
     def without(management: Management, *path: str) -> Mapping[str, Any] | None:
-        return None if path[-1] == queue_of(plan) else get(management, *path)
+        return None if path[-1] == queue_of(witnessed.plan) else get(management, *path)
 
     monkeypatch.setattr(Management, "get", without)
-    found = connector.find(Search(plan, letters, since))
-    assert found.shown == {0: "unknown", 1: "unknown"}
+    found = witnessed.find()
+    assert {*found.shown.values()} == {"unknown"}
     assert any("does not show the witness queue" in why for why in found.doubts)
 
 
@@ -287,7 +282,7 @@ def test_a_witness_that_the_management_api_does_not_show_proves_nothing(
 @pytest.mark.parametrize("end", [Node.kill, Node.shut_down])
 def test_a_witness_loses_its_anchor_with_its_node(rabbit: Rabbit, end: Callable[[Node], None]) -> None:
     queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
-    until_it_ends(WitnessedPublisher(broker, plan, 10), iter([letter(0, to_queue(queue))]))
+    publish(broker, [letter(0, to_queue(queue))], plan=plan, witness=True)
     assert is_anchored(broker, plan)
     time.sleep(A_QUEUE_IS_DURABLE_AFTER)
     end(rabbit.node)
@@ -305,7 +300,7 @@ def test_a_target_that_is_deleted_in_the_middle_is_told_of(rabbit: Rabbit) -> No
         rabbit.channel.queue_delete(queue)
         yield letter(2, to_queue(queue))
 
-    _, error = until_it_ends(WitnessedPublisher(rabbit.broker(), plan, 1), letters())
+    _, error = sent(rabbit.broker(), letters(), plan=plan, window=1, witness=True)
     assert "was deleted" in str(error)
     rabbit.channel.queue_delete(queue_of(plan))
     rabbit.channel.exchange_delete(exchange_of(plan))
@@ -316,7 +311,7 @@ def test_a_witness_that_the_user_may_not_delete_is_told_of(
     rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, plan = rabbit.queue(), new_plan()
-    until_it_ends(WitnessedPublisher(rabbit.broker(), plan, 1), iter([letter(1, to_queue(queue))]))
+    publish(rabbit.broker(), [letter(1, to_queue(queue))], plan=plan, witness=True)
     monkeypatch.setenv("SENDER", "secret-word")
     rights, changes = "^$ .* .*", {"password_env": "SENDER", "management_url": None}
     sender = rabbit.by_user("sender", "secret-word", rights=rights, **changes)
@@ -354,8 +349,7 @@ def test_auto_leaves_a_witness_where_the_user_may(
     assert all(right in said for right in lacks)
     fact = connector.inspect(request(queue).source).facts["witness"]
     assert fact == (f"none: {said}" if lacks else "left by a replay")
-    made = [rabbit.node.api("GET", kind, rabbit.vhost) for kind in ("queues", "exchanges")]
-    assert "rights-" not in str(made)
+    assert "rights-" not in str([*rabbit.listed("queues"), *rabbit.listed("exchanges")])
 
 
 @on_private_nodes

@@ -6,13 +6,12 @@ that stop, starve or configure the node start a private one all the same.
 
 import os
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import pika
@@ -21,7 +20,7 @@ from pika import frame, spec
 from pika.exceptions import AMQPError
 from support.brokers.rabbitmq import install as rabbitmq4_install
 from support.brokers.rabbitmq.broker import PACKAGED, Node
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.base import Mode, ReadRequest
 from dlq.connectors.rabbitmq.amqp091.codec.frames import encode_method
@@ -202,6 +201,10 @@ class Rabbit:
         """Ready messages."""
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)
 
+    def listed(self, what: str) -> list[dict[str, Any]]:
+        """Queues or exchanges, as the management API tells, which is no use of them."""
+        return cast("list[dict[str, Any]]", self.node.api("GET", what, self.vhost))
+
     def wait_for(self, queue: str, number: int) -> None:
         """Wait until the queue holds `number` ready messages."""
         deadline = time.monotonic() + PATIENCE
@@ -211,12 +214,8 @@ class Rabbit:
 
     def wait_for_statistics(self, queue: str) -> None:
         """A new queue's policy is shown by the management API when its first statistics are in."""
-        deadline = time.monotonic() + PATIENCE
-        while "effective_policy_definition" not in dict(
-            self.node.api("GET", "queues", self.vhost, queue) or {}
-        ):
-            assert time.monotonic() < deadline, "no statistics"
-            time.sleep(0.1)
+        shown = lambda: dict(self.node.api("GET", "queues", self.vhost, queue) or {})  # noqa: E731
+        eventually(lambda: "effective_policy_definition" in shown())
 
     def take(self, queue: str, number: int) -> list[tuple[Any, Any, bytes]]:
         """Take `number` messages away, as (method, properties, body)."""
@@ -239,22 +238,6 @@ def request(queue: str, mode: Mode = "drain", **changes: Any) -> ReadRequest:
     source = Source(name="orders", broker="shop", queue=queue)
     settings: Mapping[str, Any] = {"source": source, "mode": mode, "pull_id": "pull-1", **changes}
     return ReadRequest(**settings)
-
-
-def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int, first: int = 0) -> None:
-    """Messages by AMQP 1.0, numbered; the poisoned one has a property that AMQP 0-9-1 has no type for."""
-    from proton import Message
-    from proton.utils import BlockingConnection
-
-    connection = BlockingConnection(
-        f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
-        timeout=PATIENCE, virtual_host=f"vhost:{rabbit.vhost}",
-    )  # fmt: skip
-    sender = connection.create_sender(f"/queues/{queue}")
-    for i in range(number):
-        properties = {"poison": uuid.UUID(int=7)} if i == poisoned else {}
-        sender.send(Message(body=b"%d" % (first + i), inferred=True, properties=properties, durable=True))
-    connection.close()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Letters for a publisher of RabbitMQ, and what a broker holds of them afterwards."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import pika
 from support.brokers.rabbitmq.fixtures import Rabbit
-from support.sending_contract import Cut
+from support.sending_contract import Cut, until_it_ends
 from support.servers.cutter import Cutter
 from support.waiting import PATIENCE, eventually, settled
 
-from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
+from dlq.connectors.base import Outgoing, SendRequest, Sent, Target
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.record import Record
 
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
@@ -51,14 +51,36 @@ def to_queue(name: str) -> Target:
     return Target("queue", name)
 
 
-def publish(rabbit: Rabbit, letters: Sequence[Outgoing], window: int = 1000) -> dict[int, Sent]:
-    publisher = RabbitPublisher(rabbit.broker(), new_plan(), window)
-    try:
-        sent = list(publisher.publish(iter(letters)))
-    finally:
-        publisher.close()
-    assert sorted(answer.number for answer in sent) == sorted(given.number for given in letters)
-    return {answer.number: answer for answer in sent}
+def sent(
+    broker: RabbitBroker, letters: Iterable[Outgoing], window: int = 100, **more: Any
+) -> tuple[dict[int, Sent], Exception | None]:
+    """The answer to each letter, of which none is given twice, and what ended it."""
+    wanted = SendRequest(**{"plan": new_plan(), "window": window, **more})
+    answers, error = until_it_ends(RabbitConnector(broker).publisher(wanted), iter(letters))
+    told = {answer.number: answer for answer in answers}
+    assert len(told) == len(answers)
+    return told, error
+
+
+def publish(broker: RabbitBroker, letters: Sequence[Outgoing], **more: Any) -> dict[int, Sent]:
+    """The answer to each letter."""
+    answers, error = sent(broker, letters, **more)
+    assert error is None
+    assert {*answers} == {given.number for given in letters}
+    return answers
+
+
+def outcomes(answers: Mapping[int, Sent]) -> dict[int, str]:
+    return {number: answer.outcome for number, answer in answers.items()}
+
+
+def leaves_out(broker: RabbitBroker, offending: Target, good: Target, what: Record | None = None) -> None:
+    """A target that takes nothing is named and left out, and the rest of 60 letters goes."""
+    letters = [letter(n, offending if n % 3 == 1 else good, what) for n in range(60)]
+    answers = publish(broker, letters)
+    assert "exchange" in str(answers[1].detail)
+    expected = {n: "unsent" if n % 3 == 1 else "confirmed" for n in range(60)}
+    assert outcomes(answers) == {**expected, 1: "refused"}
 
 
 def headers_of_all(rabbit: Rabbit, queue: str, take: bool = False) -> list[dict[str, Any]]:
